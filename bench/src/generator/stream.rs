@@ -1,0 +1,173 @@
+//! One subscriber: an event stream of one room, and the check that each event comes once and in the order of ids.
+
+use super::FIRST_ROOM;
+use super::tally::Tally;
+use crate::Result;
+use crate::clock::{Clock, leading_number};
+use crate::wire::chunks::Dechunker;
+use crate::wire::frames::FrameScanner;
+use crate::wire::head::Head;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+pub(crate) struct Stream {
+    pub(super) socket: TcpStream,
+    body: Body,
+    scanner: FrameScanner,
+    pub(super) cursor: Cursor,
+}
+
+/// How far a subscriber has come in its room.
+pub(crate) struct Cursor {
+    pub(super) room: u32,
+    last: EventId,
+    /// Events of the current load that were newer than all before them.
+    pub(super) received: u32,
+}
+
+/// `<milliseconds>-<sequence>`.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct EventId(u64, u64);
+
+enum Body {
+    /// The answer's head, so far.
+    Head(Vec<u8>),
+    Plain,
+    Chunked(Dechunker),
+    Closed,
+}
+
+pub(super) enum Progress {
+    Opened,
+    Nothing,
+}
+
+impl EventId {
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+        let (millis, length) = leading_number(text)?;
+        let rest = text[length..].strip_prefix(b"-")?;
+        Some(Self(millis, leading_number(rest)?.0))
+    }
+}
+
+impl Cursor {
+    /// True when `id` is newer than all before it.
+    pub(super) fn advance(&mut self, id: EventId) -> bool {
+        let newer = id > self.last;
+        if newer {
+            self.last = id;
+            self.received += 1;
+        }
+        newer
+    }
+}
+
+impl Stream {
+    pub(super) fn open(mut socket: TcpStream, host: SocketAddr, room: u32, token: &str) -> Result<Self> {
+        let request = format!(
+            "GET /api/v1/rooms/{}/stream HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n\
+             Authorization: Bearer {token}\r\n\r\n",
+            FIRST_ROOM + room
+        );
+        socket.write_all(request.as_bytes())?;
+        let cursor = Cursor { room, last: EventId::default(), received: 0 };
+        Ok(Self { socket, body: Body::Head(Vec::new()), scanner: FrameScanner::default(), cursor })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self.body, Body::Closed)
+    }
+
+    /// Reads until nothing is left; an answer that is not a stream is an error of the whole run.
+    pub(super) fn on_readable(
+        &mut self,
+        buffer: &mut [u8],
+        clock: Clock,
+        tally: &mut Tally,
+    ) -> Result<Progress> {
+        let mut progress = Progress::Nothing;
+        loop {
+            let read = match self.socket.read(buffer) {
+                Ok(0) => return self.closed(progress),
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(progress),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return self.closed(progress),
+                Err(error) => return Err(error.into()),
+            };
+            let now = clock.now_ns();
+            if let Body::Head(head) = &mut self.body {
+                head.extend_from_slice(&buffer[..read]);
+                if let Some((body, rest)) = take_head(head)? {
+                    self.body = body;
+                    self.take_body(&rest, now, tally);
+                    progress = Progress::Opened;
+                }
+            } else {
+                self.take_body(&buffer[..read], now, tally);
+            }
+            // A short read has emptied the socket; what comes later is a new edge.
+            if read < buffer.len() {
+                return Ok(progress);
+            }
+        }
+    }
+
+    fn take_body(&mut self, bytes: &[u8], now: u64, tally: &mut Tally) {
+        let Self { body, scanner, cursor, .. } = self;
+        match body {
+            Body::Plain => scanner.feed(bytes, |frame| tally.note_frame(frame, now, cursor)),
+            Body::Chunked(dechunker) => {
+                let goes_on = dechunker.feed(bytes, |payload| {
+                    scanner.feed(payload, |frame| tally.note_frame(frame, now, cursor));
+                });
+                if !goes_on {
+                    *body = Body::Closed;
+                }
+            }
+            Body::Head(_) | Body::Closed => {}
+        }
+    }
+
+    fn closed(&mut self, progress: Progress) -> Result<Progress> {
+        if let Body::Head(head) = &self.body {
+            let said = String::from_utf8_lossy(head).into_owned();
+            return Err(format!("a stream was closed before it was answered: {said:?}").into());
+        }
+        self.body = Body::Closed;
+        Ok(progress)
+    }
+}
+
+/// None while the head is not complete; else how the body is coded, and what of it is already here.
+fn take_head(bytes: &[u8]) -> Result<Option<(Body, Vec<u8>)>> {
+    let Some(head) = Head::parse(bytes) else { return Ok(None) };
+    if head.status() != 200 {
+        let said = String::from_utf8_lossy(&bytes[..bytes.len().min(600)]).into_owned();
+        return Err(format!("a stream was refused: {said}").into());
+    }
+    let body = if head.chunked { Body::Chunked(Dechunker::new()) } else { Body::Plain };
+    Ok(Some((body, bytes[head.bytes..].to_vec())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_ordered_by_number_not_by_text() {
+        let id = |text: &str| EventId::parse(text.as_bytes());
+        assert!(id("1708070400000-10") > id("1708070400000-9"));
+        assert!(id("1708070400000-10") < id("1708070400001-0"));
+        assert_eq!(id("17"), None);
+        assert_eq!(id("end.3501.17-0"), None);
+    }
+
+    #[test]
+    fn a_repeated_or_older_event_does_not_advance() {
+        let mut cursor = Cursor { room: 0, last: EventId::default(), received: 0 };
+        let taken = [EventId(5, 0), EventId(5, 1), EventId(5, 1), EventId(4, 9), EventId(6, 0)]
+            .map(|id| cursor.advance(id));
+        assert_eq!(taken, [true, true, false, false, true]);
+        assert_eq!(cursor.received, 3);
+    }
+}

@@ -1,0 +1,97 @@
+//! What the generator counts while a load runs: answers to publishers, deliveries to streams, and what should not be.
+
+use super::stream::{Cursor, EventId};
+use crate::clock::StampReader;
+use crate::stats::Histogram;
+use crate::wire::frames::Frame;
+
+pub(crate) struct Tally {
+    stamps: StampReader,
+    pub(super) publish_latency: Histogram,
+    pub(super) delivery_latency: Histogram,
+    /// Publishes answered 200, per room.
+    pub(super) accepted: Vec<u32>,
+    pub(super) accepted_total: u64,
+    pub(super) refused: u64,
+    /// Deliveries that the accepted publishes ask for.
+    pub(super) expected: u64,
+    /// Subscribers per room.
+    pub(super) audience: Vec<u32>,
+    pub(super) delivered: u64,
+    /// Deliveries that were not newer than one before them on the same stream.
+    pub(super) repeated: u64,
+    pub(super) delivered_bytes: u64,
+    pub(super) last_delivery_ns: u64,
+    /// `system.` frames: none belongs into a measurement.
+    pub(super) system_frames: u64,
+}
+
+impl Tally {
+    pub(super) fn new() -> Self {
+        Self {
+            stamps: StampReader::default(),
+            publish_latency: Histogram::new(),
+            delivery_latency: Histogram::new(),
+            accepted: Vec::new(),
+            accepted_total: 0,
+            refused: 0,
+            expected: 0,
+            audience: Vec::new(),
+            delivered: 0,
+            repeated: 0,
+            delivered_bytes: 0,
+            last_delivery_ns: 0,
+            system_frames: 0,
+        }
+    }
+
+    /// Forgets everything, for a load over rooms with these many subscribers each.
+    pub(super) fn restart(&mut self, audience: Vec<u32>, now_ns: u64) {
+        self.publish_latency.clear();
+        self.delivery_latency.clear();
+        self.accepted.clear();
+        self.accepted.resize(audience.len(), 0);
+        self.audience = audience;
+        self.last_delivery_ns = now_ns;
+        for counter in [
+            &mut self.accepted_total,
+            &mut self.refused,
+            &mut self.expected,
+            &mut self.delivered,
+            &mut self.repeated,
+            &mut self.delivered_bytes,
+            &mut self.system_frames,
+        ] {
+            *counter = 0;
+        }
+    }
+
+    pub(super) fn note_answer(&mut self, status: u16, room: u32, nanos: u64) {
+        if status != 200 {
+            self.refused += 1;
+            return;
+        }
+        self.publish_latency.record(nanos);
+        self.accepted[room as usize] += 1;
+        self.accepted_total += 1;
+        self.expected += u64::from(self.audience[room as usize]);
+    }
+
+    /// Frames without an id (presence, comments) are read and passed over.
+    pub(super) fn note_frame(&mut self, frame: &Frame<'_>, now_ns: u64, cursor: &mut Cursor) {
+        if frame.event.starts_with(b"system.") {
+            self.system_frames += 1;
+            return;
+        }
+        let Some(id) = EventId::parse(frame.id) else { return };
+        let Some(sent_ns) = self.stamps.read(frame.data) else { return };
+        if cursor.advance(id) {
+            self.delivered += 1;
+            self.delivered_bytes += frame.bytes as u64;
+            self.last_delivery_ns = now_ns;
+            self.delivery_latency.record(now_ns.saturating_sub(sent_ns));
+        } else {
+            self.repeated += 1;
+        }
+    }
+}

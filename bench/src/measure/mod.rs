@@ -1,0 +1,65 @@
+//! The measurements, one file each, and the run that takes them one after another.
+//! Each starts its own servers, so that what one leaves behind does not show in the next.
+
+mod cpu;
+mod delivery;
+mod memory;
+mod publish;
+mod server;
+mod sizes;
+
+pub(crate) use cpu::CpuReport;
+pub(crate) use delivery::DeliveryReport;
+pub(crate) use memory::MemoryReport;
+pub(crate) use publish::PublishReport;
+
+use crate::Result;
+use crate::args::{Part, ReferenceOptions, RunOptions};
+use crate::process::{bench_dir, raise_descriptor_limit};
+use crate::report::Report;
+use server::HubStarter;
+use sizes::Sizes;
+use std::path::PathBuf;
+
+/// True when every limit was kept.
+pub(crate) fn run(options: &RunOptions) -> Result<bool> {
+    let descriptors = raise_descriptor_limit();
+    let sizes = Sizes::for_run(options);
+    let hubs = HubStarter::new(options)?;
+    let mut report = Report::new(options);
+    for part in &options.parts {
+        match part {
+            Part::Publish => report.publish = Some(publish::measure(&hubs, &sizes)?),
+            Part::Delivery => report.delivery = Some(delivery::measure(&hubs, &sizes)?),
+            Part::Cpu => report.cpu = Some(cpu::measure(&hubs, &sizes)?),
+            Part::Memory => report.memory = Some(memory::measure(&hubs, &sizes, descriptors)?),
+        }
+    }
+    report.judge();
+    report.write(&out_file(options)?)?;
+    report.print();
+    Ok(report.is_kept())
+}
+
+/// The bare loop alone: what the machine can do, before there is anything to compare.
+pub(crate) fn reference(options: &ReferenceOptions) -> Result<()> {
+    raise_descriptor_limit();
+    let sizes = Sizes::for_reference(options);
+    let rounds = cpu::measure_reference(&sizes, options.frame_bytes)?;
+    rounds.print("bare loop");
+    Ok(())
+}
+
+/// A partial or short run does not replace the report that the documentation shows.
+fn out_file(options: &RunOptions) -> Result<PathBuf> {
+    let full = !options.quick && options.parts.len() == 4;
+    Ok(match &options.out {
+        Some(path) => path.clone(),
+        None if full => PathBuf::from("docs/bench.json"),
+        None => bench_dir()?.join("report.json"),
+    })
+}
+
+fn progress(text: &str) {
+    eprintln!("{text}");
+}

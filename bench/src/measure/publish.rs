@@ -1,0 +1,45 @@
+//! Durable publishes a second, with few and with many publishers that each wait for their answer.
+
+use super::progress;
+use super::server::HubStarter;
+use super::sizes::Sizes;
+use crate::Result;
+use crate::generator::{Generator, Load, Pace};
+use crate::stats::Latency;
+use serde::Serialize;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PublishReport {
+    pub(crate) publishers: usize,
+    pub(crate) per_second: f64,
+    pub(crate) latency: Latency,
+    pub(crate) refused: u64,
+}
+
+pub(crate) fn measure(hubs: &HubStarter, sizes: &Sizes) -> Result<Vec<PublishReport>> {
+    let hub = hubs.start()?;
+    let mut generator = Generator::new(hub.target())?;
+    let mut rows = Vec::new();
+    for publishers in sizes.publishers {
+        progress(&format!("publish: {publishers} publishers, {} rooms", sizes.publish_rooms));
+        generator.open_publishers(publishers)?;
+        let mut load = Load {
+            pace: Pace::AsAnswered,
+            window: sizes.warm_up,
+            rooms: sizes.publish_rooms,
+            drain: sizes.drain,
+        };
+        let warm_up = generator.run(&load)?;
+        load.window = sizes.publish_window;
+        let measured = generator.run(&load)?;
+        generator.close_publishers();
+        rows.push(PublishReport {
+            publishers,
+            per_second: measured.published_per_second,
+            latency: measured.publish_latency,
+            refused: warm_up.refused + measured.refused,
+        });
+    }
+    Ok(rows)
+}

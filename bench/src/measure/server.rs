@@ -1,0 +1,144 @@
+//! Starts what is measured: a hub in its embedded mode with a fresh data folder, or the bare loop.
+//! Both are on loopback, and gone when their `Server` is.
+
+use super::progress;
+use crate::Result;
+use crate::args::RunOptions;
+use crate::generator::Target;
+use crate::process::{ChildGuard, ScratchDir};
+use crate::wire::head::Head;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const JWT_SECRET: &str = "local_dev_secret";
+const INTERNAL_KEY: &str = "local_dev_internal_key";
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+pub(crate) struct Server {
+    child: ChildGuard,
+    target: Target,
+    // After the child, so that nobody writes into the folder while it is removed.
+    _scratch: ScratchDir,
+}
+
+pub(crate) struct HubStarter {
+    hub: PathBuf,
+    settings: Vec<(String, String)>,
+    tokens: Rc<[String]>,
+}
+
+impl Server {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        self.target.clone()
+    }
+
+    pub(crate) fn bare_loop(frame_bytes: usize) -> Result<Self> {
+        let port = free_port()?;
+        let program = std::env::current_exe()?;
+        Self::start("bare-loop", &program, port, Rc::from([String::from("none")]), |command| {
+            command.args(["bare-loop", "--port", &port.to_string()]);
+            command.args(["--frame-bytes", &frame_bytes.to_string()]);
+        })
+    }
+
+    fn start(
+        name: &str,
+        program: &Path,
+        port: u16,
+        tokens: Rc<[String]>,
+        prepare: impl FnOnce(&mut Command),
+    ) -> Result<Self> {
+        let scratch = ScratchDir::new(name)?;
+        let log_path = scratch.path().join("log");
+        let log = File::create(&log_path)?;
+        let also_log = log.try_clone()?;
+        let child = ChildGuard::spawn(program, |command| {
+            command.env("DATA_DIR", scratch.path().join("data")).stdout(log).stderr(also_log);
+            prepare(command);
+        })?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut server =
+            Self { child, target: Target { address, tokens, internal_key: INTERNAL_KEY }, _scratch: scratch };
+        let begun = Instant::now();
+        while !is_ready(address) {
+            if server.child.has_ended()? || begun.elapsed() > START_LIMIT {
+                let said = fs::read_to_string(&log_path).unwrap_or_default();
+                return Err(format!("{name} did not become ready; it said:\n{said}").into());
+            }
+            sleep(Duration::from_millis(50));
+        }
+        Ok(server)
+    }
+}
+
+impl HubStarter {
+    /// Also mints the tokens of the people whose streams will be opened.
+    pub(crate) fn new(options: &RunOptions) -> Result<Self> {
+        let hub =
+            options.hub.canonicalize().map_err(|error| format!("{}: {error}", options.hub.display()))?;
+        progress(&format!("minting {} tokens", options.users));
+        let tokens =
+            (1..=options.users.max(1)).map(|user| mint_token(&hub, user)).collect::<Result<Vec<_>>>()?;
+        Ok(Self { hub, settings: options.hub_settings.clone(), tokens: tokens.into() })
+    }
+
+    pub(crate) fn start(&self) -> Result<Server> {
+        let port = free_port()?;
+        Server::start("hub", &self.hub, port, Rc::clone(&self.tokens), |command| {
+            command
+                .arg("serve")
+                .env_remove("REDIS_URL")
+                .env_remove("DATABASE_URL")
+                .env_remove("AMQP_URL")
+                .env_remove("KAFKA_BROKERS")
+                .env_remove("BONGSU_ENV")
+                .env("SERVER_HOST", "127.0.0.1")
+                .env("SERVER_PORT", port.to_string())
+                .env("SSE_MAX_CONNECTIONS_PER_USER", "0")
+                .env("RUST_LOG", "warn")
+                .env("JWT_SECRET", JWT_SECRET)
+                .env("INTERNAL_API_KEY", INTERNAL_KEY)
+                .envs(self.settings.iter().map(|(name, value)| (name, value)));
+        })
+    }
+}
+
+fn mint_token(hub: &Path, user: usize) -> Result<String> {
+    let output = Command::new(hub)
+        .args(["token", "--user", &user.to_string()])
+        .env("JWT_SECRET", JWT_SECRET)
+        .output()
+        .map_err(|error| format!("{}: {error}", hub.display()))?;
+    let token = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if !output.status.success() || token.is_empty() || token.contains(char::is_whitespace) {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(format!("`bongsu token` gave no token: {said}").into());
+    }
+    Ok(token)
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+fn is_ready(address: SocketAddr) -> bool {
+    let ask = || -> std::io::Result<bool> {
+        let mut socket = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+        socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+        socket.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        let mut answer = [0; 4_096];
+        let read = socket.read(&mut answer)?;
+        Ok(Head::parse(&answer[..read]).is_some_and(|head| head.status() == 200))
+    };
+    ask().unwrap_or(false)
+}

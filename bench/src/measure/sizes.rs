@@ -1,0 +1,75 @@
+//! How much and how long: the full measurement, and the quick one that shows whether something is badly off.
+
+use crate::args::{ReferenceOptions, RunOptions};
+use std::time::Duration;
+
+pub(crate) struct Sizes {
+    pub(crate) publishers: [usize; 3],
+    pub(crate) publish_rooms: u32,
+    pub(crate) publish_window: Duration,
+
+    /// Subscribers in the one-room measurements and in the idle one.
+    pub(crate) subscribers: usize,
+    pub(crate) one_room_rate: u32,
+    pub(crate) rooms: u32,
+    pub(crate) per_room: usize,
+    pub(crate) rooms_rate: u32,
+    pub(crate) delivery_window: Duration,
+
+    pub(crate) cpu_rounds: usize,
+    pub(crate) cpu_window: Duration,
+    pub(crate) full_speed_window: Duration,
+
+    pub(crate) most_idle: usize,
+    /// Long enough that every idle stream has had a heartbeat (15 s).
+    pub(crate) idle_settle: Duration,
+
+    pub(crate) warm_up: Duration,
+    /// After streams were opened or closed: presence is told, and memory given back, about a second later.
+    pub(crate) settle: Duration,
+    pub(crate) drain: Duration,
+}
+
+impl Sizes {
+    pub(crate) fn for_run(options: &RunOptions) -> Self {
+        Self {
+            subscribers: options.subscribers,
+            rooms_rate: options.rooms_rate,
+            ..Self::with_windows(options.quick)
+        }
+    }
+
+    pub(crate) fn for_reference(options: &ReferenceOptions) -> Self {
+        Self {
+            subscribers: options.subscribers,
+            one_room_rate: options.rate,
+            cpu_rounds: options.rounds,
+            cpu_window: Duration::from_secs(options.secs),
+            ..Self::with_windows(false)
+        }
+    }
+
+    fn with_windows(quick: bool) -> Self {
+        let secs = |full, short| Duration::from_secs(if quick { short } else { full });
+        Self {
+            publishers: [1, 16, 256],
+            publish_rooms: 1_000,
+            publish_window: secs(8, 2),
+            subscribers: 10_000,
+            one_room_rate: 4,
+            rooms: 1_000,
+            per_room: 10,
+            rooms_rate: 2_000,
+            delivery_window: secs(10, 3),
+            // Fewer than three have no middle one.
+            cpu_rounds: 3,
+            cpu_window: secs(15, 4),
+            full_speed_window: secs(5, 2),
+            most_idle: 19_000,
+            idle_settle: secs(18, 3),
+            warm_up: Duration::from_secs(1),
+            settle: Duration::from_secs(2),
+            drain: Duration::from_secs(60),
+        }
+    }
+}

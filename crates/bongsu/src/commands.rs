@@ -1,0 +1,24 @@
+//! The subcommands, one file each, and how they speak.
+
+pub(crate) mod client;
+pub(crate) mod config;
+pub(crate) mod doctor;
+pub(crate) mod migrate;
+pub(crate) mod publish;
+pub(crate) mod serve;
+pub(crate) mod tail;
+pub(crate) mod token;
+
+use std::io::Write;
+
+use crate::failure::Failure;
+
+/// Writes a line for the user. A reader that went away (`| head`) is no error.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Writes the one line that says what went wrong.
+pub(crate) fn complain(failure: &Failure) {
+    let _ = writeln!(std::io::stderr(), "bongsu: {failure}");
+}

@@ -1,0 +1,51 @@
+//! What the commands that talk to a running hub share.
+
+use bongsu_http::server::{SERVER_HOST, SERVER_PORT};
+use bongsu_kernel::settings::Values;
+use clap::{Arg, ArgMatches};
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+pub(crate) fn url_arg() -> Arg {
+    Arg::new("url").long("url").help("The hub's address; by default where this configuration would serve")
+}
+
+pub(crate) fn url(matches: &ArgMatches, values: &Values) -> String {
+    match matches.get_one::<String>("url") {
+        Some(url) => url.trim_end_matches('/').to_owned(),
+        None => {
+            let host = match values.text(&SERVER_HOST) {
+                "0.0.0.0" => "127.0.0.1".to_owned(),
+                "::" => "[::1]".to_owned(),
+                host if host.contains(':') => format!("[{host}]"),
+                host => host.to_owned(),
+            };
+            format!("http://{host}:{}", values.whole(&SERVER_PORT))
+        }
+    }
+}
+
+/// Runs a command's requests.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::other)?.block_on(work)
+}
+
+/// The result of an answer, or its error in one line.
+pub(crate) async fn result(answer: reqwest::Response) -> Result<Value, Failure> {
+    let status = answer.status();
+    let body = answer.text().await.map_err(unreachable)?;
+    let envelope: Value = serde_json::from_str(&body).unwrap_or_default();
+    if status.is_success() {
+        return Ok(envelope["result"].clone());
+    }
+    let code = envelope["code"].as_str().unwrap_or_default();
+    let message = envelope["message"].as_str().unwrap_or(body.trim());
+    Err(Failure::Other(format!("{} {code}: {message}", status.as_u16())))
+}
+
+/// An error of the connection, without the URL: it may carry a credential.
+pub(crate) fn unreachable(error: reqwest::Error) -> Failure {
+    let cause = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+    Failure::Other(format!("the hub cannot be reached: {}{cause}", error.without_url()))
+}

@@ -1,0 +1,31 @@
+//! `bongsu config`: shows the settings in force and where each came from.
+
+use bongsu_kernel::settings::{Values, env_example, in_force, reference};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::say;
+use crate::failure::Failure;
+use crate::settings;
+
+pub(crate) fn command() -> Command {
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+    };
+    Command::new("config")
+        .about("Show the settings in force, and where each came from")
+        .arg(flag("reference", "Print the reference page of all settings (Markdown)"))
+        .arg(flag("env-example", "Print an example of an environment file"))
+}
+
+pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
+    let all = settings::all();
+    let text = if matches.get_flag("reference") {
+        reference(&all)
+    } else if matches.get_flag("env-example") {
+        env_example(&all)
+    } else {
+        in_force(&all, values)
+    };
+    say(text.trim_end());
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! `bongsu doctor`: looks for what goes wrong in operation before it does.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bongsu_http::identity;
+use bongsu_http::server::raise_descriptor_limit;
+use bongsu_kernel::settings::Values;
+use bongsu_sql::{DATA_DIR, DataFolder, check_integrity, inspect};
+use clap::{ArgMatches, Command};
+
+use super::client::{block_on, url, url_arg};
+use super::{say, token};
+use crate::failure::Failure;
+
+pub(crate) fn command() -> Command {
+    Command::new("doctor")
+        .about("Check the data folder, the system's limits, the secrets, and the way to a running hub")
+        .arg(url_arg())
+}
+
+/// A finding: fine, worth knowing, or bad.
+enum Finding {
+    Fine(String),
+    Note(String),
+    Bad(String),
+}
+
+use Finding::{Bad, Fine, Note};
+
+pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
+    let folder = Path::new(values.text(&DATA_DIR));
+    let mut findings = vec![descriptors(), secrets(values)];
+    findings.extend(data(folder));
+    findings.extend(block_on(async { Ok(running_hub(&url(matches, values), values).await) })?);
+    let mut bad = 0;
+    for finding in &findings {
+        say(&match finding {
+            Fine(text) => format!("ok    {text}"),
+            Note(text) => format!("note  {text}"),
+            Bad(text) => {
+                bad += 1;
+                format!("BAD   {text}")
+            }
+        });
+    }
+    if bad > 0 { Err(Failure::Other(format!("{bad} of {} checks are bad", findings.len()))) } else { Ok(()) }
+}
+
+fn descriptors() -> Finding {
+    match raise_descriptor_limit() {
+        limit if limit < 4_096 => {
+            Bad(format!("only {limit} open files are allowed: so many connections at most"))
+        }
+        u64::MAX => Fine("open files are not limited".to_owned()),
+        limit => Fine(format!("{limit} open files are allowed: about so many connections")),
+    }
+}
+
+fn secrets(values: &Values) -> Finding {
+    match identity::Options::from_settings(values) {
+        Err(error) => Bad(error.to_string()),
+        Ok(options) => match options.unsafe_secrets() {
+            weak if weak.is_empty() => Fine("all secrets are set and long enough".to_owned()),
+            weak => Note(format!("{}: development or short; good for loopback only", weak.join(", "))),
+        },
+    }
+}
+
+fn data(folder: &Path) -> Vec<Finding> {
+    let shown = folder.display();
+    if !folder.exists() {
+        return vec![Note(format!("{shown} is not there yet; serve makes it"))];
+    }
+    let mut findings = vec![disk_space(folder), sync_time(folder)];
+    let database = DataFolder::database_in(folder);
+    match DataFolder::take(folder) {
+        Err(error @ bongsu_sql::Error::InUse(..)) => {
+            findings.push(Note(format!("{error}: its file is not checked")));
+        }
+        Err(error) => findings.push(Bad(error.to_string())),
+        Ok(_held) if !database.exists() => findings.push(Note(format!("{shown} has no database yet"))),
+        Ok(_held) => findings.push(match inspect(&database).and_then(|()| check_integrity(&database)) {
+            Ok(()) => Fine(format!("{} is whole", database.display())),
+            Err(error) => Bad(error.to_string()),
+        }),
+    }
+    findings
+}
+
+fn disk_space(folder: &Path) -> Finding {
+    match rustix::fs::statvfs(folder) {
+        Err(error) => Bad(format!("{}: free space cannot be read: {error}", folder.display())),
+        Ok(stat) => {
+            let free = stat.f_bavail.saturating_mul(stat.f_frsize) >> 20;
+            let text = format!("{free} MiB are free in {}", folder.display());
+            if free < 512 { Bad(text) } else { Fine(text) }
+        }
+    }
+}
+
+/// Every publish waits for the disk; this is how long.
+fn sync_time(folder: &Path) -> Finding {
+    let path = folder.join("doctor.tmp");
+    let measure = || -> std::io::Result<Duration> {
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&path)?;
+        let started = Instant::now();
+        for _ in 0..20 {
+            file.write_all(&[0; 4_096])?;
+            file.sync_data()?;
+        }
+        Ok(started.elapsed() / 20)
+    };
+    let measured = measure();
+    let _ = std::fs::remove_file(&path);
+    match measured {
+        Err(error) => Bad(format!("{} cannot be written: {error}", folder.display())),
+        Ok(time) => {
+            let text = format!("a synced write takes {:.2} ms", time.as_secs_f64() * 1_000.0);
+            if time > Duration::from_millis(20) {
+                Note(format!("{text}: single publishes will be slow"))
+            } else {
+                Fine(text)
+            }
+        }
+    }
+}
+
+async fn running_hub(url: &str, values: &Values) -> Vec<Finding> {
+    let client = reqwest::Client::builder().timeout(Duration::from_secs(5)).build().unwrap_or_default();
+    let Ok(answer) = client.get(format!("{url}/health")).send().await else {
+        return vec![Note(format!("no hub answers at {url}"))];
+    };
+    let mut findings = Vec::new();
+    let health: serde_json::Value = answer.json_text().await;
+    let degraded = &health["result"]["degraded"];
+    findings.push(match health["result"]["status"].as_str() {
+        Some("healthy") => Fine(format!("the hub at {url} is healthy")),
+        Some(_) => Bad(format!("the hub at {url} is degraded: {degraded}")),
+        None => Bad(format!("{url} answers, but is no hub")),
+    });
+    findings.push(buffering(&client, url, values).await);
+    findings
+}
+
+/// The first bytes of a stream must arrive at once; a proxy that gathers them would hold up every event.
+async fn buffering(client: &reqwest::Client, url: &str, values: &Values) -> Finding {
+    let Ok(token) = token::sign(values, "bongsu-doctor", 60, None) else {
+        return Note("tokens are signed elsewhere: the stream was not tried".to_owned());
+    };
+    let request = client
+        .get(format!("{url}/api/v1/rooms/bongsu-doctor/stream"))
+        .bearer_auth(token)
+        .header("accept", "text/event-stream");
+    let first = async {
+        let mut answer = request.send().await.ok()?.error_for_status().ok()?;
+        answer.chunk().await.ok().flatten()
+    };
+    match tokio::time::timeout(Duration::from_secs(3), first).await {
+        Ok(Some(_)) => Fine("streams arrive without being buffered on the way".to_owned()),
+        Ok(None) => Bad(format!("a stream of {url} could not be opened (is JWT_SECRET the same here?)")),
+        Err(_) => Bad("a stream's first bytes do not arrive: something on the way buffers them".to_owned()),
+    }
+}
+
+/// reqwest without its JSON feature.
+trait JsonText {
+    async fn json_text(self) -> serde_json::Value;
+}
+
+impl JsonText for reqwest::Response {
+    async fn json_text(self) -> serde_json::Value {
+        self.text().await.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+    }
+}

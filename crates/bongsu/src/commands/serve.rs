@@ -1,0 +1,133 @@
+//! `bongsu serve`: runs the hub until it is told to stop, and then drains it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bongsu_http::identity;
+use bongsu_http::server::{self, SERVER_HOST, SERVER_PORT, SERVER_SHARDS, Server};
+use bongsu_kernel::settings::{Bad, Values};
+use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::telemetry;
+use clap::Command;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::Failure;
+use crate::settings;
+use crate::wire::{Wired, wire};
+
+/// Requests that are under way may take so long once the hub drains; in all it is gone within ten seconds.
+const DRAIN: Duration = Duration::from_secs(7);
+
+pub(crate) fn command() -> Command {
+    Command::new("serve").about("Run the hub")
+}
+
+pub(crate) fn run(values: &Values) -> Result<(), Failure> {
+    let host = values.text(&SERVER_HOST);
+    let host: IpAddr = host
+        .parse()
+        .map_err(|_| Bad::value(&SERVER_HOST, host, "an IP address such as 127.0.0.1 or 0.0.0.0"))?;
+    let port = u16::try_from(values.whole(&SERVER_PORT)).unwrap_or_default();
+    settings::check_engines(values)?;
+    let identity = identity::Options::from_settings(values)?;
+    let weak = identity.check_secrets(values, host)?;
+    telemetry::start_logs(values)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::other)?;
+    runtime.block_on(serve(values, &identity, SocketAddr::new(host, port), &weak))
+}
+
+async fn serve(
+    values: &Values,
+    identity: &identity::Options,
+    address: SocketAddr,
+    weak: &[&str],
+) -> Result<(), Failure> {
+    let supervisor = Supervisor::new();
+    let shards = match values.size(&SERVER_SHARDS) {
+        0 => server::default_shards(),
+        given => given,
+    };
+    let mut signals = Signals::new()?;
+    let Wired { app, hub, log, writer, ready } = wire(values, identity, shards, &supervisor)?;
+    let listener = server::listen(address)
+        .map_err(|error| Failure::Other(format!("cannot listen on {address}: {error}")))?;
+    let bound = listener.local_addr().map_err(Failure::other)?;
+    let deliverer = hub.clone();
+    let shard_loop: server::ShardLoop = Arc::new(move |shard| Box::pin(deliverer.clone().run_shard(shard)));
+    let (server, acceptor) = Server::start(shards, &app, &shard_loop).map_err(Failure::other)?;
+    // The shards have their own copies; when they end, the last handle on the store goes.
+    drop(app);
+    let mut accepting = Some((acceptor, listener));
+    supervisor.spawn("accept", OnEnd::Fatal, move || {
+        let accepting = accepting.take();
+        async move {
+            if let Some((acceptor, listener)) = accepting {
+                acceptor.run(listener).await;
+            }
+        }
+    });
+    if !weak.is_empty() {
+        tracing::warn!(
+            settings = weak.join(", "),
+            "development secrets are in use: anybody on this machine can sign in as anyone. Set real ones to serve others"
+        );
+    }
+    ready.store(true, Ordering::SeqCst);
+    tracing::info!(address = %bound, shards, "the hub is ready: http://{bound}, API at http://{bound}/docs");
+    let failed = tokio::select! {
+        () = signals.stop() => false,
+        () = supervisor.failed() => true,
+    };
+    ready.store(false, Ordering::SeqCst);
+    tracing::info!("draining: streams are asked to come back, requests under way are finished");
+    // A second signal means now.
+    let drained = tokio::select! {
+        drained = drain(&supervisor, server, &hub) => drained,
+        () = signals.stop() => return Err(Failure::Other("stopped before everything was finished".to_owned())),
+    };
+    log.close().await;
+    writer.join();
+    match (failed, drained) {
+        (true, _) => Err(Failure::Other("a vital task failed; see the log".to_owned())),
+        (false, false) => {
+            tracing::warn!("some connections were cut: they did not end in time");
+            Ok(())
+        }
+        (false, true) => {
+            tracing::info!("drained");
+            Ok(())
+        }
+    }
+}
+
+async fn drain(supervisor: &Supervisor, server: Server, hub: &bongsu_live::Hub) -> bool {
+    server.stop_accepting();
+    hub.drain();
+    let drained = server.drain(DRAIN).await;
+    supervisor.shut_down(Duration::from_secs(1)).await && drained
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).map_err(Failure::other)?,
+            interrupt: signal(SignalKind::interrupt()).map_err(Failure::other)?,
+        })
+    }
+
+    async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! `bongsu tail`: shows a room's events as they come, and comes back by itself after an interruption.
+
+use std::time::Duration;
+
+use bongsu_kernel::settings::Values;
+use clap::{Arg, ArgMatches, Command};
+use reqwest::StatusCode;
+use serde_json::Value;
+
+use super::client::{block_on, result, unreachable, url, url_arg};
+use super::{say, token};
+use crate::failure::Failure;
+
+pub(crate) fn command() -> Command {
+    Command::new("tail")
+        .about("Show a room's events as they come")
+        .arg(Arg::new("room").long("room").short('r').required(true).help("The room"))
+        .arg(Arg::new("since").long("since").help("Everything after this id first; 0-0: from the beginning"))
+        .arg(
+            Arg::new("token")
+                .long("token")
+                .help("A person's token; by default one is signed with JWT_SECRET"),
+        )
+        .arg(url_arg())
+}
+
+pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
+    let room = matches.get_one::<String>("room").map_or("", String::as_str);
+    let token = match matches.get_one::<String>("token") {
+        Some(token) => token.clone(),
+        None => token::sign(values, "bongsu-tail", 86_400, None)?,
+    };
+    let mut tail = Tail {
+        address: format!("{}/api/v1/rooms/{room}/stream", url(matches, values)),
+        token,
+        last: matches.get_one::<String>("since").cloned(),
+        retry: Duration::from_secs(1),
+        ended: false,
+    };
+    block_on(async move {
+        let client = reqwest::Client::new();
+        let mut was_connected = false;
+        while !tail.ended {
+            match tail.follow(&client).await {
+                Ok(()) => was_connected = true,
+                // What was never there is an error; what was there comes back.
+                Err(failure) if !was_connected => return Err(failure),
+                Err(_) => {}
+            }
+            tokio::time::sleep(tail.retry).await;
+        }
+        Ok(())
+    })
+}
+
+struct Tail {
+    address: String,
+    token: String,
+    last: Option<String>,
+    retry: Duration,
+    ended: bool,
+}
+
+/// The fields of a frame, as far as they have come.
+#[derive(Default)]
+struct Frame {
+    event: String,
+    id: Option<String>,
+    data: String,
+}
+
+impl Tail {
+    /// One connection, until it ends.
+    async fn follow(&mut self, client: &reqwest::Client) -> Result<(), Failure> {
+        let mut request = client
+            .get(&self.address)
+            .bearer_auth(&self.token)
+            .header("accept", "text/event-stream")
+            .header("accept-language", "en");
+        if let Some(last) = &self.last {
+            request = request.header("last-event-id", last);
+        }
+        let mut answer = request.send().await.map_err(unreachable)?;
+        if answer.status() == StatusCode::NO_CONTENT {
+            self.ended = true;
+            return Ok(());
+        }
+        if !answer.status().is_success() {
+            self.ended = true;
+            return result(answer).await.map(drop);
+        }
+        let (mut rest, mut frame) = (Vec::new(), Frame::default());
+        while let Ok(Some(chunk)) = answer.chunk().await {
+            rest.extend_from_slice(&chunk);
+            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = rest.drain(..=end).collect();
+                self.take_line(String::from_utf8_lossy(&line).trim_end_matches('\n'), &mut frame);
+            }
+        }
+        Ok(())
+    }
+
+    /// The hub ends its lines with a line feed, and writes one space after a colon.
+    fn take_line(&mut self, line: &str, frame: &mut Frame) {
+        match line.split_once(": ") {
+            Some(("event", name)) => name.clone_into(&mut frame.event),
+            Some(("id", id)) => frame.id = Some(id.to_owned()),
+            Some(("data", data)) => data.clone_into(&mut frame.data),
+            Some(("retry", ms)) => self.retry = Duration::from_millis(ms.parse().unwrap_or(1_000)),
+            _ if line.is_empty() && !frame.event.is_empty() => {
+                let Frame { event, id, data } = std::mem::take(frame);
+                say(&format!("{} {event} {data}", id.as_deref().unwrap_or("-")));
+                if event == "system.close" {
+                    let close: Value = serde_json::from_str(&data).unwrap_or_default();
+                    self.ended = close["reconnect"] == false;
+                }
+                self.last = id.or(self.last.take());
+            }
+            _ => {}
+        }
+    }
+}

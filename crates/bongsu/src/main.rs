@@ -1,0 +1,20 @@
+//! The binary: command line, configuration, wiring, shutdown. The only crate that names all others.
+
+mod commands;
+mod failure;
+mod line;
+mod operate;
+mod settings;
+mod wire;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match line::run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            commands::complain(&failure);
+            failure.exit_code()
+        }
+    }
+}

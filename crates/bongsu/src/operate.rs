@@ -1,0 +1,135 @@
+//! What operators and load balancers ask: health, readiness, metrics; and tickets for people.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use axum::extract::{FromRef, State};
+use axum::response::IntoResponse;
+use bongsu_http::answer::{Answer, Envelope};
+use bongsu_http::identity::TICKET_LIFETIME_SECS;
+use bongsu_http::{ApiError, Identity, Person};
+use bongsu_live::{Hub, Log};
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+use metrics_exporter_prometheus::PrometheusHandle;
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// What these routes look at. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Operations {
+    pub(crate) hub: Hub,
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) identity: Identity,
+    pub(crate) metrics: PrometheusHandle,
+    pub(crate) started: Instant,
+    pub(crate) ready: Arc<AtomicBool>,
+}
+
+impl FromRef<Operations> for Identity {
+    fn from_ref(state: &Operations) -> Self {
+        state.identity.clone()
+    }
+}
+
+pub(crate) fn router(operations: Operations) -> OpenApiRouter {
+    OpenApiRouter::new()
+        .routes(routes!(health))
+        .routes(routes!(ready))
+        .routes(routes!(metrics))
+        .routes(routes!(ticket))
+        .with_state(operations)
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Health {
+    #[schema(example = "healthy")]
+    status: &'static str,
+    /// Null: embedded, there is no Redis.
+    redis_connected: Option<bool>,
+    active_connections: usize,
+    active_rooms: usize,
+    uptime_secs: u64,
+    /// What does not work as it should, in words.
+    degraded: Vec<&'static str>,
+}
+
+type HealthEnvelope = Envelope<Health>;
+
+/// How the hub does
+#[utoipa::path(get, path = "/health", tag = "operating", responses((status = 200, body = HealthEnvelope)))]
+async fn health(State(operations): State<Operations>) -> Answer<Health> {
+    let degraded: Vec<_> =
+        [operations.log.trouble(), operations.identity.trouble()].into_iter().flatten().collect();
+    Answer(Health {
+        status: if degraded.is_empty() { "healthy" } else { "degraded" },
+        redis_connected: None,
+        active_connections: operations.hub.open_streams(),
+        active_rooms: operations.hub.active_subjects(),
+        uptime_secs: operations.started.elapsed().as_secs(),
+        degraded,
+    })
+}
+
+#[derive(Serialize, ToSchema)]
+struct Readiness {
+    ready: bool,
+}
+
+type ReadyEnvelope = Envelope<Readiness>;
+
+/// Whether to send requests here
+#[utoipa::path(get, path = "/ready", tag = "operating", responses((status = 200, body = ReadyEnvelope)))]
+async fn ready(State(operations): State<Operations>) -> Result<Answer<Readiness>, ApiError> {
+    if operations.ready.load(Ordering::SeqCst) {
+        Ok(Answer(Readiness { ready: true }))
+    } else {
+        Err(ApiError::draining())
+    }
+}
+
+/// Metrics for Prometheus
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "operating",
+    responses((status = 200, description = "In Prometheus' text format.", content_type = "text/plain", body = String)),
+)]
+async fn metrics(State(operations): State<Operations>) -> impl IntoResponse {
+    metrics::gauge!("sse_active_connections").set(operations.hub.open_streams() as f64);
+    metrics::gauge!("sse_active_rooms").set(operations.hub.active_subjects() as f64);
+    let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    ([(CONTENT_TYPE, text)], operations.metrics.render())
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Ticket {
+    ticket: String,
+    /// In seconds.
+    #[schema(example = 30)]
+    expires_in: u64,
+}
+
+type TicketEnvelope = Envelope<Ticket>;
+
+/// Get a stream ticket
+///
+/// Good once, for 30 seconds, as `?ticket=` on a stream: so that the JWT need not stand in a URL.
+#[utoipa::path(
+    post,
+    path = "/api/v1/stream-tickets",
+    tag = "streams",
+    responses((status = 200, body = TicketEnvelope)),
+    security(("person" = [])),
+)]
+async fn ticket(person: Person, State(operations): State<Operations>) -> Result<Answer<Ticket>, ApiError> {
+    let ticket = operations.identity.tickets().issue(person).map_err(|_| {
+        ApiError::too_many("지금은 티켓이 너무 많습니다.", "Too many tickets are waiting right now.")
+    })?;
+    Ok(Answer(Ticket { ticket, expires_in: TICKET_LIFETIME_SECS }))
+}

@@ -1,0 +1,94 @@
+//! All settings of all parts, and where their values come from.
+
+use std::collections::BTreeMap;
+
+use bongsu_http::{identity, server};
+use bongsu_kernel::settings::{Bad, Input, Setting, Values, load};
+use bongsu_kernel::telemetry;
+use bongsu_sql::DATA_DIR;
+
+const IDEMPOTENCY_MAX_KEYS: Setting = Setting::text(
+    "storage",
+    "IDEMPOTENCY_MAX_KEYS",
+    "2000000",
+    "Idempotency keys kept at most, each for 24 hours; past it the oldest go early. A key costs about 200 bytes of disk.",
+)
+.whole(1_000, 1_000_000_000);
+
+/// Engines that are named in the configuration but are not part of this build.
+const ENGINES: &[&Setting] = &[
+    &Setting::text(
+        "engines",
+        "REDIS_URL",
+        "",
+        "Not in this build yet: coordination, bus and room log on Redis.",
+    ),
+    &Setting::text("engines", "DATABASE_URL", "", "Not in this build yet: records on PostgreSQL or MySQL."),
+    &Setting::text("engines", "AMQP_URL", "", "Not in this build yet: work queues on RabbitMQ."),
+    &Setting::text("engines", "KAFKA_BROKERS", "", "Not in this build yet: domain events on Kafka."),
+];
+
+/// Every setting, in the order of the reference.
+pub(crate) fn all() -> Vec<&'static Setting> {
+    let mut all: Vec<&'static Setting> = Vec::new();
+    all.extend(server::SETTINGS);
+    all.extend(identity::SETTINGS);
+    all.extend([&DATA_DIR, &IDEMPOTENCY_MAX_KEYS]);
+    all.extend(bongsu_live::SETTINGS);
+    all.extend(bongsu_rooms::SETTINGS);
+    all.push(&telemetry::RUST_LOG);
+    all.extend(ENGINES);
+    all
+}
+
+/// Flags over environment over file over defaults.
+pub(crate) fn gather(flags: BTreeMap<String, String>, file: Option<&str>) -> Result<Values, Bad> {
+    let file = file
+        .map(|path| {
+            std::fs::read_to_string(path)
+                .map_err(|error| Bad(format!("the configuration file {path:?} cannot be read: {error}")))
+        })
+        .transpose()?;
+    let settings = all();
+    let environment = settings
+        .iter()
+        .filter_map(|setting| std::env::var(setting.name).ok().map(|value| (setting.name.to_owned(), value)))
+        .collect();
+    load(&settings, &Input { flags, environment, file })
+}
+
+/// Refuses an engine that this build does not have, instead of going on without it.
+pub(crate) fn check_engines(values: &Values) -> Result<(), Bad> {
+    match ENGINES.iter().find(|engine| values.given(engine).is_some()) {
+        Some(engine) => Err(Bad(format!(
+            "{} is set, but this build has no such engine: unset it to run embedded",
+            engine.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// How many idempotency keys are kept.
+pub(crate) fn most_keys(values: &Values) -> u64 {
+    values.whole(&IDEMPOTENCY_MAX_KEYS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_allowed_and_every_name_is_given_once() {
+        let settings = all();
+        let defaults = settings
+            .iter()
+            .filter(|setting| !setting.default.is_empty())
+            .map(|setting| (setting.name.to_owned(), setting.default.to_owned()))
+            .collect();
+        load(&settings, &Input { environment: defaults, ..Input::default() }).unwrap();
+        let mut names: Vec<_> = settings.iter().map(|setting| setting.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), settings.len());
+    }
+}

@@ -1,0 +1,23 @@
+//! The hub as its users see it: a separate process, real sockets, real kills, a real browser.
+//!
+//! What a test asserts is what a user would notice. Sizes and fault rounds grow with `cargo xtask prove`.
+
+mod bad_input;
+mod browser;
+mod cli;
+mod data_folder;
+mod drain;
+mod identity;
+mod operate;
+mod rooms_crash;
+mod rooms_events;
+mod rooms_frames;
+mod rooms_once;
+mod rooms_publish;
+mod rooms_seam;
+mod rooms_slow;
+mod rooms_stream;
+mod schema;
+
+/// The hub's binary, as cargo built it for these tests.
+const BONGSU: &str = env!("CARGO_BIN_EXE_bongsu");

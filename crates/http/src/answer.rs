@@ -1,0 +1,147 @@
+//! The envelope that every JSON answer has, and the errors that become one.
+
+use axum::response::{IntoResponse, Response};
+use bongsu_kernel::text::{Language, Text};
+use bongsu_kernel::{Close, Code, Invalid, Reason};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::frame::language;
+
+const SUCCESS: Text = Text::new("성공입니다.", "Success.");
+
+/// A successful answer.
+#[derive(Debug)]
+pub struct Answer<T>(pub T);
+
+/// What goes over the wire, for errors with `result: null`.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Envelope<T> {
+    pub is_success: bool,
+    /// Stable; never changes with the language.
+    #[schema(example = "COMMON200")]
+    pub code: &'static str,
+    /// For people, in Korean (the default) or English by `Accept-Language`.
+    pub message: String,
+    pub result: T,
+}
+
+impl<T: Serialize> IntoResponse for Answer<T> {
+    fn into_response(self) -> Response {
+        let message = SUCCESS.get(language()).to_owned();
+        json(StatusCode::OK, &Envelope { is_success: true, code: "COMMON200", message, result: self.0 })
+    }
+}
+
+/// A refusal or a failure, as a client may read it.
+#[derive(Debug, Clone)]
+pub struct ApiError {
+    pub code: Code,
+    pub text: Text,
+    /// How a stream says the same, when the refusal passes.
+    pub close: Close,
+}
+
+impl ApiError {
+    pub fn new(code: Code, text: Text) -> Self {
+        Self { code, text, close: Close::EngineLost }
+    }
+
+    pub fn unauthorized(ko: &'static str, en: &'static str) -> Self {
+        Self::new(Code::Auth4001, Text::new(ko, en))
+    }
+
+    pub fn forbidden(ko: &'static str, en: &'static str) -> Self {
+        Self::new(Code::Common403, Text::new(ko, en))
+    }
+
+    pub fn not_found() -> Self {
+        Self::new(Code::Common404, Text::new("찾을 수 없습니다.", "Not found."))
+    }
+
+    pub fn too_large(limit: usize) -> Self {
+        let kib = limit >> 10;
+        Self::new(
+            Code::Common413,
+            Text::owned(
+                format!("요청 본문은 {kib} KiB를 넘을 수 없습니다."),
+                format!("The request body is limited to {kib} KiB."),
+            ),
+        )
+    }
+
+    pub fn too_many(ko: &'static str, en: &'static str) -> Self {
+        Self { close: Close::TooMany, ..Self::new(Code::Common429, Text::new(ko, en)) }
+    }
+
+    pub fn draining() -> Self {
+        let text = Text::new(
+            "서버가 종료되는 중입니다. 다시 연결해 주세요.",
+            "The server is shutting down; come back.",
+        );
+        Self { close: Close::Draining, ..Self::new(Code::Sse5001, text) }
+    }
+
+    pub fn unexpected() -> Self {
+        Self::new(
+            Code::Common500,
+            Text::new("예상하지 못한 오류가 발생했습니다.", "An unexpected error occurred."),
+        )
+    }
+
+    /// The whole message in a language.
+    pub fn message(&self, language: Language) -> &str {
+        self.text.get(language)
+    }
+
+    fn envelope(&self) -> Response {
+        let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let message = self.message(language()).to_owned();
+        let mut response =
+            json(status, &Envelope { is_success: false, code: self.code.as_str(), message, result: () });
+        if self.code.passes() {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("3"));
+        }
+        response
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = self.envelope();
+        if self.code.passes() {
+            response.extensions_mut().insert(PassingRefusal(self.close));
+        }
+        response
+    }
+}
+
+/// Marks a refusal that an EventSource must not see as a status.
+#[derive(Clone, Copy)]
+pub(crate) struct PassingRefusal(pub Close);
+
+impl From<Invalid> for ApiError {
+    fn from(invalid: Invalid) -> Self {
+        Self::new(Code::Common400, invalid.text())
+    }
+}
+
+/// A refused value, by the name of its field.
+pub fn invalid(field: &str, reason: Reason) -> ApiError {
+    Invalid::new(field, reason).into()
+}
+
+fn json(status: StatusCode, body: &impl Serialize) -> Response {
+    match serde_json::to_vec(body) {
+        Ok(bytes) => {
+            (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], bytes).into_response()
+        }
+        Err(error) => {
+            tracing::error!(%error, "an answer could not be written as JSON");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}

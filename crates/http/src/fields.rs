@@ -1,0 +1,175 @@
+//! Reads the fields of a request one by one, so that an error names its field and says what is allowed.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use axum::extract::FromRequestParts;
+use bongsu_kernel::{Id, Invalid, Reason};
+use http::request::Parts;
+use serde_json::value::RawValue;
+
+use crate::answer::ApiError;
+
+/// The members of a JSON object. Unknown ones are ignored; of repeated ones the last counts, as in JavaScript.
+#[derive(Debug)]
+pub struct Fields<'a> {
+    members: HashMap<Cow<'a, str>, &'a RawValue>,
+    /// Where this object stands in the request: `events[3].`, or nothing.
+    path: String,
+}
+
+impl<'a> Fields<'a> {
+    /// Reads a whole body.
+    pub fn of_body(body: &'a str) -> Result<Self, Invalid> {
+        Self::read(body, String::new()).map_err(|reason| Invalid::new("body", reason))
+    }
+
+    /// Reads an item of a list.
+    pub fn of_item(raw: &'a RawValue, list: &str, index: usize) -> Result<Self, Invalid> {
+        let name = format!("{list}[{index}]");
+        Self::read(raw.get(), format!("{name}.")).map_err(|reason| Invalid::new(name, reason))
+    }
+
+    fn read(text: &'a str, path: String) -> Result<Self, Reason> {
+        let members = serde_json::from_str(text).map_err(|error| {
+            if error.is_data() { Reason::NotAnObject } else { Reason::Json(error.to_string()) }
+        })?;
+        Ok(Self { members, path })
+    }
+
+    /// A field that may be missing. `null` is as good as missing.
+    pub fn optional<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&'a RawValue) -> Result<T, Reason>,
+    ) -> Result<Option<T>, Invalid> {
+        match self.members.get(name) {
+            Some(raw) if raw.get() != "null" => {
+                read(raw).map(Some).map_err(|reason| Invalid::new(format!("{}{name}", self.path), reason))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    pub fn required<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&'a RawValue) -> Result<T, Reason>,
+    ) -> Result<T, Invalid> {
+        self.optional(name, read)?
+            .ok_or_else(|| Invalid::new(format!("{}{name}", self.path), Reason::Required))
+    }
+}
+
+/// Readers for [`Fields`].
+pub fn id(raw: &RawValue) -> Result<Id, Reason> {
+    Id::from_json(raw.get())
+}
+
+/// Text without control characters.
+pub fn text(raw: &RawValue, most: usize) -> Result<String, Reason> {
+    let text: String = serde_json::from_str(raw.get()).map_err(|_| Reason::NotText)?;
+    if text.is_empty() {
+        Err(Reason::Empty)
+    } else if text.chars().count() > most {
+        Err(Reason::TooLong(most))
+    } else if text.chars().any(char::is_control) {
+        Err(Reason::ControlCharacters)
+    } else {
+        Ok(text)
+    }
+}
+
+/// A list of at most `most` items, still unread.
+pub fn list(raw: &RawValue, most: usize) -> Result<Vec<&RawValue>, Reason> {
+    let items: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| Reason::NotAList)?;
+    if items.len() > most { Err(Reason::TooMany(most)) } else { Ok(items) }
+}
+
+/// The parameters behind the question mark. Of repeated ones the first counts.
+#[derive(Debug, Default)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub fn of(query: Option<&str>) -> Result<Self, Invalid> {
+        let mut pairs = Vec::new();
+        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let name = decode(name).ok_or_else(|| Invalid::new("query", Reason::Utf8))?;
+            let value = decode(value).ok_or_else(|| Invalid::new(name.clone(), Reason::Utf8))?;
+            pairs.push((name, value));
+        }
+        Ok(Self(pairs))
+    }
+
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A whole number within its bounds, when given.
+    pub fn whole(&self, name: &str, min: u64, max: u64) -> Result<Option<u64>, Invalid> {
+        self.get(name)
+            .map(|text| match text.parse() {
+                Ok(number) if (min..=max).contains(&number) && !text.starts_with('+') => Ok(number),
+                _ => Err(Invalid::new(name, Reason::Whole { min, max })),
+            })
+            .transpose()
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Query {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        Ok(Self::of(parts.uri.query())?)
+    }
+}
+
+/// Undoes percent and plus encoding. Nothing when the result is not UTF-8.
+pub fn decode(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'+' => out.push(b' '),
+            b'%' => {
+                let (high, low) = (bytes.next()?, bytes.next()?);
+                let digit = |b: u8| char::from(b).to_digit(16);
+                out.push(u8::try_from(digit(high)? * 16 + digit(low)?).ok()?);
+            }
+            _ => out.push(byte),
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_its_field() {
+        let message = |result: Result<Id, Invalid>| result.unwrap_err().to_string();
+        let fields = Fields::of_body(r#"{"roomId":"a b","n":null,"x":{}}"#).unwrap();
+        assert!(message(fields.required("roomId", id)).starts_with("roomId: "));
+        assert_eq!(message(fields.required("n", id)), "n: required");
+        assert_eq!(message(fields.required("missing", id)), "missing: required");
+        let raw: Box<RawValue> = serde_json::from_str(r#"{"roomId":[]}"#).unwrap();
+        let item = Fields::of_item(&raw, "events", 3).unwrap();
+        assert!(message(item.required("roomId", id)).starts_with("events[3].roomId: "));
+        for body in ["", "[]", "1", "{", "{\"a\":}", "\"x\""] {
+            assert_eq!(Fields::of_body(body).unwrap_err().field, "body", "{body}");
+        }
+    }
+
+    #[test]
+    fn queries_are_decoded() {
+        let query = Query::of(Some("a=1&b=%EB%B0%A9+x&a=2&c&n=500")).unwrap();
+        assert_eq!((query.get("a"), query.get("b"), query.get("c")), (Some("1"), Some("방 x"), Some("")));
+        assert_eq!(query.whole("n", 1, 500).unwrap(), Some(500));
+        assert!(query.whole("n", 1, 499).is_err());
+        assert!(query.whole("b", 1, 499).is_err());
+        assert!(Query::of(Some("a=%ff")).is_err());
+        assert!(Query::of(Some("a=%f")).is_err());
+    }
+}

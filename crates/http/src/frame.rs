@@ -1,0 +1,129 @@
+//! What surrounds every request: its language, its metrics, refusals that an EventSource survives, and a clear
+//! answer when a handler panics.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bongsu_kernel::text::Language;
+use bongsu_kernel::{StreamId, sse};
+use futures_util::FutureExt;
+use http::header::{ACCEPT, ACCEPT_LANGUAGE, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use metrics::{Counter, Histogram};
+
+use crate::answer::{ApiError, PassingRefusal};
+
+tokio::task_local! {
+    static LANGUAGE: Language;
+}
+
+/// The language of the request at hand.
+pub fn language() -> Language {
+    LANGUAGE.try_with(|language| *language).unwrap_or_default()
+}
+
+/// The outermost middleware of all routes.
+pub async fn around(request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let accepts_stream = accepts_stream(request.headers());
+    let method = request.method().clone();
+    let path = request.extensions().get::<MatchedPath>().cloned();
+    let language = request
+        .headers()
+        .get(ACCEPT_LANGUAGE)
+        .and_then(|header| header.to_str().ok())
+        .map(Language::from_accept)
+        .unwrap_or_default();
+    let run = AssertUnwindSafe(LANGUAGE.scope(language, next.run(request))).catch_unwind();
+    let mut response = run.await.unwrap_or_else(|_| {
+        tracing::error!(path = path.as_ref().map(MatchedPath::as_str), "a handler panicked");
+        LANGUAGE.sync_scope(language, || ApiError::unexpected().into_response())
+    });
+    if accepts_stream && let Some(PassingRefusal(close)) = response.extensions().get() {
+        response = (stream_headers(), sse::close(*close, StreamId::START)).into_response();
+    }
+    let path = path.as_ref().map_or("unmatched", MatchedPath::as_str);
+    record(&method, path, response.status().as_u16(), started);
+    response
+}
+
+fn accepts_stream(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "text/event-stream"))
+}
+
+/// The headers of every event stream.
+pub fn stream_headers() -> [(HeaderName, HeaderValue); 3] {
+    [
+        (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ]
+}
+
+/// Counter and histogram by method and status, for one path.
+type Instruments = HashMap<(&'static str, u16), (Counter, Histogram)>;
+
+thread_local! {
+    // Looking a metric up by its labels allocates; each thread keeps the few that it uses.
+    static KNOWN: RefCell<HashMap<String, Instruments>> = RefCell::default();
+}
+
+fn record(method: &Method, path: &str, status: u16, started: Instant) {
+    let method = method_label(method);
+    KNOWN.with_borrow_mut(|known| {
+        if !known.contains_key(path) {
+            known.insert(path.to_owned(), Instruments::default());
+        }
+        let Some(instruments) = known.get_mut(path) else { return };
+        let (requests, seconds) = instruments.entry((method, status)).or_insert_with(|| {
+            let labels =
+                [("method", method.to_owned()), ("path", path.to_owned()), ("status", status.to_string())];
+            (
+                metrics::counter!("http_requests_total", &labels),
+                metrics::histogram!("http_request_duration_seconds", &labels),
+            )
+        });
+        requests.increment(1);
+        seconds.record(started.elapsed().as_secs_f64());
+    });
+}
+
+/// A caller may invent methods; a label may not.
+fn method_label(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "HEAD" => "HEAD",
+        "OPTIONS" => "OPTIONS",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_stream_is_answered_as_a_stream() {
+        let accepts = |value: &'static str| {
+            accepts_stream(&HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(value))]))
+        };
+        assert!(accepts("text/event-stream"));
+        assert!(accepts("text/html, text/event-stream;q=0.9"));
+        assert!(!accepts("*/*"));
+        assert!(!accepts("application/json"));
+    }
+}

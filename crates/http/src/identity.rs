@@ -1,0 +1,73 @@
+//! Who calls: people by JWT, services and operators by key.
+//!
+//! Identity is an extractor: a handler that needs a [`Person`], a [`Service`] or an [`Operator`] takes one as an
+//! argument and cannot be reached without. Tokens, tickets and keys are never logged.
+
+mod extract;
+mod jwks;
+mod jwt;
+mod keys;
+mod settings;
+mod tickets;
+
+use std::sync::Arc;
+
+use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Clock, Id, Millis};
+
+pub use extract::{Operator, Service, StreamPerson};
+pub use jwt::{Claims, mint};
+pub use settings::{
+    ADMIN_API_KEY, BONGSU_ENV, INTERNAL_API_KEY, JWKS_URL, JWT_ALGORITHM, JWT_SECRET, Options, SETTINGS,
+};
+pub use tickets::{LIFETIME_SECS as TICKET_LIFETIME_SECS, Tickets, TooManyTickets};
+
+use crate::answer::ApiError;
+use crate::origins::Origins;
+
+/// A signed-in person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Person {
+    pub id: Id,
+    /// When the token ends, and every stream with it.
+    pub expires_at: Millis,
+    pub is_admin: bool,
+}
+
+/// Checks credentials. Cheap to clone.
+#[derive(Clone)]
+pub struct Identity(Arc<Inner>);
+
+struct Inner {
+    verifier: jwt::Verifier,
+    internal: keys::KeyRing,
+    admin: keys::KeyRing,
+    tickets: Tickets,
+    origins: Origins,
+}
+
+impl Identity {
+    pub fn new(
+        options: &Options,
+        origins: Origins,
+        clock: Clock,
+        supervisor: &Supervisor,
+    ) -> Result<Self, ApiError> {
+        Ok(Self(Arc::new(Inner {
+            verifier: jwt::Verifier::new(options, supervisor)?,
+            internal: keys::KeyRing::new(&options.internal_keys),
+            admin: keys::KeyRing::new(&options.admin_keys),
+            tickets: Tickets::new(clock),
+            origins,
+        })))
+    }
+
+    pub fn tickets(&self) -> &Tickets {
+        &self.0.tickets
+    }
+
+    /// What keeps people from signing in right now, if anything.
+    pub fn trouble(&self) -> Option<&'static str> {
+        self.0.verifier.trouble()
+    }
+}

@@ -1,0 +1,157 @@
+//! Identity as extractors: where credentials may stand, and in which order they are looked for.
+
+use axum::extract::{FromRef, FromRequestParts};
+use http::header::{AUTHORIZATION, COOKIE};
+use http::request::Parts;
+use http::{HeaderValue, Method};
+
+use super::{Identity, Person};
+use crate::answer::ApiError;
+use crate::fields::Query;
+
+/// A person on a stream: as [`Person`], and also by `?ticket=` or `?token=`, because an EventSource cannot send
+/// headers.
+#[derive(Debug)]
+pub struct StreamPerson(pub Person);
+
+/// A service of the same application.
+#[derive(Debug)]
+pub struct Service;
+
+/// Somebody who runs the hub.
+#[derive(Debug)]
+pub struct Operator;
+
+impl Identity {
+    /// The `Authorization` header, else the cookie. A malformed header does not fall through.
+    async fn person(&self, parts: &Parts) -> Result<Option<Person>, ApiError> {
+        if let Some(header) = parts.headers.get(AUTHORIZATION) {
+            let token = bearer(header).ok_or_else(|| {
+                ApiError::unauthorized(
+                    "Authorization 헤더는 'Bearer <토큰>' 형식이어야 합니다.",
+                    "The Authorization header must be 'Bearer <token>'.",
+                )
+            })?;
+            return self.0.verifier.verify(token).await.map(Some);
+        }
+        let Some(token) = cookie(parts, "access_token") else { return Ok(None) };
+        let person = self.0.verifier.verify(token).await?;
+        // A browser sends the cookie for whoever asks, so a change also needs to come from a page of ours.
+        if !matches!(parts.method, Method::GET | Method::HEAD) && !self.0.origins.permit(parts) {
+            return Err(ApiError::forbidden(
+                "허용되지 않은 Origin입니다.",
+                "This origin is not allowed to make changes.",
+            ));
+        }
+        Ok(Some(person))
+    }
+
+    async fn stream_person(&self, parts: &Parts) -> Result<Option<Person>, ApiError> {
+        if let Some(person) = self.person(parts).await? {
+            return Ok(Some(person));
+        }
+        let query = Query::of(parts.uri.query())?;
+        if let Some(ticket) = query.get("ticket") {
+            let person = self.0.tickets.redeem(ticket);
+            return person.map(Some).ok_or_else(|| {
+                ApiError::unauthorized(
+                    "티켓이 올바르지 않거나 이미 사용되었습니다.",
+                    "The ticket is not valid, has expired or was used already.",
+                )
+            });
+        }
+        match query.get("token") {
+            Some(token) => self.0.verifier.verify(token).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+fn bearer(header: &HeaderValue) -> Option<&str> {
+    let (scheme, token) = header.to_str().ok()?.split_once(' ')?;
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && !token.contains(' ')).then_some(token)
+}
+
+fn cookie<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
+    parts
+        .headers
+        .get_all(COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(key, value)| *key == name && !value.is_empty())
+        .map(|(_, value)| value)
+}
+
+fn sign_in() -> ApiError {
+    ApiError::unauthorized("로그인이 필요합니다.", "Sign in first.")
+}
+
+impl<S: Sync> FromRequestParts<S> for Person
+where
+    Identity: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        Identity::from_ref(state).person(parts).await?.ok_or_else(sign_in)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for StreamPerson
+where
+    Identity: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        Identity::from_ref(state).stream_person(parts).await?.map(Self).ok_or_else(sign_in)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Service
+where
+    Identity: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let identity = Identity::from_ref(state);
+        let key = parts.headers.get("x-internal-key");
+        if key.is_some_and(|key| identity.0.internal.holds(key.as_bytes())) {
+            return Ok(Self);
+        }
+        Err(ApiError::unauthorized(
+            "X-Internal-Key 헤더가 없거나 올바르지 않습니다.",
+            "The X-Internal-Key header is missing or not valid.",
+        ))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Operator
+where
+    Identity: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let identity = Identity::from_ref(state);
+        if let Some(key) = parts.headers.get("x-admin-key") {
+            return if identity.0.admin.holds(key.as_bytes()) {
+                Ok(Self)
+            } else {
+                Err(ApiError::unauthorized(
+                    "X-Admin-Key가 올바르지 않습니다.",
+                    "The X-Admin-Key is not valid.",
+                ))
+            };
+        }
+        let person = identity.person(parts).await?.ok_or_else(sign_in)?;
+        if person.is_admin {
+            Ok(Self)
+        } else {
+            Err(ApiError::forbidden("운영자만 할 수 있습니다.", "Only an operator may do this."))
+        }
+    }
+}

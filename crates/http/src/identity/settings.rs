@@ -1,0 +1,133 @@
+//! The settings of identity, and the refusal to run with secrets that anybody knows.
+
+use std::net::IpAddr;
+
+use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
+use jsonwebtoken::Algorithm;
+
+const PART: &str = "identity";
+
+pub const BONGSU_ENV: Setting = Setting::text(
+    PART,
+    "BONGSU_ENV",
+    "development",
+    "In production the hub refuses to start with a development value or a short one as a secret.",
+)
+.kind(Kind::OneOf(&["development", "production"]));
+
+pub const JWT_SECRET: Setting = Setting::text(
+    PART,
+    "JWT_SECRET",
+    "local_dev_secret",
+    "The secret that people's tokens are signed with (HS256).",
+)
+.kind(Kind::Secret);
+
+pub const JWKS_URL: Setting = Setting::text(
+    PART,
+    "JWKS_URL",
+    "",
+    "Where the public keys for people's tokens are published (RS256, ES256). Then JWT_SECRET is not used.",
+);
+
+pub const JWT_ALGORITHM: Setting = Setting::text(
+    PART,
+    "JWT_ALGORITHM",
+    "",
+    "The one algorithm that tokens may have, whatever they say themselves. Unset: HS256, or RS256 with JWKS_URL.",
+)
+.kind(Kind::OneOf(&["HS256", "RS256", "ES256"]));
+
+pub const INTERNAL_API_KEY: Setting = Setting::text(
+    PART,
+    "INTERNAL_API_KEY",
+    "local_dev_internal_key",
+    "What services send as X-Internal-Key. Several, separated by commas, are valid at once, for rotation.",
+)
+.kind(Kind::Secret);
+
+pub const ADMIN_API_KEY: Setting = Setting::text(
+    PART,
+    "ADMIN_API_KEY",
+    "local_dev_admin_key",
+    "What operators send as X-Admin-Key. Several, separated by commas, are valid at once, for rotation.",
+)
+.kind(Kind::Secret);
+
+pub const SETTINGS: &[&Setting] =
+    &[&BONGSU_ENV, &JWT_SECRET, &JWKS_URL, &JWT_ALGORITHM, &INTERNAL_API_KEY, &ADMIN_API_KEY];
+
+/// A secret is at least so long where others can reach the hub.
+const LEAST_BYTES: usize = 32;
+
+/// How credentials are checked.
+#[derive(Clone)]
+pub struct Options {
+    pub secret: String,
+    pub jwks_url: Option<String>,
+    pub algorithm: Algorithm,
+    pub internal_keys: Vec<String>,
+    pub admin_keys: Vec<String>,
+}
+
+impl Options {
+    pub fn from_settings(values: &Values) -> Result<Self, Bad> {
+        let jwks_url = values.given(&JWKS_URL).map(str::to_owned);
+        if let Some(url) = &jwks_url
+            && !url.starts_with("http://")
+            && !url.starts_with("https://")
+        {
+            return Err(Bad::value(&JWKS_URL, url, "an http or https URL"));
+        }
+        let algorithm = match (values.given(&JWT_ALGORITHM), &jwks_url) {
+            (None | Some("HS256"), None) => Algorithm::HS256,
+            (None | Some("RS256"), Some(_)) => Algorithm::RS256,
+            (Some("ES256"), Some(_)) => Algorithm::ES256,
+            (Some(other), Some(_)) => {
+                return Err(Bad::value(&JWT_ALGORITHM, other, "RS256 or ES256 with JWKS_URL"));
+            }
+            (Some(other), None) => {
+                return Err(Bad::value(&JWT_ALGORITHM, other, "HS256 without JWKS_URL"));
+            }
+        };
+        Ok(Self {
+            secret: values.text(&JWT_SECRET).to_owned(),
+            jwks_url,
+            algorithm,
+            internal_keys: values.list(&INTERNAL_API_KEY),
+            admin_keys: values.list(&ADMIN_API_KEY),
+        })
+    }
+
+    /// The settings whose secrets anybody knows or could guess.
+    pub fn unsafe_secrets(&self) -> Vec<&'static str> {
+        let weak = |setting: &Setting, keys: &[String]| {
+            keys.is_empty() || keys.iter().any(|key| key == setting.default || key.len() < LEAST_BYTES)
+        };
+        let mut found = Vec::new();
+        if self.jwks_url.is_none() && weak(&JWT_SECRET, std::slice::from_ref(&self.secret)) {
+            found.push(JWT_SECRET.name);
+        }
+        if weak(&INTERNAL_API_KEY, &self.internal_keys) {
+            found.push(INTERNAL_API_KEY.name);
+        }
+        if weak(&ADMIN_API_KEY, &self.admin_keys) {
+            found.push(ADMIN_API_KEY.name);
+        }
+        found
+    }
+
+    /// Refuses to be reachable by others, or to be in production, with such secrets. On loopback they are named.
+    pub fn check_secrets(&self, values: &Values, host: IpAddr) -> Result<Vec<&'static str>, Bad> {
+        let found = self.unsafe_secrets();
+        let production = values.text(&BONGSU_ENV) == "production";
+        if found.is_empty() || (host.is_loopback() && !production) {
+            return Ok(found);
+        }
+        let place = if production { "with BONGSU_ENV=production".to_owned() } else { format!("on {host}") };
+        Err(Bad(format!(
+            "{} must each be a secret of at least {LEAST_BYTES} bytes, and not the development value, to serve {place}",
+            found.join(", ")
+        )))
+    }
+}

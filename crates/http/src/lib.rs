@@ -1,0 +1,20 @@
+//! HTTP as every part uses it: the envelope of answers, errors in two languages, identity as extractors, bodies
+//! with limits, OpenAPI, and the accept loop.
+//!
+//! Nothing here knows a part. A handler takes what it needs as arguments and cannot be reached without it; what it
+//! gives back becomes one envelope.
+
+pub mod answer;
+pub mod body;
+pub mod fields;
+pub mod frame;
+pub mod identity;
+pub mod openapi;
+pub mod origins;
+pub mod server;
+
+pub use answer::{Answer, ApiError};
+pub use body::{Bulk, Small};
+pub use fields::{Fields, Query};
+pub use identity::{Identity, Operator, Person, Service, StreamPerson};
+pub use server::Peer;

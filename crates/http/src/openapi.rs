@@ -1,0 +1,68 @@
+//! OpenAPI: generated from the code, completed here, shown on a page that needs nothing from elsewhere.
+
+use axum::Router;
+use axum::response::{Html, IntoResponse};
+use axum::routing::get;
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+use serde_json::{Value, json};
+use utoipa::openapi::OpenApi;
+
+const PAGE: &str = include_str!("openapi/page.html");
+
+/// Refusals that any operation may give: documented once, here.
+const REFUSALS: [(&str, &str); 10] = [
+    ("400", "Malformed or invalid; the message names the field."),
+    ("401", "The credential is missing, expired, of the wrong kind or forged."),
+    ("403", "Signed in, but not allowed."),
+    ("404", "No such thing."),
+    ("405", "No such method here."),
+    ("408", "The body arrives too slowly."),
+    ("413", "The body is too large."),
+    ("429", "Too many requests or connections; see Retry-After."),
+    ("500", "Unexpected, or the event could not be stored."),
+    ("503", "Unavailable right now; see Retry-After."),
+];
+
+/// Adds what every operation shares.
+pub fn complete(document: &OpenApi) -> Value {
+    let mut document = serde_json::to_value(document).unwrap_or_default();
+    document["components"]["schemas"]["Refusal"] = json!({
+        "type": "object",
+        "required": ["isSuccess", "code", "message", "result"],
+        "properties": {
+            "isSuccess": {"type": "boolean", "const": false},
+            "code": {"type": "string"},
+            "message": {"type": "string"},
+            "result": {"type": "null"},
+        },
+    });
+    document["components"]["securitySchemes"] = json!({
+        "person": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+        "service": {"type": "apiKey", "in": "header", "name": "X-Internal-Key"},
+        "operator": {"type": "apiKey", "in": "header", "name": "X-Admin-Key"},
+    });
+    let paths = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
+    for operation in paths.filter_map(Value::as_object_mut).flat_map(|path| path.values_mut()) {
+        for (status, description) in REFUSALS {
+            let responses = &mut operation["responses"];
+            if responses[status].is_null() {
+                responses[status] = json!({
+                    "description": description,
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}},
+                });
+            }
+        }
+    }
+    document
+}
+
+/// `/openapi.json` and `/docs`.
+pub fn routes<S: Clone + Send + Sync + 'static>(document: &Value) -> Router<S> {
+    let text = document.to_string();
+    let serve = move || {
+        let text = text.clone();
+        async move { ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response() }
+    };
+    Router::new().route("/openapi.json", get(serve)).route("/docs", get(|| async { Html(PAGE) }))
+}

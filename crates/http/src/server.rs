@@ -1,0 +1,231 @@
+//! The accept loop: connections spread over shards, each shard one thread with a runtime of its own.
+//!
+//! Few threads cost less than many, and a connection never changes its thread, so waking it is cheap. Plain
+//! HTTP/1.1 is served by hyper's own http1 connection and HTTP/2 (by its preface) by http2. Draining stops the
+//! accepting, lets requests that are under way finish, and ends.
+
+mod connection;
+mod socket;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use bongsu_kernel::settings::Setting;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use socket::Peer;
+
+pub const SERVER_HOST: Setting = Setting::text(
+    "server",
+    "SERVER_HOST",
+    "127.0.0.1",
+    "The address to listen on. Anything but loopback needs real secrets.",
+);
+pub const SERVER_PORT: Setting =
+    Setting::text("server", "SERVER_PORT", "8083", "The port to listen on; 0 takes a free one.")
+        .whole(0, 65_535);
+pub const SERVER_SHARDS: Setting = Setting::text(
+    "server",
+    "SERVER_SHARDS",
+    "0",
+    "Threads that serve connections. 0: half of the cores, at least one: the database and the kernel need the rest.",
+)
+.whole(0, 256);
+pub const SETTINGS: &[&Setting] =
+    &[&SERVER_HOST, &SERVER_PORT, &SERVER_SHARDS, &crate::origins::ALLOWED_ORIGINS];
+
+/// Descriptors that are kept for files, the database and outgoing calls.
+const RESERVED_DESCRIPTORS: u64 = 128;
+
+/// What runs on every shard beside its connections.
+pub type ShardLoop = Arc<dyn Fn(usize) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// How many shards there are when nothing is said.
+pub fn default_shards() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
+}
+
+/// Listens. The backlog is long enough for a fleet of clients that come back at once.
+pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(4_096)
+}
+
+/// Lets the process open as many files as the system allows, and says how many that is.
+pub fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if setrlimit(Resource::Nofile, raised).is_ok() {
+        limit.maximum.unwrap_or(u64::MAX)
+    } else {
+        limit.current.unwrap_or(u64::MAX)
+    }
+}
+
+/// A running server.
+pub struct Server {
+    stop_accepting: CancellationToken,
+    drain: CancellationToken,
+    connections: TaskTracker,
+    stop: CancellationToken,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+struct Shard {
+    incoming: mpsc::UnboundedSender<(TcpStream, OwnedSemaphorePermit)>,
+    open: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// Starts the shards. The accept loop is the caller's to run: [`Server::accept`].
+    pub fn start(shards: usize, app: &Router, shard_loop: &ShardLoop) -> std::io::Result<(Self, Acceptor)> {
+        let descriptors = raise_descriptor_limit();
+        let most = usize::try_from(descriptors.saturating_sub(RESERVED_DESCRIPTORS)).unwrap_or(usize::MAX);
+        let mut server = Self {
+            stop_accepting: CancellationToken::new(),
+            drain: CancellationToken::new(),
+            connections: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            threads: Vec::new(),
+        };
+        let mut handles = Vec::new();
+        for index in 0..shards {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(8).build()?;
+            let (incoming, arrivals) = mpsc::unbounded_channel();
+            let open = Arc::new(AtomicUsize::new(0));
+            handles.push(Shard { incoming, open: open.clone() });
+            let shard = RunningShard {
+                index,
+                app: app.clone(),
+                open,
+                connections: server.connections.clone(),
+                drain: server.drain.clone(),
+            };
+            let (stop, side_loop) = (server.stop.clone(), shard_loop(index));
+            let thread = std::thread::Builder::new()
+                .name(format!("shard-{index}"))
+                .spawn(move || runtime.block_on(shard.run(arrivals, side_loop, stop)))?;
+            server.threads.push(thread);
+        }
+        let acceptor = Acceptor {
+            shards: handles,
+            places: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+            stop: server.stop_accepting.clone(),
+        };
+        Ok((server, acceptor))
+    }
+
+    /// Takes no more connections. Those that wait in the backlog are refused by the system.
+    pub fn stop_accepting(&self) {
+        self.stop_accepting.cancel();
+    }
+
+    /// Lets what is under way finish, but not longer than `patience`, and ends the shards.
+    pub async fn drain(self, patience: Duration) -> bool {
+        self.stop_accepting.cancel();
+        self.drain.cancel();
+        self.connections.close();
+        let in_time = tokio::time::timeout(patience, self.connections.wait()).await.is_ok();
+        self.stop.cancel();
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a shard had failed");
+            }
+        }
+        in_time
+    }
+}
+
+/// Hands new connections to the shard with the fewest.
+pub struct Acceptor {
+    shards: Vec<Shard>,
+    places: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+impl Acceptor {
+    pub async fn run(self, listener: TcpListener) {
+        let refused = metrics::counter!("http_accept_errors_total");
+        loop {
+            // At the limit, further connections wait in the backlog until one ends.
+            let place = tokio::select! {
+                () = self.stop.cancelled() => return,
+                place = self.places.clone().acquire_owned() => place,
+            };
+            let Ok(place) = place else { return };
+            let accepted = tokio::select! {
+                () = self.stop.cancelled() => return,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => self.hand_over(stream, place),
+                Err(error) => {
+                    refused.increment(1);
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+    }
+
+    fn hand_over(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
+        let Some(shard) = self.shards.iter().min_by_key(|shard| shard.open.load(Ordering::Relaxed)) else {
+            return;
+        };
+        shard.open.fetch_add(1, Ordering::Relaxed);
+        // A shard that ended takes the connection down with it.
+        let _ = shard.incoming.send((stream, place));
+    }
+}
+
+struct RunningShard {
+    index: usize,
+    app: Router,
+    open: Arc<AtomicUsize>,
+    connections: TaskTracker,
+    drain: CancellationToken,
+}
+
+impl RunningShard {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the shard's own loop lives exactly as long as its runtime"
+    )]
+    async fn run(
+        self,
+        mut arrivals: mpsc::UnboundedReceiver<(TcpStream, OwnedSemaphorePermit)>,
+        side_loop: Pin<Box<dyn Future<Output = ()> + Send>>,
+        stop: CancellationToken,
+    ) {
+        tokio::spawn(side_loop);
+        loop {
+            let arrival = tokio::select! {
+                () = stop.cancelled() => return,
+                arrival = arrivals.recv() => arrival,
+            };
+            let Some((stream, place)) = arrival else {
+                // The acceptor is gone; connections go on until the end.
+                return stop.cancelled().await;
+            };
+            let serve = connection::serve(stream, self.index, self.app.clone(), self.drain.clone());
+            let open = self.open.clone();
+            self.connections.spawn(async move {
+                serve.await;
+                open.fetch_sub(1, Ordering::Relaxed);
+                drop(place);
+            });
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! One connection: which protocol it speaks, and its life until it ends or the server drains.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustix::net::sockopt;
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use tower::Service;
+
+use super::socket::{Peer, Socket};
+
+/// A request head must be complete by then; an idle connection is closed after it, too.
+const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// A request head may have so many bytes. hyper's buffer never shrinks, so this also bounds an idle connection.
+const HEAD_BYTES: usize = 16 << 10;
+
+pub(super) async fn serve(stream: TcpStream, shard: usize, app: Router, drain: CancellationToken) {
+    prepare(&stream);
+    let socket = Socket::new(stream);
+    let sniffed = tokio::select! {
+        () = drain.cancelled() => return,
+        sniffed = tokio::time::timeout(HEAD_PATIENCE, speaks_http2(socket.stream())) => sniffed,
+    };
+    let Ok(Ok(http2)) = sniffed else { return };
+    let peer = Peer::new(shard, &socket);
+    let service = service_fn(move |request| call(app.clone(), peer.clone(), request));
+    let io = TokioIo::new(socket);
+    // What ends a connection early (the peer went away, sent garbage, was too slow) is the peer's affair.
+    if http2 {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(Some(Duration::from_secs(20)))
+            .keep_alive_timeout(Duration::from_secs(20))
+            .max_concurrent_streams(100)
+            .max_header_list_size(u32::try_from(HEAD_BYTES).unwrap_or(u32::MAX))
+            .max_send_buf_size(64 << 10);
+        let mut connection = pin!(builder.serve_connection(io, service));
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = drain.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    } else {
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).max_buf_size(HEAD_BYTES);
+        let mut connection = pin!(builder.serve_connection(io, service));
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = drain.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    }
+}
+
+fn call(
+    mut app: Router,
+    peer: Peer,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<Body>, Infallible>> {
+    let mut request = request.map(Body::new);
+    request.extensions_mut().insert(peer);
+    app.call(request)
+}
+
+/// Small frames leave at once, and a peer that vanished without a word is noticed.
+fn prepare(stream: &TcpStream) {
+    let _ = stream.set_nodelay(true);
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    let _ = sockopt::set_tcp_keepidle(stream, Duration::from_secs(60));
+    let _ = sockopt::set_tcp_keepintvl(stream, Duration::from_secs(20));
+    let _ = sockopt::set_tcp_keepcnt(stream, 3);
+}
+
+/// Looks at the first bytes without taking them. No HTTP/1 method but the one that HTTP/2 reserved begins with
+/// `PRI`, so three bytes tell.
+async fn speaks_http2(stream: &TcpStream) -> std::io::Result<bool> {
+    let mut first = [0; 3];
+    loop {
+        match stream.peek(&mut first).await? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            3 => return Ok(&first == b"PRI"),
+            _ if first[0] != b'P' => return Ok(false),
+            // The socket stays readable until the bytes are taken: there is no event for "one more byte".
+            _ => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Why a stream ends, in words and numbers that a client can act on.
+//!
+//! Below 3500 the client comes back, from 3500 on it stays away. A WebSocket gets the same number as its close
+//! code.
+
+use crate::position::StreamId;
+use crate::random;
+
+/// The reason for an ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Close {
+    Draining,
+    Lifetime,
+    TooSlow,
+    EngineLost,
+    TooMany,
+    TokenExpired,
+}
+
+impl Close {
+    pub const ALL: [Self; 6] =
+        [Self::Draining, Self::Lifetime, Self::TooSlow, Self::EngineLost, Self::TooMany, Self::TokenExpired];
+
+    pub fn code(self) -> u16 {
+        match self {
+            Self::Draining => 3000,
+            Self::Lifetime => 3001,
+            Self::TooSlow => 3002,
+            Self::EngineLost => 3003,
+            Self::TooMany => 3004,
+            Self::TokenExpired => 3502,
+        }
+    }
+
+    pub fn from_code(code: u16) -> Option<Self> {
+        Self::ALL.into_iter().find(|close| close.code() == code)
+    }
+
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Draining => "draining",
+            Self::Lifetime => "lifetime reached",
+            Self::TooSlow => "reading too slowly",
+            Self::EngineLost => "engine lost, position unsafe",
+            Self::TooMany => "too many for now",
+            Self::TokenExpired => "token expired or revoked",
+        }
+    }
+
+    pub fn reconnect(self) -> bool {
+        self.code() < 3500
+    }
+
+    /// How long a client should wait before it comes back, spread so that not all come at once.
+    pub fn retry_ms(self) -> Option<u64> {
+        let (least, most) = match self {
+            Self::Lifetime => (100, 1_000),
+            Self::Draining | Self::TooSlow => (500, 3_000),
+            Self::EngineLost => (1_000, 5_000),
+            Self::TooMany => (3_000, 8_000),
+            Self::TokenExpired => return None,
+        };
+        Some(random::between(least, most))
+    }
+}
+
+/// What a Last-Event-ID starts with once a stream ended for good: `end.<code>.<last id>`.
+pub const END_PREFIX: &str = "end.";
+
+/// The id that an ending for good leaves in the client.
+pub fn end_id(close: Close, last: StreamId) -> String {
+    format!("{END_PREFIX}{}.{last}", close.code())
+}

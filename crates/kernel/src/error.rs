@@ -1,0 +1,168 @@
+//! Stable error codes, and why a field was refused.
+//!
+//! Every error of every crate ends as a [`Code`]: it says which status it has and whether repeating can help.
+//! Codes never change; the words around them may.
+
+use crate::text::Text;
+
+/// The stable codes of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    Common400,
+    Auth4001,
+    Common403,
+    Common404,
+    Common405,
+    Common408,
+    Common413,
+    Common415,
+    Common429,
+    Common431,
+    Common500,
+    Notif4001,
+    Notif4091,
+    Notif5001,
+    Sse5001,
+}
+
+impl Code {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Common400 => "COMMON400",
+            Self::Auth4001 => "AUTH4001",
+            Self::Common403 => "COMMON403",
+            Self::Common404 => "COMMON404",
+            Self::Common405 => "COMMON405",
+            Self::Common408 => "COMMON408",
+            Self::Common413 => "COMMON413",
+            Self::Common415 => "COMMON415",
+            Self::Common429 => "COMMON429",
+            Self::Common431 => "COMMON431",
+            Self::Common500 => "COMMON500",
+            Self::Notif4001 => "NOTIF4001",
+            Self::Notif4091 => "NOTIF4091",
+            Self::Notif5001 => "NOTIF5001",
+            Self::Sse5001 => "SSE5001",
+        }
+    }
+
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Common400 | Self::Notif4001 => 400,
+            Self::Auth4001 => 401,
+            Self::Common403 => 403,
+            Self::Common404 => 404,
+            Self::Common405 => 405,
+            Self::Common408 => 408,
+            Self::Notif4091 => 409,
+            Self::Common413 => 413,
+            Self::Common415 => 415,
+            Self::Common429 => 429,
+            Self::Common431 => 431,
+            Self::Common500 | Self::Notif5001 => 500,
+            Self::Sse5001 => 503,
+        }
+    }
+
+    /// Whether the same request may succeed a little later. A browser's EventSource must not see such a refusal
+    /// as a status: it would give up for good.
+    pub fn passes(self) -> bool {
+        matches!(self.status(), 429 | 503)
+    }
+}
+
+/// A field of a request that was refused, by its name as the caller wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {}", reason.text().en)]
+pub struct Invalid {
+    pub field: String,
+    pub reason: Reason,
+}
+
+impl Invalid {
+    pub fn new(field: impl Into<String>, reason: Reason) -> Self {
+        Self { field: field.into(), reason }
+    }
+
+    pub fn text(&self) -> Text {
+        let Text { ko, en } = self.reason.text();
+        Text::owned(format!("{}: {ko}", self.field), format!("{}: {en}", self.field))
+    }
+}
+
+/// Why a value was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    Required,
+    Empty,
+    TooLong(usize),
+    TooMany(usize),
+    IdForm,
+    IdCharacters,
+    EventTypeForm,
+    Position,
+    NotText,
+    ControlCharacters,
+    NotAnObject,
+    NotAList,
+    TooDeep(usize),
+    Escape,
+    Whole { min: u64, max: u64 },
+    Json(String),
+    Utf8,
+    Given(Text),
+}
+
+impl Reason {
+    pub fn text(&self) -> Text {
+        match self {
+            Self::Required => Text::new("필수 값입니다", "required"),
+            Self::Empty => Text::new("비어 있을 수 없습니다", "must not be empty"),
+            Self::TooLong(max) => {
+                Text::owned(format!("{max}자를 넘을 수 없습니다"), format!("at most {max} characters"))
+            }
+            Self::TooMany(max) => {
+                Text::owned(format!("{max}개를 넘을 수 없습니다"), format!("at most {max} items"))
+            }
+            Self::IdForm => Text::new(
+                "ID는 문자열이거나 ±(2^53−1) 범위의 정수여야 합니다",
+                "an id is text, or an integer within ±(2^53−1)",
+            ),
+            Self::IdCharacters => Text::new(
+                "ID에는 A-Z a-z 0-9 . _ @ : - 만 쓸 수 있습니다",
+                "an id has only the characters A-Z a-z 0-9 . _ @ : -",
+            ),
+            Self::EventTypeForm => Text::new(
+                "점으로 나뉜 소문자 이름이어야 합니다 (예: comment.created)",
+                "must be a dotted lower-case name such as comment.created",
+            ),
+            Self::Position => Text::new(
+                "스트림 ID가 아닙니다 (예: 1708070400000-0)",
+                "not a stream id such as 1708070400000-0",
+            ),
+            Self::NotText => Text::new("문자열이어야 합니다", "must be text"),
+            Self::ControlCharacters => {
+                Text::new("제어 문자를 쓸 수 없습니다", "must not have control characters")
+            }
+            Self::NotAnObject => Text::new("객체여야 합니다", "must be an object"),
+            Self::NotAList => Text::new("배열이어야 합니다", "must be a list"),
+            Self::TooDeep(max) => Text::owned(
+                format!("{max}단계보다 깊을 수 없습니다"),
+                format!("nested deeper than {max} levels"),
+            ),
+            Self::Escape => {
+                Text::new("짝이 없는 유니코드 대리 문자가 있습니다", "has an unpaired unicode surrogate")
+            }
+            Self::Whole { min, max } => Text::owned(
+                format!("{min}에서 {max} 사이의 정수여야 합니다"),
+                format!("must be a whole number from {min} to {max}"),
+            ),
+            Self::Json(detail) => Text::owned(
+                format!("JSON을 읽을 수 없습니다: {detail}"),
+                format!("not readable as JSON: {detail}"),
+            ),
+            Self::Utf8 => Text::new("UTF-8이 아닙니다", "not UTF-8"),
+            Self::Given(text) => text.clone(),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What every other crate stands on: ids, positions, events, JSON text, SSE frames, close codes, errors,
+//! settings, time, supervised tasks and telemetry.
+//!
+//! Nothing here knows HTTP, storage or a part. Types make bad states impossible to carry further: an [`Id`],
+//! an [`EventType`] or a [`json::Object`] was checked once, where it came in.
+
+pub mod clock;
+pub mod close;
+pub mod crash;
+pub mod error;
+pub mod event;
+pub mod id;
+pub mod json;
+pub mod position;
+pub mod random;
+pub mod settings;
+pub mod sse;
+pub mod task;
+pub mod telemetry;
+pub mod text;
+
+pub use clock::{Clock, Millis};
+pub use close::Close;
+pub use error::{Code, Invalid, Reason};
+pub use event::EventType;
+pub use id::Id;
+pub use position::StreamId;

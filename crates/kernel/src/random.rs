@@ -1,0 +1,45 @@
+//! Randomness from the system: jitter, and secrets that nobody can guess.
+
+use std::cell::Cell;
+
+/// 32 bytes from the system's generator.
+pub fn secret() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    // The kernel's generator cannot fail once the system is up; going on without it would be worse than ending.
+    #[expect(clippy::expect_used, reason = "no safe way to go on without randomness")]
+    getrandom::fill(&mut bytes).expect("the system gives random bytes");
+    bytes
+}
+
+thread_local! {
+    static STATE: Cell<u64> = Cell::new(u64::from_le_bytes(
+        secret().first_chunk::<8>().copied().unwrap_or([7; 8]),
+    ));
+}
+
+/// A number from `least` to `most`, both included. For spreading load, not for secrets.
+pub fn between(least: u64, most: u64) -> u64 {
+    let next = STATE.with(|state| {
+        // SplitMix64: one addition and a few shifts a number.
+        let seed = state.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
+        state.set(seed);
+        let mut z = seed;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    });
+    least + next % (most - least + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stay_within_their_bounds_and_vary() {
+        let drawn: Vec<u64> = (0..200).map(|_| between(10, 12)).collect();
+        assert!(drawn.iter().all(|n| (10..=12).contains(n)));
+        assert!((10..=12).all(|n| drawn.contains(&n)));
+        assert_ne!(secret(), secret());
+    }
+}

@@ -1,0 +1,135 @@
+//! Server-Sent Events, written. The one place where frames are made.
+//!
+//! Nothing that reaches a frame can end a line early: event types, stream ids and objects are types without line
+//! breaks, and the hub's own events have fixed names and serialised data.
+
+use serde::Serialize;
+
+use crate::clock::{Millis, rfc3339};
+use crate::close::{Close, end_id};
+use crate::event::EventType;
+use crate::json::Object;
+use crate::position::StreamId;
+
+/// What a silent stream says.
+pub const KEEPALIVE: &[u8] = b":keepalive\n\n";
+
+/// The frame of a stored event: its data is the published object plus `timestamp`.
+pub fn event(event: &EventType, id: StreamId, data: &Object, at: Millis) -> Vec<u8> {
+    let data = data.as_str();
+    let members = &data[..data.len() - 1];
+    let comma = if members.len() > 1 { "," } else { "" };
+    format!("event: {event}\nid: {id}\ndata: {members}{comma}\"timestamp\":\"{}\"}}\n\n", rfc3339(at))
+        .into_bytes()
+}
+
+/// How long a client waits before it reconnects on its own.
+pub fn retry(ms: u64) -> Vec<u8> {
+    format!("retry: {ms}\n\n").into_bytes()
+}
+
+/// The log no longer holds what the client asked for. The id is where the stream goes on from, so that a client
+/// that drops right after this comes back to the right place.
+pub fn reset_trimmed(oldest: StreamId) -> Vec<u8> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Data {
+        reason: &'static str,
+        oldest_id: StreamId,
+    }
+    system("system.reset", Some(&StreamId::START.to_string()), &Data { reason: "trimmed", oldest_id: oldest })
+}
+
+/// The client's position names nothing that the log knows; the stream goes on from `now`.
+pub fn reset_unknown(now: StreamId) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Data {
+        reason: &'static str,
+    }
+    system("system.reset", Some(&now.to_string()), &Data { reason: "unknown" })
+}
+
+/// Events were trimmed before a slow reader took them.
+pub fn lagged(missed: Option<u64>) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Data {
+        missed: Option<u64>,
+    }
+    system("system.lagged", None, &Data { missed })
+}
+
+/// The last frame of a stream: why it ends, and whether and when to come back.
+pub fn close(close: Close, last: StreamId) -> Vec<u8> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Data {
+        code: u16,
+        reason: &'static str,
+        reconnect: bool,
+        retry_ms: Option<u64>,
+    }
+    let retry_ms = close.retry_ms();
+    let data = Data { code: close.code(), reason: close.reason(), reconnect: close.reconnect(), retry_ms };
+    let id = (!close.reconnect()).then(|| end_id(close, last));
+    let mut frame = retry_ms.map(|ms| format!("retry: {ms}\n").into_bytes()).unwrap_or_default();
+    frame.extend(system("system.close", id.as_deref(), &data));
+    frame
+}
+
+/// Only for the hub's own names and ids: neither has a line break, and serde_json writes none.
+fn system(name: &'static str, id: Option<&str>, data: &impl Serialize) -> Vec<u8> {
+    let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
+    // These structures have no map and no fallible field.
+    let data = serde_json::to_string(data).unwrap_or_default();
+    format!("event: {name}\n{id}data: {data}\n\n").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(frame: Vec<u8>) -> String {
+        String::from_utf8(frame).unwrap()
+    }
+
+    #[test]
+    fn frames_look_as_the_contract_writes_them() {
+        let object = |text: &str| Object::stored(text).unwrap();
+        let kind = EventType::new("retrospect.submitted").unwrap();
+        let id = StreamId::new(1_708_070_400_000, 0);
+        assert_eq!(
+            text(event(&kind, id, &object(r#"{"userId":1}"#), 1_771_237_800_000)),
+            "event: retrospect.submitted\nid: 1708070400000-0\n\
+             data: {\"userId\":1,\"timestamp\":\"2026-02-16T10:30:00.000Z\"}\n\n"
+        );
+        assert_eq!(
+            text(event(&kind, id, &object("{}"), 0)),
+            "event: retrospect.submitted\nid: 1708070400000-0\ndata: {\"timestamp\":\"1970-01-01T00:00:00.000Z\"}\n\n"
+        );
+        assert_eq!(
+            text(reset_trimmed(id)),
+            "event: system.reset\nid: 0-0\ndata: {\"reason\":\"trimmed\",\"oldestId\":\"1708070400000-0\"}\n\n"
+        );
+        assert_eq!(
+            text(reset_unknown(id)),
+            "event: system.reset\nid: 1708070400000-0\ndata: {\"reason\":\"unknown\"}\n\n"
+        );
+        assert_eq!(text(lagged(Some(3))), "event: system.lagged\ndata: {\"missed\":3}\n\n");
+        assert_eq!(text(lagged(None)), "event: system.lagged\ndata: {\"missed\":null}\n\n");
+    }
+
+    #[test]
+    fn endings_say_whether_to_come_back() {
+        let last = StreamId::new(7, 1);
+        assert_eq!(
+            text(close(Close::TokenExpired, last)),
+            "event: system.close\nid: end.3502.7-1\n\
+             data: {\"code\":3502,\"reason\":\"token expired or revoked\",\"reconnect\":false,\"retryMs\":null}\n\n"
+        );
+        let draining = text(close(Close::Draining, last));
+        assert!(draining.starts_with("retry: "), "{draining}");
+        assert!(draining.contains(
+            "\nevent: system.close\ndata: {\"code\":3000,\"reason\":\"draining\",\"reconnect\":true,"
+        ));
+    }
+}

@@ -1,0 +1,256 @@
+//! The hub: every subject that is listened to, every open stream, and the way from the log to them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc as StdArc, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use bongsu_http::{Peer, Person};
+use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::{Clock, Close, Id, Millis, StreamId, random, sse};
+use bytes::Bytes;
+use metrics::{Counter, Histogram};
+
+use crate::Options;
+use crate::SubjectName;
+use crate::budget::Budget;
+use crate::log::{Delivery, Log, LogError, Sink};
+use crate::people::{Full, People};
+use crate::ring::{Frame, Ring};
+use crate::seat::{Seat, Terms, Tick};
+use crate::shard::{Inbox, Keeper, dispatch};
+use crate::stream::LiveStream;
+use crate::subject::Subject;
+use crate::sync::Arc;
+
+/// Subjects that nobody listens to any more are forgotten so often.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Hub(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    options: Options,
+    clock: Clock,
+    started: Instant,
+    subjects: RwLock<HashMap<SubjectName, Arc<Subject>, foldhash::fast::RandomState>>,
+    pub(crate) people: People,
+    inboxes: Vec<Inbox>,
+    keepers: Vec<Keeper>,
+    budget: Arc<Budget>,
+    log: OnceLock<StdArc<dyn Log>>,
+    draining: AtomicBool,
+    pub(crate) delivered: Counter,
+    pub(crate) lagged: Counter,
+    pub(crate) latency: Histogram,
+}
+
+/// A request to listen.
+#[derive(Debug)]
+pub struct Opening {
+    pub subject: SubjectName,
+    /// What the client had last; nothing: from now on.
+    pub position: Option<StreamId>,
+    pub person: Person,
+    pub peer: Peer,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the hub is shutting down")]
+    Draining,
+    #[error("the person has too many streams open")]
+    TooManyForPerson,
+    #[error("the hub has too many streams open")]
+    TooMany,
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
+
+impl Hub {
+    pub fn new(options: Options, shards: usize, clock: Clock) -> Self {
+        Self(Arc::new(Inner {
+            budget: Arc::new(Budget::new(options.ring_bytes)),
+            options,
+            clock,
+            started: Instant::now(),
+            subjects: RwLock::default(),
+            people: People::default(),
+            inboxes: (0..shards).map(|_| Inbox::default()).collect(),
+            keepers: (0..shards).map(|_| Keeper::new(0)).collect(),
+            log: OnceLock::new(),
+            draining: AtomicBool::new(false),
+            delivered: metrics::counter!("events_delivered_total"),
+            lagged: metrics::counter!("events_lagged_total"),
+            latency: metrics::histogram!("delivery_latency_seconds"),
+        }))
+    }
+
+    /// The log that streams read from. The log in turn delivers to this hub, so it comes second.
+    pub fn reads_from(&self, log: StdArc<dyn Log>) {
+        // Only the first counts; there is one wiring.
+        let _ = self.0.log.set(log);
+    }
+
+    /// What every shard runs beside its connections.
+    pub async fn run_shard(self, shard: usize) {
+        tokio::join!(dispatch(&self.0.inboxes[shard], shard), self.0.keepers[shard].run(|| self.0.tick()));
+    }
+
+    /// Forgets subjects that nobody listens to, for as long as the process runs.
+    pub fn start_upkeep(&self, supervisor: &Supervisor) {
+        let (hub, stop) = (self.clone(), supervisor.stop());
+        supervisor.spawn("subject-sweep", OnEnd::Restart, move || {
+            let (hub, stop) = (hub.clone(), stop.clone());
+            async move {
+                while !stop.is_cancelled() {
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = tokio::time::sleep(SWEEP) => hub.sweep(),
+                    }
+                }
+            }
+        });
+    }
+
+    fn sweep(&self) {
+        let mut subjects = self.0.subjects.write().unwrap_or_else(PoisonError::into_inner);
+        subjects.retain(|_, subject| subject.listeners() > 0);
+        subjects.shrink_to_fit();
+    }
+
+    /// Streams that listen to a subject.
+    pub fn listeners(&self, subject: &SubjectName) -> usize {
+        self.0.subject(subject).map_or(0, |subject| subject.listeners())
+    }
+
+    pub fn open_streams(&self) -> usize {
+        self.0.people.count()
+    }
+
+    /// Subjects that somebody listens to.
+    pub fn active_subjects(&self) -> usize {
+        let subjects = self.0.subjects.read().unwrap_or_else(PoisonError::into_inner);
+        subjects.values().filter(|subject| subject.listeners() > 0).count()
+    }
+
+    /// Lets nobody in any more, and asks everybody to come back elsewhere.
+    pub fn drain(&self) {
+        self.0.draining.store(true, Ordering::SeqCst);
+        let now = self.0.tick();
+        for seat in self.0.people.everyone() {
+            seat.end(Close::Draining, now);
+        }
+    }
+
+    /// Opens a stream. It is subscribed before this returns, so that nothing is missed from here on.
+    pub async fn open(&self, opening: Opening) -> Result<LiveStream, OpenError> {
+        let inner = &self.0;
+        let Opening { subject, position, person, peer } = opening;
+        peer.becomes_stream();
+        let (shard, now) = (peer.shard, inner.tick());
+        let terms = inner.terms(now, person.expires_at);
+        let seat = Arc::new(Seat::new(terms, Some(peer), now));
+        inner.people.enter(&person.id, seat.clone(), inner.options.per_person, inner.options.most).map_err(
+            |full| match full {
+                Full::Person => OpenError::TooManyForPerson,
+                Full::Hub => OpenError::TooMany,
+            },
+        )?;
+        // From here on the guards undo what was done, whatever happens.
+        let entered = Entered { hub: self.clone(), seat, person: person.id };
+        if inner.draining.load(Ordering::SeqCst) {
+            return Err(OpenError::Draining);
+        }
+        let listening = Listening::start(entered, subject, shard);
+        if !listening.subject.has_begun() {
+            let head = inner.log()?.head(&listening.name).await?;
+            listening.subject.begin_at(head);
+        }
+        let first_look = now + terms.keepalive / 2 + random::between(0, terms.keepalive / 2);
+        let first_look = terms.ends.map_or(first_look, |(at, _)| at.min(first_look));
+        inner.keepers[shard].look_after(listening.entered.seat.clone(), first_look);
+        Ok(LiveStream::new(listening, position))
+    }
+}
+
+impl Inner {
+    pub(crate) fn tick(&self) -> Tick {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(Tick::MAX)
+    }
+
+    pub(crate) fn log(&self) -> Result<&StdArc<dyn Log>, LogError> {
+        self.log.get().ok_or_else(|| LogError::Failed("no log".to_owned()))
+    }
+
+    fn subject(&self, name: &SubjectName) -> Option<Arc<Subject>> {
+        self.subjects.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// When a stream that starts now ends at the latest.
+    fn terms(&self, now: Tick, expires_at: Millis) -> Terms {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(Tick::MAX / 4);
+        let expires = (now + expires_at.saturating_sub(self.clock.now()), Close::TokenExpired);
+        let lifetime = self.options.lifetime.map(|lifetime| {
+            let lifetime = millis(lifetime);
+            (now + random::between(lifetime - lifetime / 10, lifetime), Close::Lifetime)
+        });
+        let ends = lifetime.into_iter().chain([expires]).min_by_key(|(at, _)| *at);
+        Terms { keepalive: millis(self.options.keepalive), stall: millis(self.options.stall), ends }
+    }
+}
+
+impl Sink for Hub {
+    fn deliver(&self, delivery: Delivery<'_>) {
+        let Some(subject) = self.0.subject(delivery.subject) else { return };
+        let entry = delivery.entry;
+        let bytes = Bytes::from(sse::event(&entry.event_type, entry.place.id, &entry.data, entry.at));
+        let frame = Frame { place: entry.place, bytes, accepted: delivery.accepted };
+        subject.push(delivery.previous, frame, &self.0.inboxes);
+    }
+}
+
+/// A person's stream is counted in; out again when this is dropped.
+pub(crate) struct Entered {
+    pub(crate) hub: Hub,
+    pub(crate) seat: Arc<Seat>,
+    person: Id,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.seat.leave();
+        self.hub.0.people.leave(&self.person, &self.seat);
+    }
+}
+
+/// A stream listens to a subject until this is dropped.
+pub(crate) struct Listening {
+    pub(crate) name: SubjectName,
+    pub(crate) subject: Arc<Subject>,
+    pub(crate) entered: Entered,
+    shard: usize,
+}
+
+impl Listening {
+    fn start(entered: Entered, name: SubjectName, shard: usize) -> Self {
+        let inner = &entered.hub.0;
+        let mut subjects = inner.subjects.write().unwrap_or_else(PoisonError::into_inner);
+        let subject = subjects.entry(name.clone()).or_insert_with(|| {
+            let ring = Ring::new(inner.options.ring_frames, inner.budget.clone());
+            Arc::new(Subject::new(ring, inner.inboxes.len()))
+        });
+        let subject = subject.clone();
+        // Under the lock that the sweep takes, so that the subject is not swept between.
+        subject.sit_down(shard, entered.seat.clone());
+        drop(subjects);
+        Self { name, subject, entered, shard }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.subject.stand_up(self.shard, &self.entered.seat);
+    }
+}

@@ -1,0 +1,27 @@
+//! Live delivery: subjects with a durable log and a ring of recent frames, and the streams that read them.
+//!
+//! An event is appended to the [`log`], encoded once, and put into its subject's ring; a stream is a cursor into
+//! that ring, and reads the log where the ring does not reach. Streams belong to shards (one thread each); a
+//! publish wakes a shard once, however many events and streams it has. What a stream may be told, and when, is
+//! in [`stream`]; the neighbours are `rooms` (whose subjects these are) and `http::server` (whose shards).
+
+mod budget;
+mod hub;
+pub mod log;
+#[cfg(all(test, feature = "model"))]
+mod model;
+mod options;
+mod people;
+mod ring;
+mod seat;
+mod shard;
+pub mod stream;
+mod subject;
+mod sync;
+mod wheel;
+
+pub use hub::{Hub, OpenError, Opening};
+pub use log::{Append, AppendError, Appended, Entry, Log, LogError, Page, Place, Start};
+pub use options::{Options, SETTINGS};
+pub use stream::LiveStream;
+pub use subject::SubjectName;

@@ -1,0 +1,179 @@
+//! The log port: where events become durable, and where readers find what the ring no longer has.
+//!
+//! Its contract is written on [`Log`]; the suite in `tests/it/log_contract.rs` runs against every adapter. The
+//! adapter here is [`embedded`].
+
+pub mod embedded;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use bongsu_kernel::json::Object;
+use bongsu_kernel::{EventType, Id, Millis, StreamId};
+use serde::{Deserialize, Serialize};
+
+use crate::SubjectName;
+
+/// A future that a trait object can give.
+pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A durable, ordered log per subject.
+///
+/// - **Order.** Ids of a subject only grow, also over restarts, clock changes and trimming; none is given twice.
+/// - **Atomic.** An append checks its idempotency key, stores the event, keeps the answer under the key and writes
+///   down who is to be told, all or nothing, also when the process is killed at any moment.
+/// - **Durable.** An append is answered only after it would survive a crash.
+/// - **Repeating.** The same subject, key and digest within 24 hours gives the first answer again; another digest is
+///   a [`AppendError::Conflict`]. Without a key every append is a new event.
+/// - **Told in order.** After it is durable and before it is answered, an event is given to the [`Sink`], in the
+///   order of its subject.
+/// - **Trimmed.** A subject keeps at least its newest `keep` events, and not many more.
+/// - **Errors.** After an error nothing of an append was kept, unless the error says that this is unknown.
+pub trait Log: Send + Sync {
+    /// Appends in the given order; each event has an outcome of its own.
+    fn append(&self, events: Vec<Append>) -> Boxed<'_, Result<Vec<Result<Appended, AppendError>>, LogError>>;
+
+    /// Reads on after a position, at most so many events and about so many bytes, but at least one event.
+    fn read(&self, subject: &SubjectName, after: StreamId, most: Most) -> Boxed<'_, Result<Page, LogError>>;
+
+    /// The newest place of a subject.
+    fn head(&self, subject: &SubjectName) -> Boxed<'_, Result<Place, LogError>>;
+
+    /// What is wrong right now, if anything.
+    fn trouble(&self) -> Option<&'static str>;
+}
+
+/// Who is told of every durable event.
+pub trait Sink: Send + Sync {
+    fn deliver(&self, delivery: Delivery<'_>);
+}
+
+/// A durable event on its way to those who listen.
+#[derive(Debug)]
+pub struct Delivery<'a> {
+    pub subject: &'a SubjectName,
+    /// The id before this one in the subject.
+    pub previous: StreamId,
+    pub entry: &'a Entry,
+    pub accepted: std::time::Instant,
+}
+
+/// An event to be appended.
+#[derive(Clone, Debug)]
+pub struct Append {
+    pub subject: SubjectName,
+    pub event_type: EventType,
+    pub data: Object,
+    pub publisher: Option<Id>,
+    pub once: Option<Once>,
+    /// Who is to be told beside the stream: written down with the event.
+    pub recipients: Vec<Id>,
+    /// Kept with the answer under the key, so that the second answer equals the first.
+    pub audience: u32,
+    /// How many events the subject keeps.
+    pub keep: u32,
+}
+
+/// What makes a repeated append one event.
+#[derive(Clone, Debug)]
+pub struct Once {
+    pub key: String,
+    /// Of everything that makes up the content.
+    pub digest: [u8; 32],
+}
+
+/// What an append gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    pub id: StreamId,
+    pub at: Millis,
+    pub audience: u32,
+    /// It was there already.
+    pub duplicate: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// The key was used for other content; repeating cannot help.
+    #[error("the idempotency key was used for other content")]
+    Conflict,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogError {
+    /// Nothing was kept; repeating helps once there is space.
+    #[error("the disk is full")]
+    Full,
+    /// Nothing was kept; repeating may help.
+    #[error("the log failed: {0}")]
+    Failed(String),
+    /// Whether it was kept is unknown; repeating with a key is safe.
+    #[error("the log did not answer in time")]
+    TimedOut,
+}
+
+/// An event's place: its id, and which event of its subject it is, where the log counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub id: StreamId,
+    pub number: Option<u64>,
+}
+
+impl Place {
+    /// Before everything.
+    pub const START: Self = Self { id: StreamId::START, number: Some(0) };
+}
+
+/// A stored event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub place: Place,
+    pub event_type: EventType,
+    pub data: Object,
+    pub publisher: Option<Id>,
+    pub at: Millis,
+}
+
+/// The bounds of a read.
+#[derive(Clone, Copy, Debug)]
+pub struct Most {
+    pub entries: usize,
+    pub bytes: usize,
+}
+
+/// What a read gave.
+#[derive(Clone, Debug)]
+pub struct Page {
+    pub start: Start,
+    pub entries: Vec<Entry>,
+    /// Whether the log holds more after these.
+    pub more: bool,
+    /// The newest place of the subject.
+    pub head: Place,
+}
+
+/// What the position that was asked for turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// An event that is there, or the beginning.
+    Known,
+    /// Older than all that is left; the entries begin with the oldest.
+    Trimmed { oldest: Place },
+    /// Nothing that this log knows; there are no entries.
+    Unknown,
+}
+
+/// What is to be done for people, written down with the event and read by the inbox. Version 1.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FollowUp {
+    /// The version of this record.
+    pub v: u32,
+    pub subject: String,
+    pub stream_id: String,
+    pub event_type: String,
+    pub data: Box<serde_json::value::RawValue>,
+    pub publisher_id: Option<Id>,
+    pub timestamp: Millis,
+    pub recipients: Vec<Id>,
+}

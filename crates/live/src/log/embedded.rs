@@ -1,0 +1,120 @@
+//! The log in the embedded SQLite file.
+//!
+//! Appends are jobs of the one writer thread: a group of them is one synced transaction, then each is delivered and
+//! answered in order. Reads use snapshots beside it.
+
+mod append;
+mod read;
+mod upkeep;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Clock, StreamId};
+use bongsu_sql::{Database, Error, Migration, Readers, Writer, WriterState};
+use tokio::sync::oneshot;
+
+use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Place, Sink};
+use crate::SubjectName;
+
+/// The tables of this log.
+pub const MIGRATIONS: &[Migration] =
+    &[Migration { part: "log", number: 1, sql: include_str!("../../migrations/sqlite/0001_log.sql") }];
+
+/// Connections that read beside the writer.
+const READERS: usize = 4;
+/// A caller that has waited so long is told; the append may still happen.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How many idempotency keys are kept at most, whatever their age.
+    pub most_keys: u64,
+}
+
+/// See the module.
+pub struct EmbeddedLog {
+    writer: Writer,
+    readers: Readers,
+    clock: Clock,
+    sink: Arc<dyn Sink>,
+    // Holds the folder until the last query is done.
+    _database: Database,
+}
+
+impl EmbeddedLog {
+    /// Starts on an open database. The writer's thread is given back for joining at shutdown.
+    pub fn start(
+        database: Database,
+        options: Options,
+        clock: Clock,
+        sink: Arc<dyn Sink>,
+        supervisor: &Supervisor,
+    ) -> Result<(Self, WriterState), Error> {
+        let alarm = supervisor.clone();
+        let (writer, state) = database.writer(move || alarm.fail("database-writer"))?;
+        let readers = database.readers(READERS)?;
+        upkeep::start(writer.clone(), options, clock.clone(), supervisor);
+        Ok((Self { writer, readers, clock, sink, _database: database }, state))
+    }
+
+    /// Takes no more events. What was taken is finished; the writer's thread ends then.
+    pub async fn close(&self) {
+        self.writer.close().await;
+    }
+}
+
+impl Log for EmbeddedLog {
+    fn append(&self, events: Vec<Append>) -> Boxed<'_, Result<Vec<Result<Appended, AppendError>>, LogError>> {
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            let job = append::Job::new(events, self.clock.clone(), self.sink.clone(), reply);
+            let appended = async {
+                self.writer.submit(Box::new(job)).await?;
+                answer.await.unwrap_or(Err(Error::Closed))
+            };
+            match tokio::time::timeout(PATIENCE, appended).await {
+                Ok(outcome) => outcome.map_err(LogError::from),
+                Err(_) => Err(LogError::TimedOut),
+            }
+        })
+    }
+
+    fn read(&self, subject: &SubjectName, after: StreamId, most: Most) -> Boxed<'_, Result<Page, LogError>> {
+        let subject = subject.clone();
+        Box::pin(async move {
+            let page = self.readers.read(move |connection| read::page(connection, &subject, after, most));
+            Ok(page.await?)
+        })
+    }
+
+    fn head(&self, subject: &SubjectName) -> Boxed<'_, Result<Place, LogError>> {
+        let subject = subject.clone();
+        Box::pin(
+            async move { Ok(self.readers.read(move |connection| read::head(connection, &subject)).await?) },
+        )
+    }
+
+    fn trouble(&self) -> Option<&'static str> {
+        self.writer.trouble()
+    }
+}
+
+impl From<Error> for LogError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Full => Self::Full,
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+/// SQLite's integers are signed. A number that does not fit belongs to no event of ours.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}

@@ -1,0 +1,242 @@
+//! Appending: what one job does within the group's transaction, and whom it tells afterwards.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bongsu_kernel::{Clock, Millis, StreamId, crash_point};
+use bongsu_sql::Error;
+use bongsu_sql::rusqlite::{Connection, OptionalExtension, params};
+use tokio::sync::oneshot;
+
+use super::{signed, unsigned};
+use crate::log::{Append, AppendError, Appended, Delivery, Entry, FollowUp, Once, Place, Sink};
+
+/// How long an answer is kept under its key.
+const KEY_LIFE: Millis = 24 * 60 * 60 * 1_000;
+
+/// A subject is trimmed when it has so many more events than it keeps, so that not every append deletes one.
+const SLACK: u64 = 64;
+/// So many entries are removed by one append at most.
+const TRIM_AT_ONCE: u64 = 1_000;
+
+type Reply = Result<Vec<Result<Appended, AppendError>>, Error>;
+
+pub(super) struct Job {
+    events: Vec<Append>,
+    clock: Clock,
+    sink: Arc<dyn Sink>,
+    reply: oneshot::Sender<Reply>,
+    accepted: Instant,
+    outcomes: Vec<Outcome>,
+}
+
+enum Outcome {
+    Stored { entry: Entry, previous: StreamId, audience: u32 },
+    Repeated(Appended),
+    Conflict,
+}
+
+impl Job {
+    pub(super) fn new(
+        events: Vec<Append>,
+        clock: Clock,
+        sink: Arc<dyn Sink>,
+        reply: oneshot::Sender<Reply>,
+    ) -> Self {
+        let outcomes = Vec::with_capacity(events.len());
+        Self { events, clock, sink, reply, accepted: Instant::now(), outcomes }
+    }
+}
+
+impl bongsu_sql::Job for Job {
+    fn apply(&mut self, connection: &Connection) -> Result<(), Error> {
+        self.outcomes.clear();
+        let now = self.clock.now();
+        for event in &self.events {
+            self.outcomes.push(append(connection, event, now)?);
+        }
+        Ok(())
+    }
+
+    fn committed(self: Box<Self>) {
+        let answers = self.events.iter().zip(self.outcomes).map(|(event, outcome)| match outcome {
+            Outcome::Stored { entry, previous, audience } => {
+                self.sink.deliver(Delivery {
+                    subject: &event.subject,
+                    previous,
+                    entry: &entry,
+                    accepted: self.accepted,
+                });
+                Ok(Appended { id: entry.place.id, at: entry.at, audience, duplicate: false })
+            }
+            Outcome::Repeated(first) => Ok(first),
+            Outcome::Conflict => Err(AppendError::Conflict),
+        });
+        let answers = answers.collect();
+        crash_point!("after-deliver");
+        // A caller that went away is answered by the key when it asks again.
+        let _ = self.reply.send(Ok(answers));
+    }
+
+    fn failed(self: Box<Self>, error: &Error) {
+        let _ = self.reply.send(Err(error.clone()));
+    }
+}
+
+fn append(connection: &Connection, event: &Append, now: Millis) -> Result<Outcome, Error> {
+    if let Some(once) = &event.once
+        && let Some((digest, first)) = answered(connection, event.subject.as_str(), once, now)?
+    {
+        return Ok(if digest == once.digest { Outcome::Repeated(first) } else { Outcome::Conflict });
+    }
+    let head = advance(connection, event.subject.as_str(), now)?;
+    crash_point!("after-id");
+    connection
+        .prepare_cached(
+            "INSERT INTO entries (subject_id, ms, seq, number, type, payload, publisher_id, timestamp)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        )?
+        .execute(params![
+            head.subject,
+            signed(head.id.ms),
+            signed(head.id.seq),
+            signed(head.number),
+            event.event_type.as_str(),
+            event.data.as_str(),
+            event.publisher.as_ref().map(bongsu_kernel::Id::as_str),
+            signed(now),
+        ])?;
+    if let Some(once) = &event.once {
+        keep_answer(connection, &head, once, event.audience, now)?;
+    }
+    crash_point!("after-entry");
+    if !event.recipients.is_empty() {
+        write_follow_up(connection, event, head.id, now)?;
+    }
+    let kept = head.number - head.trimmed;
+    if kept >= u64::from(event.keep) + SLACK.min(u64::from(event.keep)) {
+        trim(connection, head.subject, kept - u64::from(event.keep))?;
+    }
+    let entry = Entry {
+        place: Place { id: head.id, number: Some(head.number) },
+        event_type: event.event_type.clone(),
+        data: event.data.clone(),
+        publisher: event.publisher.clone(),
+        at: now,
+    };
+    Ok(Outcome::Stored { entry, previous: head.previous, audience: event.audience })
+}
+
+/// The answer that was kept under a key.
+fn answered(
+    connection: &Connection,
+    subject: &str,
+    once: &Once,
+    now: Millis,
+) -> Result<Option<([u8; 32], Appended)>, Error> {
+    let found = connection
+        .prepare_cached(
+            "SELECT i.digest, i.ms, i.seq, i.timestamp, i.audience FROM subjects s
+             JOIN idempotency i ON i.subject_id = s.id AND i.key = ?2
+             WHERE s.subject = ?1 AND i.expires_at > ?3",
+        )?
+        .query_row(params![subject, once.key, signed(now)], |row| {
+            let id = StreamId::new(unsigned(row.get(1)?), unsigned(row.get(2)?));
+            let first = Appended { id, at: unsigned(row.get(3)?), audience: row.get(4)?, duplicate: true };
+            Ok((row.get::<_, [u8; 32]>(0)?, first))
+        })
+        .optional()?;
+    Ok(found)
+}
+
+/// What a subject's row says after it gave the next id.
+struct Head {
+    subject: i64,
+    id: StreamId,
+    previous: StreamId,
+    number: u64,
+    trimmed: u64,
+}
+
+/// Gives the next id: the time, or the next number within it when the clock stands still or went back
+/// (`StreamId::next` says the same).
+fn advance(connection: &Connection, subject: &str, now: Millis) -> Result<Head, Error> {
+    let head = connection
+        .prepare_cached(
+            "INSERT INTO subjects (subject, ms, seq, number) VALUES (?1, ?2, 0, 1)
+             ON CONFLICT (subject) DO UPDATE SET
+                 previous_ms = ms, previous_seq = seq,
+                 seq = CASE WHEN excluded.ms > ms THEN 0 ELSE seq + 1 END,
+                 ms = max(ms, excluded.ms), number = number + 1
+             RETURNING id, ms, seq, previous_ms, previous_seq, number, trimmed",
+        )?
+        .query_row(params![subject, signed(now)], |row| {
+            Ok(Head {
+                subject: row.get(0)?,
+                id: StreamId::new(unsigned(row.get(1)?), unsigned(row.get(2)?)),
+                previous: StreamId::new(unsigned(row.get(3)?), unsigned(row.get(4)?)),
+                number: unsigned(row.get(5)?),
+                trimmed: unsigned(row.get(6)?),
+            })
+        })?;
+    Ok(head)
+}
+
+fn keep_answer(
+    connection: &Connection,
+    head: &Head,
+    once: &Once,
+    audience: u32,
+    now: Millis,
+) -> Result<(), Error> {
+    // A row under this key can only be one that ran out and was not swept yet.
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO idempotency (subject_id, key, digest, ms, seq, timestamp, audience, expires_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        )?
+        .execute(params![
+            head.subject,
+            once.key,
+            once.digest,
+            signed(head.id.ms),
+            signed(head.id.seq),
+            signed(now),
+            audience,
+            signed(now + KEY_LIFE),
+        ])?;
+    Ok(())
+}
+
+fn write_follow_up(connection: &Connection, event: &Append, id: StreamId, now: Millis) -> Result<(), Error> {
+    let unwritable = |error: serde_json::Error| Error::Failed(error.to_string());
+    let record = FollowUp {
+        v: 1,
+        subject: event.subject.as_str().to_owned(),
+        stream_id: id.to_string(),
+        event_type: event.event_type.as_str().to_owned(),
+        data: serde_json::value::RawValue::from_string(event.data.as_str().to_owned()).map_err(unwritable)?,
+        publisher_id: event.publisher.clone(),
+        timestamp: now,
+        recipients: event.recipients.clone(),
+    };
+    let record = serde_json::to_string(&record).map_err(unwritable)?;
+    connection.prepare_cached("INSERT INTO follow_ups (record) VALUES (?1)")?.execute([record])?;
+    Ok(())
+}
+
+/// Removes the oldest entries.
+fn trim(connection: &Connection, subject: i64, excess: u64) -> Result<(), Error> {
+    let count = signed(excess.min(TRIM_AT_ONCE));
+    let removed = connection
+        .prepare_cached(
+            "DELETE FROM entries WHERE subject_id = ?1 AND (ms, seq) <=
+                 (SELECT ms, seq FROM entries WHERE subject_id = ?1 ORDER BY ms, seq LIMIT 1 OFFSET ?2)",
+        )?
+        .execute([subject, count - 1])?;
+    connection
+        .prepare_cached("UPDATE subjects SET trimmed = trimmed + ?2 WHERE id = ?1")?
+        .execute([subject, signed(removed as u64)])?;
+    crash_point!("after-trim");
+    Ok(())
+}

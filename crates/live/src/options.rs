@@ -1,0 +1,78 @@
+//! The settings of live delivery.
+
+use std::time::Duration;
+
+use bongsu_kernel::settings::{Setting, Values};
+
+const PART: &str = "live";
+const SSE_CHANNEL_CAPACITY: Setting = Setting::text(
+    PART,
+    "SSE_CHANNEL_CAPACITY",
+    "256",
+    "Recent events per room that are kept in memory for its streams.",
+)
+.whole(1, 65_536);
+const SSE_RING_BYTES: Setting = Setting::text(
+    PART,
+    "SSE_RING_BYTES",
+    "268435456",
+    "Bytes that the recent events of all rooms together may take in memory. Past it, streams read from the log.",
+)
+.whole(0, u64::MAX);
+const SSE_KEEPALIVE_SECS: Setting =
+    Setting::text(PART, "SSE_KEEPALIVE_SECS", "15", "After so much silence a stream says that it is alive.")
+        .whole(1, 3_600);
+const SSE_STALL_SECS: Setting =
+    Setting::text(PART, "SSE_STALL_SECS", "30", "A reader that takes nothing for so long is ended (3002).")
+        .whole(1, 3_600);
+const SSE_LIFETIME_SECS: Setting = Setting::text(
+    PART,
+    "SSE_LIFETIME_SECS",
+    "3600",
+    "A stream ends after so long (3001, up to a tenth earlier) and the client comes back; spreads clients anew. 0: never.",
+)
+.whole(0, 604_800);
+const SSE_MAX_CONNECTIONS_PER_USER: Setting = Setting::text(
+    PART,
+    "SSE_MAX_CONNECTIONS_PER_USER",
+    "5",
+    "Open streams per person; the next one is refused for now (3004). 0: no limit.",
+)
+.whole(0, 1_000_000);
+const SSE_MAX_CONNECTIONS: Setting =
+    Setting::text(PART, "SSE_MAX_CONNECTIONS", "0", "Open streams in all. 0: as many as the system allows.")
+        .whole(0, 10_000_000);
+pub const SETTINGS: &[&Setting] = &[
+    &SSE_CHANNEL_CAPACITY,
+    &SSE_RING_BYTES,
+    &SSE_KEEPALIVE_SECS,
+    &SSE_STALL_SECS,
+    &SSE_LIFETIME_SECS,
+    &SSE_MAX_CONNECTIONS_PER_USER,
+    &SSE_MAX_CONNECTIONS,
+];
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub ring_frames: usize,
+    pub ring_bytes: usize,
+    pub keepalive: Duration,
+    pub stall: Duration,
+    pub lifetime: Option<Duration>,
+    pub per_person: usize,
+    pub most: usize,
+}
+
+impl Options {
+    pub fn from_settings(values: &Values) -> Self {
+        Self {
+            ring_frames: values.size(&SSE_CHANNEL_CAPACITY),
+            ring_bytes: values.size(&SSE_RING_BYTES),
+            keepalive: values.seconds(&SSE_KEEPALIVE_SECS),
+            stall: values.seconds(&SSE_STALL_SECS),
+            lifetime: values.seconds_unless_zero(&SSE_LIFETIME_SECS),
+            per_person: values.size(&SSE_MAX_CONNECTIONS_PER_USER),
+            most: values.size(&SSE_MAX_CONNECTIONS),
+        }
+    }
+}

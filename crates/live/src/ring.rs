@@ -1,0 +1,344 @@
+//! A subject's recent frames, and cursors into them.
+//!
+//! The ring is gapless from its floor to its end: a reader whose last id is at or above the floor misses nothing by
+//! reading on from here, and one below it reads the log first. It is bounded in frames and, with all other rings,
+//! in bytes.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use bongsu_kernel::StreamId;
+use bytes::{Bytes, BytesMut};
+
+use crate::budget::Budget;
+use crate::log::Place;
+use crate::sync::Arc;
+
+/// So many bytes leave in one write at most, but at least one frame.
+const WRITE_BYTES: usize = 64 << 10;
+
+pub(crate) struct Ring {
+    frames: VecDeque<Frame>,
+    /// The number that the next frame gets; those in the ring are numbered without a hole up to it.
+    next: u64,
+    /// The place just before the first frame. Unknown until the log was asked, or the first frame told it.
+    floor: Option<Place>,
+    /// The place of the newest frame, or the floor.
+    last: Place,
+    capacity: usize,
+    budget: Arc<Budget>,
+    /// The last frames that were joined: readers that are level with each other share the bytes.
+    joined: Option<(u64, u64, Bytes)>,
+}
+
+/// One encoded event.
+pub(crate) struct Frame {
+    pub(crate) place: Place,
+    pub(crate) bytes: Bytes,
+    pub(crate) accepted: Instant,
+}
+
+/// Where a reader stands: the number of the next frame it wants, and the place of the last one it had.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor {
+    pub(crate) next: u64,
+    pub(crate) place: Place,
+}
+
+/// What a reader gets.
+pub(crate) enum Taken {
+    Frames {
+        bytes: Bytes,
+        count: u64,
+        oldest: Instant,
+    },
+    /// There is nothing new.
+    Level,
+    /// The ring has moved on past this reader: the log has what it needs.
+    Behind,
+}
+
+impl Ring {
+    pub(crate) fn new(capacity: usize, budget: Arc<Budget>) -> Self {
+        Self {
+            frames: VecDeque::new(),
+            next: 0,
+            floor: None,
+            last: Place::START,
+            capacity,
+            budget,
+            joined: None,
+        }
+    }
+
+    /// Says where the log ended when this ring began, unless a frame has told it already.
+    pub(crate) fn begin_at(&mut self, place: Place) {
+        if self.floor.is_none() {
+            self.floor = Some(place);
+            self.last = place;
+        }
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.floor.is_some()
+    }
+
+    /// Adds a frame that follows `previous` in the log. One that is here already changes nothing. One that does not
+    /// follow on shows that some were lost on the way: the ring starts anew behind the hole, and all readers go
+    /// through the log.
+    pub(crate) fn push(&mut self, previous: StreamId, frame: Frame) {
+        let before = Place { id: previous, number: frame.place.number.map(|n| n.saturating_sub(1)) };
+        self.begin_at(before);
+        if frame.place.id <= self.last.id {
+            return;
+        }
+        if previous != self.last.id {
+            self.clear();
+            self.floor = Some(before);
+        }
+        self.last = frame.place;
+        self.budget.take(frame.bytes.len());
+        self.frames.push_back(frame);
+        self.next += 1;
+        while self.frames.len() > self.capacity || (self.budget.is_exceeded() && !self.frames.is_empty()) {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(frame) = self.frames.pop_front() {
+            self.budget.give_back(frame.bytes.len());
+            self.floor = Some(frame.place);
+        }
+    }
+
+    fn clear(&mut self) {
+        while !self.frames.is_empty() {
+            self.drop_oldest();
+        }
+    }
+
+    /// From now on.
+    pub(crate) fn end(&self) -> Cursor {
+        Cursor { next: self.next, place: self.last }
+    }
+
+    /// The place with exactly this id, if the ring knows it.
+    pub(crate) fn find(&self, id: StreamId) -> Option<Cursor> {
+        if self.floor.is_some_and(|floor| floor.id == id) {
+            return self.floor.map(|place| Cursor { next: self.first(), place });
+        }
+        let at = self.frames.binary_search_by_key(&id, |frame| frame.place.id).ok()?;
+        Some(Cursor { next: self.first() + at as u64 + 1, place: self.frames[at].place })
+    }
+
+    /// Where a reader that has had everything up to `place` goes on, if nothing between is missing here.
+    pub(crate) fn resume(&self, place: Place) -> Option<Cursor> {
+        if self.floor.is_none_or(|floor| place.id < floor.id) {
+            return None;
+        }
+        let at = self.frames.partition_point(|frame| frame.place.id <= place.id);
+        Some(Cursor { next: self.first() + at as u64, place })
+    }
+
+    /// Takes what is new for a reader, as much as fits into one write.
+    pub(crate) fn take(&mut self, cursor: &mut Cursor) -> Taken {
+        if cursor.next < self.first() {
+            return Taken::Behind;
+        }
+        let mut start = usize::try_from(cursor.next - self.first()).unwrap_or(usize::MAX);
+        // The log may have shown a reader frames before they came here.
+        while self.frames.get(start).is_some_and(|frame| frame.place.id <= cursor.place.id) {
+            start += 1;
+            cursor.next += 1;
+        }
+        let Some(first) = self.frames.get(start) else { return Taken::Level };
+        let oldest = first.accepted;
+        let mut size = 0;
+        let fits = |frame: &&Frame| {
+            size += frame.bytes.len();
+            size <= WRITE_BYTES || size == frame.bytes.len()
+        };
+        let count = self.frames.range(start..).take_while(fits).count();
+        let bytes = self.join(cursor.next, start, count);
+        *cursor = Cursor { next: cursor.next + count as u64, place: self.frames[start + count - 1].place };
+        Taken::Frames { bytes, count: count as u64, oldest }
+    }
+
+    /// The bytes of `count` frames from number `from` on, which is at `start`. One frame is shared as it is; several
+    /// are copied together once, for all readers that stand at the same place.
+    fn join(&mut self, from: u64, start: usize, count: usize) -> Bytes {
+        let to = from + count as u64;
+        if count == 1 {
+            return self.frames[start].bytes.clone();
+        }
+        if let Some((known_from, known_to, bytes)) = &self.joined
+            && (*known_from, *known_to) == (from, to)
+        {
+            return bytes.clone();
+        }
+        let mut joined = BytesMut::new();
+        for frame in self.frames.range(start..start + count) {
+            joined.extend_from_slice(&frame.bytes);
+        }
+        let bytes = joined.freeze();
+        self.joined = Some((from, to, bytes.clone()));
+        bytes
+    }
+
+    fn first(&self) -> u64 {
+        self.next - self.frames.len() as u64
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn place(n: u64) -> Place {
+        Place { id: StreamId::new(n, 0), number: Some(n) }
+    }
+
+    fn frame(n: u64) -> Frame {
+        Frame { place: place(n), bytes: Bytes::from(format!("{n};")), accepted: Instant::now() }
+    }
+
+    fn ring(capacity: usize, limit: usize) -> Ring {
+        Ring::new(capacity, Arc::new(Budget::new(limit)))
+    }
+
+    fn read(ring: &mut Ring, cursor: &mut Cursor) -> Option<String> {
+        match ring.take(cursor) {
+            Taken::Frames { bytes, .. } => Some(String::from_utf8(bytes.to_vec()).unwrap()),
+            Taken::Level => Some(String::new()),
+            Taken::Behind => None,
+        }
+    }
+
+    #[test]
+    fn a_reader_gets_what_came_after_it_began() {
+        let mut ring = ring(4, 1_000);
+        ring.begin_at(place(5));
+        let mut cursor = ring.end();
+        assert_eq!(read(&mut ring, &mut cursor).unwrap(), "");
+        ring.push(place(5).id, frame(6));
+        ring.push(place(6).id, frame(7));
+        assert_eq!(read(&mut ring, &mut cursor).unwrap(), "6;7;");
+        assert_eq!(read(&mut ring, &mut cursor).unwrap(), "");
+        for n in 8..14 {
+            ring.push(place(n - 1).id, frame(n));
+        }
+        assert_eq!(read(&mut ring, &mut cursor), None, "the ring has moved on");
+        assert!(ring.resume(cursor.place).is_none());
+        let mut back = ring.resume(place(10)).unwrap();
+        assert_eq!(read(&mut ring, &mut back).unwrap(), "11;12;13;");
+    }
+
+    #[test]
+    fn what_the_log_showed_before_is_not_shown_again() {
+        let mut ring = ring(4, 1_000);
+        ring.begin_at(place(5));
+        let mut cursor = ring.resume(place(7)).unwrap();
+        for n in 6..9 {
+            ring.push(place(n - 1).id, frame(n));
+        }
+        assert_eq!(read(&mut ring, &mut cursor).unwrap(), "8;");
+    }
+
+    #[test]
+    fn only_places_that_exist_are_found() {
+        let mut ring = ring(3, 1_000);
+        for n in [2, 4, 6, 8] {
+            ring.push(place(n - 2).id, frame(n));
+        }
+        assert!(ring.find(place(2).id).is_some(), "the floor");
+        assert!(ring.find(place(6).id).is_some());
+        for missing in [0, 3, 7, 9] {
+            assert!(ring.find(place(missing).id).is_none(), "{missing}");
+        }
+    }
+
+    #[test]
+    fn a_hole_sends_every_reader_to_the_log() {
+        let mut ring = ring(8, 1_000);
+        ring.begin_at(place(1));
+        let mut cursor = ring.end();
+        ring.push(place(1).id, frame(2));
+        ring.push(place(3).id, frame(4));
+        assert_eq!(read(&mut ring, &mut cursor), None);
+        assert!(ring.resume(place(2)).is_none());
+        let mut repaired = ring.resume(place(3)).unwrap();
+        assert_eq!(read(&mut ring, &mut repaired).unwrap(), "4;");
+        ring.push(place(1).id, frame(2));
+        assert_eq!(read(&mut ring, &mut repaired).unwrap(), "", "an old one changes nothing");
+    }
+
+    #[test]
+    fn memory_is_bounded_over_all_rings() {
+        let budget = Arc::new(Budget::new(10));
+        let mut rings: Vec<Ring> = (0..5).map(|_| Ring::new(100, budget.clone())).collect();
+        for n in 1..100 {
+            for ring in &mut rings {
+                ring.push(place(n - 1).id, frame(n));
+            }
+        }
+        assert!(!budget.is_exceeded());
+        drop(rings);
+        budget.take(10);
+        assert!(!budget.is_exceeded(), "everything was given back");
+    }
+
+    proptest! {
+        /// Whatever the order of pushes and reads, a reader that goes to the log when it is behind sees 1..=n.
+        #[test]
+        fn no_reader_misses_or_repeats(
+            steps in prop::collection::vec((any::<bool>(), 0_usize..3), 1..200),
+            capacity in 1_usize..6,
+            limit in 4_usize..40,
+        ) {
+            let mut ring = ring(capacity, limit);
+            ring.begin_at(Place::START);
+            let mut cursors = [ring.end(); 3];
+            let mut seen = vec![Vec::new(); 3];
+            let mut written = 0;
+            let read_on = |ring: &mut Ring, cursor: &mut Cursor, seen: &mut Vec<u64>, written: u64| loop {
+                match ring.take(cursor) {
+                    Taken::Frames { bytes, .. } => {
+                        let text = String::from_utf8(bytes.to_vec()).unwrap();
+                        seen.extend(text.split_terminator(';').map(|n| n.parse::<u64>().unwrap()));
+                    }
+                    Taken::Level => return,
+                    Taken::Behind => {
+                        let id = cursor.place.id.ms + 1;
+                        assert_ne!(id, written + 1, "behind although level");
+                        seen.push(id);
+                        cursor.place = place(id);
+                        if let Some(resumed) = ring.resume(cursor.place) {
+                            *cursor = resumed;
+                        }
+                    }
+                }
+            };
+            for (push, reader) in steps {
+                if push {
+                    written += 1;
+                    ring.push(StreamId::new(written - 1, 0), frame(written));
+                } else {
+                    read_on(&mut ring, &mut cursors[reader], &mut seen[reader], written);
+                }
+            }
+            for reader in 0..3 {
+                read_on(&mut ring, &mut cursors[reader], &mut seen[reader], written);
+                prop_assert_eq!(&seen[reader], &(1..=written).collect::<Vec<_>>());
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A stream: what one client is sent, in which order, until its end.
+//!
+//! Subscribed before anything is read, it follows its subject's ring; where the ring does not reach it reads the
+//! log page by page, and passes on only what is newer than what it has passed on already. So there is no gap and no
+//! repetition at the seam, whatever the timing. It holds at most one page in memory, however slow its client is.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bongsu_kernel::{StreamId, random, sse};
+use bytes::Bytes;
+use http_body::{Body, Frame};
+
+use crate::hub::Listening;
+use crate::log::{Boxed, LogError, Most, Page, Place, Start};
+use crate::ring::{Cursor, Taken};
+
+/// What a stream reads from the log at once: what it holds in memory while its client is slow.
+const PAGE: Most = Most { entries: 256, bytes: 16 << 10 };
+
+/// The body of an event stream's answer.
+pub struct LiveStream {
+    listening: Listening,
+    cursor: Cursor,
+    state: State,
+    /// Whether the client's own position is still to be checked.
+    unchecked: bool,
+    greeting: Option<Bytes>,
+}
+
+enum State {
+    Following,
+    Reading(Boxed<'static, Result<Page, LogError>>),
+    Ended,
+}
+
+impl LiveStream {
+    pub(crate) fn new(listening: Listening, position: Option<StreamId>) -> Self {
+        let found = match position {
+            None => Some(listening.subject.end()),
+            Some(id) => listening.subject.find(id),
+        };
+        let unknown = Cursor { next: 0, place: Place { id: position.unwrap_or_default(), number: None } };
+        let mut stream = Self {
+            cursor: found.unwrap_or(unknown),
+            state: State::Following,
+            unchecked: found.is_none(),
+            greeting: Some(sse::retry(random::between(1_000, 3_000)).into()),
+            listening,
+        };
+        if stream.unchecked {
+            stream.read_log();
+        }
+        stream
+    }
+
+    /// Starts to read on from the log.
+    fn read_log(&mut self) {
+        let (name, after) = (self.listening.name.clone(), self.cursor.place.id);
+        let log = self.listening.entered.hub.0.log().cloned();
+        self.state = State::Reading(Box::pin(async move { log?.read(&name, after, PAGE).await }));
+    }
+
+    /// The bytes of a page, and where to go on after it.
+    fn take_page(&mut self, page: &Page) -> Vec<u8> {
+        let first = std::mem::take(&mut self.unchecked);
+        let mut out = Vec::new();
+        match page.start {
+            Start::Known => {}
+            Start::Trimmed { oldest } if first => out = sse::reset_trimmed(oldest.id),
+            Start::Trimmed { oldest } => {
+                let missed =
+                    oldest.number.zip(self.cursor.place.number).map(|(now, had)| now.saturating_sub(had + 1));
+                if missed != Some(0) {
+                    self.listening.entered.hub.0.lagged.increment(missed.unwrap_or(1));
+                    out = sse::lagged(missed);
+                }
+            }
+            Start::Unknown => {
+                self.cursor.place = page.head;
+                out = sse::reset_unknown(page.head.id);
+            }
+        }
+        for entry in &page.entries {
+            out.extend_from_slice(&sse::event(&entry.event_type, entry.place.id, &entry.data, entry.at));
+            self.cursor.place = entry.place;
+        }
+        self.listening.entered.hub.0.delivered.increment(page.entries.len() as u64);
+        match self.listening.subject.resume(self.cursor.place) {
+            Some(cursor) if !page.more => {
+                self.cursor = cursor;
+                self.state = State::Following;
+            }
+            _ => self.read_log(),
+        }
+        out
+    }
+
+    fn hand_out(
+        &self,
+        bytes: impl Into<Bytes>,
+    ) -> Poll<Option<Result<Frame<Bytes>, std::convert::Infallible>>> {
+        let entered = &self.listening.entered;
+        entered.seat.handed_out(entered.hub.0.tick());
+        Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
+    }
+}
+
+impl Body for LiveStream {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = &mut *self;
+        if matches!(this.state, State::Ended) {
+            return Poll::Ready(None);
+        }
+        if let Some(greeting) = this.greeting.take() {
+            return this.hand_out(greeting);
+        }
+        loop {
+            // Registered before looking, so that news between the two is not missed.
+            this.listening.entered.seat.listen(cx.waker());
+            if let Some(close) = this.listening.entered.seat.closing() {
+                metrics::counter!("sse_closed_total", "code" => close.code().to_string()).increment(1);
+                this.state = State::Ended;
+                return this.hand_out(sse::close(close, this.cursor.place.id));
+            }
+            match &mut this.state {
+                State::Ended => return Poll::Ready(None),
+                State::Reading(page) => match page.as_mut().poll(cx) {
+                    Poll::Pending => break,
+                    Poll::Ready(Ok(page)) => {
+                        let out = this.take_page(&page);
+                        if !out.is_empty() {
+                            return this.hand_out(out);
+                        }
+                    }
+                    Poll::Ready(Err(error)) => {
+                        tracing::error!(subject = ?this.listening.name, %error, "a stream could not read its log");
+                        let hub = &this.listening.entered.hub.0;
+                        this.listening.entered.seat.end(bongsu_kernel::Close::EngineLost, hub.tick());
+                    }
+                },
+                State::Following => match this.listening.subject.take(&mut this.cursor) {
+                    Taken::Frames { bytes, count, oldest } => {
+                        let hub = &this.listening.entered.hub.0;
+                        hub.delivered.increment(count);
+                        hub.latency.record(Instant::now().duration_since(oldest).as_secs_f64());
+                        return this.hand_out(bytes);
+                    }
+                    Taken::Behind => this.read_log(),
+                    Taken::Level => {
+                        if this.listening.entered.seat.take_keepalive() {
+                            return this.hand_out(sse::KEEPALIVE);
+                        }
+                        break;
+                    }
+                },
+            }
+        }
+        this.listening.entered.seat.caught_up();
+        Poll::Pending
+    }
+}

@@ -1,0 +1,43 @@
+//! Rooms: everyone who looks at the same page sees what happens there, at once and without gaps.
+//!
+//! Services publish events to a room ([`publish`]); people follow it live ([`routes`], `live::stream`) or ask for
+//! what they missed ([`catch_up`]). A room needs no registration: it is there when somebody names it.
+
+pub mod catch_up;
+mod options;
+pub mod publish;
+pub mod routes;
+
+use std::sync::Arc;
+
+use bongsu_kernel::Id;
+use bongsu_kernel::telemetry::BoundedCounters;
+use bongsu_live::{Hub, Log, SubjectName};
+
+pub use options::{Options, SETTINGS};
+
+/// Past so many kinds, an event type counts as `other` in metrics.
+const MOST_EVENT_TYPES: usize = 200;
+
+/// The handle of this part. Cheap to clone.
+#[derive(Clone)]
+pub struct Rooms(Arc<Inner>);
+
+struct Inner {
+    hub: Hub,
+    log: Arc<dyn Log>,
+    options: Options,
+    published: BoundedCounters,
+}
+
+impl Rooms {
+    pub fn new(hub: Hub, log: Arc<dyn Log>, options: Options) -> Self {
+        let published = BoundedCounters::new("events_published_total", "event_type", MOST_EVENT_TYPES);
+        Self(Arc::new(Inner { hub, log, options, published }))
+    }
+}
+
+/// The subject that a room's events are about.
+fn subject(room: &Id) -> SubjectName {
+    SubjectName::new("room", room)
+}

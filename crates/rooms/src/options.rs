@@ -1,0 +1,74 @@
+//! The settings of rooms.
+
+use std::collections::{HashMap, HashSet};
+
+use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
+use bongsu_kernel::{EventType, Id};
+
+const STREAM_MAXLEN: Setting =
+    Setting::text("rooms", "STREAM_MAXLEN", "10000", "How many events a room keeps (a few more at times).")
+        .whole(1, 10_000_000);
+const STREAM_MAXLEN_PER_ROOM: Setting = Setting::text(
+    "rooms",
+    "STREAM_MAXLEN_PER_ROOM",
+    "",
+    "Rooms that keep another number: lobby=500,42=100000.",
+)
+.kind(Kind::List);
+const EVENT_TYPES: Setting = Setting::text(
+    "rooms",
+    "EVENT_TYPES",
+    "",
+    "The only event types that may be published. Unset: any well-formed one.",
+)
+.kind(Kind::List);
+pub const SETTINGS: &[&Setting] = &[&STREAM_MAXLEN, &STREAM_MAXLEN_PER_ROOM, &EVENT_TYPES];
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    keep: u32,
+    keep_per_room: HashMap<Id, u32>,
+    /// Nothing: any.
+    event_types: Option<HashSet<EventType>>,
+}
+
+impl Options {
+    pub fn from_settings(values: &Values) -> Result<Self, Bad> {
+        let room = |pair: &String| {
+            let (room, keep) = pair.split_once('=')?;
+            Some((Id::new(room).ok()?, keep.parse().ok().filter(|keep| (1..=10_000_000).contains(keep))?))
+        };
+        let allowed = "room=number pairs with numbers from 1 to 10000000";
+        let keep_per_room = values.list(&STREAM_MAXLEN_PER_ROOM);
+        let keep_per_room = keep_per_room
+            .iter()
+            .map(|pair| room(pair).ok_or_else(|| Bad::value(&STREAM_MAXLEN_PER_ROOM, pair, allowed)))
+            .collect::<Result<_, _>>()?;
+        let event_types = values.list(&EVENT_TYPES);
+        let event_types = event_types
+            .iter()
+            .map(|name| EventType::new(name).ok().filter(|kind| !kind.is_reserved()).ok_or(name))
+            .collect::<Result<HashSet<_>, _>>()
+            .map_err(|name| {
+                Bad::value(
+                    &EVENT_TYPES,
+                    name,
+                    "event types such as comment.created, not system. or presence.",
+                )
+            })?;
+        Ok(Self {
+            keep: u32::try_from(values.whole(&STREAM_MAXLEN)).unwrap_or(u32::MAX),
+            keep_per_room,
+            event_types: Some(event_types).filter(|types| !types.is_empty()),
+        })
+    }
+
+    /// How many events a room keeps.
+    pub(crate) fn keep(&self, room: &Id) -> u32 {
+        self.keep_per_room.get(room).copied().unwrap_or(self.keep)
+    }
+
+    pub(crate) fn allows(&self, event_type: &EventType) -> bool {
+        !event_type.is_reserved() && self.event_types.as_ref().is_none_or(|types| types.contains(event_type))
+    }
+}

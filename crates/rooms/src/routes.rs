@@ -1,0 +1,257 @@
+//! Rooms over HTTP: requests in, answers out. Nothing is decided here.
+
+mod documents;
+mod requests;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{FromRef, State};
+use axum::response::{IntoResponse, Response};
+use bongsu_http::answer::{Answer, invalid};
+use bongsu_http::frame::{language, stream_headers};
+use bongsu_http::{
+    ApiError, Bulk, Fields, Identity, Peer, Person, Query, Service, Small, StreamPerson, fields,
+};
+use bongsu_kernel::text::Text;
+use bongsu_kernel::{Code, Reason};
+use bongsu_live::{LogError, OpenError, Opening};
+use http::header::CONNECTION;
+use http::{HeaderValue, StatusCode, Version};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use self::documents::{BatchResult, Batched, EventItem, Events, PublishAnswer};
+use self::requests::{Resume, RoomPath, read_publish};
+use crate::publish::{MOST_IN_BATCH, PublishError};
+use crate::{Rooms, catch_up, subject};
+
+#[derive(Clone)]
+struct RoomsState {
+    rooms: Rooms,
+    identity: Identity,
+}
+
+impl FromRef<RoomsState> for Identity {
+    fn from_ref(state: &RoomsState) -> Self {
+        state.identity.clone()
+    }
+}
+
+impl FromRef<RoomsState> for Rooms {
+    fn from_ref(state: &RoomsState) -> Self {
+        state.rooms.clone()
+    }
+}
+
+/// The routes of this part, with their documents.
+pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
+    OpenApiRouter::new()
+        .routes(routes!(stream))
+        .routes(routes!(publish))
+        .routes(routes!(publish_batch))
+        .routes(routes!(events))
+        .with_state(RoomsState { rooms, identity })
+}
+
+/// Follow a room
+///
+/// Events of the room from now on; with a position, everything after it first. Every event carries its id, which a
+/// browser's EventSource sends back by itself as `Last-Event-ID` when it reconnects.
+#[utoipa::path(
+    get,
+    path = "/api/v1/rooms/{roomId}/stream",
+    tag = "rooms",
+    params(
+        documents::RoomIdParam,
+        ("Last-Event-ID" = Option<String>, Header, description = "The last id that the client had; wins over lastEventId."),
+        ("lastEventId" = Option<String>, Query, description = "The same, for clients that cannot send headers. 0-0: from the beginning.", example = "0-0"),
+        ("ticket" = Option<String>, Query, description = "A stream ticket, instead of a header or cookie."),
+        ("token" = Option<String>, Query, description = "A JWT; prefer a ticket, because URLs end up in logs."),
+    ),
+    responses(
+        (status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(documents::STREAM)),
+        (status = 204, description = "The stream ended for good; a plain EventSource stops on this."),
+    ),
+    security(("person" = [])),
+)]
+async fn stream(
+    resume: Resume,
+    StreamPerson(person): StreamPerson,
+    RoomPath(room): RoomPath,
+    Extension(peer): Extension<Peer>,
+    State(rooms): State<Rooms>,
+    version: Version,
+) -> Result<Response, ApiError> {
+    let position = match resume {
+        Resume::Ended => return Ok(StatusCode::NO_CONTENT.into_response()),
+        Resume::Now => None,
+        Resume::After(id) => Some(id),
+    };
+    let opening = Opening { subject: subject(&room), position, person, peer };
+    let stream = rooms.0.hub.open(opening).await.map_err(refused)?;
+    let mut response = (stream_headers(), Body::new(stream)).into_response();
+    if version == Version::HTTP_11 {
+        // The connection ends with the stream, so that coming back can mean coming to another instance.
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response)
+}
+
+/// Publish an event
+///
+/// The answer means that the event is durable. With an idempotency key, repeating the request within 24 hours gives
+/// the first answer again.
+#[utoipa::path(
+    post,
+    path = "/api/v1/notifications/publish",
+    tag = "rooms",
+    request_body = documents::PublishBody,
+    responses(
+        (status = 200, description = "Stored and on its way.", body = documents::PublishEnvelope),
+        (status = 409, description = "The idempotency key was used for other content.", body = documents::Conflict),
+    ),
+    security(("service" = [])),
+)]
+async fn publish(
+    _: Service,
+    State(rooms): State<Rooms>,
+    Small(body): Small,
+) -> Result<Answer<PublishAnswer>, ApiError> {
+    let event = read_publish(&Fields::of_body(body.as_str())?)?;
+    let published = rooms.publish(event).await.map_err(not_published)?;
+    Ok(Answer(published.into()))
+}
+
+/// Publish up to 500 events
+///
+/// In the given order, each with an outcome of its own: one that is refused does not hold up the others.
+#[utoipa::path(
+    post,
+    path = "/api/v1/notifications/publish/batch",
+    tag = "rooms",
+    request_body = documents::BatchBody,
+    responses((status = 200, description = "An outcome for each event, in order.", body = documents::BatchEnvelope)),
+    security(("service" = [])),
+)]
+async fn publish_batch(
+    _: Service,
+    State(rooms): State<Rooms>,
+    Bulk(body): Bulk,
+) -> Result<Answer<Batched>, ApiError> {
+    let batch = Fields::of_body(body.as_str())?;
+    let items = batch.required("events", |raw| fields::list(raw, MOST_IN_BATCH))?;
+    let read =
+        items.iter().enumerate().map(|(index, raw)| read_publish(&Fields::of_item(raw, "events", index)?));
+    let read: Vec<Result<_, ApiError>> = read.collect();
+    let good = read.iter().flatten().cloned().collect();
+    let mut outcomes = rooms.publish_all(good).await.map_err(not_published)?.into_iter();
+    let results = read.into_iter().enumerate().map(|(index, read)| {
+        let outcome = read.and_then(|_| match outcomes.next() {
+            Some(outcome) => outcome.map_err(not_published),
+            None => Err(ApiError::unexpected()),
+        });
+        match outcome {
+            Ok(published) => BatchResult::Stored {
+                index,
+                stream_id: published.id.to_string(),
+                duplicate: published.duplicate,
+            },
+            Err(error) => BatchResult::Refused {
+                index,
+                code: error.code.as_str(),
+                message: error.message(language()).to_owned(),
+            },
+        }
+    });
+    Ok(Answer(Batched { results: results.collect() }))
+}
+
+/// Ask for missed events
+///
+/// Events after a position, oldest first. Ask on with `lastId` while `hasMore`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/rooms/{roomId}/events",
+    tag = "rooms",
+    params(
+        documents::RoomIdParam,
+        documents::EventsQuery,
+    ),
+    responses((status = 200, description = "A page of events.", body = documents::EventsEnvelope)),
+    security(("person" = [])),
+)]
+async fn events(
+    _: Person,
+    RoomPath(room): RoomPath,
+    query: Query,
+    State(rooms): State<Rooms>,
+) -> Result<Answer<Events>, ApiError> {
+    let since = query.get("since").filter(|since| !since.is_empty());
+    let since = since.ok_or_else(|| invalid("since", Reason::Required))?;
+    let since = since.parse().map_err(|reason| invalid("since", reason))?;
+    let count = query.whole("count", 1, catch_up::MOST)?.unwrap_or(catch_up::USUAL);
+    let missed = rooms.events_after(&room, since, count).await.map_err(|error| {
+        tracing::error!(%error, "events could not be read");
+        ApiError::unexpected()
+    })?;
+    Ok(Answer(Events {
+        last_id: missed.last.to_string(),
+        has_more: missed.more,
+        trimmed: missed.trimmed.map(|_| true),
+        oldest_id: missed.trimmed.map(|oldest| oldest.to_string()),
+        unknown: missed.unknown.then_some(true),
+        events: missed.events.into_iter().map(EventItem::from).collect(),
+    }))
+}
+
+fn refused(error: OpenError) -> ApiError {
+    match error {
+        OpenError::Draining => ApiError::draining(),
+        OpenError::TooManyForPerson => ApiError::too_many(
+            "열려 있는 연결이 너무 많습니다.",
+            "You have too many streams open; close one first.",
+        ),
+        OpenError::TooMany => {
+            ApiError::too_many("지금은 연결이 너무 많습니다.", "Too many streams are open right now.")
+        }
+        OpenError::Log(error) => {
+            tracing::error!(%error, "a stream could not be opened");
+            let text = Text::new(
+                "지금은 실시간 연결을 할 수 없습니다.",
+                "Live delivery is not available right now.",
+            );
+            ApiError::new(Code::Sse5001, text)
+        }
+    }
+}
+
+fn not_published(error: PublishError) -> ApiError {
+    let failed = |ko, en| ApiError::new(Code::Notif5001, Text::new(ko, en));
+    match error {
+        PublishError::TypeNotAllowed(event_type) => ApiError::new(
+            Code::Notif4001,
+            Text::owned(
+                format!("eventType: {event_type}은(는) 허용되지 않은 이벤트 타입입니다"),
+                format!("eventType: {event_type} is reserved or not on the list of allowed types"),
+            ),
+        ),
+        PublishError::Conflict => ApiError::new(
+            Code::Notif4091,
+            Text::new(
+                "idempotencyKey: 같은 키가 다른 내용으로 이미 사용되었습니다",
+                "idempotencyKey: this key was used for other content",
+            ),
+        ),
+        PublishError::Log(LogError::Full) => failed(
+            "저장 공간이 부족해 이벤트를 저장하지 못했습니다.",
+            "The event was not stored: the disk is full.",
+        ),
+        PublishError::Log(LogError::TimedOut) => failed(
+            "제때 저장을 확인하지 못했습니다. 같은 idempotencyKey로 다시 시도해 주세요.",
+            "Storing the event was not confirmed in time; repeat it with the same idempotencyKey.",
+        ),
+        PublishError::Log(LogError::Failed(_)) => {
+            failed("이벤트를 저장하지 못했습니다.", "The event could not be stored.")
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The shapes of answers, and of requests for the OpenAPI document.
+//!
+//! Requests are read field by field (see `requests`), so that errors name their field; the request shapes here
+//! only describe them.
+
+#![allow(unused_qualifications, reason = "the derive writes its types with their paths")]
+
+use bongsu_http::answer::Envelope;
+use bongsu_kernel::Id;
+use bongsu_kernel::clock::rfc3339;
+use bongsu_kernel::json::Object;
+use bongsu_live::Entry;
+use serde::Serialize;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
+
+use crate::publish::Published;
+
+pub(super) const STREAM: &str = "retry: 2140\n\nevent: retrospect.submitted\nid: 1708070400000-0\n\
+    data: {\"userId\":1,\"retrospectId\":100,\"timestamp\":\"2026-02-16T10:30:00.000Z\"}\n\n:keepalive\n\n";
+
+pub(super) type PublishEnvelope = Envelope<PublishAnswer>;
+pub(super) type BatchEnvelope = Envelope<Batched>;
+pub(super) type EventsEnvelope = Envelope<Events>;
+pub(super) type Conflict = Envelope<()>;
+
+const ID_PATTERN: &str = "^[A-Za-z0-9._@:-]{1,128}$";
+
+/// An id: text, or an integer within ±(2^53−1).
+pub(super) struct IdSchema;
+
+impl ToSchema for IdSchema {}
+
+impl PartialSchema for IdSchema {
+    fn schema() -> RefOr<Schema> {
+        let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some(ID_PATTERN));
+        let number = ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .minimum(Some(-9_007_199_254_740_991_i64))
+            .maximum(Some(9_007_199_254_740_991_i64));
+        OneOfBuilder::new()
+            .item(text)
+            .item(number)
+            .description(Some(
+                "An id: 1 to 128 characters of A-Z a-z 0-9 . _ @ : -, or an integer within ±(2^53−1).",
+            ))
+            .into()
+    }
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "describes the path")]
+pub(super) struct RoomIdParam {
+    /// The room.
+    #[param(rename = "roomId", pattern = "^[A-Za-z0-9._@:-]{1,128}$", example = "42")]
+    room_id: String,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes the query")]
+pub(super) struct EventsQuery {
+    /// The last id that the caller had; 0-0: from the beginning.
+    #[param(pattern = "^(0|[1-9][0-9]{0,18})-(0|[1-9][0-9]{0,18})$", example = "0-0")]
+    since: String,
+    /// How many at most; 100 when not given.
+    #[param(minimum = 1, maximum = 500)]
+    count: Option<u32>,
+}
+
+/// One event.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+#[expect(dead_code, reason = "describes the request")]
+pub(super) struct PublishBody {
+    #[schema(value_type = IdSchema, example = 42)]
+    room_id: Id,
+    #[schema(
+        pattern = r"^[a-z][a-z0-9]*(\.[a-z][a-z0-9_]*)+(\.v[0-9]+)?$",
+        max_length = 64,
+        example = "retrospect.submitted"
+    )]
+    event_type: String,
+    /// An object, passed on as it is; `timestamp` is set by the hub. At most 64 levels deep.
+    #[schema(value_type = std::collections::HashMap<String, serde_json::Value>, example = json!({"userId": 1, "userName": "김철수"}))]
+    data: Object,
+    #[schema(value_type = Option<IdSchema>, example = 1)]
+    publisher_id: Option<Id>,
+    /// The same room and key within 24 hours is one event.
+    #[schema(min_length = 1, max_length = 256, pattern = r"^[^\x00-\x1f\x7f-\x9f]+$")]
+    idempotency_key: Option<String>,
+    /// Who gets an entry in their inbox, less the publisher.
+    #[schema(value_type = Option<Vec<IdSchema>>, max_items = 1000)]
+    recipients: Option<Vec<Id>>,
+}
+
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes the request")]
+pub(super) struct BatchBody {
+    #[schema(max_items = 500)]
+    events: Vec<PublishBody>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PublishAnswer {
+    #[schema(example = "1708070400000-0")]
+    stream_id: String,
+    /// Streams that listened at that moment: an estimate, not a receipt.
+    delivered_to: u32,
+    duplicate: bool,
+}
+
+impl From<Published> for PublishAnswer {
+    fn from(published: Published) -> Self {
+        Self {
+            stream_id: published.id.to_string(),
+            delivered_to: published.delivered_to,
+            duplicate: published.duplicate,
+        }
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Batched {
+    pub(super) results: Vec<BatchResult>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+pub(super) enum BatchResult {
+    Stored { index: usize, stream_id: String, duplicate: bool },
+    Refused { index: usize, code: &'static str, message: String },
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Events {
+    pub(super) events: Vec<EventItem>,
+    /// Ask on with this.
+    pub(super) last_id: String,
+    pub(super) has_more: bool,
+    /// Only when the position was older than the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) trimmed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) oldest_id: Option<String>,
+    /// Only when the position names nothing that the log knows: some events may be missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unknown: Option<bool>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct EventItem {
+    id: String,
+    event_type: String,
+    #[schema(value_type = serde_json::Map<String, serde_json::Value>)]
+    data: Object,
+    #[schema(value_type = Option<IdSchema>)]
+    publisher_id: Option<Id>,
+    timestamp: String,
+}
+
+impl From<Entry> for EventItem {
+    fn from(entry: Entry) -> Self {
+        Self {
+            id: entry.place.id.to_string(),
+            event_type: entry.event_type.as_str().to_owned(),
+            data: entry.data,
+            publisher_id: entry.publisher,
+            timestamp: rfc3339(entry.at),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Reads requests, field by field.
+
+use axum::extract::{FromRequestParts, Path};
+use bongsu_http::answer::invalid;
+use bongsu_http::{ApiError, Fields, Query, fields};
+use bongsu_kernel::close::END_PREFIX;
+use bongsu_kernel::json::Object;
+use bongsu_kernel::text::Text;
+use bongsu_kernel::{Code, EventType, Id, Invalid, Reason, StreamId};
+use http::request::Parts;
+use serde_json::value::RawValue;
+
+use crate::publish::{KEY_LENGTH, MOST_RECIPIENTS, Publish};
+
+/// The room in the path.
+pub(super) struct RoomPath(pub(super) Id);
+
+impl<S: Send + Sync> FromRequestParts<S> for RoomPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let room = Path::<String>::from_request_parts(parts, state).await;
+        let Path(room) = room.map_err(|_| invalid("roomId", Reason::Utf8))?;
+        Id::new(&room).map(Self).map_err(|reason| invalid("roomId", reason))
+    }
+}
+
+/// Where a stream begins.
+pub(super) enum Resume {
+    Now,
+    After(StreamId),
+    /// An earlier stream ended for good, and the client came back all the same.
+    Ended,
+}
+
+impl<S: Sync> FromRequestParts<S> for Resume {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let query = Query::of(parts.uri.query())?;
+        let (name, position) = match parts.headers.get("last-event-id") {
+            Some(header) => {
+                let text = header.to_str().map_err(|_| invalid("Last-Event-ID", Reason::Position))?;
+                ("Last-Event-ID", text)
+            }
+            None => ("lastEventId", query.get("lastEventId").unwrap_or_default()),
+        };
+        if position.is_empty() {
+            return Ok(Self::Now);
+        }
+        if position.starts_with(END_PREFIX) {
+            return Ok(Self::Ended);
+        }
+        position.parse().map(Self::After).map_err(|reason| invalid(name, reason))
+    }
+}
+
+pub(super) fn read_publish(fields: &Fields<'_>) -> Result<Publish, ApiError> {
+    Ok(Publish {
+        room: fields.required("roomId", fields::id)?,
+        event_type: read_event_type(fields)?,
+        data: fields.required("data", |raw| Object::parse(raw, "timestamp"))?,
+        publisher: fields.optional("publisherId", fields::id)?,
+        key: fields.optional("idempotencyKey", |raw| fields::text(raw, KEY_LENGTH))?,
+        recipients: read_recipients(fields)?.unwrap_or_default(),
+    })
+}
+
+/// A text that is no event type has a code of its own.
+fn read_event_type(fields: &Fields<'_>) -> Result<EventType, ApiError> {
+    let text = fields.required("eventType", |raw| {
+        serde_json::from_str::<String>(raw.get()).map_err(|_| Reason::NotText)
+    })?;
+    EventType::new(&text).map_err(|reason| {
+        let Text { ko, en } = Invalid::new("eventType", reason).text();
+        ApiError::new(Code::Notif4001, Text { ko, en })
+    })
+}
+
+fn read_recipients(fields: &Fields<'_>) -> Result<Option<Vec<Id>>, Invalid> {
+    let items = fields.optional("recipients", |raw| fields::list(raw, MOST_RECIPIENTS))?;
+    let read = |(index, raw): (usize, &&RawValue)| {
+        fields::id(raw).map_err(|reason| Invalid::new(format!("recipients[{index}]"), reason))
+    };
+    items.map(|items| items.iter().enumerate().map(read).collect()).transpose()
+}

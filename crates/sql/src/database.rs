@@ -1,0 +1,130 @@
+//! The SQLite file: opened with checked settings, known by its own mark, refused when it is not ours.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::{DataFolder, Error, Migrations, Readers, Writer, WriterState};
+
+/// `BONG` in ASCII, in the file's header: what tells our files from others.
+const APPLICATION_ID: i32 = 0x424F_4E47;
+
+/// Larger files are checked by `bongsu doctor` only: a start must not take minutes.
+const CHECK_AT_START_UP_TO: u64 = 128 << 20;
+
+/// An open database. Its folder stays held as long as it lives.
+pub struct Database {
+    folder: DataFolder,
+    path: PathBuf,
+}
+
+impl Database {
+    /// Opens the file in a folder, creating and migrating it as needed. Whatever is wrong with an existing file
+    /// is found before anything is written to it.
+    pub fn open(folder: DataFolder, migrations: &Migrations) -> Result<Self, Error> {
+        let path = folder.database();
+        let existed = path.metadata().is_ok_and(|file| file.len() > 0);
+        if existed {
+            inspect(&path)?;
+            if path.metadata().is_ok_and(|file| file.len() <= CHECK_AT_START_UP_TO) {
+                check_integrity(&path)?;
+            }
+        }
+        let database = Self { folder, path };
+        let mut connection = database.connect()?;
+        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+        migrations.run(&mut connection, &database.path)?;
+        Ok(database)
+    }
+
+    /// Starts the writer thread.
+    pub fn writer(&self, died: impl FnOnce() + Send + 'static) -> Result<(Writer, WriterState), Error> {
+        Writer::start(self.connect()?, died)
+    }
+
+    /// Opens the connections that read beside the writer.
+    pub fn readers(&self, count: usize) -> Result<Readers, Error> {
+        let connect = || {
+            let connection = self.connect()?;
+            connection.pragma_update(None, "query_only", true)?;
+            Ok(connection)
+        };
+        Ok(Readers::new((0..count).map(|_| connect()).collect::<Result<_, Error>>()?))
+    }
+
+    pub fn folder(&self) -> &DataFolder {
+        &self.folder
+    }
+
+    /// A connection that syncs every commit. The settings are read back: kill -9 cannot show that one is missing.
+    fn connect(&self) -> Result<Connection, Error> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.path, flags)?;
+        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        let mode: String = connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        // 16 MiB of pages in memory; the log before a checkpoint stays at about 16 MiB too.
+        connection.pragma_update(None, "cache_size", -16_384)?;
+        connection.pragma_update(None, "wal_autocheckpoint", 4_000)?;
+        connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0))?;
+        if mode != "wal" || synchronous != 2 {
+            return Err(Error::Unusable(
+                self.path.clone(),
+                format!("journal mode {mode}, synchronous {synchronous} instead of wal and 2"),
+            ));
+        }
+        Ok(connection)
+    }
+}
+
+/// Says whether an existing file is one of ours, without changing it.
+pub fn inspect(path: &Path) -> Result<(), Error> {
+    let foreign = || Error::Foreign(path.to_owned());
+    // The mark stands at a fixed place in the header, so that no engine need touch a foreign file.
+    let mut header = [0_u8; 100];
+    std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut header)).map_err(
+        |error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => foreign(),
+            _ => Error::Unusable(path.to_owned(), error.to_string()),
+        },
+    )?;
+    if !header.starts_with(b"SQLite format 3\0") {
+        return Err(foreign());
+    }
+    match i32::from_be_bytes([header[68], header[69], header[70], header[71]]) {
+        APPLICATION_ID => Ok(()),
+        // Killed in its first moments, our file has its mark only in the log beside it, or is still empty.
+        0 => {
+            let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+            let ours = ask("PRAGMA application_id").is_ok_and(|mark| mark == i64::from(APPLICATION_ID));
+            let empty = ask("SELECT count(*) FROM sqlite_schema").is_ok_and(|tables| tables == 0);
+            if ours || empty { Ok(()) } else { Err(foreign()) }
+        }
+        _ => Err(foreign()),
+    }
+}
+
+/// Reads the whole file for damage.
+pub fn check_integrity(path: &Path) -> Result<(), Error> {
+    let damaged = |detail: String| Error::Damaged(path.to_owned(), detail);
+    let check = || -> Result<String, rusqlite::Error> {
+        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+    };
+    match check() {
+        Ok(verdict) if verdict == "ok" => Ok(()),
+        Ok(verdict) => Err(damaged(verdict.lines().next().unwrap_or_default().to_owned())),
+        Err(error) => match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Err(damaged(error.to_string())),
+            _ => Err(error.into()),
+        },
+    }
+}

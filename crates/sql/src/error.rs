@@ -1,0 +1,43 @@
+//! What can go wrong with the embedded store, told apart by what helps.
+
+use std::path::PathBuf;
+
+use rusqlite::ErrorCode;
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    #[error("the data folder {0} is in use by another process{1}")]
+    InUse(PathBuf, String),
+    #[error("{0} is not a file of this program; nothing was changed")]
+    Foreign(PathBuf),
+    #[error("{0} is damaged ({1}); nothing was changed. Restore a copy, or move it away to start empty")]
+    Damaged(PathBuf, String),
+    #[error("{0} was written by a newer version (it has {1}); nothing was changed. Start that version")]
+    Newer(PathBuf, String),
+    #[error("the data folder {0} cannot be used: {1}")]
+    Unusable(PathBuf, String),
+    /// Nothing of the work was kept; it may be tried again once there is space.
+    #[error("the disk of the data folder is full")]
+    Full,
+    #[error("the database failed: {0}")]
+    Failed(String),
+    /// The process is shutting down.
+    #[error("the database is closed")]
+    Closed,
+}
+
+impl Error {
+    /// Whether the fault lies with the store and not with one job: the next job would meet it too.
+    pub(crate) fn concerns_all(&self) -> bool {
+        !matches!(self, Self::Failed(_))
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::Full,
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The data folder: everything that must survive a crash, for one process at a time.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use bongsu_kernel::settings::Setting;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::Error;
+
+pub const DATA_DIR: Setting = Setting::text(
+    "storage",
+    "DATA_DIR",
+    "./bongsu-data",
+    "The embedded engine's folder: everything that must survive a crash is in it. One process at a time.",
+);
+
+/// A folder that this process holds until it is dropped. The lock goes with the process, however it ends.
+#[derive(Debug)]
+pub struct DataFolder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataFolder {
+    /// Creates the folder when it is missing, and takes it.
+    pub fn take(path: &Path) -> Result<Self, Error> {
+        let unusable = |error: std::io::Error| Error::Unusable(path.to_owned(), error.to_string());
+        std::fs::create_dir_all(path).map_err(unusable)?;
+        let mut lock = OpenOptions::new()
+            .create(true)
+            .read(true)
+            .write(true)
+            .truncate(false)
+            .open(path.join("lock"))
+            .map_err(unusable)?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut holder = String::new();
+            // Who holds it is a help, not a need.
+            let _ = lock.read_to_string(&mut holder);
+            let holder = holder.trim();
+            let holder = if holder.is_empty() { String::new() } else { format!(" (pid {holder})") };
+            return Err(Error::InUse(path.to_owned(), holder));
+        }
+        let pid = std::process::id().to_string();
+        // On a full disk the folder can still be held; the number only helps the reader of an error.
+        let _ = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| lock.write_all(pid.as_bytes()));
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The database file within.
+    pub fn database(&self) -> PathBuf {
+        Self::database_in(&self.path)
+    }
+
+    pub fn database_in(folder: &Path) -> PathBuf {
+        folder.join("bongsu.db")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_has_one_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = DataFolder::take(dir.path()).unwrap();
+        let second = DataFolder::take(dir.path()).unwrap_err();
+        assert!(matches!(&second, Error::InUse(_, who) if who.contains(&std::process::id().to_string())));
+        drop(folder);
+        DataFolder::take(dir.path()).unwrap();
+    }
+}

@@ -1,0 +1,102 @@
+//! The clients against a server that says what it was asked, over both versions of HTTP.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::{iter, pending};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, StreamBody, combinators::BoxBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::ports::loopback;
+use crate::sse;
+
+type Body = BoxBody<Bytes, Infallible>;
+
+/// Answers `/stream` with an event and a body that never ends, everything else with a description of the request.
+async fn describe(request: Request<Incoming>) -> Result<Response<Body>, hyper::Error> {
+    let (parts, body) = request.into_parts();
+    let header = |name: &str| parts.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+    let frame = |text: String| Ok::<_, Infallible>(Frame::data(Bytes::from(text)));
+    if parts.uri.path() == "/stream" {
+        let event = format!("data: {:?} {:?}\n\n", parts.version, header("last-event-id"));
+        let body = BoxBody::new(StreamBody::new(iter([frame(event)]).chain(pending())));
+        return Ok(Response::builder().header("content-type", "text/event-stream").body(body).unwrap());
+    }
+    let text = String::from_utf8(body.collect().await?.to_bytes().to_vec()).unwrap();
+    let said = json!({
+        "isSuccess": true,
+        "code": "COMMON200",
+        "message": "OK",
+        "result": {
+            "asked": format!("{} {} {:?}", parts.method, parts.uri.path(), parts.version),
+            "internal": header("x-internal-key"),
+            "bearer": header("authorization"),
+            "type": header("content-type"),
+            "body": text,
+            "streamId": "7-0",
+        },
+    });
+    Ok(Response::new(BoxBody::new(StreamBody::new(iter([frame(said.to_string())])))))
+}
+
+async fn server(http2: bool) -> SocketAddr {
+    let listener = TcpListener::bind(loopback(0)).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let socket = TokioIo::new(socket);
+            if http2 {
+                let http2 = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                tokio::spawn(http2.serve_connection(socket, service_fn(describe)));
+            } else {
+                let http1 = hyper::server::conn::http1::Builder::new();
+                tokio::spawn(http1.serve_connection(socket, service_fn(describe)));
+            }
+        }
+    });
+    addr
+}
+
+#[tokio::test]
+async fn requests_carry_who_asks() {
+    let api = Api::at(&format!("http://{}", server(false).await));
+    let event = json!({"roomId": 1});
+    let said = api.publish(&event).await.expect(200).result().clone();
+    assert_eq!(said["asked"], "POST /api/v1/notifications/publish HTTP/1.1");
+    assert_eq!((&said["internal"], &said["bearer"]), (&json!(INTERNAL_KEY), &Value::Null));
+    assert_eq!((&said["type"], &said["body"]), (&json!("application/json"), &json!(event.to_string())));
+    assert_eq!(api.publish_to(1, "a.b", json!({})).await, "7-0");
+
+    let said = api.person(7).get("/x").await.expect(200).result().clone();
+    assert_eq!(said["internal"], Value::Null);
+    assert!(said["bearer"].as_str().unwrap().starts_with("Bearer ey"));
+
+    let said = api.raw("PUT", "/y", &[("x-internal-key", "k")], &b"raw"[..]).await.result().clone();
+    assert_eq!((&said["asked"], &said["internal"]), (&json!("PUT /y HTTP/1.1"), &json!("k")));
+    assert_eq!((&said["type"], &said["body"]), (&Value::Null, &json!("raw")));
+}
+
+#[tokio::test]
+async fn http2_is_spoken_when_asked_for() {
+    let addr = server(true).await;
+    let said = Api::http2_at(&format!("http://{addr}")).get("/z").await.expect(200).result().clone();
+    assert_eq!(said["asked"], "GET /z HTTP/2.0");
+}
+
+#[tokio::test]
+async fn events_arrive_while_the_body_is_open() {
+    for (http2, version) in [(false, "HTTP/1.1"), (true, "HTTP/2.0")] {
+        let request = sse::Request::new(server(http2).await, "/stream").last_event_id("5-0");
+        let request = if http2 { request.http2() } else { request };
+        let mut stream = request.open().await.unwrap();
+        let event = stream.next_event(Duration::from_secs(20)).await.unwrap();
+        assert_eq!(event.data, format!("{version} Some(\"5-0\")"));
+    }
+}

@@ -1,0 +1,206 @@
+//! The hub as a process of its own: started with a clean environment on a free loopback port and a folder of
+//! its own, watched, killed, and started again on the same port and folder.
+//!
+//! All methods take `&self`, so that a hub can be shared with the tasks that load it while another one kills it.
+//! A dropped hub is killed; when its test failed, the end of its log is printed.
+
+mod builder;
+mod metrics;
+mod run;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+pub use builder::Builder;
+pub use metrics::{Metrics, Sample};
+pub use rustix::process::Signal;
+
+use crate::ports::{Port, loopback};
+use crate::{process, raw, wait};
+use builder::Setup;
+use run::Run;
+
+const START: Duration = Duration::from_secs(30);
+const STOP: Duration = Duration::from_secs(15);
+
+/// A running (or killed) hub.
+pub struct Hub {
+    setup: Setup,
+    port: Port,
+    data_dir: PathBuf,
+    run: Mutex<Run>,
+    // Last, so that the process is gone before its folder goes.
+    folder: TempDir,
+}
+
+impl Hub {
+    /// Prepares a hub from the program at `bin`.
+    pub fn builder(bin: impl AsRef<Path>) -> Builder {
+        Builder::new(bin.as_ref())
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        loopback(self.port())
+    }
+
+    /// `http://127.0.0.1:port` and the path.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.addr())
+    }
+
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// The hub's own process id, also behind a wrapper.
+    pub fn pid(&self) -> u32 {
+        self.run.lock().unwrap().pid().expect("the hub runs")
+    }
+
+    /// All that the hub wrote to its output since it was first started.
+    pub fn log(&self) -> String {
+        run::read_log(&log_file(&self.folder))
+    }
+
+    /// Ends the hub as a crash would, and waits until it is gone. Nothing happens when it is gone already.
+    pub async fn kill9(&self) {
+        if !self.run.lock().unwrap().is_running() {
+            return;
+        }
+        self.send_signal(Signal::KILL);
+        if self.wait_exit(STOP).await.is_none() {
+            // Only a wrapper can be left.
+            self.run.lock().unwrap().kill_all();
+        }
+    }
+
+    /// Asks the hub to end, and gives its exit status; panics when it takes more than 15 s.
+    pub async fn terminate(&self) -> ExitStatus {
+        self.send_signal(Signal::TERM);
+        let status = self.wait_exit(STOP).await;
+        status.unwrap_or_else(|| panic!("the hub did not end within {STOP:?}:\n{}", run::tail(&self.log())))
+    }
+
+    /// Any signal, for example STOP and CONT.
+    pub fn send_signal(&self, signal: Signal) {
+        let pid = self.run.lock().unwrap().pid();
+        if let Some(pid) = pid {
+            process::signal(pid, signal);
+        }
+    }
+
+    pub fn has_exited(&self) -> bool {
+        self.run.lock().unwrap().exit_status().is_some()
+    }
+
+    /// The exit status, when the hub ends within this time.
+    pub async fn wait_exit(&self, timeout: Duration) -> Option<ExitStatus> {
+        wait::holds_within(timeout, async || self.has_exited()).await;
+        self.run.lock().unwrap().exit_status()
+    }
+
+    /// Starts the hub again (killing it first if it runs): same port, same folder, same environment.
+    pub async fn restart(&self) {
+        self.restart_with(&[]).await;
+    }
+
+    /// Starts the hub again with these variables over the builder's, for this run only.
+    pub async fn restart_with(&self, env: &[(&str, &str)]) {
+        self.kill9().await;
+        self.launch(env);
+        self.wait_ready().await;
+    }
+
+    /// Starts the hub again with these variables, expecting it to end by itself: its exit status and what it wrote
+    /// in this run.
+    pub async fn restart_expecting_failure(&self, env: &[(&str, &str)]) -> (ExitStatus, String) {
+        self.kill9().await;
+        let before = self.log().len();
+        self.launch(env);
+        let status = self.wait_exit(START).await;
+        let output = self.log().get(before..).unwrap_or_default().to_owned();
+        match status {
+            Some(status) => (status, output),
+            None => {
+                panic!("the hub was expected to end, and still runs after {START:?}:\n{}", run::tail(&output))
+            }
+        }
+    }
+
+    /// Memory in use (VmRSS).
+    pub fn rss_kib(&self) -> u64 {
+        process::status_number(self.pid(), "VmRSS").expect("the hub runs")
+    }
+
+    /// The most memory this run ever used (VmHWM).
+    pub fn peak_rss_kib(&self) -> u64 {
+        process::status_number(self.pid(), "VmHWM").expect("the hub runs")
+    }
+
+    pub fn threads(&self) -> u64 {
+        process::status_number(self.pid(), "Threads").expect("the hub runs")
+    }
+
+    /// Open files and sockets.
+    pub fn open_files(&self) -> usize {
+        process::open_files(self.pid()).expect("the hub runs")
+    }
+
+    /// What `/metrics` says now.
+    pub async fn metrics(&self) -> Metrics {
+        let answer = self.ask("/metrics").await.expect("an answer from /metrics").expect(200);
+        Metrics::parse(&answer.text())
+    }
+
+    fn launch(&self, env: &[(&str, &str)]) {
+        let command = self.setup.command(self.port(), &self.data_dir, self.folder.path(), env);
+        *self.run.lock().unwrap() = Run::start(command, &log_file(&self.folder), self.setup.bin());
+    }
+
+    async fn wait_ready(&self) {
+        let ready = wait::value_within(START, || async {
+            let ready = self.ask("/ready").await.is_some_and(|answer| answer.status == 200);
+            (ready || self.has_exited()).then_some(ready)
+        });
+        let ready = ready.await.unwrap_or(false);
+        let exit = self.run.lock().unwrap().exit_status();
+        assert!(
+            ready && exit.is_none(),
+            "the hub is not ready (exit: {exit:?}):\n{}",
+            run::tail(&self.log())
+        );
+    }
+
+    async fn ask(&self, path: &str) -> Option<crate::Answer> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.addr());
+        raw::answer(self.addr(), request.as_bytes(), Duration::from_secs(10)).await
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        if let Ok(mut run) = self.run.lock() {
+            run.kill_all();
+        }
+        if std::thread::panicking() {
+            eprintln!("the hub at {} wrote last:\n{}", self.addr(), run::tail(&self.log()));
+        }
+    }
+}
+
+fn log_file(folder: &TempDir) -> PathBuf {
+    folder.path().join("hub.log")
+}
+
+#[cfg(test)]
+#[path = "hub/tests.rs"]
+mod tests;

@@ -1,0 +1,115 @@
+//! What a hub is started with.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::Mutex;
+
+use super::run::Run;
+use super::{Hub, Port};
+
+/// Inherited by the hub; everything else in the environment is hidden from it, so that a developer's own settings
+/// change no test.
+const INHERITED: [&str; 4] = ["PATH", "HOME", "TMPDIR", "LLVM_PROFILE_FILE"];
+
+/// Prepares a hub.
+pub struct Builder {
+    setup: Setup,
+    data_dir: Option<PathBuf>,
+}
+
+pub(super) struct Setup {
+    bin: PathBuf,
+    args: Vec<String>,
+    wrapper: Vec<String>,
+    env: Vec<(String, Option<String>)>,
+}
+
+impl Builder {
+    pub(super) fn new(bin: &Path) -> Self {
+        let bin = bin.canonicalize().unwrap_or_else(|error| panic!("no hub at {}: {error}", bin.display()));
+        let setup = Setup { bin, args: vec!["serve".to_owned()], wrapper: Vec::new(), env: Vec::new() };
+        Self { setup, data_dir: None }
+    }
+
+    /// Sets a variable, over the defaults: `SERVER_HOST=127.0.0.1`, `SERVER_PORT` (a free one), `DATA_DIR`,
+    /// `RUST_LOG=info`.
+    pub fn env(mut self, name: &str, value: impl ToString) -> Self {
+        self.setup.env.push((name.to_owned(), Some(value.to_string())));
+        self
+    }
+
+    /// Leaves out a variable that is set otherwise.
+    pub fn without_env(mut self, name: &str) -> Self {
+        self.setup.env.push((name.to_owned(), None));
+        self
+    }
+
+    /// One more argument after `serve`.
+    pub fn arg(mut self, argument: impl ToString) -> Self {
+        self.setup.args.push(argument.to_string());
+        self
+    }
+
+    /// Uses this folder, which outlives the hub, instead of one of its own.
+    pub fn data_dir(mut self, path: impl AsRef<Path>) -> Self {
+        self.data_dir = Some(std::path::absolute(path).expect("an absolute path"));
+        self
+    }
+
+    /// Puts a command in front, for example `strace -f -o file` or `prlimit --fsize=1000000`.
+    pub fn wrapper(mut self, words: Vec<String>) -> Self {
+        self.setup.wrapper = words;
+        self
+    }
+
+    /// Starts the hub and waits until it is ready; panics with the end of its log when that fails.
+    pub async fn start(self) -> Hub {
+        let hub = self.prepare();
+        hub.launch(&[]);
+        hub.wait_ready().await;
+        hub
+    }
+
+    /// Starts the hub expecting that it refuses: its exit status and all it wrote.
+    pub async fn start_expecting_failure(self) -> (ExitStatus, String) {
+        self.prepare().restart_expecting_failure(&[]).await
+    }
+
+    fn prepare(self) -> Hub {
+        let folder = tempfile::Builder::new().prefix("bongsu-hub-").tempdir().expect("a temporary folder");
+        let data_dir = self.data_dir.unwrap_or_else(|| folder.path().join("data"));
+        Hub { setup: self.setup, port: Port::pick(), data_dir, run: Mutex::new(Run::default()), folder }
+    }
+}
+
+impl Setup {
+    pub(super) fn bin(&self) -> &Path {
+        &self.bin
+    }
+
+    pub(super) fn command(&self, port: u16, data_dir: &Path, cwd: &Path, env: &[(&str, &str)]) -> Command {
+        let mut command = match self.wrapper.split_first() {
+            Some((program, rest)) => {
+                let mut command = Command::new(program);
+                command.args(rest).arg(&self.bin);
+                command
+            }
+            None => Command::new(&self.bin),
+        };
+        // A folder of its own to run in: a core file or a configuration file lying about stays out of the way.
+        command.args(&self.args).current_dir(cwd).env_clear();
+        for name in INHERITED {
+            command.envs(std::env::var_os(name).map(|value| (name, value)));
+        }
+        command.env("SERVER_HOST", "127.0.0.1").env("SERVER_PORT", port.to_string());
+        command.env("DATA_DIR", data_dir).env("RUST_LOG", "info");
+        for (name, value) in &self.env {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.envs(env.iter().copied());
+        command
+    }
+}

@@ -1,0 +1,141 @@
+//! A stand-in plays the hub: this very test program, which takes the argument `serve` for a filter and so runs
+//! [`serve_as_a_stand_in`] alone.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::sync::Arc;
+
+use super::*;
+use crate::Api;
+use crate::local_http::{LocalHttp, Reply};
+use crate::sse::{Resuming, Stream};
+
+#[test]
+fn serve_as_a_stand_in() {
+    let Ok(behaviour) = std::env::var("STAND_IN") else { return };
+    assert_ne!(behaviour, "refuse", "refusing to start");
+    let port = std::env::var("SERVER_PORT").unwrap().parse().unwrap();
+    std::fs::create_dir_all(std::env::var("DATA_DIR").unwrap()).unwrap();
+    let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
+    println!("stand-in: {behaviour} {}", names.join(","));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let _server = LocalHttp::start_at(port, |path| match path {
+            "/ready" => Reply::new(200, "application/json", "{}"),
+            "/metrics" => Reply::new(200, "text/plain", "sse_active_connections{room=\"a\"} 3\n"),
+            _ => Reply::new(
+                404,
+                "application/json",
+                r#"{"isSuccess":false,"code":"COMMON404","message":"no","result":null}"#,
+            ),
+        })
+        .await;
+        std::future::pending::<()>().await;
+    });
+}
+
+fn stand_in() -> Builder {
+    let builder = Hub::builder(std::env::current_exe().unwrap()).env("STAND_IN", "first");
+    // The harness would capture what the stand-in prints.
+    builder.arg("--nocapture")
+}
+
+#[tokio::test]
+async fn a_hub_is_started_asked_killed_and_started_again() {
+    let hub = stand_in().start().await;
+    assert!(hub.log().contains("stand-in: first"));
+    assert!(!hub.log().contains("CARGO"), "the environment is not clean: {}", hub.log());
+    assert!(hub.data_dir().is_dir());
+    assert_eq!(hub.metrics().await.get("sse_active_connections", &[]), 3.0);
+    assert!(hub.rss_kib() > 100 && hub.peak_rss_kib() >= 100 && hub.open_files() > 3 && hub.threads() >= 1);
+    Api::new(&hub).get("/nothing").await.expect_error(404, "COMMON404");
+
+    let (port, pid) = (hub.port(), hub.pid());
+    hub.kill9().await;
+    assert!(hub.has_exited());
+    assert_eq!(hub.wait_exit(Duration::ZERO).await.unwrap().signal(), Some(9));
+    hub.restart_with(&[("STAND_IN", "second")]).await;
+    assert!(hub.log().contains("stand-in: second"));
+    assert_eq!(hub.port(), port);
+    assert_ne!(hub.pid(), pid);
+    hub.restart().await;
+    assert_eq!(hub.log().matches("stand-in: first").count(), 2);
+
+    let (status, output) = hub.restart_expecting_failure(&[("STAND_IN", "refuse")]).await;
+    assert!(!status.success());
+    assert!(output.contains("refusing to start") && !output.contains("stand-in: first"));
+}
+
+#[tokio::test]
+async fn a_hub_ends_when_asked_and_when_dropped() {
+    let hub = stand_in().start().await;
+    assert_eq!(hub.terminate().await.signal(), Some(15));
+    hub.restart().await;
+    let pid = hub.pid();
+    drop(hub);
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+}
+
+#[tokio::test]
+async fn a_refusal_is_given_back() {
+    let (status, output) = stand_in().env("STAND_IN", "refuse").start_expecting_failure().await;
+    assert_eq!(status.code(), Some(101));
+    assert!(output.contains("refusing to start"));
+}
+
+#[tokio::test]
+#[should_panic(expected = "refusing to start")]
+async fn a_failed_start_shows_the_log() {
+    stand_in().env("STAND_IN", "refuse").start().await;
+}
+
+#[tokio::test]
+async fn a_wrapper_is_seen_through() {
+    // The shell stays above the hub, as a tracer would.
+    let wrapper = ["sh", "-c", r#""$@"; exit $?"#, "wrapper"].map(str::to_owned).to_vec();
+    let hub = stand_in().wrapper(wrapper).start().await;
+    let pid = hub.pid();
+    assert!(process::runs(pid, &std::env::current_exe().unwrap()));
+    hub.kill9().await;
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    assert_eq!(hub.wait_exit(Duration::ZERO).await.unwrap().code(), Some(128 + 9));
+    hub.restart().await;
+    let pid = hub.pid();
+    drop(hub);
+    assert!(!Path::new(&format!("/proc/{pid}/exe")).exists());
+}
+
+#[tokio::test]
+async fn a_hub_is_shared_with_the_tasks_that_load_and_kill_it() {
+    let hub = Arc::new(stand_in().start().await);
+    let (loaded, killed) = (Arc::clone(&hub), Arc::clone(&hub));
+    let load = tokio::spawn(async move {
+        let api = Api::new(&loaded);
+        wait::until(Duration::from_secs(20), async || api.try_publish(serde_json::json!({})).await.is_err())
+            .await;
+        let mut stream = Resuming::new(Stream::request(&loaded, "/").person(1));
+        assert_eq!(stream.next_event(Duration::from_secs(20)).await, None);
+    });
+    let kill = tokio::spawn(async move {
+        killed.kill9().await;
+        wait::until(Duration::from_secs(20), async || killed.has_exited()).await;
+        killed.restart_with(&[]).await;
+        assert_eq!(killed.metrics().await.samples().len(), 1);
+    });
+    kill.await.unwrap();
+    load.await.unwrap();
+    hub.terminate().await;
+}
+
+#[tokio::test]
+async fn a_tracer_is_seen_through() {
+    if !crate::tier::needs_engine("strace") {
+        return;
+    }
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    let file = trace.path().display().to_string();
+    let words = ["strace", "-f", "-e", "trace=listen", "-o", &file].map(str::to_owned).to_vec();
+    let hub = stand_in().wrapper(words).start().await;
+    hub.kill9().await;
+    assert_eq!(hub.wait_exit(Duration::ZERO).await.unwrap().signal(), Some(9));
+    assert!(std::fs::read_to_string(trace.path()).unwrap().contains("listen("));
+}

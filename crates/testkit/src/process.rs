@@ -1,0 +1,105 @@
+//! Processes as /proc shows them: who descends from whom, which program they run, and ending one by its id.
+
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Sends a signal to one process. A process that is already gone is no error.
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// All processes below `ancestor`, nearest first.
+pub(crate) fn descendants(ancestor: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> =
+        all().into_iter().filter_map(|pid| parent(pid).map(|parent| (pid, parent))).collect();
+    let mut found = vec![ancestor];
+    let mut next = 0;
+    while next < found.len() {
+        let parent = found[next];
+        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+/// All processes whose command line holds `text`.
+pub(crate) fn with_argument(text: &str) -> Vec<u32> {
+    all()
+        .into_iter()
+        .filter(|pid| {
+            std::fs::read(file(*pid, "cmdline"))
+                .is_ok_and(|line| line.windows(text.len()).any(|part| part == text.as_bytes()))
+        })
+        .collect()
+}
+
+/// Whether the process runs the program at `path`.
+pub(crate) fn runs(pid: u32, path: &Path) -> bool {
+    std::fs::read_link(file(pid, "exe")).is_ok_and(|exe| exe == path)
+}
+
+/// A line of /proc/<pid>/status, in KiB or as a plain number, without its unit.
+pub(crate) fn status_number(pid: u32, name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(file(pid, "status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// How many files and sockets the process has open.
+pub(crate) fn open_files(pid: u32) -> Option<usize> {
+    Some(std::fs::read_dir(file(pid, "fd")).ok()?.count())
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    u32::try_from(status_number(pid, "PPid")?).ok()
+}
+
+fn file(pid: u32, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{name}"))
+}
+
+fn all() -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn finds_children_of_children_and_ends_them_by_id() {
+        let mark = "4711.25";
+        let mut child = Command::new("sh")
+            .args(["-c", &format!("sleep {mark} & wait")])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let sleep = which("sleep").unwrap();
+        let sleeper = loop {
+            if let Some(pid) = descendants(child.id()).into_iter().find(|pid| runs(*pid, &sleep)) {
+                break pid;
+            }
+            assert!(std::time::Instant::now() < deadline, "the child of the child never showed");
+        };
+        assert!(descendants(std::process::id()).contains(&sleeper));
+        assert!(with_argument(mark).contains(&sleeper));
+        signal(sleeper, Signal::KILL);
+        child.wait().unwrap();
+        assert!(status_number(std::process::id(), "VmRSS").unwrap() > 100);
+        assert!(open_files(std::process::id()).unwrap() >= 3);
+    }
+
+    fn which(program: &str) -> Option<PathBuf> {
+        std::env::split_paths(&std::env::var_os("PATH")?)
+            .map(|folder| folder.join(program))
+            .find(|path| path.is_file())
+            .and_then(|path| path.canonicalize().ok())
+    }
+}

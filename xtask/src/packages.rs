@@ -1,0 +1,35 @@
+//! Debian packages, installed without a question asked.
+//!
+//! As root directly, otherwise through a sudo that needs no password; where neither works, the error
+//! is the command that a person would have to run.
+
+use crate::place;
+use crate::process::{ask, command, run};
+
+/// Installs all of them or says why not.
+pub(crate) fn install(packages: &[&str]) -> Result<(), String> {
+    let by_hand = format!("install by hand: apt-get install {}", packages.join(" "));
+    if place::on_path("apt-get").is_none() {
+        return Err(format!("there is no apt-get here; {by_hand}"));
+    }
+    let root = ask(command("id").arg("-u")).is_some_and(|id| id.trim() == "0");
+    if !root && ask(command("sudo").args(["-n", "true"])).is_none() {
+        return Err(format!("neither root nor a sudo without password; {by_hand}"));
+    }
+    let apt = |arguments: &[&str]| {
+        let mut apt = if root { command("env") } else { command("sudo") };
+        if !root {
+            apt.args(["-n", "env"]);
+        }
+        // Another installation may be going on; waiting a little is cheaper than a failed run.
+        apt.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-o", "DPkg::Lock::Timeout=120"]);
+        run(apt.args(arguments))
+    };
+    // Old lists may do as well, so only the installation decides.
+    if let Err(reason) = apt(&["update"]) {
+        println!("{reason}; trying with the lists that are there");
+    }
+    let mut arguments = vec!["install", "-y", "--no-install-recommends"];
+    arguments.extend(packages);
+    apt(&arguments).map_err(|reason| format!("{reason}; {by_hand}"))
+}

@@ -1,0 +1,31 @@
+//! Where things are: the workspace's root and the folders under its target directory.
+//!
+//! Everything that a command makes lies under the target directory, so that `cargo clean` undoes it;
+//! only generated documents are written into the tree.
+
+use std::path::{Path, PathBuf};
+
+/// The workspace's root.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+/// Cargo's target directory, also when the environment moves it.
+pub(crate) fn target() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(moved) => root().join(moved),
+        None => root().join("target"),
+    }
+}
+
+/// Whether this is a CI run, where nothing may be left out.
+pub(crate) fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true")
+}
+
+/// The first program of this name on the search path.
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use axum::extract::{FromRef, State};
 use axum::response::IntoResponse;
-use bongsu_http::answer::{Answer, Envelope};
+use bongsu_http::answer::Answer;
+use bongsu_http::envelope_document;
 use bongsu_http::identity::TICKET_LIFETIME_SECS;
 use bongsu_http::{ApiError, Identity, Person};
 use bongsu_live::{Hub, Log};
@@ -58,10 +59,10 @@ struct Health {
     degraded: Vec<&'static str>,
 }
 
-type HealthEnvelope = Envelope<Health>;
+envelope_document!(struct HealthEnvelope(Health));
 
 /// How the hub does
-#[utoipa::path(get, path = "/health", tag = "operating", responses((status = 200, body = HealthEnvelope)))]
+#[utoipa::path(get, path = "/health", tag = "operating", responses((status = 200, description = "Also when something does not work as it should: see degraded.", body = HealthEnvelope)))]
 async fn health(State(operations): State<Operations>) -> Answer<Health> {
     let degraded: Vec<_> =
         [operations.log.trouble(), operations.identity.trouble()].into_iter().flatten().collect();
@@ -80,10 +81,10 @@ struct Readiness {
     ready: bool,
 }
 
-type ReadyEnvelope = Envelope<Readiness>;
+envelope_document!(struct ReadyEnvelope(Readiness));
 
 /// Whether to send requests here
-#[utoipa::path(get, path = "/ready", tag = "operating", responses((status = 200, body = ReadyEnvelope)))]
+#[utoipa::path(get, path = "/ready", tag = "operating", responses((status = 200, description = "Yes; 503 before start-up ends and while draining.", body = ReadyEnvelope)))]
 async fn ready(State(operations): State<Operations>) -> Result<Answer<Readiness>, ApiError> {
     if operations.ready.load(Ordering::SeqCst) {
         Ok(Answer(Readiness { ready: true }))
@@ -115,7 +116,7 @@ struct Ticket {
     expires_in: u64,
 }
 
-type TicketEnvelope = Envelope<Ticket>;
+envelope_document!(struct TicketEnvelope(Ticket));
 
 /// Get a stream ticket
 ///
@@ -124,7 +125,7 @@ type TicketEnvelope = Envelope<Ticket>;
     post,
     path = "/api/v1/stream-tickets",
     tag = "streams",
-    responses((status = 200, body = TicketEnvelope)),
+    responses((status = 200, description = "A ticket.", body = TicketEnvelope)),
     security(("person" = [])),
 )]
 async fn ticket(person: Person, State(operations): State<Operations>) -> Result<Answer<Ticket>, ApiError> {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use axum::response::IntoResponse;
 use axum::{Router, middleware};
 use bongsu_http::identity::{self, Identity};
-use bongsu_http::origins::Origins;
+use bongsu_http::origins::{self, Origins};
 use bongsu_http::{ApiError, frame, openapi};
 use bongsu_kernel::Clock;
 use bongsu_kernel::settings::Values;
@@ -86,7 +86,7 @@ pub(crate) fn wire(
         .fallback(|| async { ApiError::not_found().into_response() })
         .method_not_allowed_fallback(|| async { method_not_allowed().into_response() })
         .layer(middleware::from_fn(frame::around))
-        .layer(origins.cors());
+        .layer(middleware::from_fn_with_state(origins, origins::cors));
     Ok(Wired { app, hub, log, writer, ready })
 }
 

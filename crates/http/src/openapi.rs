@@ -10,6 +10,28 @@ use utoipa::openapi::OpenApi;
 
 const PAGE: &str = include_str!("openapi/page.html");
 
+/// Describes a successful answer: the envelope around its result. Each has a type and so a name of its own in the
+/// document; instances of one generic type would all be called the same.
+#[macro_export]
+macro_rules! envelope_document {
+    ($visibility:vis struct $name:ident($result:ident)) => {
+        #[derive(utoipa::ToSchema)]
+        #[schema(rename_all = "camelCase")]
+        #[expect(dead_code, reason = "describes the answer")]
+        $visibility struct $name {
+            #[schema(example = true)]
+            is_success: bool,
+            /// Stable; never changes with the language.
+            #[schema(example = "COMMON200")]
+            code: String,
+            /// For people, in Korean (the default) or English by `Accept-Language`.
+            #[schema(example = "성공입니다.")]
+            message: String,
+            result: $result,
+        }
+    };
+}
+
 /// Refusals that any operation may give: documented once, here.
 const REFUSALS: [(&str, &str); 10] = [
     ("400", "Malformed or invalid; the message names the field."),
@@ -37,6 +59,20 @@ pub fn complete(document: &OpenApi) -> Value {
             "result": {"type": "null"},
         },
     });
+    document["components"]["schemas"]["StreamEvent"] = json!({
+        "type": "object",
+        "description": "One event of a stream, as the EventSource format has it.",
+        "properties": {
+            "event": {"type": "string", "description": "Its type."},
+            "id": {"type": "string", "description": "Where it stands; send it back as Last-Event-ID."},
+            "data": {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": {"type": "object"},
+            },
+            "retry": {"type": "integer", "description": "How long to wait before coming back, in milliseconds."},
+        },
+    });
     document["components"]["securitySchemes"] = json!({
         "person": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
         "service": {"type": "apiKey", "in": "header", "name": "X-Internal-Key"},
@@ -44,6 +80,10 @@ pub fn complete(document: &OpenApi) -> Value {
     });
     let paths = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
     for operation in paths.filter_map(Value::as_object_mut).flat_map(|path| path.values_mut()) {
+        if let Some(stream) = operation.pointer_mut("/responses/200/content/text~1event-stream") {
+            // Not the text as a whole: readers of the document take the schema of a stream as that of its events.
+            stream["schema"] = json!({"$ref": "#/components/schemas/StreamEvent"});
+        }
         for (status, description) in REFUSALS {
             let responses = &mut operation["responses"];
             if responses[status].is_null() {

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
 use http::header::{
-    ACCEPT_LANGUAGE, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, ORIGIN, RETRY_AFTER,
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_METHOD, HOST, ORIGIN, VARY,
 };
 use http::request::Parts;
-use http::{HeaderValue, Method};
-use tower_http::cors::{AllowOrigin, CorsLayer};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 pub const ALLOWED_ORIGINS: Setting = Setting::text(
     "server",
@@ -50,19 +54,38 @@ impl Origins {
         self.0.contains(origin) || (own.is_some() && own == authority)
     }
 
-    pub fn cors(&self) -> CorsLayer {
-        CorsLayer::new()
-            .allow_origin(AllowOrigin::list(self.0.iter().cloned()))
-            .allow_credentials(true)
-            .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
-            .allow_headers([
-                ACCEPT_LANGUAGE,
-                AUTHORIZATION,
-                CACHE_CONTROL,
-                CONTENT_TYPE,
-                HeaderName::from_static("last-event-id"),
-            ])
-            .expose_headers([RETRY_AFTER])
-            .max_age(std::time::Duration::from_secs(600))
+    /// What a browser must be told so that a page of an allowed origin may read the answer.
+    fn allow(&self, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
+        headers.append(VARY, HeaderValue::from_static("origin"));
+        if let Some(origin) = origin.filter(|origin| self.0.contains(origin)) {
+            headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+            headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("retry-after"));
+        }
     }
+}
+
+/// CORS for all routes: answers preflight requests itself, and marks the other answers.
+pub async fn cors(State(origins): State<Origins>, request: Request, next: Next) -> Response {
+    let origin = request.headers().get(ORIGIN).cloned();
+    let preflight = request.method() == Method::OPTIONS
+        && origin.is_some()
+        && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = if preflight {
+        let allowed = [
+            (ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE")),
+            (
+                ACCESS_CONTROL_ALLOW_HEADERS,
+                HeaderValue::from_static(
+                    "accept-language, authorization, cache-control, content-type, last-event-id",
+                ),
+            ),
+            (ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600")),
+        ];
+        (StatusCode::NO_CONTENT, allowed).into_response()
+    } else {
+        next.run(request).await
+    };
+    origins.allow(origin.as_ref(), response.headers_mut());
+    response
 }

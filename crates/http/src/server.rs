@@ -5,6 +5,7 @@
 //! accepting, lets requests that are under way finish, and ends.
 
 mod connection;
+mod drain;
 mod socket;
 
 use std::future::Future;
@@ -22,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use drain::Drain;
 pub use socket::Peer;
 
 pub const SERVER_HOST: Setting = Setting::text(
@@ -76,14 +78,17 @@ pub fn raise_descriptor_limit() -> u64 {
 /// A running server.
 pub struct Server {
     stop_accepting: CancellationToken,
-    drain: CancellationToken,
+    drain: Drain,
     connections: TaskTracker,
     stop: CancellationToken,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
+/// A connection on its way to its shard, not yet known to any runtime: the shard's own must watch over it.
+type Arrival = (std::net::TcpStream, OwnedSemaphorePermit);
+
 struct Shard {
-    incoming: mpsc::UnboundedSender<(TcpStream, OwnedSemaphorePermit)>,
+    incoming: mpsc::UnboundedSender<Arrival>,
     open: Arc<AtomicUsize>,
 }
 
@@ -94,7 +99,7 @@ impl Server {
         let most = usize::try_from(descriptors.saturating_sub(RESERVED_DESCRIPTORS)).unwrap_or(usize::MAX);
         let mut server = Self {
             stop_accepting: CancellationToken::new(),
-            drain: CancellationToken::new(),
+            drain: Drain::default(),
             connections: TaskTracker::new(),
             stop: CancellationToken::new(),
             threads: Vec::new(),
@@ -135,7 +140,7 @@ impl Server {
     /// Lets what is under way finish, but not longer than `patience`, and ends the shards.
     pub async fn drain(self, patience: Duration) -> bool {
         self.stop_accepting.cancel();
-        self.drain.cancel();
+        self.drain.begin();
         self.connections.close();
         let in_time = tokio::time::timeout(patience, self.connections.wait()).await.is_ok();
         self.stop.cancel();
@@ -169,8 +174,8 @@ impl Acceptor {
                 () = self.stop.cancelled() => return,
                 accepted = listener.accept() => accepted,
             };
-            match accepted {
-                Ok((stream, _)) => self.hand_over(stream, place),
+            match accepted.and_then(|(stream, _)| stream.into_std()) {
+                Ok(stream) => self.hand_over(stream, place),
                 Err(error) => {
                     refused.increment(1);
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -180,7 +185,7 @@ impl Acceptor {
         }
     }
 
-    fn hand_over(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
+    fn hand_over(&self, stream: std::net::TcpStream, place: OwnedSemaphorePermit) {
         let Some(shard) = self.shards.iter().min_by_key(|shard| shard.open.load(Ordering::Relaxed)) else {
             return;
         };
@@ -195,7 +200,7 @@ struct RunningShard {
     app: Router,
     open: Arc<AtomicUsize>,
     connections: TaskTracker,
-    drain: CancellationToken,
+    drain: Drain,
 }
 
 impl RunningShard {
@@ -205,7 +210,7 @@ impl RunningShard {
     )]
     async fn run(
         self,
-        mut arrivals: mpsc::UnboundedReceiver<(TcpStream, OwnedSemaphorePermit)>,
+        mut arrivals: mpsc::UnboundedReceiver<Arrival>,
         side_loop: Pin<Box<dyn Future<Output = ()> + Send>>,
         stop: CancellationToken,
     ) {
@@ -218,6 +223,10 @@ impl RunningShard {
             let Some((stream, place)) = arrival else {
                 // The acceptor is gone; connections go on until the end.
                 return stop.cancelled().await;
+            };
+            let Ok(stream) = TcpStream::from_std(stream) else {
+                self.open.fetch_sub(1, Ordering::Relaxed);
+                continue;
             };
             let serve = connection::serve(stream, self.index, self.app.clone(), self.drain.clone());
             let open = self.open.clone();

@@ -6,7 +6,6 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use bongsu_kernel::{StreamId, random, sse};
 use bytes::Bytes;
@@ -150,7 +149,7 @@ impl Body for LiveStream {
                     Taken::Frames { bytes, count, oldest } => {
                         let hub = &this.listening.entered.hub.0;
                         hub.delivered.increment(count);
-                        hub.latency.record(Instant::now().duration_since(oldest).as_secs_f64());
+                        hub.latency.record(oldest.elapsed().as_secs_f64());
                         return this.hand_out(bytes);
                     }
                     Taken::Behind => this.read_log(),

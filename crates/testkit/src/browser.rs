@@ -52,7 +52,7 @@ impl Browser {
             tempfile::Builder::new().prefix("bongsu-browser-").tempdir().expect("a temporary folder");
         let log = profile.path().join("driver.log");
         let output = File::create(&log).expect("a log file");
-        let mut command = Command::new(tier::chromedriver());
+        let mut command = Command::new(tier::program("chromedriver"));
         command.arg("--port=0").stdin(Stdio::null());
         command.stderr(output.try_clone().expect("a second handle of the log file")).stdout(output);
         let driver = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
@@ -73,7 +73,7 @@ impl Browser {
         let args: Vec<&str> = FLAGS.into_iter().chain([folder.as_str()]).collect();
         json!({"capabilities": {"alwaysMatch": {
             "browserName": "chrome",
-            "goog:chromeOptions": {"binary": tier::chromium(), "args": args},
+            "goog:chromeOptions": {"binary": tier::program("chromium"), "args": args},
             "goog:loggingPrefs": {"browser": "ALL"},
             "timeouts": {"script": 60_000, "pageLoad": 60_000},
         }}})

@@ -42,7 +42,7 @@ pub fn size(test: usize, prove: usize) -> usize {
 }
 
 /// Whether a test that needs `engine` can run. `chromium` means the browser and its driver, any other name
-/// a program in `PATH`.
+/// a [`program`].
 ///
 /// The quick tier uses no engines. In the others a missing one panics when `CI=true`, else it is named on one line.
 pub fn needs_engine(engine: &str) -> bool {
@@ -77,8 +77,8 @@ fn decide(engine: &str, tier: Tier, missing: &[String], in_ci: bool) -> Verdict 
 
 fn missing_programs(engine: &str) -> Vec<String> {
     let programs = match engine {
-        "chromium" => vec![chromedriver(), chromium()],
-        other => vec![PathBuf::from(other)],
+        "chromium" => vec![program("chromedriver"), program("chromium")],
+        other => vec![program(other)],
     };
     programs.iter().filter(|path| !is_there(path)).map(|path| path.display().to_string()).collect()
 }
@@ -91,12 +91,11 @@ fn is_there(program: &Path) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-pub(crate) fn chromedriver() -> PathBuf {
-    std::env::var_os("BONGSU_CHROMEDRIVER").map_or_else(|| "/usr/bin/chromedriver".into(), PathBuf::from)
-}
-
-pub(crate) fn chromium() -> PathBuf {
-    std::env::var_os("BONGSU_CHROMIUM").map_or_else(|| "/usr/bin/chromium".into(), PathBuf::from)
+/// Where a program is: `BONGSU_STRACE` for `strace` (the project's own commands set these), else its name, to be
+/// found in `PATH`.
+pub fn program(name: &str) -> PathBuf {
+    std::env::var_os(format!("BONGSU_{}", name.to_ascii_uppercase()))
+        .map_or_else(|| name.into(), PathBuf::from)
 }
 
 /// The run's seed: `BONGSU_SEED`, else a random one; printed once, the same for the whole process.

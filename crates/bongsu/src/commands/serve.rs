@@ -61,11 +61,14 @@ async fn serve(
     // The shards have their own copies; when they end, the last handle on the store goes.
     drop(app);
     let mut accepting = Some((acceptor, listener));
+    let stop = supervisor.stop();
     supervisor.spawn("accept", OnEnd::Fatal, move || {
-        let accepting = accepting.take();
+        let (accepting, stop) = (accepting.take(), stop.clone());
         async move {
             if let Some((acceptor, listener)) = accepting {
                 acceptor.run(listener).await;
+                // It stops accepting before the other tasks end; that is no failure.
+                stop.cancelled().await;
             }
         }
     });

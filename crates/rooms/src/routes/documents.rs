@@ -5,14 +5,14 @@
 
 #![allow(unused_qualifications, reason = "the derive writes its types with their paths")]
 
-use bongsu_http::answer::Envelope;
+use bongsu_http::envelope_document;
 use bongsu_kernel::Id;
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::json::Object;
 use bongsu_live::Entry;
 use serde::Serialize;
-use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
+use utoipa::openapi::{Ref, RefOr};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::publish::Published;
@@ -20,17 +20,36 @@ use crate::publish::Published;
 pub(super) const STREAM: &str = "retry: 2140\n\nevent: retrospect.submitted\nid: 1708070400000-0\n\
     data: {\"userId\":1,\"retrospectId\":100,\"timestamp\":\"2026-02-16T10:30:00.000Z\"}\n\n:keepalive\n\n";
 
-pub(super) type PublishEnvelope = Envelope<PublishAnswer>;
-pub(super) type BatchEnvelope = Envelope<Batched>;
-pub(super) type EventsEnvelope = Envelope<Events>;
-pub(super) type Conflict = Envelope<()>;
+envelope_document!(pub(super) struct PublishEnvelope(PublishAnswer));
+envelope_document!(pub(super) struct BatchEnvelope(Batched));
+envelope_document!(pub(super) struct EventsEnvelope(Events));
+
+/// The refusal that every operation may give, which the document describes once.
+pub(super) struct Conflict;
+
+impl ToSchema for Conflict {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Refusal".into()
+    }
+}
+
+impl PartialSchema for Conflict {
+    fn schema() -> RefOr<Schema> {
+        // Written by `bongsu_http::openapi`.
+        Ref::from_schema_name("Refusal").into()
+    }
+}
 
 const ID_PATTERN: &str = "^[A-Za-z0-9._@:-]{1,128}$";
 
 /// An id: text, or an integer within ±(2^53−1).
 pub(super) struct IdSchema;
 
-impl ToSchema for IdSchema {}
+impl ToSchema for IdSchema {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Id".into()
+    }
+}
 
 impl PartialSchema for IdSchema {
     fn schema() -> RefOr<Schema> {
@@ -45,6 +64,7 @@ impl PartialSchema for IdSchema {
             .description(Some(
                 "An id: 1 to 128 characters of A-Z a-z 0-9 . _ @ : -, or an integer within ±(2^53−1).",
             ))
+            .examples([42])
             .into()
     }
 }
@@ -89,7 +109,12 @@ pub(super) struct PublishBody {
     #[schema(value_type = Option<IdSchema>, example = 1)]
     publisher_id: Option<Id>,
     /// The same room and key within 24 hours is one event.
-    #[schema(min_length = 1, max_length = 256, pattern = r"^[^\x00-\x1f\x7f-\x9f]+$")]
+    #[schema(
+        example = "submit-100",
+        min_length = 1,
+        max_length = 256,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]+$"
+    )]
     idempotency_key: Option<String>,
     /// Who gets an entry in their inbox, less the publisher.
     #[schema(value_type = Option<Vec<IdSchema>>, max_items = 1000)]
@@ -129,10 +154,20 @@ pub(super) struct Batched {
 }
 
 #[derive(Serialize, ToSchema)]
-#[serde(untagged, rename_all_fields = "camelCase")]
+#[serde(untagged)]
 pub(super) enum BatchResult {
-    Stored { index: usize, stream_id: String, duplicate: bool },
-    Refused { index: usize, code: &'static str, message: String },
+    Stored {
+        index: usize,
+        #[serde(rename = "streamId")]
+        #[schema(example = "1708070400000-0")]
+        stream_id: String,
+        duplicate: bool,
+    },
+    Refused {
+        index: usize,
+        code: &'static str,
+        message: String,
+    },
 }
 
 #[derive(Serialize, ToSchema)]

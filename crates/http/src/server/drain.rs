@@ -1,0 +1,45 @@
+//! The word that the server drains, heard by every connection at the price of one load a turn.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio_util::sync::CancellationToken;
+
+/// Cheap to clone.
+#[derive(Clone, Default)]
+pub(super) struct Drain {
+    begun: Arc<AtomicBool>,
+    bell: CancellationToken,
+}
+
+impl Drain {
+    pub(super) fn begin(&self) {
+        self.begun.store(true, Ordering::Release);
+        self.bell.cancel();
+    }
+
+    pub(super) async fn wait(&self) {
+        self.bell.cancelled().await;
+    }
+
+    /// Runs a connection to its end, and asks it once to end when the server drains.
+    pub(super) async fn end<C: Future>(self, mut connection: Pin<Box<C>>, ask: fn(Pin<&mut C>)) -> C::Output {
+        let mut bell = pin!(self.bell.cancelled());
+        let (mut listening, mut asked) = (false, false);
+        poll_fn(|cx| {
+            // Once is enough: the bell keeps this task's waker, and what it rings for is the flag.
+            if !listening {
+                listening = true;
+                let _ = bell.as_mut().poll(cx);
+            }
+            if !asked && self.begun.load(Ordering::Acquire) {
+                asked = true;
+                ask(connection.as_mut());
+            }
+            connection.as_mut().poll(cx)
+        })
+        .await
+    }
+}

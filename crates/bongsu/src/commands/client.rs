@@ -1,5 +1,7 @@
 //! What the commands that talk to a running hub share.
 
+use std::time::Duration;
+
 use bongsu_http::server::{SERVER_HOST, SERVER_PORT};
 use bongsu_kernel::settings::Values;
 use clap::{Arg, ArgMatches};
@@ -24,6 +26,11 @@ pub(crate) fn url(matches: &ArgMatches, values: &Values) -> String {
             format!("http://{host}:{}", values.whole(&SERVER_PORT))
         }
     }
+}
+
+/// A client for a command's requests.
+pub(crate) fn http() -> Result<reqwest::Client, Failure> {
+    reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).build().map_err(unreachable)
 }
 
 /// Runs a command's requests.

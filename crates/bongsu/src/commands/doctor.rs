@@ -11,7 +11,7 @@ use bongsu_kernel::settings::Values;
 use bongsu_sql::{DATA_DIR, DataFolder, check_integrity, inspect};
 use clap::{ArgMatches, Command};
 
-use super::client::{block_on, url, url_arg};
+use super::client::{block_on, http, url, url_arg};
 use super::{say, token};
 use crate::failure::Failure;
 
@@ -129,8 +129,12 @@ fn sync_time(folder: &Path) -> Finding {
 }
 
 async fn running_hub(url: &str, values: &Values) -> Vec<Finding> {
-    let client = reqwest::Client::builder().timeout(Duration::from_secs(5)).build().unwrap_or_default();
-    let Ok(answer) = client.get(format!("{url}/health")).send().await else {
+    let client = match http() {
+        Ok(client) => client,
+        Err(failure) => return vec![Bad(failure.to_string())],
+    };
+    let health = client.get(format!("{url}/health")).timeout(Duration::from_secs(5));
+    let Ok(answer) = health.send().await else {
         return vec![Note(format!("no hub answers at {url}"))];
     };
     let mut findings = Vec::new();

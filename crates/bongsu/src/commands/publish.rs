@@ -5,7 +5,7 @@ use bongsu_kernel::settings::{Bad, Values};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
-use super::client::{block_on, result, unreachable, url, url_arg};
+use super::client::{block_on, http, result, unreachable, url, url_arg};
 use super::say;
 use crate::failure::Failure;
 
@@ -44,7 +44,7 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
     }
     let key = values.list(&INTERNAL_API_KEY).into_iter().next().unwrap_or_default();
     block_on(async {
-        let answer = reqwest::Client::new()
+        let answer = http()?
             .post(format!("{}/api/v1/notifications/publish", url(matches, values)))
             .header("x-internal-key", key)
             .header("accept-language", "en")

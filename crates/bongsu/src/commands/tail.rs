@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Command};
 use reqwest::StatusCode;
 use serde_json::Value;
 
-use super::client::{block_on, result, unreachable, url, url_arg};
+use super::client::{block_on, http, result, unreachable, url, url_arg};
 use super::{say, token};
 use crate::failure::Failure;
 
@@ -38,7 +38,7 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
         ended: false,
     };
     block_on(async move {
-        let client = reqwest::Client::new();
+        let client = http()?;
         let mut was_connected = false;
         while !tail.ended {
             match tail.follow(&client).await {

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use rustix::net::Shutdown;
@@ -19,29 +19,38 @@ const STREAM_UNSENT: u32 = 16 << 10;
 pub struct Peer {
     /// The shard whose thread serves it.
     pub shard: usize,
-    socket: Arc<TcpStream>,
+    /// Weak: the descriptor goes with the connection, whoever still remembers it.
+    socket: Weak<TcpStream>,
 }
 
 impl Peer {
     pub(super) fn new(shard: usize, socket: &Socket) -> Self {
-        Self { shard, socket: socket.0.clone() }
+        Self { shard, socket: Arc::downgrade(&socket.0) }
     }
 
     /// From now on the connection carries a stream.
     pub fn becomes_stream(&self) {
-        // Where the option is missing a slow reader costs more kernel memory, and nothing else.
-        let _ = SockRef::from(&*self.socket).set_tcp_notsent_lowat(STREAM_UNSENT);
+        self.hold_unsent(STREAM_UNSENT);
     }
 
     /// Makes room for a last frame to a reader that takes nothing.
     pub fn make_room(&self) {
-        let _ = SockRef::from(&*self.socket).set_tcp_notsent_lowat(u32::MAX >> 1);
+        self.hold_unsent(u32::MAX >> 1);
+    }
+
+    fn hold_unsent(&self, bytes: u32) {
+        if let Some(socket) = self.socket.upgrade() {
+            // Where the option is missing a slow reader costs more kernel memory, and nothing else.
+            let _ = SockRef::from(&*socket).set_tcp_notsent_lowat(bytes);
+        }
     }
 
     /// Ends the connection, whatever is still to be sent.
     pub fn cut(&self) {
-        // A socket that is gone already is as good.
-        let _ = rustix::net::shutdown(&*self.socket, Shutdown::Both);
+        if let Some(socket) = self.socket.upgrade() {
+            // A socket that the peer closed meanwhile is as good.
+            let _ = rustix::net::shutdown(&*socket, Shutdown::Both);
+        }
     }
 }
 

@@ -168,7 +168,8 @@ impl Hub {
             let head = inner.log()?.head(&listening.name).await?;
             listening.subject.begin_at(head);
         }
-        let first_look = now + terms.keepalive / 2 + random::between(0, terms.keepalive / 2);
+        // Spread, so that streams that were opened together are not all looked at together for ever.
+        let first_look = now + random::between(0, terms.look().min(terms.keepalive));
         let first_look = terms.ends.map_or(first_look, |(at, _)| at.min(first_look));
         inner.keepers[shard].look_after(listening.entered.seat.clone(), first_look);
         Ok(LiveStream::new(listening, position))

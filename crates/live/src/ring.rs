@@ -15,7 +15,7 @@ use crate::log::Place;
 use crate::sync::Arc;
 
 /// So many bytes leave in one write at most, but at least one frame.
-const WRITE_BYTES: usize = 64 << 10;
+const WRITE_BYTES: usize = 16 << 10;
 
 pub(crate) struct Ring {
     frames: VecDeque<Frame>,

@@ -23,6 +23,13 @@ pub(crate) struct Terms {
     pub(crate) ends: Option<(Tick, Close)>,
 }
 
+impl Terms {
+    /// A stream is looked at so often at least, to see in time that it has stopped moving.
+    pub(crate) fn look(&self) -> Tick {
+        (self.stall / 4).max(1)
+    }
+}
+
 pub(crate) struct Seat {
     terms: Terms,
     peer: Option<Peer>,
@@ -35,6 +42,8 @@ pub(crate) struct Seat {
     last_written: AtomicU64,
     /// Since when bytes that were handed out have not been taken; 0 when all were.
     waiting_since: AtomicU64,
+    /// What the connection had taken when it was last looked at.
+    taken: AtomicU64,
     left: AtomicBool,
 }
 
@@ -49,6 +58,7 @@ impl Seat {
             keepalive_due: AtomicBool::new(false),
             last_written: AtomicU64::new(now),
             waiting_since: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
             left: AtomicBool::new(false),
         }
     }
@@ -70,6 +80,8 @@ impl Seat {
     /// Tells the stream to end. The first reason stays.
     pub(crate) fn end(&self, close: Close, now: Tick) {
         if self.closing.compare_exchange(0, close.code(), Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            // Here and not with the last frame, which a reader that takes nothing never gets.
+            metrics::counter!("sse_closed_total", "code" => close.code().to_string()).increment(1);
             self.cut_at.store(now + LAST_WORDS, Ordering::Release);
             if let Some(peer) = &self.peer {
                 peer.make_room();
@@ -111,15 +123,9 @@ impl Seat {
         if self.left.load(Ordering::Acquire) {
             return None;
         }
+        let progress = self.has_progressed();
         if self.closing().is_some() {
-            let cut_at = self.cut_at.load(Ordering::Acquire);
-            if now >= cut_at
-                && let Some(peer) = &self.peer
-            {
-                peer.cut();
-                return None;
-            }
-            return Some(cut_at);
+            return self.see_out(now, progress);
         }
         if let Some((at, close)) = self.terms.ends
             && now >= at
@@ -127,9 +133,12 @@ impl Seat {
             self.end(close, now);
             return Some(now + LAST_WORDS);
         }
-        let waiting_since = self.waiting_since.load(Ordering::Relaxed);
-        let stalls_at = if waiting_since == 0 { Tick::MAX } else { waiting_since + self.terms.stall };
-        if now >= stalls_at {
+        let mut waiting_since = self.waiting_since.load(Ordering::Relaxed);
+        if waiting_since != 0 && progress {
+            waiting_since = now;
+            self.waiting_since.store(now, Ordering::Relaxed);
+        }
+        if waiting_since != 0 && now >= waiting_since + self.terms.stall {
             self.end(Close::TooSlow, now);
             return Some(now + LAST_WORDS);
         }
@@ -143,7 +152,29 @@ impl Seat {
             quiet_at = now + self.terms.keepalive;
         }
         let ends_at = self.terms.ends.map_or(Tick::MAX, |(at, _)| at);
-        Some(quiet_at.min(stalls_at).min(ends_at))
+        let stalls_at = if waiting_since == 0 { Tick::MAX } else { waiting_since + self.terms.stall };
+        Some(quiet_at.min(stalls_at).min(ends_at).min(now + self.terms.look()))
+    }
+
+    /// Whether the peer has taken bytes since the last look.
+    fn has_progressed(&self) -> bool {
+        let taken = self.peer.as_ref().map_or(0, Peer::bytes_taken);
+        self.taken.swap(taken, Ordering::Relaxed) != taken
+    }
+
+    /// Cuts the connection of a stream that does not get to say its last words. One that other streams share is
+    /// left alone while it moves: they have done nothing wrong.
+    fn see_out(&self, now: Tick, progress: bool) -> Option<Tick> {
+        let cut_at = self.cut_at.load(Ordering::Acquire);
+        let peer = self.peer.as_ref()?;
+        if now < cut_at {
+            Some(cut_at)
+        } else if peer.multiplexed && progress {
+            Some(now + LAST_WORDS)
+        } else {
+            peer.cut();
+            None
+        }
     }
 }
 
@@ -158,9 +189,10 @@ mod tests {
     #[test]
     fn a_silent_stream_is_told_that_it_lives_and_a_busy_one_is_not() {
         let seat = seat(None);
-        assert_eq!(seat.check(2_000), Some(16_000));
+        assert_eq!(seat.check(2_000), Some(9_500));
+        assert_eq!(seat.check(9_500), Some(16_000));
         assert!(!seat.take_keepalive());
-        assert_eq!(seat.check(16_000), Some(31_000));
+        assert_eq!(seat.check(16_000), Some(23_500));
         assert!(seat.take_keepalive() && !seat.take_keepalive());
         seat.handed_out(20_000);
         seat.caught_up();
@@ -172,8 +204,9 @@ mod tests {
     fn a_reader_that_takes_nothing_is_ended() {
         let seat = seat(None);
         seat.handed_out(10_000);
-        assert_eq!(seat.check(25_000), Some(40_000));
+        assert_eq!(seat.check(25_000), Some(32_500));
         assert!(seat.closing().is_none() && !seat.take_keepalive());
+        assert_eq!(seat.check(39_000), Some(40_000));
         seat.check(40_000);
         assert_eq!(seat.closing(), Some(Close::TooSlow));
     }

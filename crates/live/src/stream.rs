@@ -66,20 +66,15 @@ impl LiveStream {
         let first = std::mem::take(&mut self.unchecked);
         let mut out = Vec::new();
         match page.start {
-            Start::Known => {}
             Start::Trimmed { oldest } if first => out = sse::reset_trimmed(oldest.id),
-            Start::Trimmed { oldest } => {
-                let missed =
-                    oldest.number.zip(self.cursor.place.number).map(|(now, had)| now.saturating_sub(had + 1));
-                if missed != Some(0) {
-                    self.listening.entered.hub.0.lagged.increment(missed.unwrap_or(1));
-                    out = sse::lagged(missed);
-                }
-            }
             Start::Unknown => {
                 self.cursor.place = page.head;
                 out = sse::reset_unknown(page.head.id);
             }
+            Start::Known if first => {}
+            // A stream that fell behind: what the log lost meanwhile shows in the numbers, also when it had nothing
+            // yet and so stands at the beginning, which is always known.
+            Start::Known | Start::Trimmed { .. } => out = self.tell_missed(page),
         }
         for entry in &page.entries {
             out.extend_from_slice(&sse::event(&entry.event_type, entry.place.id, &entry.data, entry.at));
@@ -94,6 +89,19 @@ impl LiveStream {
             _ => self.read_log(),
         }
         out
+    }
+
+    /// Says how many events were trimmed before this reader took them, if any.
+    fn tell_missed(&self, page: &Page) -> Vec<u8> {
+        let next = page.entries.first().and_then(|entry| entry.place.number);
+        let missed = next.zip(self.cursor.place.number).map(|(next, had)| next.saturating_sub(had + 1));
+        match (missed, page.start) {
+            (Some(0), _) | (None, Start::Known) => Vec::new(),
+            (missed, _) => {
+                self.listening.entered.hub.0.lagged.increment(missed.unwrap_or(1));
+                sse::lagged(missed)
+            }
+        }
     }
 
     fn hand_out(
@@ -125,7 +133,6 @@ impl Body for LiveStream {
             // Registered before looking, so that news between the two is not missed.
             this.listening.entered.seat.listen(cx.waker());
             if let Some(close) = this.listening.entered.seat.closing() {
-                metrics::counter!("sse_closed_total", "code" => close.code().to_string()).increment(1);
                 this.state = State::Ended;
                 return this.hand_out(sse::close(close, this.cursor.place.id));
             }

@@ -3,12 +3,13 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::{DataFolder, Error, Migrations, Readers, Writer, WriterState};
 
 /// `BONG` in ASCII, in the file's header: what tells our files from others.
-const APPLICATION_ID: i32 = 0x424F_4E47;
+pub(crate) const APPLICATION_ID: i32 = 0x424F_4E47;
 
 /// Larger files are checked by `bongsu doctor` only: a start must not take minutes.
 const CHECK_AT_START_UP_TO: u64 = 128 << 20;
@@ -33,7 +34,6 @@ impl Database {
         }
         let database = Self { folder, path };
         let mut connection = database.connect()?;
-        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
         migrations.run(&mut connection, &database.path)?;
         Ok(database)
     }
@@ -62,8 +62,7 @@ impl Database {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&self.path, flags)?;
-        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        let connection = open(&self.path, flags)?;
         let mode: String = connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "foreign_keys", true)?;
@@ -81,6 +80,14 @@ impl Database {
         }
         Ok(connection)
     }
+}
+
+/// Closing must not change a file that is refused: by default the last connection moves the write-ahead log into it.
+fn open(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error> {
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    Ok(connection)
 }
 
 /// Says whether an existing file is one of ours, without changing it.
@@ -101,7 +108,7 @@ pub fn inspect(path: &Path) -> Result<(), Error> {
         APPLICATION_ID => Ok(()),
         // Killed in its first moments, our file has its mark only in the log beside it, or is still empty.
         0 => {
-            let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
             let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
             let ours = ask("PRAGMA application_id").is_ok_and(|mark| mark == i64::from(APPLICATION_ID));
             let empty = ask("SELECT count(*) FROM sqlite_schema").is_ok_and(|tables| tables == 0);
@@ -115,8 +122,7 @@ pub fn inspect(path: &Path) -> Result<(), Error> {
 pub fn check_integrity(path: &Path) -> Result<(), Error> {
     let damaged = |detail: String| Error::Damaged(path.to_owned(), detail);
     let check = || -> Result<String, rusqlite::Error> {
-        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
     };
     match check() {

@@ -7,6 +7,7 @@ use std::path::Path;
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::Error;
+use crate::database::APPLICATION_ID;
 
 /// One step of a part's schema. Its text never changes once it was released.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +29,7 @@ impl Migrations {
     /// Applies what is missing.
     pub(crate) fn run(&self, connection: &mut Connection, path: &Path) -> Result<(), Error> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Leaves an existing file as it is.
         transaction.execute_batch(
             "CREATE TABLE IF NOT EXISTS migrations (part TEXT NOT NULL, number INTEGER NOT NULL,
              PRIMARY KEY (part, number)) WITHOUT ROWID, STRICT",
@@ -41,6 +43,12 @@ impl Migrations {
             .find(|(part, number)| !self.0.iter().any(|m| m.part == part && m.number == *number))
         {
             return Err(Error::Newer(path.to_owned(), format!("{part} migration {number}")));
+        }
+        // Within the transaction: a file has our mark and our tables, or neither.
+        if transaction.pragma_query_value(None, "application_id", |row| row.get::<_, i32>(0))?
+            != APPLICATION_ID
+        {
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         }
         for migration in &self.0 {
             if !applied.iter().any(|(part, number)| part == migration.part && *number == migration.number) {

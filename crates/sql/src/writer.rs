@@ -138,10 +138,10 @@ fn run(connection: &Connection, mut queue: mpsc::Receiver<Option<Box<dyn Job>>>,
         match outcome {
             Ok(()) => {
                 crash_point!("after-commit");
-                health.full.store(false, Ordering::Relaxed);
-                health.failing.store(false, Ordering::Relaxed);
-                // A group that changed nothing had nothing to sync.
+                // A group that changed nothing had nothing to sync, and shows nothing of the disk.
                 if connection.total_changes() != before {
+                    health.full.store(false, Ordering::Relaxed);
+                    health.failing.store(false, Ordering::Relaxed);
                     commits.increment(1);
                     seconds.record(started.elapsed().as_secs_f64());
                 }

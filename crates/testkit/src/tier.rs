@@ -2,7 +2,7 @@
 //!
 //! Nothing is skipped silently: in CI a missing engine is a failure, elsewhere one line names what did not run.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use crate::say;
@@ -80,15 +80,7 @@ fn missing_programs(engine: &str) -> Vec<String> {
         "chromium" => vec![program("chromedriver"), program("chromium")],
         other => vec![program(other)],
     };
-    programs.iter().filter(|path| !is_there(path)).map(|path| path.display().to_string()).collect()
-}
-
-fn is_there(program: &Path) -> bool {
-    if program.components().count() > 1 {
-        return program.is_file();
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    programs.iter().filter(|path| !path.is_file()).map(|path| path.display().to_string()).collect()
 }
 
 /// Where a program is: `BONGSU_STRACE` for `strace` (the project's own commands set these), else its name, to be

@@ -1,1 +1,230 @@
+//! A hub that is told to stop: streams are asked to come back, what is under way is answered, nobody new is let
+//! in, and the process ends in time. Who comes back to the next one misses nothing.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
+
+use std::time::Duration;
+
+use bongsu_testkit::hub::Signal;
+use bongsu_testkit::sse::{End, Item, Stream};
+use bongsu_testkit::{Api, Hub, api, proof, wait};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+const ROOM: &str = "drain";
+const STREAM: &str = "/api/v1/rooms/drain/stream";
+const LONG: Duration = Duration::from_secs(30);
+/// What the contract allows from the signal to the end.
+const IN_TIME: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn a_hub_that_is_told_to_stop_loses_nothing_and_lets_its_streams_go_on_elsewhere() {
+    let hub = Hub::builder(crate::BONGSU).env("SSE_MAX_CONNECTIONS_PER_USER", 0).start().await;
+    let api = Api::new(&hub);
+    let mut streams = join_all((0..200).map(|reader| open(&hub, reader, None))).await;
+    let before = api.publish_to(ROOM, "a.b", json!({"n": "before"})).await;
+    // These are told while they wait for the body's second half.
+    let mut halves = Vec::new();
+    for n in 0..5 {
+        halves.push(Half::send(&hub, n).await);
+    }
+    let mut unfinished = TcpStream::connect(hub.addr()).await.unwrap();
+    unfinished.write_all(b"GET /ready HTTP/1.1\r\nHost: hub\r\n").await.unwrap();
+    // Publishers that go on until nobody answers any more.
+    let publishing = join_all((0..8).map(|publisher| publish_until_refused(&api, publisher)));
+
+    let stopping = async {
+        wait::until(LONG, async || hub.metrics().await.get("events_published_total", &[]) > 50.0).await;
+        hub.send_signal(Signal::TERM);
+        Instant::now()
+    };
+    let reading = join_all(streams.iter_mut().map(read_to_close));
+    let (told_at, answered, mut seen) = tokio::join!(stopping, publishing, reading);
+
+    // All streams are told, and the hub still waits for what is under way.
+    wait::until(LONG, async || TcpStream::connect(hub.addr()).await.is_err()).await;
+    assert!(!hub.has_exited(), "it did not wait for the requests under way");
+    unfinished.write_all(b"\r\n").await.unwrap();
+    let mut ready = String::new();
+    unfinished.read_to_string(&mut ready).await.unwrap();
+    assert!(ready.starts_with("HTTP/1.1 503 "), "{ready}");
+    let mut in_flight = Vec::new();
+    for half in halves {
+        in_flight.push(half.finish().await);
+    }
+    let status = hub.wait_exit(IN_TIME.saturating_sub(told_at.elapsed())).await;
+    assert_eq!(status.expect("it ends within 10 s").code(), Some(0));
+
+    hub.restart().await;
+    let end = api.publish_to(ROOM, "a.end", json!({})).await;
+    let stored = stored(&api).await;
+    let acknowledged: Vec<String> = answered.into_iter().flatten().chain(in_flight).chain([before]).collect();
+    let missing: Vec<&String> = acknowledged.iter().filter(|id| !stored.contains(id)).collect();
+    assert!(missing.is_empty(), "acknowledged and gone: {missing:?}");
+    let unanswered = stored.iter().filter(|id| **id != end && !acknowledged.contains(id));
+    assert_eq!(unanswered.count(), 0, "some were stored, and their publishers never answered");
+    assert_eq!(stored.last(), Some(&end));
+    // Every stream goes on where it was told to.
+    join_all(seen.iter_mut().enumerate().map(|(reader, seen)| read_on(&hub, reader, seen))).await;
+    for (reader, seen) in seen.iter().enumerate() {
+        assert!(*seen == stored, "reader {reader} missed something or saw it twice");
+    }
+    proof::record(
+        "rooms",
+        "a_hub_that_is_told_to_stop_loses_nothing_and_lets_its_streams_go_on_elsewhere",
+        json!({
+            "streams": seen.len(), "acknowledged": acknowledged.len(), "finishedAfterTheSignal": 5,
+            "delivered": seen.iter().map(Vec::len).sum::<usize>(), "missing": 0, "repeated": 0,
+        }),
+    );
+}
+
+#[tokio::test]
+async fn a_silent_reader_with_a_full_buffer_does_not_hold_up_the_end() {
+    let hub = Hub::builder(crate::BONGSU).start().await;
+    let api = Api::new(&hub);
+    let request = Stream::request(&hub, STREAM).person("silent").receive_buffer(4_096);
+    let silent = request.open().await.expect("a stream").stop_reading();
+    let http2 = Stream::request(&hub, STREAM).person("silent").http2();
+    let silent_http2 = http2.open().await.expect("a stream").stop_reading();
+    let mut quick = open(&hub, 1, None).await;
+    let event = json!({"roomId": ROOM, "eventType": "a.b", "data": {"text": "x".repeat(5_000)}});
+    for _ in 0..20 {
+        api.publish_batch(&vec![event.clone(); 100]).await.expect(200);
+    }
+    let told_at = Instant::now();
+    hub.send_signal(Signal::TERM);
+    // Those who read are told at once, whoever else does not.
+    read_to_close(&mut quick).await;
+    let status = hub.wait_exit(IN_TIME.saturating_sub(told_at.elapsed())).await;
+    assert_eq!(status.expect("it ends within 10 s").code(), Some(0));
+    drop((silent, silent_http2));
+}
+
+#[tokio::test]
+async fn an_idle_hub_ends_at_once_and_its_file_is_whole() {
+    let hub = Hub::builder(crate::BONGSU).start().await;
+    let api = Api::new(&hub);
+    let id = api.publish_to(ROOM, "a.b", json!({})).await;
+    // A kept connection, and one that never says anything.
+    let _quiet = TcpStream::connect(hub.addr()).await.unwrap();
+    hub.send_signal(Signal::TERM);
+    let status = hub.wait_exit(Duration::from_secs(5)).await;
+    assert_eq!(status.expect("nothing is under way").code(), Some(0));
+    let database = rusqlite::Connection::open(hub.data_dir().join("bongsu.db")).unwrap();
+    let entries: i64 = database.query_row("SELECT count(*) FROM entries", [], |row| row.get(0)).unwrap();
+    assert_eq!(entries, 1);
+    drop(database);
+    hub.restart().await;
+    assert_eq!(stored(&api).await, [id]);
+}
+
+/// Every tenth reader speaks HTTP/2.
+async fn open(hub: &Hub, reader: usize, position: Option<&str>) -> Stream {
+    let request = Stream::request(hub, STREAM).person(reader).last_event_id(position.unwrap_or_default());
+    let request = if reader % 10 == 3 { request.http2() } else { request };
+    request.open().await.expect("a stream")
+}
+
+/// Reads until the hub ends the stream as it should when it drains; gives the ids of the events.
+async fn read_to_close(stream: &mut Stream) -> Vec<String> {
+    let items = stream.read_to_end(LONG).await;
+    assert_eq!(stream.end(), Some(End::Proper), "the stream was cut off");
+    let mut ids = Vec::new();
+    let (mut retries, mut close) = (Vec::new(), None);
+    for item in items {
+        assert_eq!(close, None, "something came after the end");
+        match item {
+            Item::Event(event) if event.event == "system.close" => close = Some(event.json()),
+            Item::Event(event) => ids.push(event.own_id.expect("an id")),
+            Item::Retry(ms) => retries.push(ms),
+            Item::Comment(_) => {}
+        }
+    }
+    let close = close.expect("the stream says why it ends");
+    assert_eq!((&close["code"], &close["reconnect"]), (&json!(3000), &json!(true)), "{close}");
+    assert_eq!(close["retryMs"].as_u64(), retries.last().copied(), "the same in words and for EventSource");
+    assert_eq!(retries.len(), 2, "one at the beginning and one at the end");
+    ids
+}
+
+/// Comes back after the last id and adds what it sees, up to the last event.
+async fn read_on(hub: &Hub, reader: usize, seen: &mut Vec<String>) {
+    let mut stream = open(hub, reader, seen.last().map(String::as_str)).await;
+    loop {
+        let event = stream.next_event(LONG).await.expect("a stream that goes on");
+        seen.push(event.own_id.clone().expect("an id"));
+        if event.event == "a.end" {
+            return;
+        }
+        assert_eq!(event.event, "a.b");
+    }
+}
+
+/// Publishes one event after another until no answer comes; gives the ids that were answered.
+async fn publish_until_refused(api: &Api, publisher: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    loop {
+        let data = json!({"publisher": publisher, "n": ids.len()});
+        let answer = match api.try_publish(json!({"roomId": ROOM, "eventType": "a.b", "data": data})).await {
+            Ok(answer) => answer.expect(200),
+            Err(_) => return ids,
+        };
+        ids.push(answer.result()["streamId"].as_str().expect("an id").to_owned());
+    }
+}
+
+/// A publish of which the hub has the head and half of the body.
+struct Half {
+    socket: TcpStream,
+    rest: String,
+}
+
+impl Half {
+    async fn send(hub: &Hub, n: u64) -> Self {
+        let body = json!({"roomId": ROOM, "eventType": "a.b", "data": {"half": n}}).to_string();
+        let (first, rest) = body.split_at(body.len() / 2);
+        let mut socket = TcpStream::connect(hub.addr()).await.unwrap();
+        let head = format!(
+            "POST /api/v1/notifications/publish HTTP/1.1\r\nHost: hub\r\nX-Internal-Key: {}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
+            api::INTERNAL_KEY,
+            body.len()
+        );
+        socket.write_all(head.as_bytes()).await.unwrap();
+        // The hub asks for the body: it has begun.
+        let mut interim = [0; 25];
+        socket.read_exact(&mut interim).await.unwrap();
+        assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+        socket.write_all(first.as_bytes()).await.unwrap();
+        Self { socket, rest: rest.to_owned() }
+    }
+
+    /// Sends the rest; gives the id of the event.
+    async fn finish(mut self) -> String {
+        self.socket.write_all(self.rest.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        self.socket.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+        assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
+        let body: Value = serde_json::from_str(body).expect("JSON");
+        body["result"]["streamId"].as_str().expect("an id").to_owned()
+    }
+}
+
+async fn stored(api: &Api) -> Vec<String> {
+    let (mut since, mut ids) = ("0-0".to_owned(), Vec::new());
+    loop {
+        let path = format!("/api/v1/rooms/{ROOM}/events?since={since}&count=500");
+        let page = api.person(1).get(&path).await.expect(200);
+        let events = page.result()["events"].as_array().expect("a list").clone();
+        ids.extend(events.iter().map(|event| event["id"].as_str().expect("an id").to_owned()));
+        if page.result()["hasMore"] == false {
+            return ids;
+        }
+        page.result()["lastId"].as_str().expect("an id").clone_into(&mut since);
+    }
+}

@@ -1,1 +1,256 @@
+//! The process is killed under load, at random moments and at every crash point of the code: what was acknowledged
+//! is there with its id, nothing is there twice, and readers that come back see everything once.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
+
+mod load;
+
+use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bongsu_testkit::sse::{Resuming, Stream};
+use bongsu_testkit::{Api, Hub, Rng, proof, tier, wait};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use load::{Kept, Load, MAIN, SMALL};
+
+const PUBLISHERS: usize = 8;
+const READERS: usize = 4;
+const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn a_hub_that_is_killed_at_random_under_load_keeps_every_acknowledged_event() {
+    let name = "a_hub_that_is_killed_at_random_under_load_keeps_every_acknowledged_event";
+    let rounds = tier::size(5, 100);
+    let (hub, load, mut rng) = (hub().await, Load::default(), Rng::for_test(name));
+    let killing = async {
+        let (mut landed, mut kills) = (0, 0);
+        // A kill between an answer and the next request proves little: only the others count as rounds.
+        while landed < rounds && kills < rounds * 4 {
+            kills += 1;
+            let enough = load.acknowledged.load(Ordering::SeqCst) + rng.range(20..400);
+            wait::until(LONG, async || load.acknowledged.load(Ordering::SeqCst) >= enough).await;
+            let before = load.cut.load(Ordering::SeqCst);
+            hub.kill9().await;
+            hub.restart().await;
+            landed += usize::from(load.cut.load(Ordering::SeqCst) > before);
+        }
+        landed
+    };
+    let landed = scene(&hub, &load, name, killing).await;
+    assert!(landed >= rounds, "only {landed} kills landed while requests were in flight");
+}
+
+#[tokio::test]
+async fn a_hub_that_dies_at_any_crash_point_keeps_every_acknowledged_event() {
+    let name = "a_hub_that_dies_at_any_crash_point_keeps_every_acknowledged_event";
+    let points = crash_points();
+    assert!(points.len() >= 8, "the crash points of the sources: {points:?}");
+    let times = tier::size(1, 10);
+    let (hub, load, mut rng) = (hub().await, Load::default(), Rng::for_test(name));
+    let killing = async {
+        let (mut landed, mut never) = (0, Vec::new());
+        for point in points.iter().flat_map(|point| std::iter::repeat_n(point, times)) {
+            load.pause();
+            let chosen = format!("{point}:{}", rng.range(3..40));
+            hub.restart_with(&[("BONGSU_CRASH_POINT", &chosen)]).await;
+            let before = load.cut.load(Ordering::SeqCst);
+            load.resume();
+            match hub.wait_exit(LONG).await {
+                None => never.push(chosen),
+                Some(exit) => assert_eq!(exit.signal(), Some(6), "at {chosen} it ended with {exit}"),
+            }
+            landed += usize::from(
+                wait::holds_within(Duration::from_secs(1), async || load.cut.load(Ordering::SeqCst) > before)
+                    .await,
+            );
+        }
+        assert!(never.is_empty(), "no run came to these points: {never:?}");
+        hub.restart().await;
+        landed
+    };
+    let landed = scene(&hub, &load, name, killing).await;
+    let kills = points.len() * times;
+    assert!(landed * 5 >= kills * 4, "only {landed} of {kills} kills landed while requests were in flight");
+}
+
+#[tokio::test]
+async fn every_acknowledged_group_commit_was_synced() {
+    if !tier::needs_engine("strace") {
+        return;
+    }
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    let strace = tier::program("strace").display().to_string();
+    let file = trace.path().display().to_string();
+    let words = [&strace, "-f", "-y", "-e", "trace=fdatasync,fsync", "-o", &file].map(str::to_owned).to_vec();
+    let hub = Hub::builder(crate::BONGSU).wrapper(words).start().await;
+    let api = Api::new(&hub);
+    let syncs = || {
+        let trace = std::fs::read_to_string(trace.path()).unwrap();
+        let is_start = |line: &&str| line.contains("fdatasync(") || line.contains("fsync(");
+        trace.lines().filter(is_start).filter(|line| line.contains("bongsu.db-wal>")).count()
+    };
+    let commits = async || hub.metrics().await.get("store_commits_total", &[]) as usize;
+    let (syncs_before, commits_before) = (syncs(), commits().await);
+
+    // One after another: each answer stands for a group commit of its own.
+    let alone = tier::size(50, 500);
+    for n in 0..alone {
+        api.publish_to("sync", "a.b", json!({"n": n})).await;
+        let (commits, syncs) = (commits().await - commits_before, syncs() - syncs_before);
+        assert!(commits > n, "{} answers, {commits} commits", n + 1);
+        assert!(syncs >= commits, "{commits} group commits were acknowledged with {syncs} syncs");
+    }
+    // At the same time: fewer commits than answers, and still a sync for each.
+    let together = tier::size(400, 4_000);
+    join_all((0..together).map(|n| api.publish_to("sync", "a.b", json!({"n": n})))).await;
+    let (commits, syncs) = (commits().await - commits_before, syncs() - syncs_before);
+    assert!(syncs >= commits, "{commits} group commits were acknowledged with {syncs} syncs");
+    assert!(commits < alone + together, "nothing was grouped");
+    proof::record(
+        "rooms",
+        "every_acknowledged_group_commit_was_synced",
+        json!({"acknowledged": alone + together, "groupCommits": commits, "syncs": syncs}),
+    );
+}
+
+async fn hub() -> Hub {
+    let hub = Hub::builder(crate::BONGSU).env("SSE_MAX_CONNECTIONS_PER_USER", 0);
+    let hub = hub.env("STREAM_MAXLEN", 1_000_000).env("STREAM_MAXLEN_PER_ROOM", format!("{SMALL}=5"));
+    hub.env("SSE_CHANNEL_CAPACITY", 32).start().await
+}
+
+/// Publishes and reads while `killing` kills, then compares the accounts of all sides.
+async fn scene(hub: &Hub, load: &Load, name: &str, killing: impl Future<Output = usize>) -> usize {
+    let api = Api::new(hub);
+    let mut rng = Rng::for_test(&format!("{name} load"));
+    let publishing = (0..PUBLISHERS).map(|_| load.publish(&api, Rng::new(rng.next_u64())));
+    let publishing = join_all(publishing.collect::<Vec<_>>());
+    let reading = join_all((0..READERS).map(|reader| read(hub, reader)));
+    let working = async {
+        let kills = async {
+            let landed = killing.await;
+            load.stop();
+            landed
+        };
+        let (landed, _) = tokio::join!(kills, publishing);
+        // The readers stop at this one.
+        api.publish_to(MAIN, "crash.end", json!({"n": u64::MAX})).await;
+        landed
+    };
+    let (landed, seen) = tokio::join!(working, reading);
+
+    let told = load.told();
+    let mut kept = load::kept(&api, MAIN).await;
+    let end = kept.pop().expect("the last event");
+    assert_eq!(end.n, u64::MAX);
+    let (missing, repeated) = load::compare(&told, &kept);
+    let stored: Vec<(String, u64)> = kept.iter().map(|event| (event.id.clone(), event.n)).collect();
+    let (mut lost, mut again) = (0, 0);
+    for seen in &seen {
+        let distinct: BTreeSet<_> = seen.iter().collect();
+        lost += stored.iter().filter(|one| !distinct.contains(one)).count();
+        again += seen.len() - distinct.len();
+    }
+    proof::record(
+        "rooms",
+        name,
+        json!({
+            "seed": tier::seed(), "killsInFlight": landed,
+            "requestsCut": load.cut.load(Ordering::SeqCst),
+            "acknowledged": load.acknowledged.load(Ordering::SeqCst),
+            "repeatedUnderTheirKey": load.found_stored.load(Ordering::SeqCst),
+            "delivered": seen.iter().map(Vec::len).sum::<usize>(),
+            "missing": missing + lost, "repeated": repeated + again,
+        }),
+    );
+    assert_eq!(
+        (missing, repeated),
+        (0, 0),
+        "of the acknowledged events; how many are missing, and twice there"
+    );
+    for seen in &seen {
+        assert!(*seen == stored, "a reader saw something else than what is stored, or in another order");
+    }
+    small_room(&told, &load::kept(&api, SMALL).await);
+    follow_ups(hub, &told, &stored).await;
+    landed
+}
+
+/// Follows the room over all crashes, from its beginning to the last event.
+async fn read(hub: &Hub, reader: usize) -> Vec<(String, u64)> {
+    let request = Stream::request(hub, &format!("/api/v1/rooms/{MAIN}/stream")).person(reader);
+    let request = if reader == 0 { request.http2() } else { request };
+    let stream = Resuming::new(request).starting_after("0-0");
+    let mut stream = stream.retry_at_most(Duration::from_millis(20));
+    let mut seen = Vec::new();
+    loop {
+        let event = stream.next_event(LONG * 2).await.expect("a stream that goes on");
+        match event.event.as_str() {
+            "crash.counted" => {
+                seen.push((
+                    event.own_id.clone().expect("an id"),
+                    event.json()["n"].as_u64().expect("a number"),
+                ));
+            }
+            "crash.end" => return seen,
+            other => panic!("a reader was told {other}: {event:?}"),
+        }
+    }
+}
+
+/// The trimmed room holds its newest events, and nothing but them.
+fn small_room(told: &std::collections::HashMap<u64, load::Told>, kept: &[Kept]) {
+    load::in_order(kept);
+    assert!((5..=10).contains(&kept.len()), "it keeps 5 to 10 events, and has {}", kept.len());
+    for event in kept {
+        load::same_content(&told[&event.n], event);
+    }
+    let newest = told.values().filter(|told| told.room == SMALL).filter_map(|told| told.id.as_deref());
+    let newest = newest.max_by_key(|id| load::number(id)).expect("an acknowledged event");
+    assert_eq!(kept.last().map(|event| event.id.as_str()), Some(newest));
+}
+
+/// Whoever is to be told of an event is written down exactly once with it, and never without it.
+async fn follow_ups(hub: &Hub, told: &std::collections::HashMap<u64, load::Told>, stored: &[(String, u64)]) {
+    assert!(hub.terminate().await.success());
+    let database = rusqlite::Connection::open(hub.data_dir().join("bongsu.db")).unwrap();
+    let mut query = database.prepare("SELECT record FROM follow_ups ORDER BY id").unwrap();
+    let records: Vec<String> =
+        query.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+    let records = records.iter().map(|record| serde_json::from_str::<Value>(record).unwrap());
+    let written: Vec<String> = records
+        .filter(|record| record["subject"] == format!("room:{MAIN}"))
+        .map(|record| record["streamId"].as_str().expect("an id").to_owned())
+        .collect();
+    let expected: Vec<String> = stored
+        .iter()
+        .filter(|(_, n)| told[n].event.get("recipients").is_some())
+        .map(|(id, _)| id.clone())
+        .collect();
+    assert!(written == expected, "the records for people and the events differ");
+}
+
+/// The names in all `crash_point!("...")` of the product's sources.
+fn crash_points() -> BTreeSet<String> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of all crates");
+    let mut folders: Vec<_> =
+        std::fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path().join("src")).collect();
+    let mut points = BTreeSet::new();
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(&folder).into_iter().flatten().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let source = std::fs::read_to_string(&path).unwrap();
+                let calls = source.split("crash_point!(\"").skip(1);
+                points.extend(calls.filter_map(|call| Some(call.split_once('"')?.0.to_owned())));
+            }
+        }
+    }
+    points
+}

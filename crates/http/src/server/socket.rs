@@ -1,7 +1,8 @@
 //! A socket that hyper drives and the stream on it can reach: to see that it is slow, and to let go of it.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
@@ -13,58 +14,81 @@ use tokio::net::TcpStream;
 /// Unsent bytes that the kernel may hold for a stream: little, so that a slow reader costs little and its slowness
 /// shows, and enough for a fast one never to wait.
 const STREAM_UNSENT: u32 = 16 << 10;
+/// A stream's bytes are offered to the kernel in such pieces: it takes a piece as a whole, however slow the reader.
+const STREAM_PIECE: usize = 8 << 10;
+
+/// What hyper's half and the stream's half of a connection share.
+#[derive(Debug)]
+struct Shared {
+    tcp: TcpStream,
+    carries_stream: AtomicBool,
+    /// Bytes that the kernel has taken for the peer.
+    taken: AtomicU64,
+}
 
 /// The connection that a request came over, as an extension of the request.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// The shard whose thread serves it.
     pub shard: usize,
+    /// Whether other requests share the connection (HTTP/2).
+    pub multiplexed: bool,
     /// Weak: the descriptor goes with the connection, whoever still remembers it.
-    socket: Weak<TcpStream>,
+    shared: Weak<Shared>,
 }
 
 impl Peer {
-    pub(super) fn new(shard: usize, socket: &Socket) -> Self {
-        Self { shard, socket: Arc::downgrade(&socket.0) }
+    pub(super) fn new(shard: usize, multiplexed: bool, socket: &Socket) -> Self {
+        Self { shard, multiplexed, shared: Arc::downgrade(&socket.0) }
     }
 
     /// From now on the connection carries a stream.
     pub fn becomes_stream(&self) {
-        self.hold_unsent(STREAM_UNSENT);
+        if let Some(shared) = self.shared.upgrade() {
+            shared.carries_stream.store(true, Ordering::Relaxed);
+            shared.hold_unsent(STREAM_UNSENT);
+        }
     }
 
     /// Makes room for a last frame to a reader that takes nothing.
     pub fn make_room(&self) {
-        self.hold_unsent(u32::MAX >> 1);
+        if let Some(shared) = self.shared.upgrade() {
+            shared.hold_unsent(u32::MAX >> 1);
+        }
     }
 
-    fn hold_unsent(&self, bytes: u32) {
-        if let Some(socket) = self.socket.upgrade() {
-            // Where the option is missing a slow reader costs more kernel memory, and nothing else.
-            let _ = SockRef::from(&*socket).set_tcp_notsent_lowat(bytes);
-        }
+    /// Grows as the kernel takes bytes for the peer, which it does only as the peer takes them.
+    pub fn bytes_taken(&self) -> u64 {
+        self.shared.upgrade().map_or(0, |shared| shared.taken.load(Ordering::Relaxed))
     }
 
     /// Ends the connection, whatever is still to be sent.
     pub fn cut(&self) {
-        if let Some(socket) = self.socket.upgrade() {
+        if let Some(shared) = self.shared.upgrade() {
             // A socket that the peer closed meanwhile is as good.
-            let _ = rustix::net::shutdown(&*socket, Shutdown::Both);
+            let _ = rustix::net::shutdown(&shared.tcp, Shutdown::Both);
         }
+    }
+}
+
+impl Shared {
+    fn hold_unsent(&self, bytes: u32) {
+        // Where the option is missing a slow reader costs more kernel memory, and nothing else.
+        let _ = SockRef::from(&self.tcp).set_tcp_notsent_lowat(bytes);
     }
 }
 
 /// The half that hyper owns.
 #[derive(Debug)]
-pub(super) struct Socket(Arc<TcpStream>);
+pub(super) struct Socket(Arc<Shared>);
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Self(Arc::new(stream))
+    pub(super) fn new(tcp: TcpStream) -> Self {
+        Self(Arc::new(Shared { tcp, carries_stream: AtomicBool::new(false), taken: AtomicU64::new(0) }))
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
-        &self.0
+        &self.0.tcp
     }
 }
 
@@ -84,28 +108,24 @@ fn try_when_ready<T>(
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let stream = &self.0;
-        try_when_ready(|| stream.poll_read_ready(cx), || stream.try_read_buf(buf).map(drop))
+        let tcp = &self.0.tcp;
+        try_when_ready(|| tcp.poll_read_ready(cx), || tcp.try_read_buf(buf).map(drop))
     }
 }
 
+/// Not vectored: frames are small, and copying one together with its chunk's length costs less than a vectored
+/// write does.
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let stream = &self.0;
-        try_when_ready(|| stream.poll_write_ready(cx), || stream.try_write(buf))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let stream = &self.0;
-        try_when_ready(|| stream.poll_write_ready(cx), || stream.try_write_vectored(bufs))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
+        let shared = &self.0;
+        let piece = if shared.carries_stream.load(Ordering::Relaxed) { STREAM_PIECE } else { usize::MAX };
+        let buf = &buf[..buf.len().min(piece)];
+        let written =
+            ready!(try_when_ready(|| shared.tcp.poll_write_ready(cx), || shared.tcp.try_write(buf)));
+        if let Ok(count) = written {
+            shared.taken.fetch_add(count as u64, Ordering::Relaxed);
+        }
+        Poll::Ready(written)
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -113,6 +133,6 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(rustix::net::shutdown(&*self.0, Shutdown::Write).map_err(io::Error::from))
+        Poll::Ready(rustix::net::shutdown(&self.0.tcp, Shutdown::Write).map_err(io::Error::from))
     }
 }

@@ -1,0 +1,221 @@
+//! Publishers that go on through crashes and keep account of what they were told, and the comparison of that
+//! account with what the hub has.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bongsu_testkit::{Api, Rng, wait};
+use serde_json::{Value, json};
+
+/// Keeps everything.
+pub(super) const MAIN: &str = "main";
+/// Keeps a handful, so that it is trimmed all the time.
+pub(super) const SMALL: &str = "small";
+/// Events that are published with somebody to be told.
+pub(super) const RECIPIENT: &str = "somebody";
+
+const BACK: Duration = Duration::from_secs(60);
+
+/// What became of one event, by its number.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) room: &'static str,
+    pub(super) event: Value,
+    /// The id in the answer; none when no answer came.
+    pub(super) id: Option<String>,
+}
+
+#[derive(Default)]
+pub(super) struct Load {
+    next: AtomicU64,
+    pub(super) acknowledged: AtomicU64,
+    /// Requests that were sent and never answered.
+    pub(super) cut: AtomicU64,
+    /// Requests that were repeated under their key and turned out to be stored already.
+    pub(super) found_stored: AtomicU64,
+    paused: AtomicBool,
+    stopped: AtomicBool,
+    told: Mutex<HashMap<u64, Told>>,
+}
+
+impl Load {
+    /// Nothing is sent until [`Load::resume`].
+    pub(super) fn pause(&self) {
+        self.paused.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn resume(&self) {
+        self.paused.store(false, Ordering::SeqCst);
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.resume();
+    }
+
+    pub(super) fn told(&self) -> HashMap<u64, Told> {
+        self.told.lock().unwrap().clone()
+    }
+
+    /// One publisher: single events with a key, without one, and batches over both rooms.
+    pub(super) async fn publish(&self, api: &Api, mut rng: Rng) {
+        while !self.stopped.load(Ordering::SeqCst) {
+            wait::until(BACK, async || !self.paused.load(Ordering::SeqCst)).await;
+            match rng.below(4) {
+                0 => self.without_key(api).await,
+                1 => self.with_keys(api, vec![self.event(MAIN, true)]).await,
+                _ => {
+                    let rooms = [MAIN, SMALL, MAIN, SMALL, SMALL];
+                    self.with_keys(api, rooms.map(|room| self.event(room, true)).to_vec()).await;
+                }
+            }
+        }
+    }
+
+    fn event(&self, room: &'static str, keyed: bool) -> (u64, Told) {
+        let n = self.next.fetch_add(1, Ordering::SeqCst);
+        let data = json!({"n": n, "text": format!("event {n}\nof {room}: 봉수")});
+        let mut event = json!({"roomId": room, "eventType": "crash.counted", "data": data, "publisherId": n});
+        if keyed {
+            event["idempotencyKey"] = json!(format!("key-{n}"));
+            event["recipients"] = json!([RECIPIENT]);
+        }
+        (n, Told { room, event, id: None })
+    }
+
+    /// Sent once: when no answer comes, nobody knows what became of it.
+    async fn without_key(&self, api: &Api) {
+        let (n, mut told) = self.event(MAIN, false);
+        match api.try_publish(&told.event).await {
+            Ok(answer) => {
+                told.id = answer.expect(200).result()["streamId"].as_str().map(str::to_owned);
+                self.acknowledged.fetch_add(1, Ordering::SeqCst);
+            }
+            Err(error) => self.count_cut(&error),
+        }
+        self.told.lock().unwrap().insert(n, told);
+    }
+
+    /// Repeated until it is answered.
+    async fn with_keys(&self, api: &Api, mut events: Vec<(u64, Told)>) {
+        let batch = json!({"events": events.iter().map(|(_, told)| &told.event).collect::<Vec<_>>()});
+        let tries = AtomicU64::new(0);
+        let answer = wait::value_within(BACK, || async {
+            if self.paused.load(Ordering::SeqCst) {
+                return None;
+            }
+            tries.fetch_add(1, Ordering::SeqCst);
+            let sent = if events.len() == 1 {
+                api.try_publish(&events[0].1.event).await
+            } else {
+                api.try_post("/api/v1/notifications/publish/batch", &batch).await
+            };
+            sent.inspect_err(|error| self.count_cut(error)).ok()
+        });
+        let answer = answer.await.expect("the hub comes back and answers").expect(200);
+        let results = match answer.result()["results"].as_array() {
+            Some(results) => results.clone(),
+            None => vec![answer.result().clone()],
+        };
+        assert_eq!(results.len(), events.len(), "{}", answer.text());
+        for ((_, told), result) in events.iter_mut().zip(&results) {
+            told.id = Some(result["streamId"].as_str().expect("an id").to_owned());
+            let repeated = result["duplicate"] == true;
+            assert!(
+                !repeated || tries.load(Ordering::SeqCst) > 1,
+                "sent once, and told that it was repeated"
+            );
+            self.found_stored.fetch_add(u64::from(repeated), Ordering::SeqCst);
+        }
+        self.acknowledged.fetch_add(events.len() as u64, Ordering::SeqCst);
+        self.told.lock().unwrap().extend(events);
+    }
+
+    fn count_cut(&self, error: &impl ConnectError) {
+        if !error.refused() {
+            self.cut.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// An error of the HTTP client, whose crate these tests do not name.
+trait ConnectError {
+    /// Nothing was sent: there was nobody to connect to.
+    fn refused(&self) -> bool;
+}
+
+impl<E: std::error::Error> ConnectError for E {
+    fn refused(&self) -> bool {
+        let mut error: Option<&dyn std::error::Error> = Some(self);
+        let mut texts = String::new();
+        while let Some(one) = error {
+            texts.push_str(&one.to_string());
+            error = one.source();
+        }
+        texts.contains("tcp connect error") || texts.contains("Connection refused")
+    }
+}
+
+/// A stored event: its id, and what it says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Kept {
+    pub(super) id: String,
+    pub(super) n: u64,
+    event: Value,
+}
+
+/// All that a room holds, in its order.
+pub(super) async fn kept(api: &Api, room: &str) -> Vec<Kept> {
+    let (person, mut since, mut all) = (api.person(1), "0-0".to_owned(), Vec::new());
+    loop {
+        let path = format!("/api/v1/rooms/{room}/events?since={since}&count=500");
+        let page = person.get(&path).await.expect(200);
+        for event in page.result()["events"].as_array().expect("a list") {
+            let n = event["data"]["n"].as_u64().expect("a number");
+            let id = event["id"].as_str().expect("an id").to_owned();
+            all.push(Kept { id, n, event: event.clone() });
+        }
+        if page.result()["hasMore"] == false {
+            return all;
+        }
+        page.result()["lastId"].as_str().expect("an id").clone_into(&mut since);
+    }
+}
+
+/// Compares an account with what a room that keeps everything holds: how many acknowledged events are missing,
+/// and how many events are there twice. Panics on a wrong id, content or order.
+pub(super) fn compare(told: &HashMap<u64, Told>, kept: &[Kept]) -> (usize, usize) {
+    in_order(kept);
+    let mut by_number: HashMap<u64, Vec<&Kept>> = HashMap::new();
+    for event in kept {
+        by_number.entry(event.n).or_default().push(event);
+        let told = told.get(&event.n).unwrap_or_else(|| panic!("nobody published {event:?}"));
+        same_content(told, event);
+    }
+    let missing = told.iter().filter(|(n, told)| {
+        let expected = told.room == MAIN && told.id.is_some();
+        expected && by_number.get(n).is_none_or(|found| Some(&found[0].id) != told.id.as_ref())
+    });
+    let repeated = by_number.values().filter(|found| found.len() > 1);
+    (missing.count(), repeated.count())
+}
+
+pub(super) fn in_order(kept: &[Kept]) {
+    let ids: Vec<(u64, u64)> = kept.iter().map(|event| number(&event.id)).collect();
+    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "ids are reused or out of order");
+}
+
+/// An id as the pair of numbers that it is.
+pub(super) fn number(id: &str) -> (u64, u64) {
+    let (ms, seq) = id.split_once('-').expect("an id");
+    (ms.parse().expect("milliseconds"), seq.parse().expect("a number"))
+}
+
+pub(super) fn same_content(told: &Told, kept: &Kept) {
+    for member in ["eventType", "data", "publisherId"] {
+        assert_eq!(kept.event[member], told.event[member], "{member} of {kept:?}");
+    }
+    assert!(told.id.as_ref().is_none_or(|id| *id == kept.id), "{told:?} is there as {kept:?}");
+}

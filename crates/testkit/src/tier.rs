@@ -83,11 +83,15 @@ fn missing_programs(engine: &str) -> Vec<String> {
     programs.iter().filter(|path| !path.is_file()).map(|path| path.display().to_string()).collect()
 }
 
-/// Where a program is: `BONGSU_STRACE` for `strace` (the project's own commands set these), else its name, to be
-/// found in `PATH`.
+/// Where a program is: what `BONGSU_STRACE` says for `strace` (the project's own commands set these), else where
+/// `PATH` has it, else its bare name.
 pub fn program(name: &str) -> PathBuf {
-    std::env::var_os(format!("BONGSU_{}", name.to_ascii_uppercase()))
-        .map_or_else(|| name.into(), PathBuf::from)
+    if let Some(told) = std::env::var_os(format!("BONGSU_{}", name.to_ascii_uppercase())) {
+        return told.into();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file());
+    found.unwrap_or_else(|| name.into())
 }
 
 /// The run's seed: `BONGSU_SEED`, else a random one; printed once, the same for the whole process.

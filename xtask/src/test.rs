@@ -65,7 +65,7 @@ pub(crate) fn model_check(
     surroundings: &Surroundings,
     filter: &[String],
 ) -> Result<(), Failure> {
-    let selection = ["-p", "bongsu-live", "--features", "model", "--test", "model"];
+    let selection = ["-p", "bongsu-live", "--features", "model", "--lib"];
     steps.step("model check of the ring", |steps| cargo_test(steps, surroundings, &selection, filter))
 }
 

@@ -1,4 +1,6 @@
 //! Reads the fields of a request one by one, so that an error names its field and says what is allowed.
+//!
+//! Values that are not needed are never decoded: a field stays raw JSON until its reader takes it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

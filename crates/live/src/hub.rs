@@ -1,4 +1,7 @@
 //! The hub: every subject that is listened to, every open stream, and the way from the log to them.
+//!
+//! It keeps no queue: what is durable is told to it in order, and it wakes those who listen. Opening a stream
+//! subscribes first and looks at the log afterwards.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

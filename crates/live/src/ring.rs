@@ -217,7 +217,7 @@ mod tests {
 
     fn read(ring: &mut Ring, cursor: &mut Cursor) -> Option<String> {
         match ring.take(cursor) {
-            Taken::Frames { bytes, .. } => Some(String::from_utf8(bytes.to_vec()).unwrap()),
+            Taken::Frames { bytes, .. } => Some(String::from_utf8_lossy(&bytes).into_owned()),
             Taken::Level => Some(String::new()),
             Taken::Behind => None,
         }

@@ -1,4 +1,7 @@
 //! A stream's seat: what others may do to it, from any thread. They wake it, end it, or ask how it does.
+//!
+//! The rules of time live here: keepalive after silence, the end of a reader that takes nothing, of a token, of a
+//! lifetime. The shard's wheel asks; the stream itself only says what it handed out.
 
 use std::task::Waker;
 

@@ -1,4 +1,6 @@
 //! Rooms over HTTP: requests in, answers out. Nothing is decided here.
+//!
+//! Requests are read in `requests`, their shapes described in `documents`; errors get their codes and words here.
 
 mod documents;
 mod requests;
@@ -16,7 +18,7 @@ use bongsu_kernel::text::Text;
 use bongsu_kernel::{Code, Reason};
 use bongsu_live::{LogError, OpenError, Opening};
 use http::header::CONNECTION;
-use http::{HeaderValue, StatusCode, Version};
+use http::{HeaderValue, Version};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -75,18 +77,13 @@ pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
     security(("person" = [])),
 )]
 async fn stream(
-    resume: Resume,
+    Resume(position): Resume,
     StreamPerson(person): StreamPerson,
     RoomPath(room): RoomPath,
     Extension(peer): Extension<Peer>,
     State(rooms): State<Rooms>,
     version: Version,
 ) -> Result<Response, ApiError> {
-    let position = match resume {
-        Resume::Ended => return Ok(StatusCode::NO_CONTENT.into_response()),
-        Resume::Now => None,
-        Resume::After(id) => Some(id),
-    };
     let opening = Opening { subject: subject(&room), position, person, peer };
     let stream = rooms.0.hub.open(opening).await.map_err(refused)?;
     let mut response = (stream_headers(), Body::new(stream)).into_response();

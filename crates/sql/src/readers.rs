@@ -2,6 +2,7 @@
 //!
 //! SQLite's snapshots let them see all that is committed and nothing else. Who comes when all are busy waits.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
@@ -33,9 +34,13 @@ impl Readers {
             let _permit = permit;
             let connection =
                 free.lock().unwrap_or_else(PoisonError::into_inner).pop().ok_or(Error::Closed)?;
-            let result = query(&connection);
+            // A query that panics must not take its connection with it: others wait for it.
+            let result = std::panic::catch_unwind(AssertUnwindSafe(|| query(&connection)));
             free.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-            result.map_err(Error::from)
+            match result {
+                Ok(result) => result.map_err(Error::from),
+                Err(_) => Err(Error::Failed("a query panicked".to_owned())),
+            }
         });
         read.await.map_err(|error| Error::Failed(error.to_string()))?
     }

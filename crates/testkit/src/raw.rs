@@ -1,4 +1,6 @@
 //! Arbitrary bytes on a socket: malformed requests, cut ones, and ones that come slowly.
+//!
+//! What the hub answers is read by hand, so that nothing a client library would do stands between.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! `bongsu doctor`: looks for what goes wrong in operation before it does.
+//!
+//! It changes nothing. Each finding is one line; a bad one makes the exit code 1.
 
 use std::fs::OpenOptions;
 use std::io::Write;

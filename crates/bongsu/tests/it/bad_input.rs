@@ -1,1 +1,230 @@
+//! Input that is wrong in every way there is: a clear answer or the end of the connection, nothing changed, and
+//! everybody else undisturbed.
 
+mod slow;
+mod wire;
+
+use std::time::Duration;
+
+use bongsu_testkit::{Answer, Api, Hub, raw};
+use serde_json::{Value, json};
+
+use crate::BONGSU;
+
+const SOON: Duration = Duration::from_secs(20);
+const PUBLISH: &str = "/api/v1/notifications/publish";
+const BATCH: &str = "/api/v1/notifications/publish/batch";
+const KEY: &str = "X-Internal-Key: local_dev_internal_key";
+
+async fn hub() -> Hub {
+    Hub::builder(BONGSU).start().await
+}
+
+fn authorization() -> String {
+    format!("Authorization: Bearer {}", bongsu_testkit::tokens::token(7))
+}
+
+/// A request line and headers as they are, with a body as it is.
+async fn send(hub: &Hub, line: &[u8], headers: &[&[u8]], body: &[u8]) -> Option<Answer> {
+    let mut request =
+        [line, b" HTTP/1.1\r\nHost: a\r\nAccept-Language: en\r\nConnection: close\r\n"].concat();
+    for header in headers {
+        request.extend_from_slice(header);
+        request.extend_from_slice(b"\r\n");
+    }
+    request.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
+    request.extend_from_slice(body);
+    raw::answer(hub.addr(), &request, SOON).await
+}
+
+/// After all of it the hub is as it was: healthy, empty, small.
+async fn nothing_happened(hub: &Hub) {
+    let api = Api::new(hub);
+    let health = api.get("/health").await.expect(200);
+    assert_eq!((&health.result()["status"], &health.result()["degraded"]), (&json!("healthy"), &json!([])));
+    let page = api.person(7).get("/api/v1/rooms/a/events?since=0-0").await.expect(200);
+    assert_eq!(page.result()["events"], json!([]));
+    let metrics = hub.metrics().await;
+    assert_eq!(metrics.get("events_published_total", &[]), 0.0);
+    assert_eq!(metrics.get("http_requests_total", &[("status", "500")]), 0.0);
+    assert!(!hub.log().contains("panicked"), "{}", hub.log());
+    assert!(hub.peak_rss_kib() < 200 * 1024, "{} KiB", hub.peak_rss_kib());
+    // It still does its work.
+    api.publish_to("afterwards", "a.b", json!({})).await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_json_object_is_refused_as_such() {
+    let hub = hub().await;
+    let deep = "[".repeat(60_000);
+    let bodies: [&[u8]; 20] = [
+        b"",
+        b" ",
+        b"null",
+        b"true",
+        b"5",
+        b"\"text\"",
+        b"[]",
+        b"{",
+        b"}",
+        b"{\"roomId\"",
+        b"{\"a\":1,}",
+        b"{'a':1}",
+        b"{\"a\":01}",
+        b"{} {}",
+        b"{}x",
+        b"\xef\xbb\xbf{}",
+        b"\x00",
+        b"{\"a\":\"\n\"}",
+        b"a=b&c=d",
+        deep.as_bytes(),
+    ];
+    let not_text: [&[u8]; 4] =
+        [b"\xff\xfe", b"{\"roomId\":\"\xff\"}", b"{\"data\":{\"\xc3\x28\":1}}", b"{\"x\":\"\xed\xa0\x80\"}"];
+    for path in [PUBLISH, BATCH] {
+        let line = format!("POST {path}");
+        for body in bodies.iter().chain(&not_text) {
+            let shown = String::from_utf8_lossy(&body[..body.len().min(40)]).into_owned();
+            let answer = send(&hub, line.as_bytes(), &[KEY.as_bytes()], body).await;
+            let answer =
+                answer.unwrap_or_else(|| panic!("no answer to {shown:?}")).expect_error(400, "COMMON400");
+            assert!(answer.message().starts_with("body: "), "{shown:?}: {}", answer.message());
+        }
+    }
+    // The kind of content is not asked for, and a body where none is read does no harm.
+    let event = json!({"roomId": "elsewhere", "eventType": "a.b", "data": {}}).to_string();
+    for kind in ["text/plain", "application/xml", ""] {
+        let kind = format!("Content-Type: {kind}");
+        let headers = [KEY.as_bytes(), kind.as_bytes()];
+        let answer = send(&hub, b"POST /api/v1/notifications/publish", &headers, event.as_bytes()).await;
+        assert!(answer.is_some_and(|answer| answer.status == 200 || answer.status == 415));
+    }
+    assert_eq!(send(&hub, b"GET /health", &[], b"\xff\xff").await.map(|answer| answer.status), Some(200));
+}
+
+#[tokio::test]
+async fn whatever_is_wrong_with_one_field_nothing_of_the_rest_is_kept() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let mut values = vec![
+        json!(null),
+        json!(true),
+        json!(0),
+        json!(-1),
+        json!(1.5),
+        json!(1e308),
+        json!(u64::MAX),
+        json!(i64::MIN),
+        json!(""),
+        json!(" "),
+        json!("\u{0}"),
+        json!("\r\n"),
+        json!("\u{7f}"),
+        json!("\u{85}"),
+        json!("\u{2028}"),
+        json!("\u{202e}"),
+        json!("'; DROP TABLE entries; --"),
+        json!("../../etc/passwd"),
+        json!("%00"),
+        json!("방"),
+        json!([]),
+        json!([[]]),
+        json!({}),
+        json!({"a": {"b": []}}),
+        json!("x".repeat(50_000)),
+    ];
+    values.push(json!((0..5_000).collect::<Vec<_>>()));
+    let whole = json!({"roomId": "a", "eventType": "a.b", "data": {"ok": true}, "publisherId": 1, "idempotencyKey": "k", "recipients": [2]});
+    // The one field that is wrong for certain makes sure that nothing is taken.
+    let certain = [("roomId", json!("a b")), ("eventType", json!("no type")), ("data", json!([]))];
+    for field in ["roomId", "eventType", "data", "publisherId", "idempotencyKey", "recipients", "unknown"] {
+        for value in &values {
+            let (other, wrong) =
+                certain.iter().find(|(other, _)| *other != field).cloned().unwrap_or_default();
+            let mut event = whole.clone();
+            event[field] = value.clone();
+            event[other] = wrong;
+            let answer = api.publish(&event).await;
+            assert_eq!(answer.status, 400, "{field}: {}", answer.text());
+            let batch = api.publish_batch(&[event]).await.expect(200);
+            assert!(batch.result()["results"][0]["code"].is_string(), "{field}: {}", batch.text());
+        }
+    }
+    nothing_happened(&hub).await;
+}
+
+#[tokio::test]
+async fn paths_queries_and_headers_that_are_no_text_are_refused_by_name() {
+    let hub = hub().await;
+    let who = authorization();
+    let who = who.as_bytes();
+    let named: [(&[u8], &str); 10] = [
+        (b"GET /api/v1/rooms/%ff/events?since=0-0", "roomId: "),
+        (b"GET /api/v1/rooms/%C3%28/stream", "roomId: "),
+        (b"GET /api/v1/rooms/a%0d%0ab/stream", "roomId: "),
+        (b"GET /api/v1/rooms/%00/stream", "roomId: "),
+        (b"GET /api/v1/rooms/a%2fb/stream", "roomId: "),
+        (b"GET /api/v1/rooms/a/events?since=%ff", "since: "),
+        (b"GET /api/v1/rooms/a/events?since=0-0&count=%ff", "count: "),
+        (b"GET /api/v1/rooms/a/events?%ff=1&since=0-0", "query: "),
+        (b"GET /api/v1/rooms/a/stream?lastEventId=%ff", "lastEventId: "),
+        (b"GET /api/v1/rooms/a/stream?lastEventId=%2", "lastEventId: "),
+    ];
+    for (line, field) in named {
+        let answer = send(&hub, line, &[who], b"").await.unwrap().expect_error(400, "COMMON400");
+        assert!(
+            answer.message().starts_with(field),
+            "{}: {}",
+            String::from_utf8_lossy(line),
+            answer.message()
+        );
+    }
+    let stream = b"GET /api/v1/rooms/a/stream";
+    for header in [&b"Last-Event-ID: \xff\xfe"[..], b"Last-Event-ID: \xea\xb0\x80", b"Last-Event-ID: 1-1 1-2"]
+    {
+        let answer = send(&hub, stream, &[who, header], b"").await.unwrap();
+        let answer = answer.expect_error(400, "COMMON400");
+        assert!(answer.message().starts_with("Last-Event-ID: "), "{}", answer.message());
+    }
+    for header in [&b"Authorization: Bearer \xff"[..], b"Cookie: access_token=\xff", b"X-Internal-Key: \xff"]
+    {
+        let answer = send(&hub, stream, &[header], b"").await.unwrap();
+        answer.expect_error(401, "AUTH4001");
+    }
+    // What is no HTTP at all is refused before anything reads it.
+    for line in [&b"GET /\xff"[..], b"GET /a b", b"GET", b"G\x00T /", b"GET /\x01"] {
+        let answer = send(&hub, line, &[who], b"").await;
+        assert!(
+            answer.is_none_or(|answer| matches!(answer.status, 400 | 404)),
+            "{}",
+            String::from_utf8_lossy(line)
+        );
+    }
+    nothing_happened(&hub).await;
+}
+
+#[tokio::test]
+async fn long_and_strange_paths_lead_nowhere() {
+    let hub = hub().await;
+    let api = Api::new(&hub).person(7);
+    let long = format!("/api/v1/rooms/{}/events?since=0-0", "x".repeat(5_000));
+    api.get(&long).await.expect_error(400, "COMMON400");
+    let many = format!("/api/v1/rooms/a/events?since=0-0{}", "&x=1".repeat(2_000));
+    api.get(&many).await.expect(200);
+    api.get("/api/v1/rooms//stream").await.expect_error(400, "COMMON400");
+    for path in ["/api/v1/rooms/a/stream/", "/API/V1/ROOMS/a/stream", "//health", "/api/v1/rooms/a/b/stream"]
+    {
+        api.get(path).await.expect_error(404, "COMMON404");
+    }
+    for path in ["/api/v1/rooms/./events?since=0-0", "/api/v1/rooms/..%2f..%2fhealth/events?since=0-0"] {
+        let line = format!("GET {path}");
+        let answer = send(&hub, line.as_bytes(), &[authorization().as_bytes()], b"").await.unwrap();
+        assert!(matches!(answer.status, 200 | 400 | 404), "{path}: {}", answer.status);
+        assert_ne!(
+            answer.result()["status"],
+            Value::from("healthy"),
+            "{path} was normalised into another route"
+        );
+    }
+    nothing_happened(&hub).await;
+}

@@ -1,1 +1,281 @@
+//! A real EventSource in a real browser: it reconnects by itself, so the hub has to play by its rules.
+//!
+//! It comes back after every end but 204, with the last id it saw, and gives up for good on any other status. The
+//! page of the API is looked at here, too.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bongsu_testkit::sse::Stream;
+use bongsu_testkit::tokens::{Claims, token};
+use bongsu_testkit::{Api, Browser, Fixture, Hub, wait};
+use serde_json::{Value, json};
+
+use crate::BONGSU;
+
+const LONG: Duration = Duration::from_secs(60);
+const STREAM: &str = "/api/v1/rooms/42/stream";
+const CLOSED: &str = "stream.source.readyState === 2";
+
+/// Makes `follow(url, options)`, which opens an EventSource and writes down what it sees in `stream`.
+const FOLLOW: &str = "window.follow = (url, options) => {
+    const seen = { numbers: [], ids: [], codes: [], opened: 0, source: new EventSource(url, options) };
+    seen.source.addEventListener('open', () => seen.opened += 1);
+    seen.source.addEventListener('system.close', e => seen.codes.push(JSON.parse(e.data).code));
+    seen.source.addEventListener('test.happened', e => {
+        seen.numbers.push(JSON.parse(e.data).number);
+        seen.ids.push(e.lastEventId);
+    });
+    window.stream = seen;
+}";
+
+/// A page with `follow`, at this address.
+async fn goto(browser: &Browser, url: &str) {
+    browser.goto(url).await;
+    browser.eval(FOLLOW).await;
+}
+
+/// A page on the hub's own origin whose EventSource follows room 42 with this token as its cookie.
+async fn following(browser: &Browser, hub: &Hub, token: &str) {
+    goto(browser, &hub.url("/docs")).await;
+    browser.set_cookie("access_token", token).await;
+    browser.eval(&format!("follow('{STREAM}')")).await;
+    browser.wait_for("stream.opened > 0", LONG).await;
+}
+
+async fn publish(hub: &Hub, numbers: impl IntoIterator<Item = u64>) -> Vec<String> {
+    let (api, mut ids) = (Api::new(hub), Vec::new());
+    for number in numbers {
+        ids.push(api.publish_to(42, "test.happened", json!({ "number": number })).await);
+    }
+    ids
+}
+
+async fn seen(browser: &Browser, count: u64) -> Value {
+    browser.wait_for(&format!("stream.numbers.length >= {count}"), LONG).await;
+    browser.eval("stream.numbers").await
+}
+
+fn upto(last: u64) -> Value {
+    json!((1..=last).collect::<Vec<_>>())
+}
+
+/// How often a path was answered with this status.
+async fn answers(hub: &Hub, path: &str, status: &str) -> u64 {
+    hub.metrics().await.get("http_requests_total", &[("path", path), ("status", status)]) as u64
+}
+
+const STREAM_ROUTE: &str = "/api/v1/rooms/{roomId}/stream";
+
+#[tokio::test]
+async fn an_event_source_comes_back_by_itself_after_kill_9_and_has_seen_everything_once() {
+    let Some(browser) = Browser::start().await else { return };
+    let hub = Hub::builder(BONGSU).start().await;
+    following(&browser, &hub, &token(7)).await;
+    let mut ids = publish(&hub, 1..=10).await;
+    assert_eq!(seen(&browser, 10).await, upto(10));
+
+    hub.kill9().await;
+    browser.wait_for("stream.source.readyState === 0", LONG).await;
+    let event = json!({"roomId": 42, "eventType": "test.happened", "data": {"number": 99}});
+    Api::new(&hub).try_publish(event).await.expect_err("nobody is there to take an event");
+    hub.restart().await;
+
+    // Some before it is back, some after.
+    ids.extend(publish(&hub, 11..=20).await);
+    assert_eq!(seen(&browser, 20).await, upto(20));
+    ids.extend(publish(&hub, 21..=25).await);
+    assert_eq!(seen(&browser, 25).await, upto(25));
+    assert_eq!(browser.eval("stream.ids").await, json!(ids), "every event carries its id");
+    assert_eq!(browser.eval("[stream.opened, stream.source.readyState]").await, json!([2, 1]));
+}
+
+#[tokio::test]
+async fn an_event_source_misses_nothing_while_the_hub_is_drained_and_started_again_under_load() {
+    let Some(browser) = Browser::start().await else { return };
+    let hub = Hub::builder(BONGSU).start().await;
+    following(&browser, &hub, &token(7)).await;
+    let done = AtomicBool::new(false);
+    let publishing = async {
+        let (api, mut number) = (Api::new(&hub), 0);
+        while !done.load(Ordering::Relaxed) {
+            number += 1;
+            let event = json!({"roomId": 42, "eventType": "test.happened", "data": {"number": number},
+                "idempotencyKey": format!("number {number}")});
+            // As a service does it: until it is acknowledged, with the same key.
+            let acknowledged =
+                async || api.try_publish(&event).await.is_ok_and(|answer| answer.status == 200);
+            wait::until(LONG, acknowledged).await;
+        }
+        number
+    };
+    let draining = async {
+        for opened in [2, 3] {
+            let before = browser.eval("stream.numbers.length").await;
+            browser.wait_for(&format!("stream.numbers.length > {before}"), LONG).await;
+            assert!(hub.terminate().await.success(), "a drained hub ends with 0");
+            hub.restart().await;
+            browser.wait_for(&format!("stream.opened === {opened}"), LONG).await;
+        }
+        done.store(true, Ordering::Relaxed);
+    };
+    let (last, ()) = tokio::join!(publishing, draining);
+    assert_eq!(seen(&browser, last).await, upto(last));
+    assert_eq!(browser.eval("stream.codes").await, json!([3000, 3000]), "the drained hub says why it ends");
+}
+
+#[tokio::test]
+async fn an_event_source_whose_token_ran_out_is_stopped_by_204_and_stays_away() {
+    let Some(browser) = Browser::start().await else { return };
+    let hub = Hub::builder(BONGSU).start().await;
+    following(&browser, &hub, &Claims::new(7).expires_in(5).sign()).await;
+    publish(&hub, [1]).await;
+    assert_eq!(seen(&browser, 1).await, upto(1));
+
+    browser.wait_for(CLOSED, LONG).await;
+    assert_eq!(browser.eval("stream.codes").await, json!([3502]));
+    assert_eq!(answers(&hub, STREAM_ROUTE, "204").await, 1, "it came back once");
+
+    // The page starts clean with a new token; meanwhile the old EventSource has not been heard of.
+    browser.eval("window.old = stream").await;
+    browser.set_cookie("access_token", &token(7)).await;
+    browser.eval(&format!("follow('{STREAM}')")).await;
+    browser.wait_for("stream.opened > 0", LONG).await;
+    publish(&hub, [2]).await;
+    assert_eq!(seen(&browser, 1).await, json!([2]));
+    assert_eq!(browser.eval("[old.numbers, old.source.readyState, old.opened]").await, json!([[1], 2, 1]));
+    assert_eq!(hub.metrics().await.get("sse_active_connections", &[]), 1.0);
+    assert_eq!(answers(&hub, STREAM_ROUTE, "204").await, 1);
+    assert_eq!(answers(&hub, STREAM_ROUTE, "200").await, 2);
+}
+
+#[tokio::test]
+async fn an_event_source_over_the_limit_keeps_trying_and_gets_in_when_a_place_is_free() {
+    let Some(browser) = Browser::start().await else { return };
+    let hub = Hub::builder(BONGSU).start().await;
+    let mut others = Vec::new();
+    for _ in 0..5 {
+        others.push(Stream::request(&hub, STREAM).person(7).open().await.expect("five are allowed"));
+    }
+    following(&browser, &hub, &token(7)).await;
+    browser.wait_for("stream.codes.length >= 2", LONG).await;
+    assert_eq!(browser.eval("[...new Set(stream.codes)]").await, json!([3004]));
+    assert_ne!(browser.eval("stream.source.readyState").await, 2, "it has not given up");
+    assert_eq!(browser.eval("stream.numbers").await, json!([]));
+
+    others.pop();
+    wait::until(LONG, async || hub.metrics().await.get("sse_active_connections", &[]) < 5.0).await;
+    wait::until(LONG, async || hub.metrics().await.get("sse_active_connections", &[]) == 5.0).await;
+    publish(&hub, 1..=3).await;
+    assert_eq!(seen(&browser, 3).await, upto(3));
+}
+
+#[tokio::test]
+async fn pages_of_allowed_origins_follow_with_a_ticket_or_a_cookie() {
+    let Some(browser) = Browser::start().await else { return };
+    let page = Fixture::page("<!doctype html><title>another origin</title>").await;
+    let origins = format!("{},{}", page.origin(), page.other_site());
+    let hub = Hub::builder(BONGSU).env("ALLOWED_ORIGINS", origins).start().await;
+
+    // On another site no cookie travels: the page asks for a ticket with its token.
+    goto(&browser, &page.other_site()).await;
+    let ask = format!(
+        "const answer = await fetch('{}', {{ method: 'POST', headers: {{ Authorization: 'Bearer {}' }} }});
+         return (await answer.json()).result;",
+        hub.url("/api/v1/stream-tickets"),
+        token(7)
+    );
+    let ticket = browser.eval_async(&ask).await;
+    assert_eq!(ticket["expiresIn"], 30);
+    let ticket = ticket["ticket"].as_str().unwrap();
+    let follow = format!("follow('{}?ticket={ticket}', {{ withCredentials: true }})", hub.url(STREAM));
+    browser.eval(&follow).await;
+    browser.wait_for("stream.opened > 0", LONG).await;
+    let ids = publish(&hub, 1..=3).await;
+    assert_eq!(seen(&browser, 3).await, upto(3));
+    assert_eq!(browser.eval("stream.ids").await, json!(ids));
+
+    // A ticket is good once.
+    browser.eval(&follow).await;
+    browser.wait_for(CLOSED, LONG).await;
+    assert_eq!(browser.eval("stream.opened").await, 0);
+
+    // With a new one the page goes on where it was.
+    let ticket = browser.eval_async(&ask).await["ticket"].as_str().unwrap().to_owned();
+    let on = format!("{}?ticket={ticket}&lastEventId={}", hub.url(STREAM), ids[0]);
+    browser.eval(&format!("follow('{on}')")).await;
+    assert_eq!(seen(&browser, 2).await, json!([2, 3]));
+
+    // Another origin of the same site: the cookie travels when the page asks for it.
+    goto(&browser, &page.origin()).await;
+    browser.set_cookie("access_token", &token(7)).await;
+    browser.eval(&format!("follow('{}', {{ withCredentials: true }})", hub.url(STREAM))).await;
+    browser.wait_for("stream.opened > 0", LONG).await;
+    publish(&hub, [4]).await;
+    assert_eq!(seen(&browser, 1).await, json!([4]));
+}
+
+#[tokio::test]
+async fn pages_of_foreign_origins_are_refused() {
+    let Some(browser) = Browser::start().await else { return };
+    let page = Fixture::page("<!doctype html><title>a foreign page</title>").await;
+    let hub = Hub::builder(BONGSU).env("ALLOWED_ORIGINS", "https://app.example.com").start().await;
+    // Same site: the browser would send the cookie.
+    goto(&browser, &page.origin()).await;
+    browser.set_cookie("access_token", &token(7)).await;
+    browser
+        .eval(&format!("follow('{}?lastEventId=0-0', {{ withCredentials: true }})", hub.url(STREAM)))
+        .await;
+    publish(&hub, 1..=3).await;
+    browser.wait_for(CLOSED, LONG).await;
+    assert_eq!(browser.eval("[stream.opened, stream.numbers]").await, json!([0, []]));
+
+    let tickets = hub.url("/api/v1/stream-tickets");
+    let signed =
+        format!("fetch('{tickets}', {{ method: 'POST', headers: {{ Authorization: 'Bearer x' }} }})");
+    let refused = browser.try_eval(&signed).await.unwrap_err();
+    assert!(refused.contains("Failed to fetch"), "{refused}");
+    assert_eq!(answers(&hub, "/api/v1/stream-tickets", "401").await, 0, "the browser did not even ask");
+    // A change that browsers send without asking, with the cookie of the person who looks at the page.
+    let forged = format!("fetch('{tickets}', {{ method: 'POST', mode: 'no-cors', credentials: 'include' }})");
+    browser.eval_async(&format!("await {forged}")).await;
+    assert_eq!(answers(&hub, "/api/v1/stream-tickets", "403").await, 1);
+    assert_eq!(answers(&hub, "/api/v1/stream-tickets", "200").await, 0);
+}
+
+#[tokio::test]
+async fn the_page_of_the_api_shows_every_operation() {
+    let Some(browser) = Browser::start().await else { return };
+    let hub = Hub::builder(BONGSU).start().await;
+    let document = Api::new(&hub).anonymous().get("/openapi.json").await.expect(200).body;
+    let mut operations: Vec<String> = Vec::new();
+    for (path, verbs) in document["paths"].as_object().unwrap() {
+        operations
+            .extend(verbs.as_object().unwrap().keys().map(|verb| format!("{} {path}", verb.to_uppercase())));
+    }
+    operations.sort_unstable();
+    assert!(operations.contains(&format!("GET {STREAM_ROUTE}")), "{operations:?}");
+
+    browser.goto(&hub.url("/docs")).await;
+    browser.wait_for("document.querySelectorAll('details').length", LONG).await;
+    let shown = "[...document.querySelectorAll('details summary')]
+        .map(s => s.querySelector('.verb').textContent + ' ' + s.querySelector('.path').textContent).sort()";
+    assert_eq!(browser.eval(shown).await, json!(operations));
+    browser.eval("document.querySelectorAll('details').forEach(d => d.open = true)").await;
+    assert_eq!(browser.eval("document.body.innerText.includes('undefined')").await, false);
+    let folder = env!("CARGO_TARGET_TMPDIR");
+    browser.screenshot(format!("{folder}/docs.png")).await;
+    assert_eq!(browser.console().await, Vec::<String>::new(), "the page is loaded without a complaint");
+
+    // On a telephone nothing is wider than the screen.
+    browser
+        .eval("document.body.innerHTML = '<iframe src=/docs width=400 height=860 style=border:0></iframe>'")
+        .await;
+    browser.eval("window.phone = () => document.querySelector('iframe').contentDocument").await;
+    browser.wait_for("phone().querySelectorAll('details').length", LONG).await;
+    browser.eval("phone().querySelectorAll('details').forEach(d => d.open = true)").await;
+    browser.screenshot(format!("{folder}/docs-narrow.png")).await;
+    let width = browser.eval("phone().documentElement.scrollWidth").await.as_u64().unwrap();
+    assert!(width <= 400, "the page is {width} pixels wide on a screen of 400");
+}

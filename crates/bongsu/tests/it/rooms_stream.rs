@@ -1,1 +1,188 @@
+//! Following a room: what a frame looks like, where a stream begins, how it ends, and what it costs.
 
+mod ends;
+mod limits;
+mod load;
+mod position;
+
+use std::time::Duration;
+
+use bongsu_testkit::sse::{Item, Request, Stream};
+use bongsu_testkit::{Api, Hub};
+use serde_json::{Value, json};
+
+use crate::BONGSU;
+
+/// Long enough for anything that comes at once.
+const SOON: Duration = Duration::from_secs(20);
+/// The event type of these tests.
+const KIND: &str = "comment.created";
+
+async fn hub() -> Hub {
+    Hub::builder(BONGSU).start().await
+}
+
+fn path(room: &str) -> String {
+    format!("/api/v1/rooms/{room}/stream")
+}
+
+/// A stream of this room for person 7, about to be opened.
+fn listen(hub: &Hub, room: &str) -> Request {
+    Stream::request(hub, &path(room)).person(7)
+}
+
+async fn open(request: Request) -> Stream {
+    request.open().await.unwrap_or_else(|answer| panic!("no stream: {} {}", answer.status, answer.text()))
+}
+
+/// Publishes `{"n":1}` to `{"n":count}` and gives their ids.
+async fn publish(api: &Api, room: &str, numbers: std::ops::RangeInclusive<u64>) -> Vec<String> {
+    let mut ids = Vec::new();
+    for n in numbers {
+        ids.push(api.publish_to(room, KIND, json!({ "n": n })).await);
+    }
+    ids
+}
+
+/// The numbers of the next so many events, which all have to be of our type.
+async fn numbers(stream: &mut Stream, count: usize) -> Vec<u64> {
+    let events = stream.take_events(count, SOON).await;
+    events
+        .iter()
+        .map(|event| {
+            assert_eq!(event.event, KIND, "{event:?}");
+            event.json()["n"].as_u64().unwrap_or(u64::MAX)
+        })
+        .collect()
+}
+
+/// Both protocols, for what has to be the same on both.
+fn both(request: Request) -> [Request; 2] {
+    [request.clone(), request.http2()]
+}
+
+#[tokio::test]
+async fn a_frame_has_the_type_the_id_and_the_data_with_our_timestamp() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    for request in both(listen(&hub, "42")) {
+        let mut stream = open(request).await;
+        let event = json!({"roomId": 42, "eventType": "retrospect.submitted", "publisherId": 1,
+            "data": {"userName": "김철수", "nested": {"timestamp": "kept"}, "timestamp": "yesterday", "n": 1.50}});
+        let answer = api.publish(&event).await.expect(200);
+        let seen = stream.expect_event("retrospect.submitted", SOON).await;
+        assert_eq!(seen.own_id.as_deref(), answer.result()["streamId"].as_str());
+        let mut data = seen.json();
+        let ours = data["timestamp"].take();
+        let ours = ours.as_str().unwrap();
+        assert!(ours.starts_with("20") && ours.ends_with('Z') && ours.contains('T'), "{ours}");
+        let mut published = event["data"].clone();
+        published["timestamp"] = Value::Null;
+        assert_eq!(data, published);
+        assert!(!seen.data.contains("yesterday"), "{}", seen.data);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_says_that_it_is_one_and_must_not_be_buffered() {
+    let hub = hub().await;
+    for request in both(listen(&hub, "a")) {
+        let stream = open(request).await;
+        let header = |name: &str| stream.headers.get(name).and_then(|value| value.to_str().ok());
+        assert_eq!(stream.status, 200);
+        assert_eq!(header("content-type"), Some("text/event-stream"));
+        assert_eq!(header("cache-control"), Some("no-cache"));
+        assert_eq!(header("x-accel-buffering"), Some("no"));
+    }
+}
+
+#[tokio::test]
+async fn a_stream_tells_at_once_how_long_to_wait_before_coming_back() {
+    let hub = hub().await;
+    let mut stream = open(listen(&hub, "a")).await;
+    match stream.next(SOON).await {
+        Some(Item::Retry(ms)) => assert!((100..=10_000).contains(&ms), "{ms}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn without_a_position_a_stream_begins_with_what_comes_next() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    publish(&api, "a", 1..=3).await;
+    for (request, n) in both(listen(&hub, "a")).into_iter().zip([4, 5]) {
+        let mut stream = open(request).await;
+        publish(&api, "a", n..=n).await;
+        assert_eq!(numbers(&mut stream, 1).await, [n]);
+    }
+}
+
+#[tokio::test]
+async fn a_room_hears_nothing_of_its_neighbours() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let mut stream = open(listen(&hub, "Room")).await;
+    publish(&api, "room", 1..=1).await;
+    publish(&api, "Room2", 2..=2).await;
+    publish(&api, "Room", 3..=3).await;
+    assert_eq!(numbers(&mut stream, 1).await, [3]);
+}
+
+#[tokio::test]
+async fn the_publisher_is_told_how_many_streams_listen() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let told = async || {
+        let event = json!({"roomId": "a", "eventType": KIND, "data": {}});
+        api.publish(event).await.expect(200).result()["deliveredTo"].as_u64()
+    };
+    assert_eq!(told().await, Some(0));
+    let first = open(listen(&hub, "a")).await;
+    let _second = open(listen(&hub, "a").http2()).await;
+    let _elsewhere = open(listen(&hub, "b")).await;
+    assert_eq!(told().await, Some(2));
+    first.close();
+    bongsu_testkit::wait::until(SOON, async || told().await == Some(1)).await;
+}
+
+#[tokio::test]
+async fn a_silent_stream_says_that_it_is_alive_and_a_busy_one_does_not() {
+    let hub = Hub::builder(BONGSU).env("SSE_KEEPALIVE_SECS", 1).start().await;
+    let api = Api::new(&hub);
+    for request in both(listen(&hub, "a")) {
+        let mut silent = open(request).await;
+        let mut comments = 0;
+        while comments < 2 {
+            match silent.next(SOON).await {
+                Some(Item::Comment(text)) => {
+                    assert_eq!(text, "keepalive");
+                    comments += 1;
+                }
+                Some(Item::Retry(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let mut busy = open(listen(&hub, "b")).await;
+    let mut last = tokio::time::Instant::now();
+    for n in 0..25 {
+        // A comment is right only where this test itself was held up and left the stream silent.
+        loop {
+            match busy.try_next(Duration::from_millis(100)).await {
+                Err(_) => break,
+                Ok(Some(Item::Comment(_))) => {
+                    assert!(
+                        last.elapsed() > Duration::from_millis(800),
+                        "a comment after {:?}",
+                        last.elapsed()
+                    );
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("the stream ended"),
+            }
+        }
+        api.publish_to("b", KIND, json!({ "n": n })).await;
+        last = tokio::time::Instant::now();
+    }
+}

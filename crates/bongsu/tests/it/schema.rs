@@ -1,1 +1,128 @@
+//! The API as its own description tells it: schemathesis makes requests from `/openapi.json`, good ones and bad ones,
+//! with valid credentials, and holds every answer against the description.
+//!
+//! What was really answered is read from the hub's own counters, not from the tool's word.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use bongsu_testkit::api::{ADMIN_KEY, INTERNAL_KEY};
+use bongsu_testkit::{Api, Hub, proof, tier, tokens};
+use serde_json::{Value, json};
+
+use crate::BONGSU;
+
+/// Always the same run: what fails once fails again.
+const SEED: u64 = 20_260_216;
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
+    response_headers_conformance,response_schema_conformance,unsupported_method,ignored_auth";
+
+/// A method and a path.
+type Operation = (String, String);
+
+#[tokio::test]
+async fn every_answer_is_one_that_the_description_names() {
+    if !tier::needs_engine("schemathesis") {
+        return;
+    }
+    // Streams that end by themselves, and as many as there are requests.
+    let hub =
+        Hub::builder(BONGSU).env("SSE_LIFETIME_SECS", 1).env("SSE_MAX_CONNECTIONS_PER_USER", 0).start().await;
+    let document = Api::new(&hub).anonymous().get("/openapi.json").await.expect(200).body;
+    let described = described(&document);
+    let examples = tier::size(30, 300);
+    // Every stream takes a second: they are asked for beside the rest.
+    let (streams, rest) = tokio::join!(
+        run_schemathesis(&hub, examples, "--include-path-regex"),
+        run_schemathesis(&hub, examples, "--exclude-path-regex"),
+    );
+    let (passed, said) = (streams.0 && rest.0, streams.1 + &rest.1);
+
+    let answered = answered(&hub).await;
+    let requests: u64 = answered.values().flat_map(BTreeMap::values).sum();
+    let failed: Vec<_> =
+        answered.iter().filter(|(_, by)| by.keys().any(|status| status.starts_with('5'))).collect();
+    let undescribed: Vec<String> = answered
+        .iter()
+        .filter_map(|(operation, by)| Some((operation, described.get(operation)?, by)))
+        .flat_map(|(operation, known, by)| {
+            by.keys()
+                .filter(|status| !known.contains(*status))
+                .map(move |status| format!("{operation:?}: {status}"))
+        })
+        .collect();
+    let succeeded = |operation: &Operation| {
+        answered.get(operation).is_some_and(|by| by.keys().any(|status| status.starts_with('2')))
+    };
+    let (good, bad): (Vec<_>, Vec<_>) = described.keys().partition(|operation| succeeded(operation));
+    let facts = json!({"seed": SEED, "examples": examples, "requests": requests, "operations": described.len(),
+        "operationsAnswered2xx": good.len(), "serverErrors": failed.len(), "undescribed": undescribed.len()});
+
+    assert!(
+        !said.contains("Unresolvable references"),
+        "the description names what it does not describe:\n{said}"
+    );
+    assert!(passed, "schemathesis found an answer that the description does not name:\n{said}");
+    assert!(failed.is_empty(), "a request made the hub fail: {failed:?}\n{said}");
+    assert!(undescribed.is_empty(), "{undescribed:?}");
+    // What takes no input is asked a few times only.
+    let least = with_input(&document) * examples;
+    assert!(requests as usize >= least, "too few requests to say anything: {facts}\n{said}");
+    assert!(good.len() * 100 >= described.len() * 80, "never answered 2xx: {bad:?}\n{said}");
+    proof::record("rooms", "every_answer_is_one_that_the_description_names", facts);
+}
+
+/// Runs it to its end: whether it found nothing, and what it said.
+async fn run_schemathesis(hub: &Hub, examples: usize, which: &str) -> (bool, String) {
+    let mut command = Command::new(tier::program("schemathesis"));
+    command.args(["run", &hub.url("/openapi.json"), "--no-color", "--continue-on-failure", "--no-shrink"]);
+    command.args([which, "/stream$"]);
+    command.args(["--checks", CHECKS, "--seed", &SEED.to_string(), "--max-examples", &examples.to_string()]);
+    // One thread: CPython up to 3.11 parses source in one at a time only, and hypothesis parses its own.
+    command.args(["--workers", "1", "--request-timeout", "20", "--suppress-health-check", "all"]);
+    // Nothing is remembered from one run to the next.
+    command.args(["--generation-database", "none"]);
+    command.args(["--header", &format!("Authorization: Bearer {}", tokens::token(7))]);
+    command.args(["--header", &format!("X-Internal-Key: {INTERNAL_KEY}")]);
+    command.args(["--header", &format!("X-Admin-Key: {ADMIN_KEY}")]);
+    let folder = tempfile::tempdir().unwrap();
+    command.current_dir(folder.path());
+    let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap();
+    let output = output.expect("schemathesis can be started");
+    let said =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    (output.status.success(), said)
+}
+
+/// The statuses that each operation may answer with, by the description.
+fn described(document: &Value) -> BTreeMap<Operation, BTreeSet<String>> {
+    let mut described = BTreeMap::new();
+    for (path, verbs) in document["paths"].as_object().unwrap() {
+        for (verb, operation) in verbs.as_object().unwrap() {
+            let statuses = operation["responses"].as_object().unwrap().keys().cloned().collect();
+            described.insert((verb.to_uppercase(), path.clone()), statuses);
+        }
+    }
+    described
+}
+
+/// How many operations take parameters or a body.
+fn with_input(document: &Value) -> usize {
+    let operations =
+        document["paths"].as_object().unwrap().values().flat_map(|verbs| verbs.as_object().unwrap());
+    operations.filter(|(_, it)| !it["parameters"].is_null() || !it["requestBody"].is_null()).count()
+}
+
+/// How often each operation was answered with which status, by the hub's counters.
+async fn answered(hub: &Hub) -> BTreeMap<Operation, BTreeMap<String, u64>> {
+    let mut answered: BTreeMap<Operation, BTreeMap<String, u64>> = BTreeMap::new();
+    for sample in hub.metrics().await.samples() {
+        if sample.name == "http_requests_total" {
+            let label = |name: &str| sample.labels[name].clone();
+            let operation = answered.entry((label("method"), label("path"))).or_default();
+            operation.insert(label("status"), sample.value as u64);
+        }
+    }
+    answered
+}

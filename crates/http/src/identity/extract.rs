@@ -1,4 +1,6 @@
 //! Identity as extractors: where credentials may stand, and in which order they are looked for.
+//!
+//! The first credential that is there decides: one that is malformed or expired does not fall through to the next.
 
 use axum::extract::{FromRef, FromRequestParts};
 use http::header::{AUTHORIZATION, COOKIE};

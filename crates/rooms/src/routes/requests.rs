@@ -1,12 +1,14 @@
 //! Reads requests, field by field.
 
 use axum::extract::{FromRequestParts, Path};
+use axum::response::{IntoResponse, Response};
 use bongsu_http::answer::invalid;
 use bongsu_http::{ApiError, Fields, Query, fields};
 use bongsu_kernel::close::END_PREFIX;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Code, EventType, Id, Invalid, Reason, StreamId};
+use http::StatusCode;
 use http::request::Parts;
 use serde_json::value::RawValue;
 
@@ -25,34 +27,38 @@ impl<S: Send + Sync> FromRequestParts<S> for RoomPath {
     }
 }
 
-/// Where a stream begins.
-pub(super) enum Resume {
-    Now,
-    After(StreamId),
-    /// An earlier stream ended for good, and the client came back all the same.
-    Ended,
-}
+/// Where a stream begins: after this id, or from now on.
+///
+/// It comes before the other arguments of a handler: a client that comes back although its stream ended for good is
+/// answered 204, whatever became of its token.
+pub(super) struct Resume(pub(super) Option<StreamId>);
 
 impl<S: Sync> FromRequestParts<S> for Resume {
-    type Rejection = ApiError;
+    type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        let query = Query::of(parts.uri.query())?;
-        let (name, position) = match parts.headers.get("last-event-id") {
-            Some(header) => {
-                let text = header.to_str().map_err(|_| invalid("Last-Event-ID", Reason::Position))?;
-                ("Last-Event-ID", text)
-            }
-            None => ("lastEventId", query.get("lastEventId").unwrap_or_default()),
-        };
-        if position.is_empty() {
-            return Ok(Self::Now);
-        }
-        if position.starts_with(END_PREFIX) {
-            return Ok(Self::Ended);
-        }
-        position.parse().map(Self::After).map_err(|reason| invalid(name, reason))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
+        let position = position(parts).map_err(IntoResponse::into_response)?;
+        position.map(Self).ok_or_else(|| StatusCode::NO_CONTENT.into_response())
     }
+}
+
+/// Outer nothing: an earlier stream ended for good.
+fn position(parts: &Parts) -> Result<Option<Option<StreamId>>, ApiError> {
+    let query = Query::of(parts.uri.query())?;
+    let (name, position) = match parts.headers.get("last-event-id") {
+        Some(header) => {
+            let text = header.to_str().map_err(|_| invalid("Last-Event-ID", Reason::Position))?;
+            ("Last-Event-ID", text)
+        }
+        None => ("lastEventId", query.get("lastEventId").unwrap_or_default()),
+    };
+    if position.starts_with(END_PREFIX) {
+        return Ok(None);
+    }
+    if position.is_empty() {
+        return Ok(Some(None));
+    }
+    position.parse().map(|id| Some(Some(id))).map_err(|reason| invalid(name, reason))
 }
 
 pub(super) fn read_publish(fields: &Fields<'_>) -> Result<Publish, ApiError> {

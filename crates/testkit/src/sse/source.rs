@@ -1,4 +1,6 @@
 //! Where a stream's bytes come from: a plain socket with HTTP/1.1 read by hand, or one HTTP/2 stream.
+//!
+//! Nothing is read ahead of the parser, so that a test decides how fast its reader is.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,6 @@
 //! Appending: what one job does within the group's transaction, and whom it tells afterwards.
+//!
+//! Key, id, entry, kept answer, follow-up and trimming are one transaction: a crash leaves all of it or none.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -71,7 +71,7 @@ fn read_on(
         "SELECT ms, seq, number, type, payload, publisher_id, timestamp FROM entries
          WHERE subject_id = ?1 AND (ms, seq) > (?2, ?3) ORDER BY ms, seq LIMIT ?4",
     )?;
-    let limit = signed(most.entries as u64 + 1);
+    let limit = signed((most.entries as u64).saturating_add(1));
     let mut rows = statement.query(params![subject, signed(after.ms), signed(after.seq), limit])?;
     let mut bytes = 0;
     while let Some(row) = rows.next()? {

@@ -1,0 +1,167 @@
+//! Settings: where they come from, what is shown of them, and what is not allowed.
+
+use std::io::Write as _;
+
+use bongsu_testkit::Hub;
+
+use super::{complaint, printed, run};
+use crate::BONGSU;
+
+/// Name, source and value of a setting, as `bongsu config` prints them.
+fn setting<'a>(shown: &'a str, name: &str) -> (&'a str, &'a str) {
+    let line = shown.lines().find(|line| line.split_whitespace().next() == Some(name));
+    let mut words = line.unwrap_or_else(|| panic!("no {name} in {shown}")).split_whitespace().skip(1);
+    (words.next().unwrap_or_default(), words.next().unwrap_or_default())
+}
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap_or_else(|error| panic!("{error}"));
+    file.write_all(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+    file
+}
+
+#[test]
+fn what_is_in_force_is_shown_with_its_source_and_secrets_are_hidden() {
+    let file = file(
+        "[server]\nserver_port = 1001\nserver_shards = 3\nallowed_origins = [\"https://a.example\", \"https://b.example\"]\n\
+         [identity]\njwt_secret = \"secret-of-the-file\"\n[rooms]\nstream_maxlen = 77\n",
+    );
+    let path = file.path().to_str().unwrap();
+    let environment = [
+        ("SERVER_PORT", "1002"),
+        ("SERVER_SHARDS", "4"),
+        ("INTERNAL_API_KEY", "secret-of-the-environment"),
+        ("REDIS_URL", "redis://user:secret-of-the-url@host:6379"),
+        ("STREAM_MAXLEN_PER_ROOM", ""),
+    ];
+    let arguments =
+        ["config", "--config", path, "--server-port", "1003", "--admin-api-key", "secret-of-the-flag"];
+    let shown = printed(&run(&arguments, &environment));
+    assert_eq!(setting(&shown, "SERVER_PORT"), ("flag", "1003"));
+    assert_eq!(setting(&shown, "SERVER_SHARDS"), ("environment", "4"));
+    assert_eq!(setting(&shown, "STREAM_MAXLEN"), ("file", "77"));
+    assert_eq!(setting(&shown, "ALLOWED_ORIGINS"), ("file", "https://a.example,https://b.example"));
+    assert_eq!(setting(&shown, "SERVER_HOST"), ("default", "127.0.0.1"));
+    assert_eq!(setting(&shown, "STREAM_MAXLEN_PER_ROOM"), ("default", "(unset)"));
+    for (name, source) in
+        [("JWT_SECRET", "file"), ("INTERNAL_API_KEY", "environment"), ("ADMIN_API_KEY", "flag")]
+    {
+        assert_eq!(setting(&shown, name), (source, "(hidden)"));
+    }
+    assert!(!shown.contains("secret-of") && shown.contains("host:6379"), "{shown}");
+    assert!(!shown.contains("local_dev"), "{shown}");
+}
+
+#[test]
+fn every_setting_of_the_contract_has_its_default() {
+    let shown = printed(&run(&["config"], &[]));
+    let defaults = [
+        ("SERVER_HOST", "127.0.0.1"),
+        ("SERVER_PORT", "8083"),
+        ("DATA_DIR", "./bongsu-data"),
+        ("REDIS_URL", "(unset)"),
+        ("DATABASE_URL", "(unset)"),
+        ("AMQP_URL", "(unset)"),
+        ("KAFKA_BROKERS", "(unset)"),
+        ("JWKS_URL", "(unset)"),
+        ("ALLOWED_ORIGINS", "http://localhost:3000,http://localhost:5173,http://localhost:5174"),
+        ("RUST_LOG", "info"),
+        ("SSE_CHANNEL_CAPACITY", "256"),
+        ("STREAM_MAXLEN", "10000"),
+        ("SSE_MAX_CONNECTIONS_PER_USER", "5"),
+        ("SSE_MAX_CONNECTIONS", "0"),
+    ];
+    for (name, default) in defaults {
+        assert_eq!(setting(&shown, name), ("default", default), "{name}");
+    }
+    let (reference, example) =
+        (printed(&run(&["config", "--reference"], &[])), printed(&run(&["config", "--env-example"], &[])));
+    for (name, _) in defaults {
+        assert!(reference.contains(&format!("`{name}`")) && example.contains(&format!("#{name}=")), "{name}");
+    }
+}
+
+#[test]
+fn a_bad_value_is_one_line_that_names_it_its_value_and_what_is_allowed() {
+    let bad = [
+        ("SERVER_PORT", "70000", "65535"),
+        ("SERVER_PORT", "http", "whole number"),
+        ("SERVER_HOST", "localhost", "IP address"),
+        ("STREAM_MAXLEN", "0", "1"),
+        ("SSE_KEEPALIVE_SECS", "-1", "whole number"),
+        ("SSE_CHANNEL_CAPACITY", "1.5", "whole number"),
+        ("SSE_MAX_CONNECTIONS_PER_USER", "many", "whole number"),
+        ("BONGSU_ENV", "staging", "production"),
+        ("EVENT_TYPES", "Comment", "comment.created"),
+        ("EVENT_TYPES", "system.close", "system."),
+        ("STREAM_MAXLEN_PER_ROOM", "lobby", "room=number"),
+        ("STREAM_MAXLEN_PER_ROOM", "lobby=0", "room=number"),
+        ("ALLOWED_ORIGINS", "localhost:3000", "https://"),
+        ("ALLOWED_ORIGINS", "*", "https://"),
+        ("JWKS_URL", "keys.json", "http"),
+        ("JWT_ALGORITHM", "none", "HS256"),
+        ("JWT_ALGORITHM", "RS256", "JWKS_URL"),
+        ("RUST_LOG", "rooms=loud", "info"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    for (name, value, allowed) in bad {
+        let environment = [("DATA_DIR", data.to_str().unwrap()), ("SERVER_PORT", "0"), (name, value)];
+        let line = complaint(&run(&["serve"], &environment), 2);
+        for part in [name, value, allowed] {
+            assert!(line.contains(part), "{part:?} is not in {line:?}");
+        }
+    }
+    assert!(!data.exists(), "a refused start leaves nothing behind");
+}
+
+#[test]
+fn a_bad_file_is_one_line_that_says_where() {
+    let bad = [
+        ("[server]\nport = 1", "port"),
+        ("[servers]\nserver_port = 1", "server_port"),
+        ("server_port = 1", "server_port"),
+        ("[server]\nserver_port = 99999", "SERVER_PORT"),
+        ("[server]\nserver_port = { a = 1 }", "server_port"),
+        ("[server\n", "file"),
+        ("\u{0}", "file"),
+    ];
+    for (text, named) in bad {
+        let file = file(text);
+        let line = complaint(&run(&["serve", "--config", file.path().to_str().unwrap()], &[]), 2);
+        assert!(line.contains(named), "{named:?} is not in {line:?}");
+    }
+    assert!(complaint(&run(&["serve", "--config", "/no/such.toml"], &[]), 2).contains("/no/such.toml"));
+}
+
+#[test]
+fn an_engine_that_is_not_in_this_build_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let engines = [
+        ("REDIS_URL", "redis://:pass-word@localhost"),
+        ("DATABASE_URL", "postgres://me:pass-word@localhost/db"),
+        ("AMQP_URL", "amqp://localhost"),
+        ("KAFKA_BROKERS", "localhost:9092"),
+    ];
+    for (name, value) in engines {
+        for command in ["serve", "migrate"] {
+            let line = complaint(&run(&[command], &[("DATA_DIR", data.to_str().unwrap()), (name, value)]), 2);
+            assert!(line.contains(name) && !line.contains("pass-word"), "{line}");
+        }
+    }
+    assert!(!data.exists());
+}
+
+#[tokio::test]
+async fn a_hub_runs_from_a_file_and_flags_win() {
+    let file =
+        file("[rooms]\nstream_maxlen = 3\nevent_types = [\"from.file\"]\n[live]\nsse_max_connections = 1\n");
+    let path = file.path().to_str().unwrap();
+    let builder = Hub::builder(BONGSU).arg("--config").arg(path).arg("--event-types").arg("from.flag");
+    let hub = builder.start().await;
+    let api = bongsu_testkit::Api::new(&hub);
+    api.publish_to("a", "from.flag", serde_json::json!({})).await;
+    let event = serde_json::json!({"roomId": "a", "eventType": "from.file", "data": {}});
+    api.publish(event).await.expect_error(400, "NOTIF4001");
+}

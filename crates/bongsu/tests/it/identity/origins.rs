@@ -1,0 +1,109 @@
+//! Pages of other origins: what they may read, and what they may change with a person's cookie.
+
+use bongsu_testkit::{Api, Hub, tokens};
+use serde_json::json;
+
+use super::{EVENTS, STREAM, TICKETS, cookie, hub, opened};
+use crate::BONGSU;
+
+#[tokio::test]
+async fn a_change_by_cookie_needs_an_allowed_origin_or_our_own() {
+    let hub = hub().await;
+    let cookie = cookie(&tokens::token(7));
+    let own = format!("http://{}", hub.addr());
+    for api in [Api::new(&hub), Api::http2(&hub)] {
+        for origin in ["http://localhost:3000", "http://localhost:5173", "http://localhost:5174", &own] {
+            api.raw("POST", TICKETS, &[("cookie", &cookie), ("origin", origin)], "").await.expect(200);
+        }
+        let foreign = [
+            "https://evil.example",
+            "null",
+            "",
+            "http://localhost:3001",
+            "https://localhost:3000",
+            "http://localhost:3000.evil.example",
+            "http://localhost:30000",
+            "http://127.0.0.1",
+            "http://evil.example/http://localhost:3000",
+        ];
+        for origin in foreign {
+            let answer = api.raw("POST", TICKETS, &[("cookie", &cookie), ("origin", origin)], "").await;
+            answer.expect_error(403, "COMMON403");
+        }
+        api.raw("POST", TICKETS, &[("cookie", &cookie)], "").await.expect_error(403, "COMMON403");
+        // A header is not sent by a browser on its own, so it needs no origin.
+        api.person(7)
+            .with_header("origin", "https://evil.example")
+            .post(TICKETS, json!({}))
+            .await
+            .expect(200);
+        // Reading by cookie is guarded by CORS.
+        api.raw("GET", EVENTS, &[("cookie", &cookie), ("origin", "https://evil.example")], "")
+            .await
+            .expect(200);
+    }
+}
+
+#[tokio::test]
+async fn allowed_pages_are_told_so_and_foreign_ones_are_not() {
+    let hub = Hub::builder(BONGSU)
+        .env("ALLOWED_ORIGINS", "https://app.example.com,https://b.example.com")
+        .start()
+        .await;
+    let api = Api::new(&hub);
+    let origin = "https://app.example.com";
+    for path in [EVENTS, "/health", "/no/such"] {
+        let answer = api.person(7).with_header("origin", origin).get(path).await;
+        assert_eq!(answer.header("access-control-allow-origin"), origin, "{path}");
+        assert_eq!(answer.header("access-control-allow-credentials"), "true");
+        assert!(answer.header("vary").to_ascii_lowercase().contains("origin"), "{}", answer.header("vary"));
+        for foreign in ["https://evil.example", "http://localhost:3000", "null"] {
+            let answer = api.person(7).with_header("origin", foreign).get(path).await;
+            assert_eq!(answer.header("access-control-allow-origin"), "", "{foreign} on {path}");
+        }
+    }
+    let bearer = format!("Bearer {}", tokens::token(7));
+    let stream = opened(&hub, STREAM, &[("authorization", &bearer), ("origin", origin)]).await.ok().unwrap();
+    assert_eq!(stream.headers["access-control-allow-origin"], origin);
+    assert_eq!(stream.headers["access-control-allow-credentials"], "true");
+}
+
+#[tokio::test]
+async fn a_refusal_can_be_read_by_an_allowed_page_too() {
+    let hub = Hub::builder(BONGSU).env("SSE_MAX_CONNECTIONS", 1).start().await;
+    let api = Api::new(&hub).with_header("origin", "http://localhost:3000");
+    let _one = bongsu_testkit::sse::Stream::request(&hub, STREAM).person(1).open().await.ok().unwrap();
+    let refused = api.person(2).with_header("origin", "http://localhost:3000").get(STREAM).await;
+    let refused = refused.expect_error(429, "COMMON429");
+    assert_eq!(refused.header("access-control-allow-origin"), "http://localhost:3000");
+    assert!(refused.header("access-control-expose-headers").to_ascii_lowercase().contains("retry-after"));
+    let request = bongsu_testkit::sse::Stream::request(&hub, STREAM).person(2);
+    let passing = request.header("origin", "http://localhost:3000").open().await.ok().unwrap();
+    assert_eq!(passing.headers["access-control-allow-origin"], "http://localhost:3000");
+}
+
+#[tokio::test]
+async fn a_browser_may_ask_beforehand() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let preflight = async |path: &str, origin: &str, method: &str, headers: &str| {
+        let asked = [
+            ("origin", origin),
+            ("access-control-request-method", method),
+            ("access-control-request-headers", headers),
+        ];
+        api.raw("OPTIONS", path, &asked, "").await
+    };
+    let wanted = "authorization, content-type, last-event-id, accept-language";
+    for (path, method) in [(STREAM, "GET"), (TICKETS, "POST"), (EVENTS, "GET")] {
+        let answer = preflight(path, "http://localhost:3000", method, wanted).await;
+        assert!(answer.is_success(), "{}", answer.status);
+        assert_eq!(answer.header("access-control-allow-origin"), "http://localhost:3000");
+        assert_eq!(answer.header("access-control-allow-credentials"), "true");
+        assert!(answer.header("access-control-allow-methods").contains(method));
+        let allowed = answer.header("access-control-allow-headers").to_ascii_lowercase();
+        assert!(wanted.split(", ").all(|header| allowed.contains(header)), "{allowed}");
+        let foreign = preflight(path, "https://evil.example", method, wanted).await;
+        assert_eq!(foreign.header("access-control-allow-origin"), "");
+    }
+}

@@ -1,0 +1,70 @@
+//! Secrets that anybody knows: fine on loopback, refused everywhere else.
+
+use bongsu_testkit::{Api, Hub, hub::Builder};
+use serde_json::json;
+
+use crate::BONGSU;
+
+const NAMES: [&str; 3] = ["JWT_SECRET", "INTERNAL_API_KEY", "ADMIN_API_KEY"];
+const LONG: &str = "0123456789abcdef0123456789abcdef";
+
+/// A hub with these secrets; those that are not named are long enough.
+fn hub(secrets: &[(&str, &str)]) -> Builder {
+    let builder = NAMES.iter().fold(Hub::builder(BONGSU), |builder, name| builder.env(name, LONG));
+    secrets.iter().fold(builder, |builder, (name, value)| builder.env(name, value))
+}
+
+/// One line on the way out, with the exit code of a bad configuration.
+async fn refusal(builder: Builder) -> String {
+    let (status, output) = builder.start_expecting_failure().await;
+    assert_eq!(status.code(), Some(2), "{output}");
+    assert_eq!(output.trim().lines().count(), 1, "{output}");
+    output
+}
+
+#[tokio::test]
+async fn development_secrets_are_refused_on_any_other_address_and_in_production() {
+    for (name, value) in [("SERVER_HOST", "0.0.0.0"), ("SERVER_HOST", "::"), ("BONGSU_ENV", "production")] {
+        let line = refusal(Hub::builder(BONGSU).env(name, value)).await;
+        assert!(NAMES.iter().all(|name| line.contains(name)) && line.contains(value), "{line}");
+        assert!(!line.contains("local_dev"), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn each_weak_secret_alone_is_enough_to_be_refused() {
+    let weak = [
+        ("JWT_SECRET", "local_dev_secret".to_owned()),
+        ("JWT_SECRET", LONG[1..].to_owned()),
+        ("INTERNAL_API_KEY", "local_dev_internal_key".to_owned()),
+        ("INTERNAL_API_KEY", format!("{LONG},short")),
+        ("INTERNAL_API_KEY", ",".to_owned()),
+        ("ADMIN_API_KEY", "local_dev_admin_key".to_owned()),
+        ("ADMIN_API_KEY", format!("{LONG},{}", &LONG[1..])),
+    ];
+    for (name, value) in &weak {
+        let line = refusal(hub(&[(name, value)]).env("BONGSU_ENV", "production")).await;
+        let others = NAMES.iter().filter(|other| *other != name);
+        assert!(line.contains(name) && others.clone().all(|other| !line.contains(other)), "{value}: {line}");
+        assert!(!line.contains(value.as_str()) || value == ",", "a secret is told: {line}");
+    }
+}
+
+#[tokio::test]
+async fn good_secrets_are_good_everywhere() {
+    let second = "fedcba9876543210fedcba9876543210";
+    let builder = hub(&[("INTERNAL_API_KEY", &format!("{LONG},{second}"))]);
+    let hub = builder.env("SERVER_HOST", "0.0.0.0").env("BONGSU_ENV", "production").start().await;
+    Api::new(&hub).service(second).publish_to("a", "a.b", json!({})).await;
+    assert!(!hub.log().contains("development secrets"));
+}
+
+#[tokio::test]
+async fn development_secrets_on_loopback_are_said_loudly() {
+    let hub = Hub::builder(BONGSU).start().await;
+    let log = hub.log();
+    let line =
+        log.lines().find(|line| line.contains("development secrets")).unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains("WARN") && NAMES.iter().all(|name| line.contains(name)), "{line}");
+    assert!(!log.contains("local_dev"));
+}

@@ -1,0 +1,110 @@
+//! Stream tickets: good once, for half a minute, on streams only.
+
+use std::time::{Duration, Instant};
+
+use bongsu_testkit::sse::Stream;
+use bongsu_testkit::tokens::Claims;
+use bongsu_testkit::{Answer, Api, Hub, tokens};
+use serde_json::json;
+
+use super::{EVENTS, SOON, STREAM, TICKETS, hub, opened};
+
+async fn ticket(api: &Api) -> String {
+    let answer = api.post(TICKETS, json!({})).await.expect(200);
+    assert_eq!(answer.result()["expiresIn"], 30);
+    answer.result()["ticket"].as_str().unwrap_or_default().to_owned()
+}
+
+async fn redeem(hub: &Hub, ticket: &str) -> Result<(), u16> {
+    opened(hub, &format!("{STREAM}?ticket={ticket}"), &[]).await.map(Stream::close)
+}
+
+#[tokio::test]
+async fn a_ticket_opens_one_stream_and_no_second_one() {
+    let hub = hub().await;
+    let person = Api::new(&hub).person(7);
+    let ticket = ticket(&person).await;
+    assert!(
+        ticket.len() >= 32
+            && ticket.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    );
+    assert_eq!(redeem(&hub, &ticket).await, Ok(()));
+    assert_eq!(redeem(&hub, &ticket).await, Err(401));
+    let mut all = std::collections::BTreeSet::new();
+    for _ in 0..50 {
+        all.insert(self::ticket(&person).await);
+    }
+    assert_eq!(all.len(), 50);
+    // Ten come at once with one ticket: one is let in.
+    let ticket = all.pop_first().unwrap();
+    let attempts = (0..10).map(|_| redeem(&hub, &ticket));
+    let outcomes = futures_util::future::join_all(attempts).await;
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1, "{outcomes:?}");
+}
+
+#[tokio::test]
+async fn a_ticket_is_no_token_and_a_token_is_no_ticket() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let ticket = ticket(&api.person(7)).await;
+    let refused = |answer: Answer| answer.expect_error(401, "AUTH4001");
+    refused(api.raw("GET", &format!("{EVENTS}&ticket={ticket}"), &[], "").await);
+    refused(api.raw("POST", &format!("{TICKETS}?ticket={ticket}"), &[], "").await);
+    refused(api.bearer(&ticket).get(EVENTS).await);
+    let token = tokens::token(7);
+    for wrong in [token.as_str(), "", "x", "%00", &"x".repeat(5_000)] {
+        assert_eq!(redeem(&hub, wrong).await, Err(401), "{wrong:?}");
+    }
+    assert_eq!(opened(&hub, &format!("{STREAM}?token={ticket}"), &[]).await.err(), Some(401));
+    // After all that it is still good.
+    assert_eq!(redeem(&hub, &ticket).await, Ok(()));
+}
+
+#[tokio::test]
+async fn only_a_person_gets_a_ticket() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    for nobody in
+        [api.anonymous(), api.clone(), api.admin(), api.bearer(&Claims::new(7).token_type("refresh").sign())]
+    {
+        nobody.post(TICKETS, json!({})).await.expect_error(401, "AUTH4001");
+    }
+    Api::http2(&hub).person(7).call("POST", TICKETS, "").await.expect(200);
+}
+
+#[tokio::test]
+async fn a_stream_by_ticket_ends_with_the_token_behind_it() {
+    let hub = hub().await;
+    let token = Claims::new(7).expires_in(2).sign();
+    let ticket = ticket(&Api::new(&hub).bearer(&token)).await;
+    let mut stream = opened(&hub, &format!("{STREAM}?ticket={ticket}"), &[]).await.ok().unwrap();
+    assert_eq!(stream.expect_event("system.close", SOON).await.json()["code"], 3502);
+}
+
+#[tokio::test]
+async fn a_ticket_waits_half_a_minute_and_no_longer() {
+    let hub = hub().await;
+    let person = Api::new(&hub).person(7);
+    let first = Instant::now();
+    let mut tickets = Vec::new();
+    for _ in 0..60 {
+        tickets.push(ticket(&person).await);
+    }
+    let last = Instant::now();
+    // One after the other until one is too old; every one of them was issued between `first` and `last`.
+    let mut pause = tokio::time::interval(Duration::from_secs(1));
+    for ticket in tickets {
+        pause.tick().await;
+        let before = Instant::now();
+        match redeem(&hub, &ticket).await {
+            Ok(()) => {
+                assert!(before - last < Duration::from_secs(31), "still good after {:?}", before - last);
+            }
+            Err(_) => {
+                assert!(first.elapsed() > Duration::from_secs(29), "refused after {:?}", first.elapsed());
+                return;
+            }
+        }
+    }
+    panic!("a ticket never runs out");
+}

@@ -1,0 +1,123 @@
+//! No token, ticket, key or secret reaches a log or a metric, however much is logged.
+
+use bongsu_testkit::jwks::{JwksServer, Key};
+use bongsu_testkit::sse::Stream;
+use bongsu_testkit::tokens::Claims;
+use bongsu_testkit::{Answer, Api, Hub};
+use serde_json::json;
+
+use super::SOON;
+use crate::BONGSU;
+
+const SECRET: &str = "jwt-secret-that-must-stay-secret-0123456789";
+const INTERNAL: &str = "internal-key-that-must-stay-secret-012345678";
+const SECOND: &str = "second-internal-key-that-must-stay-secret-01";
+const ADMIN: &str = "admin-key-that-must-stay-secret-0123456789ab";
+const WRONG: &str = "wrong-internal-key-that-must-stay-secret-012";
+/// As much as there is, also from the libraries that are quieter otherwise.
+const EVERYTHING: &str = "trace,h2=trace,h2::codec=trace,h2::hpack=trace,h2::proto=trace,hyper=trace,\
+    hyper::proto=trace,hyper_util=trace,hyper_util::client=trace,reqwest=trace,reqwest::connect=trace,\
+    rustls=trace,tower_http=trace,axum=trace,axum::rejection=trace";
+
+/// Uses every credential in every place where it may stand, and gives back what must not be seen.
+async fn use_everything(hub: &Hub, api: &Api, good: &str, bad: &str) -> Vec<String> {
+    let mut secrets = vec![good.to_owned(), bad.to_owned()];
+    let (room, tickets) = ("/api/v1/rooms/a/stream", "/api/v1/stream-tickets");
+    let event = json!({"roomId": "a", "eventType": "a.b", "data": {}});
+    for (key, status) in [(INTERNAL, 200), (SECOND, 200), (WRONG, 401)] {
+        api.service(key).publish(&event).await.expect(status);
+    }
+    api.anonymous().with_header("x-admin-key", ADMIN).get("/health").await.expect(200);
+    let ask = async |path: &str, headers: &[(&str, &str)]| -> Answer {
+        // Refused for its position after its credentials were looked at, so that no stream is left open.
+        let mut all = vec![("accept", "text/event-stream")];
+        all.extend_from_slice(headers);
+        api.raw("GET", path, &all, "").await
+    };
+    for token in [good, bad] {
+        let bearer = format!("Bearer {token}");
+        let cookie = format!("theme=dark; access_token={token}");
+        let events = "/api/v1/rooms/a/events?since=0-0";
+        ask(events, &[("authorization", &bearer)]).await;
+        ask(events, &[("cookie", &cookie)]).await;
+        ask(events, &[("authorization", token)]).await.expect(401);
+        ask(&format!("{events}&token={token}"), &[]).await.expect(401);
+        let issued = api.bearer(token).post(tickets, json!({})).await;
+        for request in
+            [Stream::request(hub, &format!("{room}?token={token}")), Stream::request(hub, room).bearer(token)]
+        {
+            for request in [request.clone(), request.http2()] {
+                if let Ok(mut stream) = request.last_event_id("0-0").open().await {
+                    stream.expect_event("a.b", SOON).await;
+                }
+            }
+        }
+        if let Some(ticket) = issued.result()["ticket"].as_str() {
+            let path = format!("{room}?ticket={ticket}");
+            assert!(Stream::request(hub, &path).http2().open().await.is_ok());
+            ask(&path, &[]).await.expect_error(401, "AUTH4001");
+            secrets.push(ticket.to_owned());
+        }
+        ask(&format!("{room}?ticket={token}"), &[]).await.expect(401);
+        ask(&format!("/no/such?token={token}"), &[("authorization", &bearer)]).await.expect(404);
+        ask(&format!("{room}?lastEventId=%ff&token={token}"), &[]).await.expect(400);
+        let preflight = [
+            ("origin", "http://localhost:3000"),
+            ("access-control-request-method", "GET"),
+            ("cookie", &cookie),
+        ];
+        api.raw("OPTIONS", &format!("{room}?token={token}"), &preflight, "").await;
+    }
+    secrets
+}
+
+async fn nothing_is_told(hub: &Hub, mut secrets: Vec<String>) {
+    secrets.extend([SECRET, INTERNAL, SECOND, ADMIN, WRONG].map(str::to_owned));
+    // The parts of a token tell as much as the whole: its signature is enough.
+    let signatures: Vec<String> =
+        secrets.iter().filter_map(|secret| secret.rsplit_once('.').map(|(_, end)| end.to_owned())).collect();
+    secrets.extend(signatures);
+    let metrics = Api::new(hub).anonymous().get("/metrics").await.text();
+    hub.terminate().await;
+    let log = hub.log();
+    assert!(log.lines().count() > 3, "nothing was logged at all");
+    for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+        let line = log.lines().find(|line| line.contains(secret.as_str()));
+        assert!(line.is_none(), "a credential stands in the log: {line:?}");
+        assert!(!metrics.contains(secret.as_str()), "a credential stands in a metric");
+    }
+}
+
+fn builder() -> bongsu_testkit::hub::Builder {
+    let builder = Hub::builder(BONGSU).env("RUST_LOG", EVERYTHING).env("JWT_SECRET", SECRET);
+    builder.env("INTERNAL_API_KEY", format!("{INTERNAL},{SECOND}")).env("ADMIN_API_KEY", ADMIN)
+}
+
+#[tokio::test]
+async fn no_credential_is_ever_logged() {
+    let hub = builder().start().await;
+    let (good, bad) = (Claims::new(7).sign_with(SECRET), Claims::new(8).sign_with("another"));
+    let mut secrets = Vec::new();
+    for api in [Api::new(&hub), Api::http2(&hub)] {
+        secrets.extend(use_everything(&hub, &api, &good, &bad).await);
+    }
+    nothing_is_told(&hub, secrets).await;
+}
+
+#[tokio::test]
+async fn no_credential_is_logged_with_published_keys_either() {
+    let key = Key::es256("known");
+    let server = JwksServer::start(&[&key]).await;
+    let url = format!("{}?apikey=jwks-url-credential-0123456789", server.url());
+    let hub = builder().env("JWKS_URL", url).env("JWT_ALGORITHM", "ES256").start().await;
+    let (good, bad) = (Claims::new(7).sign_by(&key), Claims::new(8).sign_by(&Key::es256("unknown")));
+    let api = Api::http2(&hub);
+    bongsu_testkit::wait::until(SOON, async || {
+        api.bearer(&good).get("/api/v1/rooms/a/events?since=0-0").await.status == 200
+    })
+    .await;
+    server.fail(Some(bongsu_testkit::jwks::Failure::Status(500)));
+    let mut secrets = use_everything(&hub, &api, &good, &bad).await;
+    secrets.push("jwks-url-credential-0123456789".to_owned());
+    nothing_is_told(&hub, secrets).await;
+}

@@ -1,0 +1,143 @@
+//! How a stream ends: the server says why, and whether to come back.
+
+use bongsu_testkit::sse::{End, Item, Resuming, Stream};
+use bongsu_testkit::tokens::Claims;
+use bongsu_testkit::{Api, Hub};
+use serde_json::{Value, json};
+
+use super::{SOON, both, hub, listen, open, path, publish};
+use crate::BONGSU;
+
+/// The last event of a stream, and the retry that came with it.
+async fn ending(stream: &mut Stream) -> (bongsu_testkit::sse::Event, Option<u64>) {
+    let items = stream.read_to_end(SOON).await;
+    assert_eq!(stream.end(), Some(End::Proper));
+    let retry = items.iter().rev().find_map(|item| if let Item::Retry(ms) = item { Some(*ms) } else { None });
+    match items.into_iter().rfind(|item| !matches!(item, Item::Retry(_))) {
+        Some(Item::Event(event)) => (event, retry),
+        other => panic!("the last thing is {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_lived_long_enough_is_asked_to_come_back() {
+    let hub = Hub::builder(BONGSU).env("SSE_LIFETIME_SECS", 1).start().await;
+    let api = Api::new(&hub);
+    for request in both(listen(&hub, "a")) {
+        let mut stream = open(request).await;
+        let id = publish(&api, "a", 1..=1).await.remove(0);
+        let (last, retry) = ending(&mut stream).await;
+        assert_eq!(last.event, "system.close");
+        let data = last.json();
+        assert_eq!(
+            (&data["code"], &data["reason"], &data["reconnect"]),
+            (&json!(3001), &json!("lifetime reached"), &Value::Bool(true))
+        );
+        assert_eq!(data["retryMs"].as_u64(), retry, "EventSource waits as long as others are told to");
+        assert_eq!((last.own_id, last.id), (None, id), "the position stays");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_was_asked_to_come_back_misses_nothing_meanwhile() {
+    let hub = Hub::builder(BONGSU).env("SSE_LIFETIME_SECS", 1).start().await;
+    let api = Api::new(&hub);
+    publish(&api, "a", 1..=1).await;
+    let mut client = Resuming::new(listen(&hub, "a")).starting_after("0-0");
+    let mut seen = Vec::new();
+    while client.connections() < 3 || seen.last() != Some(&4) {
+        let event = client.next_event(SOON).await.unwrap();
+        match event.event.as_str() {
+            // Nobody listens now: this one has to wait for the client.
+            "system.close" if seen.len() < 4 => {
+                let next = seen.len() as u64 + 1;
+                publish(&api, "a", next..=next).await;
+            }
+            "system.close" => {}
+            _ => seen.push(event.json()["n"].as_u64().unwrap()),
+        }
+    }
+    assert_eq!(seen, [1, 2, 3, 4]);
+}
+
+#[tokio::test]
+async fn a_client_that_came_back_before_its_first_event_misses_nothing_meanwhile() {
+    let hub = Hub::builder(BONGSU).env("SSE_LIFETIME_SECS", 1).start().await;
+    let api = Api::new(&hub);
+    publish(&api, "a", 1..=3).await;
+    // It was connected all the time, as far as it knows; only its stream was replaced by another one.
+    let mut client = Resuming::new(listen(&hub, "a"));
+    assert_eq!(client.next_event(SOON).await.unwrap().event, "system.close");
+    publish(&api, "a", 4..=4).await;
+    while client.connections() < 2 {
+        match client.try_next_event(SOON).await.unwrap() {
+            Some(event) if event.event == "system.close" => {}
+            Some(event) => return assert_eq!(event.json()["n"], 4),
+            None => panic!("told to stay away by {:?}", client.stopped_by()),
+        }
+    }
+    panic!("the event that was published while the client came back was never sent");
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_token_and_the_client_stays_away() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let id = publish(&api, "a", 1..=1).await.remove(0);
+    for request in both(Stream::request(&hub, &path("a"))) {
+        let token = Claims::new(7).expires_in(2).sign();
+        let mut client = Resuming::new(request.bearer(&token)).starting_after("0-0");
+        assert_eq!(client.next_event(SOON).await.unwrap().id, id);
+        let last = client.next_event(SOON).await.unwrap();
+        assert_eq!(last.event, "system.close");
+        let data = last.json();
+        assert_eq!(
+            (&data["code"], &data["reason"], &data["reconnect"]),
+            (&json!(3502), &json!("token expired or revoked"), &Value::Bool(false))
+        );
+        assert_eq!(last.own_id, Some(format!("end.3502.{id}")));
+        assert_eq!(client.next_event(SOON).await, None);
+        assert_eq!((client.connections(), client.stopped_by().unwrap().status), (1, 204));
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_ended_for_good_is_answered_204_whoever_asks() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let expired = Claims::new(7).expires_in(-60).sign();
+    let position = [("last-event-id", "end.3502.1708070400000-0")];
+    for path in [path("a"), path("not a room").replace(' ', "%20")] {
+        let answer = api.raw("GET", &path, &position, "").await.expect(204);
+        assert!(answer.bytes.is_empty());
+    }
+    let request = Stream::request(&hub, &path("a")).header("last-event-id", "end.3502.0-0");
+    for request in both(request.bearer(&expired)) {
+        assert_eq!(request.open().await.err().unwrap().status, 204);
+    }
+    api.anonymous().get(&format!("{}?lastEventId=end.3500.1-0", path("a"))).await.expect(204);
+}
+
+#[tokio::test]
+async fn a_refusal_that_will_not_pass_stays_what_it_is_for_an_eventsource() {
+    let hub = hub().await;
+    let request = |path: &str| Stream::request(&hub, path);
+    let cases = [
+        (request(&path("a")).person(7).last_event_id("nonsense"), 400, "COMMON400"),
+        (request(&path("a%20b")).person(7), 400, "COMMON400"),
+        (request(&path("a")), 401, "AUTH4001"),
+        (request(&path("a")).bearer("forged"), 401, "AUTH4001"),
+        (request("/api/v1/rooms/a/streams").person(7), 404, "COMMON404"),
+    ];
+    for (request, status, code) in cases {
+        for request in both(request) {
+            request.open().await.err().unwrap().expect_error(status, code);
+        }
+    }
+    // 403: a change by cookie from a foreign page.
+    let token = Claims::new(7).sign();
+    let cookie = format!("access_token={token}");
+    let headers = [("accept", "text/event-stream"), ("cookie", &cookie), ("origin", "https://evil.example")];
+    let answer = Api::new(&hub).raw("POST", "/api/v1/stream-tickets", &headers, "").await;
+    answer.expect_error(403, "COMMON403");
+}

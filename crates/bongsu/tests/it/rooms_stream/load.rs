@@ -1,0 +1,79 @@
+//! Much at once: long catch-ups that meet the live edge, and rooms that nobody listens to.
+
+use bongsu_testkit::{Api, proof};
+use serde_json::{Value, json};
+
+use super::{KIND, SOON, both, hub, listen, numbers, open, publish};
+
+async fn publish_many(api: &Api, events: &[Value]) {
+    for part in events.chunks(500) {
+        let answer = api.publish_batch(part).await.expect(200);
+        let results = answer.result()["results"].as_array().cloned().unwrap_or_default();
+        assert!(results.len() == part.len() && results.iter().all(|result| result["streamId"].is_string()));
+    }
+}
+
+#[tokio::test]
+async fn a_long_catch_up_meets_the_live_edge_without_a_gap() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let event = |n: u64| json!({"roomId": "a", "eventType": KIND, "data": {"n": n}});
+    publish_many(&api, &(1..=2_000).map(event).collect::<Vec<_>>()).await;
+    for (request, last) in both(listen(&hub, "a").last_event_id("0-0")).into_iter().zip([2_100_u64, 2_200]) {
+        let mut stream = open(request).await;
+        // Published while the client reads.
+        let (seen, _) = tokio::join!(
+            numbers(&mut stream, usize::try_from(last).unwrap()),
+            publish(&api, "a", last - 99..=last)
+        );
+        assert_eq!(seen, (1..=last).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn big_events_are_caught_up_in_bounded_memory() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let text = "가".repeat(20_000);
+    let event = |n: u64| json!({"roomId": "a", "eventType": KIND, "data": {"n": n, "text": text}});
+    publish_many(&api, &(1..=60).map(event).collect::<Vec<_>>()[..]).await;
+    // From the log alone: a fresh process has nothing in its rings.
+    hub.restart().await;
+    let api = Api::new(&hub);
+    let before = hub.rss_kib();
+    let mut streams = Vec::new();
+    for person in 0..8 {
+        let request = bongsu_testkit::sse::Stream::request(&hub, &super::path("a")).person(person);
+        streams.push(open(request.last_event_id("0-0")).await);
+    }
+    api.publish_to("a", KIND, json!({"n": 61, "text": "live"})).await;
+    for stream in &mut streams {
+        assert_eq!(numbers(stream, 61).await, (1..=61).collect::<Vec<_>>());
+    }
+    let grown = hub.peak_rss_kib().saturating_sub(before);
+    proof::record("rooms", "big-catch-up", json!({"readers": 8, "logKiB": 60 * 60, "grownKiB": grown}));
+    assert!(grown < 24 * 1024, "8 readers of 3.5 MiB each took {grown} KiB");
+}
+
+#[tokio::test]
+async fn thousands_of_rooms_that_nobody_listens_to_cost_nothing() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let mut stream = open(listen(&hub, "watched")).await;
+    let event = |n: u64| json!({"roomId": format!("room-{n}"), "eventType": KIND, "data": {"n": n}});
+    publish_many(&api, &(0..500).map(event).collect::<Vec<_>>()).await;
+    let (before, files) = (hub.rss_kib(), hub.open_files());
+    publish_many(&api, &(500..5_500).map(event).collect::<Vec<_>>()).await;
+    let grown = hub.rss_kib().saturating_sub(before);
+    proof::record("rooms", "idle-rooms", json!({"rooms": 5_000, "grownKiB": grown}));
+    assert!(grown < 16 * 1024, "5,000 rooms took {grown} KiB");
+    assert!(hub.open_files() <= files + 4);
+    let metrics = hub.metrics().await;
+    assert_eq!(metrics.get("sse_active_rooms", &[]), 1.0);
+    assert_eq!(metrics.get("sse_active_connections", &[]), 1.0);
+    api.publish_to("watched", KIND, json!({"n": 1})).await;
+    assert_eq!(numbers(&mut stream, 1).await, [1]);
+    // Rooms that were listened to are no longer active once their listeners are gone.
+    stream.close();
+    bongsu_testkit::wait::until(SOON, async || hub.metrics().await.get("sse_active_rooms", &[]) == 0.0).await;
+}

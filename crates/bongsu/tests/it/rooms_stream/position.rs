@@ -1,0 +1,213 @@
+//! Where a stream begins: after a position that is known, trimmed away, or of nobody's making.
+
+use bongsu_testkit::sse::Resuming;
+use bongsu_testkit::{Api, Hub};
+
+use super::{KIND, SOON, both, hub, listen, numbers, open, path, publish};
+use crate::BONGSU;
+
+#[tokio::test]
+async fn a_client_catches_up_by_header_or_by_query() {
+    let hub = hub().await;
+    let ids = publish(&Api::new(&hub), "a", 1..=4).await;
+    for request in both(listen(&hub, "a").last_event_id(&ids[1])) {
+        assert_eq!(numbers(&mut open(request).await, 2).await, [3, 4]);
+    }
+    let asked =
+        bongsu_testkit::sse::Request::new(hub.addr(), &format!("{}?lastEventId={}", path("a"), ids[2]));
+    for request in both(asked.person(7)) {
+        assert_eq!(numbers(&mut open(request).await, 1).await, [4]);
+    }
+}
+
+#[tokio::test]
+async fn the_header_wins_over_the_query() {
+    let hub = hub().await;
+    let ids = publish(&Api::new(&hub), "a", 1..=4).await;
+    let asked =
+        bongsu_testkit::sse::Request::new(hub.addr(), &format!("{}?lastEventId={}", path("a"), ids[0]));
+    let mut stream = open(asked.person(7).last_event_id(&ids[2])).await;
+    assert_eq!(numbers(&mut stream, 1).await, [4]);
+}
+
+#[tokio::test]
+async fn zero_means_from_the_beginning_and_then_live() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let mut empty = open(listen(&hub, "empty").last_event_id("0-0")).await;
+    publish(&api, "empty", 1..=1).await;
+    assert_eq!(numbers(&mut empty, 1).await, [1]);
+    publish(&api, "a", 1..=2).await;
+    let mut stream = open(listen(&hub, "a").last_event_id("0-0")).await;
+    publish(&api, "a", 3..=3).await;
+    assert_eq!(numbers(&mut stream, 3).await, [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn caught_up_events_are_the_same_as_live_ones() {
+    let hub = hub().await;
+    let mut live = open(listen(&hub, "a")).await;
+    publish(&Api::new(&hub), "a", 1..=3).await;
+    let mut late = open(listen(&hub, "a").last_event_id("0-0")).await;
+    assert_eq!(live.take_events(3, SOON).await, late.take_events(3, SOON).await);
+    // The same again from the log alone.
+    hub.restart().await;
+    let mut later = open(listen(&hub, "a").last_event_id("0-0")).await;
+    let again = later.take_events(3, SOON).await;
+    let mut late = open(listen(&hub, "a").last_event_id("0-0")).await;
+    assert_eq!(late.take_events(3, SOON).await, again);
+}
+
+#[tokio::test]
+async fn a_malformed_position_is_refused_by_name_before_the_stream_starts() {
+    let hub = hub().await;
+    let api = Api::new(&hub).person(7);
+    let bad = [
+        "x",
+        "1",
+        "1-",
+        "-1",
+        "1-1-1",
+        "01-0",
+        "1-00",
+        "+1-0",
+        "0x1-0",
+        "18446744073709551616-0",
+        "END.1",
+        "$",
+    ];
+    for position in bad {
+        for request in both(listen(&hub, "a").last_event_id(position)) {
+            let refused = request.open().await.err().unwrap_or_else(|| panic!("{position:?} was taken"));
+            let refused = refused.expect_error(400, "COMMON400");
+            assert!(refused.message().starts_with("Last-Event-ID: "), "{}", refused.message());
+        }
+        let asked = format!("{}?lastEventId={}", path("a"), position.replace('+', "%2B"));
+        let refused = api.get(&asked).await.expect_error(400, "COMMON400");
+        assert!(refused.message().starts_with("lastEventId: "), "{}", refused.message());
+    }
+    assert_eq!(hub.metrics().await.get("sse_active_connections", &[]), 0.0);
+}
+
+/// A hub whose rooms keep ten events, and one room with fifty.
+async fn trimmed_room() -> (Hub, Vec<String>) {
+    let hub = Hub::builder(BONGSU).env("STREAM_MAXLEN", 10).start().await;
+    let ids = publish(&Api::new(&hub), "a", 1..=50).await;
+    (hub, ids)
+}
+
+#[tokio::test]
+async fn a_position_that_was_trimmed_away_is_told_and_then_all_that_is_left_comes() {
+    let (hub, ids) = trimmed_room().await;
+    for request in both(listen(&hub, "a").last_event_id(&ids[0])) {
+        let mut stream = open(request).await;
+        let reset = stream.expect_event("system.reset", SOON).await;
+        assert_eq!(reset.json()["reason"], "trimmed");
+        let oldest = reset.json()["oldestId"].as_str().unwrap().to_owned();
+        let first = stream.next_event(SOON).await.unwrap();
+        assert_eq!(first.own_id.as_deref(), Some(oldest.as_str()), "the oldest is the first that comes");
+        let n = first.json()["n"].as_u64().unwrap();
+        assert!((21..=41).contains(&n), "ten are kept, and not many more: the oldest is {n}");
+        assert_eq!(oldest, ids[usize::try_from(n).unwrap() - 1]);
+        let left: Vec<u64> = (n + 1..=50).collect();
+        assert_eq!(numbers(&mut stream, left.len()).await, left);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_drops_right_after_a_trimmed_reset_still_gets_all_that_is_left() {
+    let (hub, ids) = trimmed_room().await;
+    let mut client = Resuming::new(listen(&hub, "a")).starting_after(&ids[3]);
+    assert_eq!(client.next_event(SOON).await.unwrap().event, "system.reset");
+    client.break_connection();
+    let mut events = Vec::new();
+    while events.last() != Some(&50) {
+        let event = client.next_event(SOON).await.unwrap();
+        if event.event == KIND {
+            events.push(event.json()["n"].as_u64().unwrap());
+        }
+    }
+    let all: Vec<u64> = (events[0]..=50).collect();
+    assert!(events.len() >= 10, "{events:?}");
+    assert_eq!(events, all);
+}
+
+#[tokio::test]
+async fn a_position_that_nobody_gave_is_told_and_the_stream_goes_on_from_now() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let ids = publish(&api, "a", 1..=3).await;
+    let (ms, seq) = ids[1].split_once('-').unwrap();
+    let between = format!("{ms}-{}", seq.parse::<u64>().unwrap() + 7);
+    let made_up = [
+        between.as_str(),
+        "9999999999999-0",
+        "9223372036854775807-9223372036854775807",
+        "9223372036854775808-0",
+        "18446744073709551615-18446744073709551615",
+    ];
+    let mut next = 4;
+    for position in made_up {
+        for request in both(listen(&hub, "a").last_event_id(position)) {
+            let mut stream = open(request).await;
+            let reset = stream.expect_event("system.reset", SOON).await;
+            assert_eq!(reset.json()["reason"], "unknown", "{position}");
+            publish(&api, "a", next..=next).await;
+            assert_eq!(numbers(&mut stream, 1).await, [next], "{position}");
+            next += 1;
+        }
+    }
+}
+
+#[tokio::test]
+async fn any_position_in_a_room_that_was_never_used_is_unknown() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let ids = publish(&api, "other", 1..=1).await;
+    for (room, position) in [("one", ids[0].as_str()), ("two", "5-0")] {
+        let mut stream = open(listen(&hub, room).last_event_id(position)).await;
+        assert_eq!(stream.expect_event("system.reset", SOON).await.json()["reason"], "unknown");
+        publish(&api, room, 1..=1).await;
+        assert_eq!(numbers(&mut stream, 1).await, [1]);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_drops_right_after_an_unknown_reset_misses_nothing_that_came_after_it() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    publish(&api, "a", 1..=3).await;
+    let mut client = Resuming::new(listen(&hub, "a")).starting_after("9999999999999-0");
+    assert_eq!(client.next_event(SOON).await.unwrap().event, "system.reset");
+    client.break_connection();
+    publish(&api, "a", 4..=5).await;
+    for n in [4, 5] {
+        let event = client.next_event(SOON).await.unwrap();
+        assert_eq!((event.event.as_str(), event.json()["n"].as_u64()), (KIND, Some(n)));
+    }
+}
+
+#[tokio::test]
+async fn a_wiped_log_is_told_and_nothing_new_is_missed() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let ids = publish(&api, "a", 1..=3).await;
+    let other = tempfile::tempdir().unwrap();
+    let folder = other.path().join("data");
+    hub.terminate().await;
+    hub.restart_with(&[("DATA_DIR", folder.to_str().unwrap())]).await;
+    let api = Api::new(&hub);
+    let mut client = Resuming::new(listen(&hub, "a")).starting_after(&ids[2]);
+    let reset = client.next_event(SOON).await.unwrap();
+    assert_eq!((reset.event.as_str(), &reset.json()["reason"]), ("system.reset", &"unknown".into()));
+    client.break_connection();
+    publish(&api, "a", 10..=11).await;
+    for n in [10, 11] {
+        let event = client.next_event(SOON).await.unwrap();
+        assert_eq!((event.event.as_str(), event.json()["n"].as_u64()), (KIND, Some(n)));
+    }
+    // Once there are newer events, a position from before is older than the log: told as well.
+    let mut late = open(listen(&hub, "a").last_event_id(&ids[2])).await;
+    let reset = late.expect_event("system.reset", SOON).await.json();
+    assert!(reset["reason"] == "unknown" || reset["reason"] == "trimmed", "{reset}");
+}

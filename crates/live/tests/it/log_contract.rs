@@ -1,0 +1,122 @@
+//! The contract suite of the log port: written once, run against every adapter.
+//!
+//! An adapter joins by implementing [`Adapter`] and calling [`contract!`]: one test per promise, by the same names.
+//! Each test has an empty place of its own, a clock in its hand, and a sink that writes down what it is told.
+
+pub(crate) mod concurrency;
+pub(crate) mod follow_up;
+pub(crate) mod model;
+pub(crate) mod once;
+pub(crate) mod order;
+pub(crate) mod reading;
+pub(crate) mod support;
+pub(crate) mod told;
+pub(crate) mod trimming;
+
+use std::sync::Arc;
+
+use bongsu_kernel::Clock;
+use bongsu_live::Log;
+use bongsu_live::log::Sink;
+
+/// A place where a log lives: it outlasts the log, which can be opened there again.
+pub(crate) trait Adapter: Sized {
+    type Running;
+
+    /// A new place with nothing in it.
+    fn empty() -> Self;
+
+    /// Opens the log. Nothing else has it open.
+    async fn open(&self, clock: Clock, sink: Arc<dyn Sink>) -> Self::Running;
+
+    fn log(running: &Self::Running) -> Arc<dyn Log>;
+
+    /// Lets it take no more events; what it took is finished.
+    async fn stop(running: &Self::Running);
+
+    /// Ends it in order.
+    async fn close(&self, running: Self::Running);
+
+    /// Ends it as a kill would: nothing is flushed, finished or tidied up.
+    async fn kill(&mut self, running: Self::Running);
+
+    /// The records that were written down for people, oldest first.
+    async fn follow_ups(&self) -> Vec<String>;
+}
+
+/// One test for every promise.
+macro_rules! contract {
+    ($adapter:ty: $($file:ident { $($promise:ident)* })*) => {
+        $($(
+            #[tokio::test]
+            async fn $promise() {
+                $crate::log_contract::$file::$promise::<$adapter>().await;
+            }
+        )*)*
+    };
+    ($adapter:ty) => {
+        $crate::log_contract::contract! { $adapter:
+            order {
+                ids_grow_in_the_order_of_a_batch
+                ids_grow_while_the_clock_stands_still_or_goes_back
+                ids_grow_over_reopening_with_a_clock_that_went_back
+                ids_are_not_given_again_after_everything_was_trimmed
+                subjects_do_not_disturb_each_other
+                what_was_acknowledged_is_there_after_a_kill
+                a_closed_log_takes_nothing_and_says_so
+            }
+            once {
+                the_same_key_and_content_is_one_event
+                the_same_key_with_other_content_is_refused
+                the_same_key_in_another_subject_is_another_event
+                without_a_key_every_append_is_an_event
+                a_key_is_kept_for_24_hours
+                keys_outlast_reopening_and_kills
+                keys_outlast_the_trimming_of_their_event
+                a_key_twice_in_one_batch_is_one_event
+                a_refused_event_leaves_the_rest_of_its_batch_alone
+                many_at_once_with_one_key_are_one_event
+            }
+            told {
+                the_sink_hears_of_a_batch_in_order_before_the_answer
+                every_event_names_the_one_before_it
+                the_chain_goes_on_over_reopening_and_trimming
+                repeated_and_refused_events_are_not_told
+                what_is_told_is_what_is_read
+            }
+            reading {
+                an_empty_subject_has_a_beginning_and_nothing_else
+                reading_goes_on_after_a_position
+                a_position_from_nowhere_is_unknown
+                a_position_older_than_the_log_is_told_with_the_oldest
+                positions_at_the_limits_of_numbers_do_no_harm
+                a_reader_that_sets_no_bound_gets_everything
+                pages_are_bounded_in_entries
+                pages_are_bounded_in_bytes_and_never_empty
+                the_head_is_the_newest_event
+                everything_that_was_appended_is_read_back
+            }
+            trimming {
+                a_subject_keeps_its_newest_events_and_not_many_more
+                a_subject_that_keeps_one_event_keeps_the_newest
+                a_lower_number_to_keep_is_reached_with_the_next_events
+                events_are_counted_on_over_trimming
+            }
+            follow_up {
+                who_is_to_be_told_is_written_down_with_the_event
+                events_without_recipients_leave_no_record
+                repeated_and_refused_events_leave_no_record
+                records_outlast_trimming_and_kills
+                the_record_is_exactly_the_golden_one
+            }
+            concurrency {
+                many_appenders_are_told_and_read_in_the_order_of_ids
+                readers_beside_appenders_see_no_gap
+            }
+            model {
+                any_sequence_of_requests_restarts_and_clocks_is_answered_as_promised
+            }
+        }
+    };
+}
+pub(crate) use contract;

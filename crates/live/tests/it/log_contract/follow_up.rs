@@ -1,0 +1,77 @@
+//! The record of who is to be told beside the stream: one with its event, and in a form that is never broken.
+
+use bongsu_kernel::Id;
+use bongsu_live::log::FollowUp;
+
+use super::Adapter;
+use super::support::{Event, NOW, Stage};
+
+const GOLDEN: &str = include_str!("../../golden/follow_up.v1.json");
+
+fn decoded(records: &[String]) -> Vec<FollowUp> {
+    records.iter().map(|record| serde_json::from_str(record).expect("a record that can be read")).collect()
+}
+
+pub(crate) async fn who_is_to_be_told_is_written_down_with_the_event<A: Adapter>() {
+    let stage = Stage::<A>::empty().await;
+    let event = Event::of("42").number(7).publisher("1").recipients(&["2", "kim"]);
+    let first = stage.append_one(&event).await;
+    let second = stage.append_one(&Event::of("lobby").recipients(&["9"])).await;
+    let records = decoded(&stage.adapter().follow_ups().await);
+    assert_eq!(records.len(), 2);
+    let FollowUp { v, subject, stream_id, event_type, data, publisher_id, timestamp, recipients } =
+        &records[0];
+    assert_eq!((*v, subject.as_str(), stream_id), (1, "room:42", &first.id.to_string()));
+    assert_eq!((event_type.as_str(), data.get(), *timestamp), ("test.happened", "{\"number\":7}", NOW));
+    assert_eq!(publisher_id.as_ref().map(Id::as_str), Some("1"));
+    assert_eq!(recipients.iter().map(Id::as_str).collect::<Vec<_>>(), ["2", "kim"]);
+    assert_eq!(
+        (records[1].stream_id.clone(), records[1].publisher_id.is_none()),
+        (second.id.to_string(), true)
+    );
+}
+
+pub(crate) async fn events_without_recipients_leave_no_record<A: Adapter>() {
+    let stage = Stage::<A>::empty().await;
+    stage.append(vec![Event::of("42"), Event::of("42").publisher("1")]).await;
+    assert_eq!(stage.adapter().follow_ups().await, Vec::<String>::new());
+}
+
+pub(crate) async fn repeated_and_refused_events_leave_no_record<A: Adapter>() {
+    let mut stage = Stage::<A>::empty().await;
+    let event = Event::of("42").number(1).key("k").recipients(&["1"]);
+    let other = Event::of("42").number(2).key("k").recipients(&["2"]);
+    stage.append(vec![event.clone(), event.clone(), other.clone()]).await;
+    stage.reopen().await;
+    stage.append(vec![event, other]).await;
+    let records = decoded(&stage.adapter().follow_ups().await);
+    assert_eq!(records.len(), 1);
+    assert_eq!(records[0].recipients[0].as_str(), "1");
+}
+
+pub(crate) async fn records_outlast_trimming_and_kills<A: Adapter>() {
+    let mut stage = Stage::<A>::empty().await;
+    for number in 0..300 {
+        stage.append_one(&Event::of("42").number(number).recipients(&["1"]).keep(1)).await;
+    }
+    stage.kill_and_reopen().await;
+    assert!(stage.ids("42").await.len() < 300, "something was to be trimmed");
+    let records = decoded(&stage.adapter().follow_ups().await);
+    let data: Vec<&str> = records.iter().map(|record| record.data.get()).collect();
+    assert_eq!(data, (0..300).map(|number| format!("{{\"number\":{number}}}")).collect::<Vec<_>>());
+}
+
+pub(crate) async fn the_record_is_exactly_the_golden_one<A: Adapter>() {
+    let stage = Stage::<A>::empty().await;
+    let event =
+        Event::of("42").kind("retrospect.submitted").publisher("1").recipients(&["2", "kim@x", "007"]);
+    stage.append_one(&event.data("{\"userId\":1,\"userName\":\"김철수\",\"score\":1.50,\"tags\":[]}")).await;
+    let written = stage.adapter().follow_ups().await;
+    assert_eq!(written, [GOLDEN.trim_end()], "today's writer writes something else than version 1 was");
+    let record = &decoded(&[GOLDEN.to_owned()])[0];
+    assert_eq!((record.v, record.stream_id.as_str(), record.timestamp), (1, "1708070400000-0", NOW));
+    assert_eq!(record.recipients.iter().map(Id::as_str).collect::<Vec<_>>(), ["2", "kim@x", "007"]);
+    // The order of a record's fields and fields of later versions do not matter to a reader.
+    let foreign = GOLDEN.replacen("{\"v\":1,", "{\"later\":[1],\"v\":1,", 1);
+    assert_eq!(decoded(&[foreign])[0].stream_id, record.stream_id);
+}

@@ -1,0 +1,222 @@
+//! What the tests of the contract speak in: events made in a line, a log with its clock and sink, and a sink that
+//! remembers.
+
+use std::sync::{Arc, Mutex};
+
+use bongsu_kernel::json::Object;
+use bongsu_kernel::{Clock, EventType, Id, Millis, StreamId};
+use bongsu_live::log::{Delivery, Most, Once, Sink};
+use bongsu_live::{Append, AppendError, Appended, Entry, Log, LogError, Page, Place, SubjectName};
+
+use super::Adapter;
+
+/// When the tests' clock begins: 2024-02-16.
+pub(crate) const NOW: Millis = 1_708_070_400_000;
+/// More than any test appends.
+pub(crate) const ALL: Most = Most { entries: 1_000_000, bytes: usize::MAX };
+
+pub(crate) type Outcome = Result<Appended, AppendError>;
+
+/// An event to be appended, made up as tests need it.
+#[derive(Clone, Debug)]
+pub(crate) struct Event(Append);
+
+impl Event {
+    pub(crate) fn of(room: &str) -> Self {
+        Self(Append {
+            subject: subject(room),
+            event_type: EventType::new("test.happened").unwrap(),
+            data: Object::stored("{}").unwrap(),
+            publisher: None,
+            once: None,
+            recipients: Vec::new(),
+            audience: 0,
+            keep: 10_000,
+        })
+    }
+
+    /// Data that tells this event from others.
+    pub(crate) fn number(self, number: u64) -> Self {
+        self.data(&format!("{{\"number\":{number}}}"))
+    }
+
+    pub(crate) fn data(mut self, json: &str) -> Self {
+        self.0.data = Object::stored(json).unwrap();
+        self
+    }
+
+    pub(crate) fn kind(mut self, event_type: &str) -> Self {
+        self.0.event_type = EventType::new(event_type).unwrap();
+        self
+    }
+
+    pub(crate) fn publisher(mut self, id: &str) -> Self {
+        self.0.publisher = Some(Id::new(id).unwrap());
+        self
+    }
+
+    /// A key, with a digest that follows from the data.
+    pub(crate) fn key(mut self, key: &str) -> Self {
+        let mut digest = [0; 32];
+        for (at, byte) in self.0.data.as_str().bytes().enumerate() {
+            digest[at % 32] ^= byte.wrapping_add(at as u8);
+        }
+        self.0.once = Some(Once { key: key.to_owned(), digest });
+        self
+    }
+
+    pub(crate) fn recipients(mut self, ids: &[&str]) -> Self {
+        self.0.recipients = ids.iter().map(|id| Id::new(id).unwrap()).collect();
+        self
+    }
+
+    pub(crate) fn audience(mut self, audience: u32) -> Self {
+        self.0.audience = audience;
+        self
+    }
+
+    pub(crate) fn keep(mut self, keep: u32) -> Self {
+        self.0.keep = keep;
+        self
+    }
+
+    pub(crate) fn append(&self) -> &Append {
+        &self.0
+    }
+}
+
+pub(crate) fn subject(room: &str) -> SubjectName {
+    SubjectName::new("room", &Id::new(room).unwrap())
+}
+
+/// The outcome of an event that has to have been taken.
+#[track_caller]
+pub(crate) fn appended(outcome: &Outcome) -> &Appended {
+    outcome.as_ref().expect("the event was not taken")
+}
+
+/// What the sink was told of one event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) subject: SubjectName,
+    pub(crate) previous: StreamId,
+    pub(crate) entry: Entry,
+}
+
+/// Remembers everything in the order in which it was told.
+#[derive(Default)]
+pub(crate) struct Memory(Mutex<Vec<Told>>);
+
+impl Memory {
+    pub(crate) fn all(&self) -> Vec<Told> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(crate) fn of(&self, room: &str) -> Vec<Told> {
+        let subject = subject(room);
+        self.all().into_iter().filter(|told| told.subject == subject).collect()
+    }
+}
+
+impl Sink for Memory {
+    fn deliver(&self, delivery: Delivery<'_>) {
+        let Delivery { subject, previous, entry, .. } = delivery;
+        let told = Told { subject: subject.clone(), previous, entry: entry.clone() };
+        self.0.lock().unwrap().push(told);
+    }
+}
+
+/// A log on an adapter, with its clock and its sink.
+pub(crate) struct Stage<A: Adapter> {
+    adapter: A,
+    running: Option<A::Running>,
+    pub(crate) clock: Clock,
+    pub(crate) sink: Arc<Memory>,
+}
+
+impl<A: Adapter> Stage<A> {
+    pub(crate) async fn empty() -> Self {
+        Self::at(A::empty()).await
+    }
+
+    pub(crate) async fn at(adapter: A) -> Self {
+        let (clock, sink) = (Clock::manual(NOW), Arc::new(Memory::default()));
+        let running = Some(adapter.open(clock.clone(), sink.clone()).await);
+        Self { adapter, running, clock, sink }
+    }
+
+    pub(crate) fn adapter(&self) -> &A {
+        &self.adapter
+    }
+
+    pub(crate) fn log(&self) -> Arc<dyn Log> {
+        A::log(self.running.as_ref().expect("the log is open"))
+    }
+
+    /// Lets the log take no more events.
+    pub(crate) async fn stop(&self) {
+        A::stop(self.running.as_ref().expect("the log is open")).await;
+    }
+
+    /// Ends the log in order and opens it again.
+    pub(crate) async fn reopen(&mut self) {
+        self.close().await;
+        self.open().await;
+    }
+
+    /// Ends the log as a kill would and opens it again.
+    pub(crate) async fn kill_and_reopen(&mut self) {
+        let running = self.running.take().expect("the log is open");
+        self.adapter.kill(running).await;
+        self.open().await;
+    }
+
+    pub(crate) async fn close(&mut self) {
+        let running = self.running.take().expect("the log is open");
+        self.adapter.close(running).await;
+    }
+
+    async fn open(&mut self) {
+        self.running = Some(self.adapter.open(self.clock.clone(), self.sink.clone()).await);
+    }
+
+    pub(crate) async fn try_append(&self, events: Vec<Event>) -> Result<Vec<Outcome>, LogError> {
+        self.log().append(events.into_iter().map(|event| event.0).collect()).await
+    }
+
+    pub(crate) async fn append(&self, events: Vec<Event>) -> Vec<Outcome> {
+        let count = events.len();
+        let outcomes = self.try_append(events).await.expect("the log takes events");
+        assert_eq!(outcomes.len(), count, "each event has an outcome");
+        outcomes
+    }
+
+    /// Appends an event that has to be taken.
+    pub(crate) async fn append_one(&self, event: &Event) -> Appended {
+        appended(&self.append(vec![event.clone()]).await[0]).clone()
+    }
+
+    pub(crate) async fn read(&self, room: &str, after: StreamId, most: Most) -> Page {
+        self.log().read(&subject(room), after, most).await.expect("the log can be read")
+    }
+
+    /// All that a subject holds.
+    pub(crate) async fn entries(&self, room: &str) -> Vec<Entry> {
+        let page = self.read(room, StreamId::START, ALL).await;
+        assert!(!page.more, "everything was asked for");
+        page.entries
+    }
+
+    pub(crate) async fn ids(&self, room: &str) -> Vec<StreamId> {
+        self.entries(room).await.iter().map(|entry| entry.place.id).collect()
+    }
+
+    pub(crate) async fn head(&self, room: &str) -> Place {
+        self.log().head(&subject(room)).await.expect("the log can be read")
+    }
+}
+
+/// Whether these only grow, none twice.
+pub(crate) fn grow(ids: &[StreamId]) -> bool {
+    ids.windows(2).all(|pair| pair[0] < pair[1])
+}

@@ -19,8 +19,9 @@ pub struct Small(pub Utf8);
 #[derive(Debug)]
 pub struct Bulk(pub Utf8);
 
-const SMALL: usize = 64 << 10;
-const BULK: usize = 4 << 20;
+/// Bytes of a body where nothing else is said, and of one event.
+pub const SMALL_BODY: usize = 64 << 10;
+const BULK_BODY: usize = 4 << 20;
 
 /// A whole body must have arrived by then.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -39,7 +40,7 @@ impl<S: Sync> FromRequest<S> for Small {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
-        read(request, SMALL).await.map(Self)
+        read(request, SMALL_BODY).await.map(Self)
     }
 }
 
@@ -47,7 +48,7 @@ impl<S: Sync> FromRequest<S> for Bulk {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
-        read(request, BULK).await.map(Self)
+        read(request, BULK_BODY).await.map(Self)
     }
 }
 

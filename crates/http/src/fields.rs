@@ -39,6 +39,11 @@ impl<'a> Fields<'a> {
         Ok(Self { members, path })
     }
 
+    /// An error of a field, with where the field stands.
+    pub fn invalid(&self, name: &str, reason: Reason) -> Invalid {
+        Invalid::new(format!("{}{name}", self.path), reason)
+    }
+
     /// A field that may be missing. `null` is as good as missing.
     pub fn optional<T>(
         &self,
@@ -47,7 +52,7 @@ impl<'a> Fields<'a> {
     ) -> Result<Option<T>, Invalid> {
         match self.members.get(name) {
             Some(raw) if raw.get() != "null" => {
-                read(raw).map(Some).map_err(|reason| Invalid::new(format!("{}{name}", self.path), reason))
+                read(raw).map(Some).map_err(|reason| self.invalid(name, reason))
             }
             _ => Ok(None),
         }
@@ -58,8 +63,7 @@ impl<'a> Fields<'a> {
         name: &str,
         read: impl FnOnce(&'a RawValue) -> Result<T, Reason>,
     ) -> Result<T, Invalid> {
-        self.optional(name, read)?
-            .ok_or_else(|| Invalid::new(format!("{}{name}", self.path), Reason::Required))
+        self.optional(name, read)?.ok_or_else(|| self.invalid(name, Reason::Required))
     }
 }
 

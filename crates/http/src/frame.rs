@@ -12,8 +12,9 @@ use axum::response::{IntoResponse, Response};
 use bongsu_kernel::text::Language;
 use bongsu_kernel::{StreamId, sse};
 use futures_util::FutureExt;
-use http::header::{ACCEPT, ACCEPT_LANGUAGE, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::header::{ACCEPT, ACCEPT_LANGUAGE, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
+use http_body::Body;
 use metrics::{Counter, Histogram};
 
 use crate::answer::{ApiError, PassingRefusal};
@@ -31,6 +32,7 @@ pub fn language() -> Language {
 pub async fn around(request: Request, next: Next) -> Response {
     let started = Instant::now();
     let accepts_stream = accepts_stream(request.headers());
+    let leaves_body = request.version() == Version::HTTP_11 && !request.body().is_end_stream();
     let method = request.method().clone();
     let path = request.extensions().get::<MatchedPath>().cloned();
     let language = request
@@ -46,6 +48,10 @@ pub async fn around(request: Request, next: Next) -> Response {
     });
     if accepts_stream && let Some(PassingRefusal(close)) = response.extensions().get() {
         response = (stream_headers(), sse::close(*close, StreamId::START)).into_response();
+    }
+    if leaves_body && matches!(response.status().as_u16(), 401 | 403 | 404 | 405 | 408 | 413) {
+        // hyper closes a connection whose request was not read to its end; the client must know before it reuses it.
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     let path = path.as_ref().map_or("unmatched", MatchedPath::as_str);
     record(&method, path, response.status().as_u16(), started);

@@ -23,9 +23,11 @@ pub fn event(event: &EventType, id: StreamId, data: &Object, at: Millis) -> Vec<
         .into_bytes()
 }
 
-/// How long a client waits before it reconnects on its own.
-pub fn retry(ms: u64) -> Vec<u8> {
-    format!("retry: {ms}\n\n").into_bytes()
+/// The first words of a stream: how long to wait before reconnecting, and, for a client without a position, where it
+/// stands. Without data nothing is dispatched, but a client that drops before its first event comes back to there.
+pub fn greeting(retry_ms: u64, place: Option<StreamId>) -> Vec<u8> {
+    let id = place.map(|place| format!("id: {place}\n")).unwrap_or_default();
+    format!("{id}retry: {retry_ms}\n\n").into_bytes()
 }
 
 /// The log no longer holds what the client asked for. The id is where the stream goes on from, so that a client
@@ -116,6 +118,12 @@ mod tests {
         );
         assert_eq!(text(lagged(Some(3))), "event: system.lagged\ndata: {\"missed\":3}\n\n");
         assert_eq!(text(lagged(None)), "event: system.lagged\ndata: {\"missed\":null}\n\n");
+    }
+
+    #[test]
+    fn a_stream_begins_with_where_it_stands() {
+        assert_eq!(text(greeting(2_000, None)), "retry: 2000\n\n");
+        assert_eq!(text(greeting(2_000, Some(StreamId::new(7, 1)))), "id: 7-1\nretry: 2000\n\n");
     }
 
     #[test]

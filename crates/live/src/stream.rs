@@ -45,9 +45,11 @@ impl LiveStream {
             cursor: found.unwrap_or(unknown),
             state: State::Following,
             unchecked: found.is_none(),
-            greeting: Some(sse::retry(random::between(1_000, 3_000)).into()),
+            greeting: None,
             listening,
         };
+        let place = position.is_none().then_some(stream.cursor.place.id);
+        stream.greeting = Some(sse::greeting(random::between(1_000, 3_000), place).into());
         if stream.unchecked {
             stream.read_log();
         }

@@ -43,8 +43,8 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
         while !tail.ended {
             match tail.follow(&client).await {
                 Ok(()) => was_connected = true,
-                // What was never there is an error; what was there comes back.
-                Err(failure) if !was_connected => return Err(failure),
+                // What was never there is an error, and so is a refusal; what was there comes back.
+                Err(failure) if !was_connected || tail.ended => return Err(failure),
                 Err(_) => {}
             }
             tokio::time::sleep(tail.retry).await;

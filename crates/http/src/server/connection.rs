@@ -83,15 +83,18 @@ fn prepare(stream: &TcpStream) {
     let _ = sockopt::set_tcp_keepcnt(stream, 3);
 }
 
-/// Looks at the first bytes without taking them. No HTTP/1 method but the one that HTTP/2 reserved begins with
-/// `PRI`, so three bytes tell.
+/// What every HTTP/2 client begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Looks at the first bytes without taking them, until they differ from the preface or are all of it: hyper itself
+/// would wait for the rest of a preface for ever.
 async fn speaks_http2(stream: &TcpStream) -> std::io::Result<bool> {
-    let mut first = [0; 3];
+    let mut first = [0; PREFACE.len()];
     loop {
         match stream.peek(&mut first).await? {
             0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            3 => return Ok(&first == b"PRI"),
-            _ if first[0] != b'P' => return Ok(false),
+            seen if first[..seen] != PREFACE[..seen] => return Ok(false),
+            seen if seen == PREFACE.len() => return Ok(true),
             // The socket stays readable until the bytes are taken: there is no event for "one more byte".
             _ => tokio::time::sleep(Duration::from_millis(10)).await,
         }

@@ -3,6 +3,7 @@
 use axum::extract::{FromRequestParts, Path};
 use axum::response::{IntoResponse, Response};
 use bongsu_http::answer::invalid;
+use bongsu_http::body::SMALL_BODY;
 use bongsu_http::{ApiError, Fields, Query, fields};
 use bongsu_kernel::close::END_PREFIX;
 use bongsu_kernel::json::Object;
@@ -65,11 +66,17 @@ pub(super) fn read_publish(fields: &Fields<'_>) -> Result<Publish, ApiError> {
     Ok(Publish {
         room: fields.required("roomId", fields::id)?,
         event_type: read_event_type(fields)?,
-        data: fields.required("data", |raw| Object::parse(raw, "timestamp"))?,
+        data: read_data(fields)?,
         publisher: fields.optional("publisherId", fields::id)?,
         key: fields.optional("idempotencyKey", |raw| fields::text(raw, KEY_LENGTH))?,
         recipients: read_recipients(fields)?.unwrap_or_default(),
     })
+}
+
+/// In a batch, too, an event is no larger than one that is published alone: rings and pages hold whole events.
+fn read_data(fields: &Fields<'_>) -> Result<Object, ApiError> {
+    let data = fields.required("data", |raw| Object::parse(raw, "timestamp"))?;
+    if data.as_str().len() > SMALL_BODY { Err(ApiError::too_large(SMALL_BODY)) } else { Ok(data) }
 }
 
 /// A text that is no event type has a code of its own.
@@ -78,7 +85,7 @@ fn read_event_type(fields: &Fields<'_>) -> Result<EventType, ApiError> {
         serde_json::from_str::<String>(raw.get()).map_err(|_| Reason::NotText)
     })?;
     EventType::new(&text).map_err(|reason| {
-        let Text { ko, en } = Invalid::new("eventType", reason).text();
+        let Text { ko, en } = fields.invalid("eventType", reason).text();
         ApiError::new(Code::Notif4001, Text { ko, en })
     })
 }
@@ -86,7 +93,7 @@ fn read_event_type(fields: &Fields<'_>) -> Result<EventType, ApiError> {
 fn read_recipients(fields: &Fields<'_>) -> Result<Option<Vec<Id>>, Invalid> {
     let items = fields.optional("recipients", |raw| fields::list(raw, MOST_RECIPIENTS))?;
     let read = |(index, raw): (usize, &&RawValue)| {
-        fields::id(raw).map_err(|reason| Invalid::new(format!("recipients[{index}]"), reason))
+        fields::id(raw).map_err(|reason| fields.invalid(&format!("recipients[{index}]"), reason))
     };
     items.map(|items| items.iter().enumerate().map(read).collect()).transpose()
 }

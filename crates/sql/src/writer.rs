@@ -199,3 +199,83 @@ fn try_group(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<(), (
     crash_point!("before-commit");
     connection.execute_batch("COMMIT").map_err(whole)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc as std_mpsc;
+
+    use super::*;
+
+    /// Inserts a number; a negative one violates the table's rule.
+    struct Insert(i64, std_mpsc::Sender<(i64, bool)>);
+
+    impl Job for Insert {
+        fn apply(&mut self, connection: &Connection) -> Result<(), Error> {
+            connection.execute("INSERT INTO numbers VALUES (?1)", [self.0])?;
+            Ok(())
+        }
+
+        fn committed(self: Box<Self>) {
+            let _ = self.1.send((self.0, true));
+        }
+
+        fn failed(self: Box<Self>, _: &Error) {
+            let _ = self.1.send((self.0, false));
+        }
+    }
+
+    fn numbers() -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE numbers (n INTEGER CHECK (n >= 0))").unwrap();
+        connection
+    }
+
+    fn stored(connection: &Connection) -> Vec<i64> {
+        let mut statement = connection.prepare("SELECT n FROM numbers ORDER BY n").unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn a_job_that_fails_on_its_own_is_left_out_and_the_others_are_kept() {
+        let connection = numbers();
+        let (told, heard) = std_mpsc::channel();
+        let group: Vec<Box<dyn Job>> =
+            [1, -1, 2, -2, 3].map(|n| Box::new(Insert(n, told.clone())) as Box<dyn Job>).into();
+        let (kept, outcome) = apply_group(&connection, group);
+        assert!(outcome.is_ok());
+        kept.into_iter().for_each(Job::committed);
+        drop(told);
+        assert_eq!(
+            heard.iter().collect::<Vec<_>>(),
+            [(-1, false), (-2, false), (1, true), (2, true), (3, true)]
+        );
+        assert_eq!(stored(&connection), [1, 2, 3]);
+    }
+
+    #[test]
+    fn when_the_store_is_full_nothing_of_the_group_is_kept() {
+        let connection = numbers();
+        let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+        connection.pragma_update(None, "max_page_count", pages + 1).unwrap();
+        let (told, heard) = std_mpsc::channel();
+        let group = (0..5_000).map(|n| Box::new(Insert(n, told.clone())) as Box<dyn Job>).collect();
+        let (kept, outcome) = apply_group(&connection, group);
+        assert!(matches!(outcome, Err(Error::Full)), "{outcome:?}");
+        assert_eq!(kept.len(), 5_000, "all share the outcome");
+        assert!(heard.try_recv().is_err(), "nobody was told otherwise");
+        assert_eq!(stored(&connection), [0_i64; 0]);
+    }
+
+    #[tokio::test]
+    async fn what_was_handed_over_before_the_end_is_done_and_what_comes_after_is_refused() {
+        let (writer, thread) = Writer::start(numbers(), || panic!("no alarm")).unwrap();
+        let (told, heard) = std_mpsc::channel();
+        for n in 0..100 {
+            writer.submit(Box::new(Insert(n, told.clone()))).await.unwrap();
+        }
+        writer.close().await;
+        thread.join();
+        assert!(writer.submit(Box::new(Insert(100, told))).await.is_err());
+        assert_eq!(heard.iter().collect::<Vec<_>>(), (0..100).map(|n| (n, true)).collect::<Vec<_>>());
+    }
+}

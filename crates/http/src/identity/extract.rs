@@ -157,3 +157,53 @@ where
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::body::Body;
+    use axum::routing::get;
+    use bongsu_kernel::settings::{Input, load};
+    use bongsu_kernel::task::Supervisor;
+    use bongsu_kernel::{Clock, Id};
+    use http::Request;
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::identity::{ADMIN_API_KEY, Claims, Options, SETTINGS, mint};
+    use crate::origins::Origins;
+
+    fn app() -> Router {
+        let environment = [(ADMIN_API_KEY.name.to_owned(), "old key, new key".to_owned())];
+        let input = Input { environment: environment.into(), ..Input::default() };
+        let values = load(SETTINGS, &input).unwrap();
+        let options = Options::from_settings(&values).unwrap();
+        let origins = Origins::from_settings(&values).unwrap();
+        let identity = Identity::new(&options, origins, Clock::system(), &Supervisor::new()).unwrap();
+        Router::new().route("/", get(|_: Operator| async {})).with_state(identity)
+    }
+
+    async fn status(name: &str, value: &str) -> u16 {
+        let request = Request::get("/").header(name, value).body(Body::empty()).unwrap();
+        app().oneshot(request).await.unwrap().status().as_u16()
+    }
+
+    fn bearer_of(role: Option<&str>) -> String {
+        let now = Clock::system().now() / 1_000;
+        let role = role.map(str::to_owned);
+        let claims = Claims { sub: Id::new("1").unwrap(), iat: now, exp: now + 60, token_type: None, role };
+        format!("Bearer {}", mint(&claims, "local_dev_secret").unwrap())
+    }
+
+    #[tokio::test]
+    async fn an_operator_comes_with_a_key_old_or_new_or_with_the_admin_role() {
+        assert_eq!(status("x-admin-key", "old key").await, 200);
+        assert_eq!(status("x-admin-key", "new key").await, 200);
+        assert_eq!(status("authorization", &bearer_of(Some("admin"))).await, 200);
+        assert_eq!(status("authorization", &bearer_of(Some("user"))).await, 403);
+        assert_eq!(status("authorization", &bearer_of(None)).await, 403);
+        assert_eq!(status("x-admin-key", "no key").await, 401);
+        assert_eq!(status("x-internal-key", "old key").await, 401);
+        assert_eq!(status("accept", "*/*").await, 401);
+    }
+}

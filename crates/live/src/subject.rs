@@ -36,31 +36,29 @@ impl fmt::Debug for SubjectName {
 pub(crate) struct Subject {
     ring: Mutex<Ring>,
     shards: Vec<Benches>,
-    listeners: AtomicUsize,
 }
 
 /// The streams of one shard.
 #[derive(Default)]
 struct Benches {
     seats: Mutex<Vec<Arc<Seat>>>,
+    /// How many there are, for those who must not wait while a large room is being woken.
+    seated: AtomicUsize,
     /// Whether this subject waits in the shard's inbox already.
     queued: AtomicBool,
 }
 
 impl Subject {
     pub(crate) fn new(ring: Ring, shards: usize) -> Self {
-        Self {
-            ring: Mutex::new(ring),
-            shards: (0..shards).map(|_| Benches::default()).collect(),
-            listeners: AtomicUsize::new(0),
-        }
+        Self { ring: Mutex::new(ring), shards: (0..shards).map(|_| Benches::default()).collect() }
     }
 
-    /// Adds a frame and leaves word at every shard that has listeners.
+    /// Adds a frame and leaves word at every shard that has listeners. One that sits down meanwhile looks into the
+    /// ring afterwards, and finds the frame there.
     pub(crate) fn push(self: &Arc<Self>, previous: StreamId, frame: Frame, inboxes: &[Inbox]) {
         lock(&self.ring).push(previous, frame);
         for (benches, inbox) in self.shards.iter().zip(inboxes) {
-            if !lock(&benches.seats).is_empty() && !benches.queued.swap(true, Ordering::AcqRel) {
+            if benches.seated.load(Ordering::Acquire) > 0 && !benches.queued.swap(true, Ordering::AcqRel) {
                 inbox.put(self.clone());
             }
         }
@@ -76,20 +74,22 @@ impl Subject {
     }
 
     pub(crate) fn sit_down(&self, shard: usize, seat: Arc<Seat>) {
-        self.listeners.fetch_add(1, Ordering::AcqRel);
-        lock(&self.shards[shard].seats).push(seat);
+        let benches = &self.shards[shard];
+        lock(&benches.seats).push(seat);
+        benches.seated.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(crate) fn stand_up(&self, shard: usize, seat: &Arc<Seat>) {
-        let mut seats = lock(&self.shards[shard].seats);
+        let benches = &self.shards[shard];
+        let mut seats = lock(&benches.seats);
         if let Some(at) = seats.iter().position(|other| Arc::ptr_eq(other, seat)) {
             seats.swap_remove(at);
-            self.listeners.fetch_sub(1, Ordering::AcqRel);
+            benches.seated.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
     pub(crate) fn listeners(&self) -> usize {
-        self.listeners.load(Ordering::Acquire)
+        self.shards.iter().map(|benches| benches.seated.load(Ordering::Acquire)).sum()
     }
 
     pub(crate) fn has_begun(&self) -> bool {

@@ -28,7 +28,7 @@ async fn clients_that_drop_and_resume_at_random_see_every_event_once_in_order() 
 async fn clients_that_are_mostly_served_from_the_log_see_every_event_once_in_order() {
     let hub = Hub::builder(crate::BONGSU).env("SSE_MAX_CONNECTIONS_PER_USER", 0);
     // Hardly anything stays in memory: every batch sends some readers through the log and back.
-    let hub = hub.env("SSE_CHANNEL_CAPACITY", 4);
+    let hub = hub.env("SSE_CHANNEL_CAPACITY", 4).env("SERVER_SHARDS", 3);
     scene(hub, "clients_that_are_mostly_served_from_the_log_see_every_event_once_in_order").await;
 }
 

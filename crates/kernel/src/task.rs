@@ -1,6 +1,7 @@
 //! Supervised tasks: every loop has a name, says what its failure means, and is joined at shutdown.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -73,6 +74,25 @@ impl Supervisor {
         });
     }
 
+    /// Does something again and again, a pause before each turn, until shutdown.
+    pub fn every<F>(&self, name: &'static str, pause: Duration, turn: impl Fn() -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (turn, stop) = (Arc::new(turn), self.stop());
+        self.spawn(name, OnEnd::Restart, move || {
+            let (turn, stop) = (turn.clone(), stop.clone());
+            async move {
+                loop {
+                    tokio::select! {
+                        () = stop.cancelled() => return,
+                        () = tokio::time::sleep(pause) => turn().await,
+                    }
+                }
+            }
+        });
+    }
+
     /// Asks every loop to end and waits for them, but not longer than `patience`. False when some were left.
     pub async fn shut_down(&self, patience: Duration) -> bool {
         self.stop.cancel();
@@ -83,7 +103,6 @@ impl Supervisor {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;

@@ -10,7 +10,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
 
 use crate::settings::{Bad, Setting, Values};
-use crate::task::{OnEnd, Supervisor};
+use crate::task::Supervisor;
 
 pub const RUST_LOG: Setting = Setting::text(
     "logs",
@@ -51,17 +51,10 @@ pub fn start_metrics(supervisor: &Supervisor) -> Result<PrometheusHandle, Bad> {
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
         .and_then(PrometheusBuilder::install_recorder)
         .map_err(|error| Bad(format!("metrics cannot start: {error}")))?;
-    let (upkeep, stop) = (handle.clone(), supervisor.stop());
-    supervisor.spawn("metrics-upkeep", OnEnd::Restart, move || {
-        let (upkeep, stop) = (upkeep.clone(), stop.clone());
-        async move {
-            while !stop.is_cancelled() {
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = tokio::time::sleep(Duration::from_secs(1)) => upkeep.run_upkeep(),
-                }
-            }
-        }
+    let upkeep = handle.clone();
+    supervisor.every("metrics-upkeep", Duration::from_secs(1), move || {
+        upkeep.run_upkeep();
+        std::future::ready(())
     });
     Ok(handle)
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc as StdArc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use bongsu_http::{Peer, Person};
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Close, Id, Millis, StreamId, random, sse};
 use bytes::Bytes;
 use metrics::{Counter, Histogram};
@@ -103,17 +103,10 @@ impl Hub {
 
     /// Forgets subjects that nobody listens to, for as long as the process runs.
     pub fn start_upkeep(&self, supervisor: &Supervisor) {
-        let (hub, stop) = (self.clone(), supervisor.stop());
-        supervisor.spawn("subject-sweep", OnEnd::Restart, move || {
-            let (hub, stop) = (hub.clone(), stop.clone());
-            async move {
-                while !stop.is_cancelled() {
-                    tokio::select! {
-                        () = stop.cancelled() => {}
-                        () = tokio::time::sleep(SWEEP) => hub.sweep(),
-                    }
-                }
-            }
+        let hub = self.clone();
+        supervisor.every("subject-sweep", SWEEP, move || {
+            hub.sweep();
+            std::future::ready(())
         });
     }
 

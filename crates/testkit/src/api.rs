@@ -121,6 +121,21 @@ impl Api {
         self.post(&format!("{PUBLISH}/batch"), json!({ "events": events })).await
     }
 
+    /// The ids of everything that a room's log holds, page by page.
+    pub async fn stored_ids(&self, room: impl Display) -> Vec<String> {
+        let (mut since, mut ids) = ("0-0".to_owned(), Vec::new());
+        loop {
+            let path = format!("/api/v1/rooms/{room}/events?since={since}&count=500");
+            let page = self.person(1).get(&path).await.expect(200);
+            let events = page.result()["events"].as_array().expect("a list").clone();
+            ids.extend(events.iter().map(|event| event["id"].as_str().expect("an id").to_owned()));
+            if page.result()["hasMore"] == false {
+                return ids;
+            }
+            page.result()["lastId"].as_str().expect("an id").clone_into(&mut since);
+        }
+    }
+
     pub async fn get(&self, path: &str) -> Answer {
         self.send(Method::GET, path, self.identity.clone(), Bytes::new()).await
     }

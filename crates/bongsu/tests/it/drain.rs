@@ -60,7 +60,7 @@ async fn a_hub_that_is_told_to_stop_loses_nothing_and_lets_its_streams_go_on_els
 
     hub.restart().await;
     let end = api.publish_to(ROOM, "a.end", json!({})).await;
-    let stored = stored(&api).await;
+    let stored = api.stored_ids(ROOM).await;
     let acknowledged: Vec<String> = answered.into_iter().flatten().chain(in_flight).chain([before]).collect();
     let missing: Vec<&String> = acknowledged.iter().filter(|id| !stored.contains(id)).collect();
     assert!(missing.is_empty(), "acknowledged and gone: {missing:?}");
@@ -119,7 +119,7 @@ async fn an_idle_hub_ends_at_once_and_its_file_is_whole() {
     assert_eq!(entries, 1);
     drop(database);
     hub.restart().await;
-    assert_eq!(stored(&api).await, [id]);
+    assert_eq!(api.stored_ids(ROOM).await, [id]);
 }
 
 /// Every tenth reader speaks HTTP/2.
@@ -212,19 +212,5 @@ impl Half {
         assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
         let body: Value = serde_json::from_str(body).expect("JSON");
         body["result"]["streamId"].as_str().expect("an id").to_owned()
-    }
-}
-
-async fn stored(api: &Api) -> Vec<String> {
-    let (mut since, mut ids) = ("0-0".to_owned(), Vec::new());
-    loop {
-        let path = format!("/api/v1/rooms/{ROOM}/events?since={since}&count=500");
-        let page = api.person(1).get(&path).await.expect(200);
-        let events = page.result()["events"].as_array().expect("a list").clone();
-        ids.extend(events.iter().map(|event| event["id"].as_str().expect("an id").to_owned()));
-        if page.result()["hasMore"] == false {
-            return ids;
-        }
-        page.result()["lastId"].as_str().expect("an id").clone_into(&mut since);
     }
 }

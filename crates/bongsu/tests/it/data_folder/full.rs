@@ -69,7 +69,7 @@ async fn a_full_disk_stops_publishing_only_and_is_survived() {
     // Reading goes on, and nothing that was refused is seen.
     let seen = stream.take_events(acknowledged.len(), LONG).await;
     assert_eq!(seen.iter().map(|event| event.id.clone()).collect::<Vec<_>>(), acknowledged);
-    assert_eq!(stored(api).await, acknowledged);
+    assert_eq!(api.stored_ids("r").await, acknowledged);
     api.publish(event(acknowledged.len())).await.expect_error(500, "NOTIF5001");
     Stream::request(hub, STREAM).person(2).open().await.expect("a stream");
 
@@ -86,7 +86,7 @@ async fn a_full_disk_stops_publishing_only_and_is_survived() {
 
     hub.kill9().await;
     hub.restart().await;
-    assert_eq!(stored(api).await, acknowledged, "after a crash");
+    assert_eq!(api.stored_ids("r").await, acknowledged, "after a crash");
     assert!(hub.terminate().await.success());
     // SQLite would not find the file by a name that leads through /proc.
     let copy = tempfile::tempdir().unwrap();
@@ -110,7 +110,7 @@ async fn a_hub_that_is_killed_on_a_full_disk_has_everything_when_there_is_space(
     scene.hub.kill9().await;
     scene.make_room();
     scene.hub.restart().await;
-    assert_eq!(stored(&scene.api).await, acknowledged);
+    assert_eq!(scene.api.stored_ids("r").await, acknowledged);
     scene.api.publish(event(acknowledged.len())).await.expect(200);
 }
 
@@ -133,18 +133,4 @@ async fn a_full_disk_shows_in_health_for_as_long_as_it_lasts() {
     scene.make_room();
     scene.api.publish_to("r", "a.b", json!({})).await;
     wait::until(LONG, async || scene.health().await["status"] == "healthy").await;
-}
-
-async fn stored(api: &Api) -> Vec<String> {
-    let (mut since, mut ids) = ("0-0".to_owned(), Vec::new());
-    loop {
-        let path = format!("/api/v1/rooms/r/events?since={since}&count=500");
-        let page = api.person(1).get(&path).await.expect(200);
-        let events = page.result()["events"].as_array().expect("a list").clone();
-        ids.extend(events.iter().map(|event| event["id"].as_str().expect("an id").to_owned()));
-        if page.result()["hasMore"] == false {
-            return ids;
-        }
-        page.result()["lastId"].as_str().expect("an id").clone_into(&mut since);
-    }
 }

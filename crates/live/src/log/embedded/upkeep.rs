@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bongsu_kernel::Clock;
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
 use bongsu_sql::rusqlite::Connection;
 use bongsu_sql::{Error, Job, Writer};
 
@@ -14,20 +14,11 @@ const EVERY: Duration = Duration::from_secs(1);
 const STEP: i64 = 2_000;
 
 pub(super) fn start(writer: Writer, options: Options, clock: Clock, supervisor: &Supervisor) {
-    let stop = supervisor.stop();
-    supervisor.spawn("idempotency-sweep", OnEnd::Restart, move || {
-        let (writer, clock, stop) = (writer.clone(), clock.clone(), stop.clone());
+    supervisor.every("idempotency-sweep", EVERY, move || {
+        let (writer, sweep) = (writer.clone(), Sweep { options, clock: clock.clone() });
         async move {
-            while !stop.is_cancelled() {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = tokio::time::sleep(EVERY) => {}
-                }
-                // Without publishes there is nothing to sweep but what ran out, and the next turn comes soon.
-                if writer.submit(Box::new(Sweep { options, clock: clock.clone() })).await.is_err() {
-                    return;
-                }
-            }
+            // A writer that takes no more jobs is about to end with everything else.
+            let _ = writer.submit(Box::new(sweep)).await;
         }
     });
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: a release build, then the load generator against the hub.
 //!
-//! The generator and the hub are separate processes; the figures go to docs/bench.json, which the
+//! The generator and the hub are separate processes; the figures of a full run go to docs/bench.json, which the
 //! documentation shows. Arguments are the generator's own.
 
 use crate::place;
@@ -15,7 +15,6 @@ pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Failure
         let release = place::target().join("release");
         let mut generator = command(release.join("bongsu-bench"));
         generator.arg("run").arg("--hub").arg(release.join("bongsu"));
-        generator.arg("--out").arg(place::root().join("docs").join("bench.json"));
-        run_child(generator.args(arguments))
+        run_child(generator.args(arguments).current_dir(place::root()))
     })
 }

@@ -45,7 +45,12 @@ struct Document;
 /// Opens the data folder and everything in it, migrated.
 pub(crate) fn open_database(values: &Values) -> Result<Database, Failure> {
     let folder = DataFolder::take(Path::new(values.text(&DATA_DIR)))?;
-    Ok(Database::open(folder, &Migrations::new([embedded::MIGRATIONS]))?)
+    Ok(Database::open(folder, &migrations())?)
+}
+
+/// The tables of all parts.
+pub(crate) fn migrations() -> Migrations {
+    Migrations::new([embedded::MIGRATIONS])
 }
 
 pub(crate) fn wire(

@@ -15,9 +15,7 @@ pub enum Code {
     Common405,
     Common408,
     Common413,
-    Common415,
     Common429,
-    Common431,
     Common500,
     Notif4001,
     Notif4091,
@@ -35,9 +33,7 @@ impl Code {
             Self::Common405 => "COMMON405",
             Self::Common408 => "COMMON408",
             Self::Common413 => "COMMON413",
-            Self::Common415 => "COMMON415",
             Self::Common429 => "COMMON429",
-            Self::Common431 => "COMMON431",
             Self::Common500 => "COMMON500",
             Self::Notif4001 => "NOTIF4001",
             Self::Notif4091 => "NOTIF4091",
@@ -56,9 +52,7 @@ impl Code {
             Self::Common408 => 408,
             Self::Notif4091 => 409,
             Self::Common413 => 413,
-            Self::Common415 => 415,
             Self::Common429 => 429,
-            Self::Common431 => 431,
             Self::Common500 | Self::Notif5001 => 500,
             Self::Sse5001 => 503,
         }
@@ -97,6 +91,7 @@ pub enum Reason {
     Empty,
     TooLong(usize),
     TooMany(usize),
+    TooManyBytes(usize),
     IdForm,
     IdCharacters,
     EventTypeForm,
@@ -123,6 +118,10 @@ impl Reason {
             }
             Self::TooMany(max) => {
                 Text::owned(format!("{max}개를 넘을 수 없습니다"), format!("at most {max} items"))
+            }
+            Self::TooManyBytes(max) => {
+                let kib = max >> 10;
+                Text::owned(format!("{kib} KiB를 넘을 수 없습니다"), format!("at most {kib} KiB"))
             }
             Self::IdForm => Text::new(
                 "ID는 문자열이거나 ±(2^53−1) 범위의 정수여야 합니다",

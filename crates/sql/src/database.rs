@@ -83,7 +83,7 @@ impl Database {
 }
 
 /// Closing must not change a file that is refused: by default the last connection moves the write-ahead log into it.
-fn open(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error> {
+pub(crate) fn open(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
@@ -127,7 +127,10 @@ pub fn check_integrity(path: &Path) -> Result<(), Error> {
     };
     match check() {
         Ok(verdict) if verdict == "ok" => Ok(()),
-        Ok(verdict) => Err(damaged(verdict.lines().next().unwrap_or_default().to_owned())),
+        // The first line is a heading.
+        Ok(verdict) => {
+            Err(damaged(verdict.lines().find(|line| !line.starts_with("***")).unwrap_or(&verdict).to_owned()))
+        }
         Err(error) => match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Err(damaged(error.to_string())),
             _ => Err(error.into()),

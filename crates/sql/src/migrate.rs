@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::Error;
-use crate::database::APPLICATION_ID;
+use crate::database::{APPLICATION_ID, open};
 
 /// One step of a part's schema. Its text never changes once it was released.
 #[derive(Clone, Copy, Debug)]
@@ -26,24 +26,36 @@ impl Migrations {
         Self(parts.into_iter().flatten().copied().collect())
     }
 
+    /// Refuses a file that has a migration this program does not know.
+    pub fn check(&self, path: &Path) -> Result<(), Error> {
+        let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        self.applied(&connection, path).map(drop)
+    }
+
+    /// What was applied already.
+    fn applied(&self, connection: &Connection, path: &Path) -> Result<Vec<(String, u32)>, Error> {
+        if !connection.table_exists(None, "migrations")? {
+            return Ok(Vec::new());
+        }
+        let applied: Vec<(String, u32)> = connection
+            .prepare("SELECT part, number FROM migrations")?
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        let known = |part: &str, number| self.0.iter().any(|m| m.part == part && m.number == number);
+        match applied.iter().find(|(part, number)| !known(part, *number)) {
+            Some((part, number)) => Err(Error::Newer(path.to_owned(), format!("{part} migration {number}"))),
+            None => Ok(applied),
+        }
+    }
+
     /// Applies what is missing.
     pub(crate) fn run(&self, connection: &mut Connection, path: &Path) -> Result<(), Error> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Leaves an existing file as it is.
+        let applied = self.applied(&transaction, path)?;
         transaction.execute_batch(
             "CREATE TABLE IF NOT EXISTS migrations (part TEXT NOT NULL, number INTEGER NOT NULL,
              PRIMARY KEY (part, number)) WITHOUT ROWID, STRICT",
         )?;
-        let applied: Vec<(String, u32)> = transaction
-            .prepare("SELECT part, number FROM migrations")?
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<Result<_, _>>()?;
-        if let Some((part, number)) = applied
-            .iter()
-            .find(|(part, number)| !self.0.iter().any(|m| m.part == part && m.number == *number))
-        {
-            return Err(Error::Newer(path.to_owned(), format!("{part} migration {number}")));
-        }
         // Within the transaction: a file has our mark and our tables, or neither.
         if transaction.pragma_query_value(None, "application_id", |row| row.get::<_, i32>(0))?
             != APPLICATION_ID

@@ -1,6 +1,6 @@
 //! `bongsu doctor`: looks for what goes wrong in operation before it does.
 //!
-//! It changes nothing. Each finding is one line; a bad one makes the exit code 1.
+//! It leaves everything as it was. Each finding is one line; a bad one makes the exit code 1.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -16,6 +16,7 @@ use clap::{ArgMatches, Command};
 use super::client::{block_on, http, url, url_arg};
 use super::{say, token};
 use crate::failure::Failure;
+use crate::wire;
 
 pub(crate) fn command() -> Command {
     Command::new("doctor")
@@ -84,12 +85,18 @@ fn data(folder: &Path) -> Vec<Finding> {
         }
         Err(error) => findings.push(Bad(error.to_string())),
         Ok(_held) if !database.exists() => findings.push(Note(format!("{shown} has no database yet"))),
-        Ok(_held) => findings.push(match inspect(&database).and_then(|()| check_integrity(&database)) {
-            Ok(()) => Fine(format!("{} is whole", database.display())),
+        Ok(_held) => findings.push(match check_file(&database) {
+            Ok(()) => Fine(format!("{} is whole and of this version", database.display())),
             Err(error) => Bad(error.to_string()),
         }),
     }
     findings
+}
+
+fn check_file(database: &Path) -> Result<(), bongsu_sql::Error> {
+    inspect(database)?;
+    check_integrity(database)?;
+    wire::migrations().check(database)
 }
 
 fn disk_space(folder: &Path) -> Finding {

@@ -51,10 +51,11 @@ async fn serve(
         given => given,
     };
     let mut signals = Signals::new()?;
-    let Wired { app, hub, log, writer, ready } = wire(values, identity, shards, &supervisor)?;
+    // Before anything is written: a start that cannot listen leaves the data folder as it was.
     let listener = server::listen(address)
         .map_err(|error| Failure::Other(format!("cannot listen on {address}: {error}")))?;
     let bound = listener.local_addr().map_err(Failure::other)?;
+    let Wired { app, hub, log, writer, ready } = wire(values, identity, shards, &supervisor)?;
     let deliverer = hub.clone();
     let shard_loop: server::ShardLoop = Arc::new(move |shard| Box::pin(deliverer.clone().run_shard(shard)));
     let (server, acceptor) = Server::start(shards, &app, &shard_loop).map_err(Failure::other)?;

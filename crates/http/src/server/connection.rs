@@ -41,12 +41,15 @@ pub(super) async fn serve(stream: TcpStream, shard: usize, app: Router, drain: D
 // connections are boxed: a task is as large as the largest state it can be in, and HTTP/2's is several KiB.
 
 async fn serve_http1(socket: Socket, shard: usize, app: Router, drain: Drain) {
-    let peer = Peer::new(shard, false, &socket);
+    let (peer, remains) = (Peer::new(shard, false, &socket), socket.remains());
     let service = service_fn(move |request| call(app.clone(), peer.clone(), request));
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).max_buf_size(HEAD_BYTES);
     let connection = Box::pin(builder.serve_connection(TokioIo::new(socket), service));
     let _ = drain.end(connection, http1::Connection::graceful_shutdown).await;
+    if !drain.has_begun() {
+        remains.linger().await;
+    }
 }
 
 async fn serve_http2(socket: Socket, shard: usize, app: Router, drain: Drain) {

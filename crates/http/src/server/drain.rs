@@ -20,12 +20,20 @@ impl Drain {
         self.bell.cancel();
     }
 
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
+    }
+
     pub(super) async fn wait(&self) {
         self.bell.cancelled().await;
     }
 
     /// Runs a connection to its end, and asks it once to end when the server drains.
-    pub(super) async fn end<C: Future>(self, mut connection: Pin<Box<C>>, ask: fn(Pin<&mut C>)) -> C::Output {
+    pub(super) async fn end<C: Future>(
+        &self,
+        mut connection: Pin<Box<C>>,
+        ask: fn(Pin<&mut C>),
+    ) -> C::Output {
         let mut bell = pin!(self.bell.cancelled());
         let (mut listening, mut asked) = (false, false);
         poll_fn(|cx| {
@@ -34,7 +42,7 @@ impl Drain {
                 listening = true;
                 let _ = bell.as_mut().poll(cx);
             }
-            if !asked && self.begun.load(Ordering::Acquire) {
+            if !asked && self.has_begun() {
                 asked = true;
                 ask(connection.as_mut());
             }

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use rustix::net::Shutdown;
 use socket2::SockRef;
@@ -16,6 +17,10 @@ use tokio::net::TcpStream;
 const STREAM_UNSENT: u32 = 16 << 10;
 /// A stream's bytes are offered to the kernel in such pieces: it takes a piece as a whole, however slow the reader.
 const STREAM_PIECE: usize = 8 << 10;
+
+/// So long, and so many bytes, an ended connection is read on.
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 16 << 20;
 
 /// What hyper's half and the stream's half of a connection share.
 #[derive(Debug)]
@@ -87,8 +92,37 @@ impl Socket {
         Self(Arc::new(Shared { tcp, carries_stream: AtomicBool::new(false), taken: AtomicU64::new(0) }))
     }
 
+    /// For after hyper.
+    pub(super) fn remains(&self) -> Remains {
+        Remains(self.0.clone())
+    }
+
     pub(super) fn stream(&self) -> &TcpStream {
         &self.0.tcp
+    }
+}
+
+/// What is left of a connection when hyper has let go of it.
+pub(super) struct Remains(Arc<Shared>);
+
+impl Remains {
+    /// Reads on for a moment what the peer is still sending, for nobody. A socket that is closed with unread bytes is
+    /// reset, and a peer that was refused in the middle of a long body would never see the answer.
+    pub(super) async fn linger(self) {
+        // hyper has done so already, unless it gave up.
+        let _ = rustix::net::shutdown(&self.0.tcp, Shutdown::Write);
+        let mut scratch = vec![0; 16 << 10];
+        let mut left = LINGER_BYTES;
+        let discard = async {
+            while self.0.tcp.readable().await.is_ok() {
+                match self.0.tcp.try_read(&mut scratch) {
+                    Ok(read) if read > 0 && read < left => left -= read,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    _ => return,
+                }
+            }
+        };
+        let _ = tokio::time::timeout(LINGER, discard).await;
     }
 }
 

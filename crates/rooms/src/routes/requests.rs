@@ -76,7 +76,11 @@ pub(super) fn read_publish(fields: &Fields<'_>) -> Result<Publish, ApiError> {
 /// In a batch, too, an event is no larger than one that is published alone: rings and pages hold whole events.
 fn read_data(fields: &Fields<'_>) -> Result<Object, ApiError> {
     let data = fields.required("data", |raw| Object::parse(raw, "timestamp"))?;
-    if data.as_str().len() > SMALL_BODY { Err(ApiError::too_large(SMALL_BODY)) } else { Ok(data) }
+    if data.as_str().len() > SMALL_BODY {
+        let text = fields.invalid("data", Reason::TooManyBytes(SMALL_BODY)).text();
+        return Err(ApiError::new(Code::Common413, text));
+    }
+    Ok(data)
 }
 
 /// A text that is no event type has a code of its own.

@@ -8,7 +8,7 @@ use axum::extract::{FromRef, State};
 use axum::response::IntoResponse;
 use bongsu_http::answer::Answer;
 use bongsu_http::envelope_document;
-use bongsu_http::identity::TICKET_LIFETIME_SECS;
+use bongsu_http::identity::Ticket;
 use bongsu_http::{ApiError, Identity, Person};
 use bongsu_live::{Hub, Log};
 use http::HeaderValue;
@@ -107,15 +107,6 @@ async fn metrics(State(operations): State<Operations>) -> impl IntoResponse {
     ([(CONTENT_TYPE, text)], operations.metrics.render())
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct Ticket {
-    ticket: String,
-    /// In seconds.
-    #[schema(example = 30)]
-    expires_in: u64,
-}
-
 envelope_document!(struct TicketEnvelope(Ticket));
 
 /// Get a stream ticket
@@ -132,5 +123,5 @@ async fn ticket(person: Person, State(operations): State<Operations>) -> Result<
     let ticket = operations.identity.tickets().issue(person).map_err(|_| {
         ApiError::too_many("지금은 티켓이 너무 많습니다.", "Too many tickets are waiting right now.")
     })?;
-    Ok(Answer(Ticket { ticket, expires_in: TICKET_LIFETIME_SECS }))
+    Ok(Answer(ticket))
 }

@@ -1,8 +1,11 @@
 //! All settings of all parts, and where their values come from.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
-use bongsu_http::{identity, server};
+use bongsu_http::identity;
+use bongsu_http::origins::Origins;
+use bongsu_http::server::{self, SERVER_HOST};
 use bongsu_kernel::settings::{Bad, Input, Setting, Values, load};
 use bongsu_kernel::telemetry;
 use bongsu_sql::DATA_DIR;
@@ -50,11 +53,40 @@ pub(crate) fn gather(flags: BTreeMap<String, String>, file: Option<&str>) -> Res
         })
         .transpose()?;
     let settings = all();
-    let environment = settings
-        .iter()
-        .filter_map(|setting| std::env::var(setting.name).ok().map(|value| (setting.name.to_owned(), value)))
-        .collect();
+    let mut environment = BTreeMap::new();
+    for setting in &settings {
+        if let Some(value) = std::env::var_os(setting.name) {
+            // Going on with the default instead would be worse than ending.
+            let value =
+                value.into_string().map_err(|_| Bad(format!("{} is not text in UTF-8", setting.name)))?;
+            environment.insert(setting.name.to_owned(), value);
+        }
+    }
     load(&settings, &Input { flags, environment, file })
+}
+
+/// What serving needs beyond single values, checked without touching anything.
+pub(crate) struct Checked {
+    pub(crate) host: IpAddr,
+    pub(crate) identity: identity::Options,
+    pub(crate) origins: Origins,
+    pub(crate) rooms: bongsu_rooms::Options,
+    /// Settings whose secrets anybody knows; good enough for loopback only.
+    pub(crate) weak: Vec<&'static str>,
+}
+
+pub(crate) fn check(values: &Values) -> Result<Checked, Bad> {
+    let host = match values.text(&SERVER_HOST) {
+        "localhost" => IpAddr::from([127, 0, 0, 1]),
+        given => given
+            .parse()
+            .map_err(|_| Bad::value(&SERVER_HOST, given, "an IP address such as 127.0.0.1 or 0.0.0.0"))?,
+    };
+    check_engines(values)?;
+    let identity = identity::Options::from_settings(values)?;
+    let weak = identity.check_secrets(values, host)?;
+    let (origins, rooms) = (Origins::from_settings(values)?, bongsu_rooms::Options::from_settings(values)?);
+    Ok(Checked { host, identity, origins, rooms, weak })
 }
 
 /// Refuses an engine that this build does not have, instead of going on without it.

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use axum::response::IntoResponse;
 use axum::{Router, middleware};
-use bongsu_http::identity::{self, Identity};
-use bongsu_http::origins::{self, Origins};
+use bongsu_http::identity::Identity;
+use bongsu_http::origins;
 use bongsu_http::{ApiError, frame, openapi};
 use bongsu_kernel::Clock;
 use bongsu_kernel::settings::Values;
@@ -24,7 +24,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::failure::Failure;
 use crate::operate::{self, Operations};
-use crate::settings;
+use crate::settings::{self, Checked};
 
 /// A hub that is ready to be served.
 pub(crate) struct Wired {
@@ -55,13 +55,12 @@ pub(crate) fn migrations() -> Migrations {
 
 pub(crate) fn wire(
     values: &Values,
-    identity: &identity::Options,
+    checked: Checked,
     shards: usize,
     supervisor: &Supervisor,
 ) -> Result<Wired, Failure> {
     let clock = Clock::system();
-    let origins = Origins::from_settings(values)?;
-    let room_options = bongsu_rooms::Options::from_settings(values)?;
+    let Checked { identity, origins, rooms, .. } = checked;
     let database = open_database(values)?;
     let metrics = telemetry::start_metrics(supervisor)?;
     let hub = Hub::new(bongsu_live::Options::from_settings(values), shards, clock.clone());
@@ -70,7 +69,7 @@ pub(crate) fn wire(
     let log = Arc::new(log);
     hub.reads_from(log.clone());
     hub.start_upkeep(supervisor);
-    let identity = Identity::new(identity, origins.clone(), clock, supervisor)
+    let identity = Identity::new(&identity, origins.clone(), clock, supervisor)
         .map_err(|error| Failure::other(error.text.en))?;
     let ready = Arc::new(AtomicBool::new(false));
     let operations = Operations {
@@ -81,7 +80,7 @@ pub(crate) fn wire(
         started: Instant::now(),
         ready: ready.clone(),
     };
-    let rooms = Rooms::new(hub.clone(), log.clone() as Arc<dyn Log>, room_options);
+    let rooms = Rooms::new(hub.clone(), log.clone() as Arc<dyn Log>, rooms);
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(bongsu_rooms::routes::router(rooms, identity))
         .merge(operate::router(operations))

@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use bongsu_kernel::text::{Language, Text};
 use bongsu_kernel::{Close, Code, Invalid, Reason};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -137,7 +137,13 @@ pub fn invalid(field: &str, reason: Reason) -> ApiError {
 fn json(status: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(bytes) => {
-            (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], bytes).into_response()
+            // Answers are for one caller at one moment.
+            let headers = [
+                (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+                (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+                (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+            ];
+            (status, headers, bytes).into_response()
         }
         Err(error) => {
             tracing::error!(%error, "an answer could not be written as JSON");

@@ -54,7 +54,9 @@ pub async fn around(request: Request, next: Next) -> Response {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     let path = path.as_ref().map_or("unmatched", MatchedPath::as_str);
-    record(&method, path, response.status().as_u16(), started);
+    let status = response.status().as_u16();
+    tracing::debug!(%method, path, status, took_us = started.elapsed().as_micros() as u64, "answered");
+    record(&method, path, status, started);
     response
 }
 
@@ -64,7 +66,9 @@ fn accepts_stream(headers: &HeaderMap) -> bool {
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
-        .any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "text/event-stream"))
+        .any(|kind| {
+            kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
+        })
 }
 
 /// The headers of every event stream.
@@ -128,7 +132,7 @@ mod tests {
             accepts_stream(&HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(value))]))
         };
         assert!(accepts("text/event-stream"));
-        assert!(accepts("text/html, text/event-stream;q=0.9"));
+        assert!(accepts("text/html, Text/Event-Stream;q=0.9"));
         assert!(!accepts("*/*"));
         assert!(!accepts("application/json"));
     }

@@ -20,7 +20,7 @@ pub use jwt::{Claims, mint};
 pub use settings::{
     ADMIN_API_KEY, BONGSU_ENV, INTERNAL_API_KEY, JWKS_URL, JWT_ALGORITHM, JWT_SECRET, Options, SETTINGS,
 };
-pub use tickets::{LIFETIME_SECS as TICKET_LIFETIME_SECS, Tickets, TooManyTickets};
+pub use tickets::{Ticket, Tickets, TooManyTickets};
 
 use crate::answer::ApiError;
 use crate::origins::Origins;
@@ -54,7 +54,7 @@ impl Identity {
         supervisor: &Supervisor,
     ) -> Result<Self, ApiError> {
         Ok(Self(Arc::new(Inner {
-            verifier: jwt::Verifier::new(options, supervisor)?,
+            verifier: jwt::Verifier::new(options, clock.clone(), supervisor)?,
             internal: keys::KeyRing::new(&options.internal_keys),
             admin: keys::KeyRing::new(&options.admin_keys),
             tickets: Tickets::new(clock),

@@ -1,10 +1,10 @@
 //! OpenAPI: generated from the code, completed here, shown on a page that needs nothing from elsewhere.
 
 use axum::Router;
-use axum::response::{Html, IntoResponse};
+use axum::response::{Html, IntoResponse, Redirect};
 use axum::routing::get;
 use http::HeaderValue;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use serde_json::{Value, json};
 use utoipa::openapi::OpenApi;
 
@@ -104,5 +104,12 @@ pub fn routes<S: Clone + Send + Sync + 'static>(document: &Value) -> Router<S> {
         let text = text.clone();
         async move { ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response() }
     };
-    Router::new().route("/openapi.json", get(serve)).route("/docs", get(|| async { Html(PAGE) }))
+    // The page needs nothing from elsewhere, and nobody else's page needs it.
+    let policy = "default-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'";
+    let page =
+        move || async move { ([(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy))], Html(PAGE)) };
+    Router::new()
+        .route("/openapi.json", get(serve))
+        .route("/docs", get(page))
+        .route("/", get(|| async { Redirect::temporary("/docs") }))
 }

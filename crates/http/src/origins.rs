@@ -29,15 +29,11 @@ pub struct Origins(Arc<[HeaderValue]>);
 impl Origins {
     pub fn from_settings(values: &Values) -> Result<Self, Bad> {
         let check = |origin: &String| -> Result<HeaderValue, Bad> {
-            let bare = origin.split_once("://").is_some_and(|(scheme, host)| {
-                matches!(scheme, "http" | "https")
-                    && !host.is_empty()
-                    && !host.contains(['/', '?', '#', '*', '@'])
-            });
-            let value = HeaderValue::from_str(origin).ok().filter(|_| bare);
-            value.ok_or_else(|| {
-                Bad::value(&ALLOWED_ORIGINS, origin, "origins such as https://app.example.com")
-            })
+            // As a browser writes it: lower case, no path, no port that the scheme implies.
+            let canonical = reqwest::Url::parse(origin).ok().map(|url| url.origin().ascii_serialization());
+            let value = HeaderValue::from_str(origin).ok().filter(|_| canonical.as_ref() == Some(origin));
+            let allowed = "origins as browsers send them, such as https://app.example.com";
+            value.ok_or_else(|| Bad::value(&ALLOWED_ORIGINS, origin, allowed))
         };
         Ok(Self(values.list(&ALLOWED_ORIGINS).iter().map(check).collect::<Result<_, _>>()?))
     }

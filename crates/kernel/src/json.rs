@@ -25,7 +25,7 @@ impl Object {
             return Err(Reason::NotAnObject);
         }
         let mut compactor = Compactor { rest: text.as_bytes(), out: Vec::with_capacity(text.len()), except };
-        compactor.value(0)?;
+        compactor.value(1)?;
         String::from_utf8(compactor.out).map(|text| Self(text.into())).map_err(|_| Reason::Utf8)
     }
 
@@ -96,7 +96,7 @@ impl Compactor<'_> {
                     }
                     let key = self.out.len();
                     self.string()?;
-                    let left_out = depth == 0 && self.is_excepted(key);
+                    let left_out = depth == 1 && self.is_excepted(key);
                     self.peek()?;
                     self.copy(1)?;
                     self.peek()?;
@@ -294,8 +294,8 @@ mod tests {
         }
         assert!(parse(r#"{"a":"\ud83d\ude00 \u0000"}"#).is_ok());
         let deep = |n: usize| format!("{{\"a\":{}{}}}", "[".repeat(n), "]".repeat(n));
-        assert!(parse(&deep(MAX_DEPTH)).is_ok());
-        assert_eq!(parse(&deep(MAX_DEPTH + 1)), Err(Reason::TooDeep(MAX_DEPTH)));
+        assert!(parse(&deep(MAX_DEPTH - 1)).is_ok());
+        assert_eq!(parse(&deep(MAX_DEPTH)), Err(Reason::TooDeep(MAX_DEPTH)));
     }
 
     #[test]

@@ -66,7 +66,8 @@ impl Setting {
     /// What is allowed, in words.
     pub fn allowed(&self) -> String {
         match self.kind {
-            Kind::Text | Kind::Secret => "text".to_owned(),
+            Kind::Text => "text".to_owned(),
+            Kind::Secret => "text that is not blank".to_owned(),
             Kind::List => "a list separated by commas".to_owned(),
             Kind::Whole { min, max: u64::MAX } => format!("a whole number from {min}"),
             Kind::Whole { min, max } => format!("a whole number from {min} to {max}"),
@@ -76,7 +77,9 @@ impl Setting {
 
     fn accepts(&self, value: &str) -> bool {
         match self.kind {
-            Kind::Text | Kind::Secret | Kind::List => true,
+            Kind::Text => true,
+            // Blank is a slip, and would be a secret or a list that lets everybody or nobody in.
+            Kind::Secret | Kind::List => value.split(',').any(|item| !item.trim().is_empty()),
             Kind::Whole { min, max } => value.parse().is_ok_and(|n: u64| (min..=max).contains(&n)),
             Kind::OneOf(choices) => choices.contains(&value),
         }

@@ -225,13 +225,21 @@ fn refused(error: OpenError) -> ApiError {
 fn not_published(error: PublishError) -> ApiError {
     let failed = |ko, en| ApiError::new(Code::Notif5001, Text::new(ko, en));
     match error {
-        PublishError::TypeNotAllowed(event_type) => ApiError::new(
-            Code::Notif4001,
-            Text::owned(
-                format!("eventType: {event_type}은(는) 허용되지 않은 이벤트 타입입니다"),
-                format!("eventType: {event_type} is reserved or not on the list of allowed types"),
-            ),
-        ),
+        PublishError::TypeNotAllowed(event_type) => {
+            let (ko, en) = if event_type.is_reserved() {
+                ("예약된 이벤트 타입입니다", "is reserved for the hub itself")
+            } else {
+                (
+                    "허용 목록(EVENT_TYPES)에 없는 이벤트 타입입니다",
+                    "is not on the list of allowed types (EVENT_TYPES)",
+                )
+            };
+            let text = Text::owned(
+                format!("eventType: {event_type}: {ko}"),
+                format!("eventType: {event_type} {en}"),
+            );
+            ApiError::new(Code::Notif4001, text)
+        }
         PublishError::Conflict => ApiError::new(
             Code::Notif4091,
             Text::new(

@@ -1,7 +1,8 @@
 //! The data folder: everything that must survive a crash, for one process at a time.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use bongsu_kernel::settings::Setting;
@@ -27,7 +28,11 @@ impl DataFolder {
     /// Creates the folder when it is missing, and takes it.
     pub fn take(path: &Path) -> Result<Self, Error> {
         let unusable = |error: std::io::Error| Error::Unusable(path.to_owned(), error.to_string());
-        std::fs::create_dir_all(path).map_err(unusable)?;
+        if path.exists() && !path.is_dir() {
+            return Err(Error::Unusable(path.to_owned(), "it is not a folder".to_owned()));
+        }
+        // Everything that was ever published is in it: nobody else's business.
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
         let mut lock = OpenOptions::new()
             .create(true)
             .read(true)

@@ -51,8 +51,15 @@ pub(crate) async fn result(answer: reqwest::Response) -> Result<Value, Failure> 
     Err(Failure::Other(format!("{} {code}: {message}", status.as_u16())))
 }
 
-/// An error of the connection, without the URL: it may carry a credential.
+/// An error of the connection, with where it went to and its innermost cause.
 pub(crate) fn unreachable(error: reqwest::Error) -> Failure {
-    let cause = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-    Failure::Other(format!("the hub cannot be reached: {}{cause}", error.without_url()))
+    // Scheme and host only: the rest may carry a credential.
+    let place =
+        error.url().map(|url| format!(" at {}", url.origin().ascii_serialization())).unwrap_or_default();
+    let error = error.without_url();
+    let mut cause: &dyn std::error::Error = &error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    Failure::Other(format!("the hub{place} cannot be reached: {cause}"))
 }

@@ -7,7 +7,6 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bongsu_http::identity;
 use bongsu_http::server::raise_descriptor_limit;
 use bongsu_kernel::settings::Values;
 use bongsu_sql::{DATA_DIR, DataFolder, check_integrity, inspect};
@@ -16,7 +15,7 @@ use clap::{ArgMatches, Command};
 use super::client::{block_on, http, url, url_arg};
 use super::{say, token};
 use crate::failure::Failure;
-use crate::wire;
+use crate::{settings, wire};
 
 pub(crate) fn command() -> Command {
     Command::new("doctor")
@@ -35,7 +34,7 @@ use Finding::{Bad, Fine, Note};
 
 pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
     let folder = Path::new(values.text(&DATA_DIR));
-    let mut findings = vec![descriptors(), secrets(values)];
+    let mut findings = vec![descriptors(), configuration(values)];
     findings.extend(data(folder));
     findings.extend(block_on(async { Ok(running_hub(&url(matches, values), values).await) })?);
     let mut bad = 0;
@@ -62,13 +61,16 @@ fn descriptors() -> Finding {
     }
 }
 
-fn secrets(values: &Values) -> Finding {
-    match identity::Options::from_settings(values) {
+/// Everything that would keep the hub from starting, and the secrets that only loopback may have.
+fn configuration(values: &Values) -> Finding {
+    match settings::check(values) {
         Err(error) => Bad(error.to_string()),
-        Ok(options) => match options.unsafe_secrets() {
-            weak if weak.is_empty() => Fine("all secrets are set and long enough".to_owned()),
-            weak => Note(format!("{}: development or short; good for loopback only", weak.join(", "))),
-        },
+        Ok(checked) if checked.weak.is_empty() => {
+            Fine("the configuration is sound, all secrets are long enough".to_owned())
+        }
+        Ok(checked) => {
+            Note(format!("{}: development or short; good for loopback only", checked.weak.join(", ")))
+        }
     }
 }
 

@@ -1,20 +1,19 @@
 //! `bongsu serve`: runs the hub until it is told to stop, and then drains it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bongsu_http::identity;
-use bongsu_http::server::{self, SERVER_HOST, SERVER_PORT, SERVER_SHARDS, Server};
-use bongsu_kernel::settings::{Bad, Values};
+use bongsu_http::server::{self, SERVER_PORT, SERVER_SHARDS, Server};
+use bongsu_kernel::settings::Values;
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_kernel::telemetry;
 use clap::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
-use crate::settings;
+use crate::settings::{self, Checked};
 use crate::wire::{Wired, wire};
 
 /// Requests that are under way may take so long once the hub drains; in all it is gone within ten seconds.
@@ -25,26 +24,16 @@ pub(crate) fn command() -> Command {
 }
 
 pub(crate) fn run(values: &Values) -> Result<(), Failure> {
-    let host = values.text(&SERVER_HOST);
-    let host: IpAddr = host
-        .parse()
-        .map_err(|_| Bad::value(&SERVER_HOST, host, "an IP address such as 127.0.0.1 or 0.0.0.0"))?;
+    let checked = settings::check(values)?;
     let port = u16::try_from(values.whole(&SERVER_PORT)).unwrap_or_default();
-    settings::check_engines(values)?;
-    let identity = identity::Options::from_settings(values)?;
-    let weak = identity.check_secrets(values, host)?;
     telemetry::start_logs(values)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::other)?;
-    runtime.block_on(serve(values, &identity, SocketAddr::new(host, port), &weak))
+    runtime.block_on(serve(values, checked, port))
 }
 
-async fn serve(
-    values: &Values,
-    identity: &identity::Options,
-    address: SocketAddr,
-    weak: &[&str],
-) -> Result<(), Failure> {
+async fn serve(values: &Values, checked: Checked, port: u16) -> Result<(), Failure> {
+    let (address, weak) = (SocketAddr::new(checked.host, port), checked.weak.join(", "));
     let supervisor = Supervisor::new();
     let shards = match values.size(&SERVER_SHARDS) {
         0 => server::default_shards(),
@@ -55,7 +44,7 @@ async fn serve(
     let listener = server::listen(address)
         .map_err(|error| Failure::Other(format!("cannot listen on {address}: {error}")))?;
     let bound = listener.local_addr().map_err(Failure::other)?;
-    let Wired { app, hub, log, writer, ready } = wire(values, identity, shards, &supervisor)?;
+    let Wired { app, hub, log, writer, ready } = wire(values, checked, shards, &supervisor)?;
     let deliverer = hub.clone();
     let shard_loop: server::ShardLoop = Arc::new(move |shard| Box::pin(deliverer.clone().run_shard(shard)));
     let (server, acceptor) = Server::start(shards, &app, &shard_loop).map_err(Failure::other)?;
@@ -75,7 +64,7 @@ async fn serve(
     });
     if !weak.is_empty() {
         tracing::warn!(
-            settings = weak.join(", "),
+            settings = weak,
             "development secrets are in use: anybody on this machine can sign in as anyone. Set real ones to serve others"
         );
     }

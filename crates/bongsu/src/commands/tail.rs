@@ -36,6 +36,7 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
         last: matches.get_one::<String>("since").cloned(),
         retry: Duration::from_secs(1),
         ended: false,
+        reason: None,
     };
     block_on(async move {
         let client = http()?;
@@ -49,7 +50,8 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
             }
             tokio::time::sleep(tail.retry).await;
         }
-        Ok(())
+        // It follows until somebody stops it; an end for good is news.
+        Err(Failure::Other(tail.reason.unwrap_or_else(|| "the stream has ended".to_owned())))
     })
 }
 
@@ -59,6 +61,8 @@ struct Tail {
     last: Option<String>,
     retry: Duration,
     ended: bool,
+    /// Why it ended for good.
+    reason: Option<String>,
 }
 
 /// The fields of a frame, as far as they have come.
@@ -113,6 +117,8 @@ impl Tail {
                 if event == "system.close" {
                     let close: Value = serde_json::from_str(&data).unwrap_or_default();
                     self.ended = close["reconnect"] == false;
+                    self.reason =
+                        close["reason"].as_str().map(|reason| format!("the stream has ended: {reason}"));
                 }
                 self.last = id.or(self.last.take());
             }

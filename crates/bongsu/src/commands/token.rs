@@ -12,7 +12,13 @@ pub(crate) fn command() -> Command {
     Command::new("token")
         .about("Sign a person's token with JWT_SECRET")
         .arg(Arg::new("user").long("user").short('u').required(true).help("The person's id"))
-        .arg(Arg::new("ttl").long("ttl").default_value("86400").help("How long it is valid, in seconds"))
+        .arg(
+            Arg::new("ttl")
+                .long("ttl")
+                .default_value("86400")
+                .allow_hyphen_values(true)
+                .help("How long it is valid, in seconds"),
+        )
         .arg(Arg::new("role").long("role").help("A role, such as admin"))
 }
 
@@ -37,6 +43,6 @@ pub(crate) fn sign(values: &Values, user: &str, ttl: u64, role: Option<String>) 
     let sub = Id::new(user)
         .map_err(|reason| Bad(format!("--user {user:?} is not allowed: {}", reason.text().en)))?;
     let iat = Clock::system().now() / 1_000;
-    let claims = Claims { sub, iat, exp: iat + ttl, token_type: Some("access".to_owned()), role };
+    let claims = Claims { sub, iat, exp: iat + ttl, nbf: None, token_type: Some("access".to_owned()), role };
     mint(&claims, values.text(&JWT_SECRET)).map_err(Failure::other)
 }

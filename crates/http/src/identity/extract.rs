@@ -3,7 +3,7 @@
 //! The first credential that is there decides: one that is malformed or expired does not fall through to the next.
 
 use axum::extract::{FromRef, FromRequestParts};
-use http::header::{AUTHORIZATION, COOKIE};
+use http::header::{AUTHORIZATION, AsHeaderName, COOKIE};
 use http::request::Parts;
 use http::{HeaderValue, Method};
 
@@ -28,7 +28,7 @@ impl Identity {
     /// The `Authorization` header, else the cookie. A malformed header does not fall through.
     async fn person(&self, parts: &Parts) -> Result<Option<Person>, ApiError> {
         if let Some(header) = parts.headers.get(AUTHORIZATION) {
-            let token = bearer(header).ok_or_else(|| {
+            let token = bearer(header).filter(|_| is_single(parts, AUTHORIZATION)).ok_or_else(|| {
                 ApiError::unauthorized(
                     "Authorization 헤더는 'Bearer <토큰>' 형식이어야 합니다.",
                     "The Authorization header must be 'Bearer <token>'.",
@@ -67,6 +67,11 @@ impl Identity {
             None => Ok(None),
         }
     }
+}
+
+/// Of two credentials, a proxy may have looked at the other one.
+fn is_single(parts: &Parts, name: impl AsHeaderName) -> bool {
+    parts.headers.get_all(name).iter().count() == 1
 }
 
 fn bearer(header: &HeaderValue) -> Option<&str> {
@@ -121,7 +126,9 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let identity = Identity::from_ref(state);
         let key = parts.headers.get("x-internal-key");
-        if key.is_some_and(|key| identity.0.internal.holds(key.as_bytes())) {
+        if is_single(parts, "x-internal-key")
+            && key.is_some_and(|key| identity.0.internal.holds(key.as_bytes()))
+        {
             return Ok(Self);
         }
         Err(ApiError::unauthorized(
@@ -191,7 +198,8 @@ mod tests {
     fn bearer_of(role: Option<&str>) -> String {
         let now = Clock::system().now() / 1_000;
         let role = role.map(str::to_owned);
-        let claims = Claims { sub: Id::new("1").unwrap(), iat: now, exp: now + 60, token_type: None, role };
+        let claims =
+            Claims { sub: Id::new("1").unwrap(), iat: now, exp: now + 60, nbf: None, token_type: None, role };
         format!("Bearer {}", mint(&claims, "local_dev_secret").unwrap())
     }
 

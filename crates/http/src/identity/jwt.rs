@@ -2,7 +2,7 @@
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::text::Text;
-use bongsu_kernel::{Code, Id};
+use bongsu_kernel::{Clock, Code, Id};
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, decode_header, encode};
 use serde::{Deserialize, Serialize};
@@ -17,12 +17,31 @@ pub struct Claims {
     /// Written as text, as the standard has it; a number is understood, too.
     #[serde(serialize_with = "as_text")]
     pub sub: Id,
+    #[serde(deserialize_with = "seconds")]
     pub iat: u64,
+    #[serde(deserialize_with = "seconds")]
     pub exp: u64,
+    #[serde(default, deserialize_with = "maybe_seconds", skip_serializing_if = "Option::is_none")]
+    pub nbf: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+}
+
+/// A time in whole seconds; libraries that write fractions are right, too.
+fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    maybe_seconds(deserializer)?.ok_or_else(|| serde::de::Error::custom("a time is null"))
+}
+
+fn maybe_seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
+    let fraction = || number.as_f64().filter(|n| (0.0..1e15).contains(n)).map(|n| n as u64);
+    number
+        .as_u64()
+        .or_else(fraction)
+        .map(Some)
+        .ok_or_else(|| serde::de::Error::custom("a time is out of range"))
 }
 
 fn as_text<S: serde::Serializer>(id: &Id, serializer: S) -> Result<S::Ok, S::Error> {
@@ -34,7 +53,11 @@ pub fn mint(claims: &Claims, secret: &str) -> Result<String, jsonwebtoken::error
     encode(&Header::new(Algorithm::HS256), claims, &EncodingKey::from_secret(secret.as_bytes()))
 }
 
+/// How far a token may be ahead of our clock: the machine that signed it has one of its own.
+const LEEWAY_SECS: u64 = 5;
+
 pub(super) struct Verifier {
+    clock: Clock,
     validation: Validation,
     keys: Keys,
 }
@@ -45,18 +68,17 @@ enum Keys {
 }
 
 impl Verifier {
-    pub(super) fn new(options: &Options, supervisor: &Supervisor) -> Result<Self, ApiError> {
+    pub(super) fn new(options: &Options, clock: Clock, supervisor: &Supervisor) -> Result<Self, ApiError> {
         let mut validation = Validation::new(options.algorithm);
-        validation.leeway = 0;
+        // The library checks the signature; times are checked here, by our clock and with words of their own.
         validation.validate_aud = false;
-        validation.validate_nbf = true;
-        // `sub` is required by the type of the claims; the library would refuse one that is a number.
-        validation.set_required_spec_claims(&["exp"]);
+        validation.validate_exp = false;
+        validation.required_spec_claims.clear();
         let keys = match &options.jwks_url {
             None => Keys::Secret(DecodingKey::from_secret(options.secret.as_bytes())),
             Some(url) => Keys::Published(Jwks::start(url.clone(), options.algorithm, supervisor)?),
         };
-        Ok(Self { validation, keys })
+        Ok(Self { clock, validation, keys })
     }
 
     pub(super) async fn verify(&self, token: &str) -> Result<Person, ApiError> {
@@ -68,6 +90,16 @@ impl Verifier {
                 self.decode(token, &key.ok_or_else(forged)?)?
             }
         };
+        let now = self.clock.now() / 1_000;
+        if claims.exp <= now {
+            return Err(ApiError::unauthorized("토큰이 만료되었습니다.", "The token has expired."));
+        }
+        if claims.nbf.is_some_and(|nbf| nbf > now + LEEWAY_SECS) {
+            return Err(ApiError::unauthorized(
+                "아직 사용할 수 없는 토큰입니다.",
+                "The token is not valid yet.",
+            ));
+        }
         if claims.token_type.as_deref().is_some_and(|kind| kind != "access") {
             return Err(ApiError::unauthorized("액세스 토큰이 아닙니다.", "This is not an access token."));
         }
@@ -79,13 +111,17 @@ impl Verifier {
     }
 
     fn decode(&self, token: &str, key: &DecodingKey) -> Result<Claims, ApiError> {
-        decode::<Claims>(token, key, &self.validation).map(|data| data.claims).map_err(|error| {
-            match error.kind() {
-                ErrorKind::ExpiredSignature => {
-                    ApiError::unauthorized("토큰이 만료되었습니다.", "The token has expired.")
-                }
-                _ => forged(),
-            }
+        let decoded = decode::<Claims>(token, key, &self.validation);
+        decoded.map(|data| data.claims).map_err(|error| match error.kind() {
+            // Only for those whose signature is good.
+            ErrorKind::Json(detail) => ApiError::new(
+                Code::Auth4001,
+                Text::owned(
+                    format!("토큰의 클레임을 읽을 수 없습니다: {detail}"),
+                    format!("The token's claims cannot be read: {detail}"),
+                ),
+            ),
+            _ => forged(),
         })
     }
 
@@ -98,7 +134,10 @@ impl Verifier {
 }
 
 fn forged() -> ApiError {
-    ApiError::unauthorized("토큰이 올바르지 않습니다.", "The token is not valid.")
+    ApiError::unauthorized(
+        "토큰의 서명이나 형식이 올바르지 않습니다.",
+        "The token is not valid: its signature or its form is wrong.",
+    )
 }
 
 fn unavailable() -> ApiError {

@@ -74,8 +74,8 @@ impl Options {
     pub fn from_settings(values: &Values) -> Result<Self, Bad> {
         let jwks_url = values.given(&JWKS_URL).map(str::to_owned);
         if let Some(url) = &jwks_url
-            && !url.starts_with("http://")
-            && !url.starts_with("https://")
+            && !reqwest::Url::parse(url)
+                .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
         {
             return Err(Bad::value(&JWKS_URL, url, "an http or https URL"));
         }
@@ -126,7 +126,7 @@ impl Options {
         }
         let place = if production { "with BONGSU_ENV=production".to_owned() } else { format!("on {host}") };
         Err(Bad(format!(
-            "{} must each be a secret of at least {LEAST_BYTES} bytes, and not the development value, to serve {place}",
+            "to serve {place}, real secrets are needed (at least {LEAST_BYTES} bytes, not the development values): {}",
             found.join(", ")
         )))
     }

@@ -21,12 +21,11 @@ pub fn load(settings: &[&'static Setting], input: &Input) -> Result<Values, Bad>
         let given =
             [(&input.flags, Source::Flag), (&input.environment, Source::Environment), (&file, Source::File)]
                 .into_iter()
-                .find_map(|(values, source)| values.get(setting.name).map(|value| (value, source)));
+                // An empty variable is how shells and compose files say "unset": what is below it counts.
+                .find_map(|(values, source)| {
+                    values.get(setting.name).filter(|v| !v.is_empty()).map(|v| (v, source))
+                });
         let Some((value, source)) = given else { continue };
-        // An empty variable is how shells and compose files say "unset".
-        if value.is_empty() {
-            continue;
-        }
         if !setting.accepts(value) {
             return Err(Bad::value(setting, value, &setting.allowed()));
         }
@@ -37,15 +36,12 @@ pub fn load(settings: &[&'static Setting], input: &Input) -> Result<Values, Bad>
 
 /// Reads `[part] name = value`. A key that no setting has is an error: it is most likely a slip of the pen.
 fn from_file(settings: &[&'static Setting], text: &str) -> Result<BTreeMap<String, String>, Bad> {
-    let bad = |detail: String| Bad(format!("the configuration file is not readable: {detail}"));
+    let bad = |detail: String| Bad(format!("the configuration file is wrong: {detail}"));
     let tables: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        bad(error
-            .to_string()
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .collect::<Vec<_>>()
-            .join(" "))
+        // Without the line itself, which may hold a secret.
+        let line =
+            error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        bad(format!("line {line}: {}", error.message().lines().next().unwrap_or_default()))
     })?;
     let mut values = BTreeMap::new();
     for (part, table) in &tables {
@@ -100,6 +96,10 @@ mod tests {
         assert_eq!((values.given(&KEYS), values.source(&KEYS)), (None, Source::Default));
         assert_eq!(values.list(&HOSTS), ["x", "y"]);
         assert_eq!(load(ALL, &input(&[], &[("SERVER_PORT", "2")], file)).unwrap().whole(&PORT), 2);
+        assert_eq!(
+            load(ALL, &input(&[("SERVER_PORT", "")], &[("SERVER_PORT", "")], file)).unwrap().whole(&PORT),
+            1
+        );
     }
 
     #[test]
@@ -114,6 +114,8 @@ mod tests {
         assert_eq!(error(&[("MODE", "ajar")], ""), "MODE=\"ajar\" is not allowed: one of open, shut");
         assert!(error(&[], "[server]\nport = 1").contains("[server] port is not a setting"));
         assert!(error(&[], "server_port = 1").contains("outside a table"));
-        assert!(error(&[], "[server\n").contains("not readable"));
+        assert!(error(&[], "[server\n").contains("line 1"));
+        let typo = error(&[], "[identity]\nkeys=\"s3cret\" x");
+        assert!(typo.contains("line 2") && !typo.contains("s3cret"), "{typo}");
     }
 }

@@ -20,7 +20,7 @@ pub fn in_force(settings: &[&'static Setting], values: &Values) -> String {
     out
 }
 
-/// A URL's user part may hold a password.
+/// A URL's user part may hold a password, and its query a key.
 fn without_password(value: &str) -> String {
     let hidden = |url: &str| match url.split_once("://") {
         Some((scheme, rest)) => match rest.split_once('@') {
@@ -28,6 +28,10 @@ fn without_password(value: &str) -> String {
             None => url.to_owned(),
         },
         None => url.to_owned(),
+    };
+    let hidden = |url: &str| match hidden(url).split_once('?') {
+        Some((before, _)) => format!("{before}?(hidden)"),
+        None => hidden(url),
     };
     value.split(',').map(hidden).collect::<Vec<_>>().join(",")
 }

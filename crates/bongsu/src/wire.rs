@@ -9,7 +9,7 @@ use axum::response::IntoResponse;
 use axum::{Router, middleware};
 use bongsu_http::identity::Identity;
 use bongsu_http::origins;
-use bongsu_http::{ApiError, frame, openapi};
+use bongsu_http::{ApiError, frame, openapi, server};
 use bongsu_kernel::Clock;
 use bongsu_kernel::settings::Values;
 use bongsu_kernel::task::Supervisor;
@@ -63,7 +63,11 @@ pub(crate) fn wire(
     let Checked { identity, origins, rooms, .. } = checked;
     let database = open_database(values)?;
     let metrics = telemetry::start_metrics(supervisor)?;
-    let hub = Hub::new(bongsu_live::Options::from_settings(values), shards, clock.clone());
+    let mut live = bongsu_live::Options::from_settings(values);
+    let (_, most_streams) = server::capacity();
+    // A limit of 0 is none of ours, but the system has one, and requests need their share of it.
+    live.most = if live.most == 0 { most_streams } else { live.most.min(most_streams) };
+    let hub = Hub::new(live, shards, clock.clone());
     let keys = embedded::Options { most_keys: settings::most_keys(values) };
     let (log, writer) = EmbeddedLog::start(database, keys, clock.clone(), Arc::new(hub.clone()), supervisor)?;
     let log = Arc::new(log);

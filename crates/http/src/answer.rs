@@ -1,4 +1,6 @@
 //! The envelope that every JSON answer has, and the errors that become one.
+//!
+//! An error is said in the language of the request; one that passes is marked, so that a stream can say it as a stream.
 
 use axum::response::{IntoResponse, Response};
 use bongsu_kernel::text::{Language, Text};

@@ -45,8 +45,10 @@ pub const SERVER_SHARDS: Setting = Setting::text(
 pub const SETTINGS: &[&Setting] =
     &[&SERVER_HOST, &SERVER_PORT, &SERVER_SHARDS, &crate::origins::ALLOWED_ORIGINS];
 
-/// Descriptors that are kept for files, the database and outgoing calls.
+/// Descriptors that are kept for files, the database and outgoing calls, unless that would be most of them.
 const RESERVED_DESCRIPTORS: u64 = 128;
+/// Connections that streams leave to requests, so that a hub full of streams can still be published to and asked.
+const RESERVED_CONNECTIONS: usize = 512;
 
 /// What runs on every shard beside its connections.
 pub type ShardLoop = Arc<dyn Fn(usize) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -75,6 +77,14 @@ pub fn raise_descriptor_limit() -> u64 {
     }
 }
 
+/// How many connections there may be, and how many of them may be streams.
+pub fn capacity() -> (usize, usize) {
+    let descriptors = raise_descriptor_limit();
+    let connections = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2);
+    let connections = usize::try_from(connections).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+    (connections, connections - RESERVED_CONNECTIONS.min(connections / 4))
+}
+
 /// A running server.
 pub struct Server {
     stop_accepting: CancellationToken,
@@ -95,8 +105,7 @@ struct Shard {
 impl Server {
     /// Starts the shards. The accept loop is the caller's to run: [`Server::accept`].
     pub fn start(shards: usize, app: &Router, shard_loop: &ShardLoop) -> std::io::Result<(Self, Acceptor)> {
-        let descriptors = raise_descriptor_limit();
-        let most = usize::try_from(descriptors.saturating_sub(RESERVED_DESCRIPTORS)).unwrap_or(usize::MAX);
+        let (connections, _) = capacity();
         let mut server = Self {
             stop_accepting: CancellationToken::new(),
             drain: Drain::default(),
@@ -119,14 +128,16 @@ impl Server {
                 drain: server.drain.clone(),
             };
             let (stop, side_loop) = (server.stop.clone(), shard_loop(index));
-            let thread = std::thread::Builder::new()
-                .name(format!("shard-{index}"))
-                .spawn(move || runtime.block_on(shard.run(arrivals, side_loop, stop)))?;
+            let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
+                runtime.block_on(shard.run(arrivals, side_loop, stop));
+                // A read that hangs on a broken disk must not hold up the end.
+                runtime.shutdown_background();
+            })?;
             server.threads.push(thread);
         }
         let acceptor = Acceptor {
             shards: handles,
-            places: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+            places: Arc::new(Semaphore::new(connections)),
             stop: server.stop_accepting.clone(),
         };
         Ok((server, acceptor))
@@ -165,6 +176,9 @@ impl Acceptor {
         let refused = metrics::counter!("http_accept_errors_total");
         loop {
             // At the limit, further connections wait in the backlog until one ends.
+            if self.places.available_permits() == 0 {
+                tracing::warn!("no connection is free: new ones wait until one ends");
+            }
             let place = tokio::select! {
                 () = self.stop.cancelled() => return,
                 place = self.places.clone().acquire_owned() => place,

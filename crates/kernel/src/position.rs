@@ -18,6 +18,16 @@ impl StreamId {
     /// `0-0`: before everything.
     pub const START: Self = Self { ms: 0, seq: 0 };
 
+    /// `0-1`: the beginning of a subject that was empty when the hub named it. Who comes back with it wants to know
+    /// when events were trimmed meanwhile; who asks for `0-0` wants whatever there is.
+    pub const EMPTY: Self = Self { ms: 0, seq: 1 };
+
+    /// How the hub names this place to a client.
+    #[must_use]
+    pub fn named(self) -> Self {
+        if self == Self::START { Self::EMPTY } else { self }
+    }
+
     pub const fn new(ms: u64, seq: u64) -> Self {
         Self { ms, seq }
     }

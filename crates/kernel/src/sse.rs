@@ -26,12 +26,12 @@ pub fn event(event: &EventType, id: StreamId, data: &Object, at: Millis) -> Vec<
 /// The first words of a stream: how long to wait before reconnecting, and, for a client without a position, where it
 /// stands. Without data nothing is dispatched, but a client that drops before its first event comes back to there.
 pub fn greeting(retry_ms: u64, place: Option<StreamId>) -> Vec<u8> {
-    let id = place.map(|place| format!("id: {place}\n")).unwrap_or_default();
+    let id = place.map(|place| format!("id: {}\n", place.named())).unwrap_or_default();
     format!("{id}retry: {retry_ms}\n\n").into_bytes()
 }
 
-/// The log no longer holds what the client asked for. The id is where the stream goes on from, so that a client
-/// that drops right after this comes back to the right place.
+/// The log no longer holds what the client asked for. It carries no id: a client that drops right after this keeps its
+/// old position, and is told again.
 pub fn reset_trimmed(oldest: StreamId) -> Vec<u8> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -39,16 +39,17 @@ pub fn reset_trimmed(oldest: StreamId) -> Vec<u8> {
         reason: &'static str,
         oldest_id: StreamId,
     }
-    system("system.reset", Some(&StreamId::START.to_string()), &Data { reason: "trimmed", oldest_id: oldest })
+    system("system.reset", None, &Data { reason: "trimmed", oldest_id: oldest })
 }
 
-/// The client's position names nothing that the log knows; the stream goes on from `now`.
+/// The client's position names nothing that the log knows. The id is where the stream goes on from, so that a client
+/// that drops right after this comes back to there.
 pub fn reset_unknown(now: StreamId) -> Vec<u8> {
     #[derive(Serialize)]
     struct Data {
         reason: &'static str,
     }
-    system("system.reset", Some(&now.to_string()), &Data { reason: "unknown" })
+    system("system.reset", Some(&now.named().to_string()), &Data { reason: "unknown" })
 }
 
 /// Events were trimmed before a slow reader took them.
@@ -110,7 +111,7 @@ mod tests {
         );
         assert_eq!(
             text(reset_trimmed(id)),
-            "event: system.reset\nid: 0-0\ndata: {\"reason\":\"trimmed\",\"oldestId\":\"1708070400000-0\"}\n\n"
+            "event: system.reset\ndata: {\"reason\":\"trimmed\",\"oldestId\":\"1708070400000-0\"}\n\n"
         );
         assert_eq!(
             text(reset_unknown(id)),
@@ -124,6 +125,7 @@ mod tests {
     fn a_stream_begins_with_where_it_stands() {
         assert_eq!(text(greeting(2_000, None)), "retry: 2000\n\n");
         assert_eq!(text(greeting(2_000, Some(StreamId::new(7, 1)))), "id: 7-1\nretry: 2000\n\n");
+        assert_eq!(text(greeting(2_000, Some(StreamId::START))), "id: 0-1\nretry: 2000\n\n");
     }
 
     #[test]

@@ -98,7 +98,10 @@ impl Hub {
 
     /// What every shard runs beside its connections.
     pub async fn run_shard(self, shard: usize) {
-        tokio::join!(dispatch(&self.0.inboxes[shard], shard), self.0.keepers[shard].run(|| self.0.tick()));
+        tokio::join!(
+            dispatch(&self.0.inboxes[shard], shard),
+            self.0.keepers[shard].run(|| (self.0.tick(), self.0.clock.now()))
+        );
     }
 
     /// Forgets subjects that nobody listens to, for as long as the process runs.
@@ -166,7 +169,7 @@ impl Hub {
         }
         // Spread, so that streams that were opened together are not all looked at together for ever.
         let first_look = now + random::between(0, terms.look().min(terms.keepalive));
-        let first_look = terms.ends.map_or(first_look, |(at, _)| at.min(first_look));
+        let first_look = first_look.min(terms.ends_at(now, inner.clock.now()));
         inner.keepers[shard].look_after(listening.entered.seat.clone(), first_look);
         Ok(LiveStream::new(listening, position))
     }
@@ -188,13 +191,16 @@ impl Inner {
     /// When a stream that starts now ends at the latest.
     fn terms(&self, now: Tick, expires_at: Millis) -> Terms {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(Tick::MAX / 4);
-        let expires = (now + expires_at.saturating_sub(self.clock.now()), Close::TokenExpired);
         let lifetime = self.options.lifetime.map(|lifetime| {
             let lifetime = millis(lifetime);
-            (now + random::between(lifetime - lifetime / 10, lifetime), Close::Lifetime)
+            now + random::between(lifetime - lifetime / 10, lifetime)
         });
-        let ends = lifetime.into_iter().chain([expires]).min_by_key(|(at, _)| *at);
-        Terms { keepalive: millis(self.options.keepalive), stall: millis(self.options.stall), ends }
+        Terms {
+            keepalive: millis(self.options.keepalive),
+            stall: millis(self.options.stall),
+            lifetime,
+            expires_at,
+        }
     }
 }
 

@@ -155,7 +155,7 @@ pub struct Page {
 /// What the position that was asked for turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// An event that is there, or the beginning.
+    /// An event that is there, or the beginning (`0-0`; `0-1` only while nothing of it was trimmed).
     Known,
     /// Older than all that is left; the entries begin with the oldest.
     Trimmed { oldest: Place },

@@ -74,7 +74,8 @@ mod tests {
     #[test]
     fn limits_hold_and_places_come_back() {
         let people = People::default();
-        let seat = || Arc::new(Seat::new(Terms { keepalive: 1, stall: 1, ends: None }, None, 0));
+        let seat =
+            || Arc::new(Seat::new(Terms { keepalive: 1, stall: 1, lifetime: None, expires_at: 1 }, None, 0));
         let [anna, ben] = ["anna", "ben"].map(|name| Id::new(name).unwrap());
         let first = seat();
         people.enter(&anna, first.clone(), 2, 3).unwrap();

@@ -6,7 +6,7 @@
 use std::task::Waker;
 
 use bongsu_http::Peer;
-use bongsu_kernel::Close;
+use bongsu_kernel::{Close, Millis};
 
 use crate::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
@@ -22,11 +22,28 @@ const LAST_WORDS: Tick = 5_000;
 pub(crate) struct Terms {
     pub(crate) keepalive: Tick,
     pub(crate) stall: Tick,
-    /// When it ends at the latest, and why.
-    pub(crate) ends: Option<(Tick, Close)>,
+    /// When its time is over.
+    pub(crate) lifetime: Option<Tick>,
+    /// When its token ends, by the clock on the wall: a machine that slept or was set right has not kept count.
+    pub(crate) expires_at: Millis,
 }
 
 impl Terms {
+    /// Why it ends now, if it does.
+    fn over(&self, now: Tick, wall: Millis) -> Option<Close> {
+        if wall >= self.expires_at {
+            Some(Close::TokenExpired)
+        } else {
+            self.lifetime.filter(|at| now >= *at).map(|_| Close::Lifetime)
+        }
+    }
+
+    /// When it ends at the latest, as far as can be seen now.
+    pub(crate) fn ends_at(&self, now: Tick, wall: Millis) -> Tick {
+        let expires = now.saturating_add(self.expires_at.saturating_sub(wall));
+        self.lifetime.map_or(expires, |at| at.min(expires))
+    }
+
     /// A stream is looked at so often at least, to see in time that it has stopped moving.
     pub(crate) fn look(&self) -> Tick {
         (self.stall / 4).max(1)
@@ -122,22 +139,19 @@ impl Seat {
     }
 
     /// Looks after the stream and says when to look again; nothing when it is gone.
-    pub(crate) fn check(&self, now: Tick) -> Option<Tick> {
+    pub(crate) fn check(&self, now: Tick, wall: Millis) -> Option<Tick> {
         if self.left.load(Ordering::Acquire) {
             return None;
         }
-        let progress = self.has_progressed();
         if self.closing().is_some() {
-            return self.see_out(now, progress);
+            return self.see_out(now);
         }
-        if let Some((at, close)) = self.terms.ends
-            && now >= at
-        {
+        if let Some(close) = self.terms.over(now, wall) {
             self.end(close, now);
             return Some(now + LAST_WORDS);
         }
         let mut waiting_since = self.waiting_since.load(Ordering::Relaxed);
-        if waiting_since != 0 && progress {
+        if self.has_progressed() && waiting_since != 0 {
             waiting_since = now;
             self.waiting_since.store(now, Ordering::Relaxed);
         }
@@ -154,7 +168,7 @@ impl Seat {
             }
             quiet_at = now + self.terms.keepalive;
         }
-        let ends_at = self.terms.ends.map_or(Tick::MAX, |(at, _)| at);
+        let ends_at = self.terms.ends_at(now, wall);
         let stalls_at = if waiting_since == 0 { Tick::MAX } else { waiting_since + self.terms.stall };
         Some(quiet_at.min(stalls_at).min(ends_at).min(now + self.terms.look()))
     }
@@ -165,19 +179,14 @@ impl Seat {
         self.taken.swap(taken, Ordering::Relaxed) != taken
     }
 
-    /// Cuts the connection of a stream that does not get to say its last words. One that other streams share is
-    /// left alone while it moves: they have done nothing wrong.
-    fn see_out(&self, now: Tick, progress: bool) -> Option<Tick> {
+    /// Cuts off a stream that does not get to say its last words.
+    fn see_out(&self, now: Tick) -> Option<Tick> {
         let cut_at = self.cut_at.load(Ordering::Acquire);
-        let peer = self.peer.as_ref()?;
         if now < cut_at {
-            Some(cut_at)
-        } else if peer.multiplexed && progress {
-            Some(now + LAST_WORDS)
-        } else {
-            peer.cut();
-            None
+            return Some(cut_at);
         }
+        self.peer.as_ref()?.cut();
+        None
     }
 }
 
@@ -185,52 +194,62 @@ impl Seat {
 mod tests {
     use super::*;
 
-    fn seat(ends: Option<(Tick, Close)>) -> Seat {
-        Seat::new(Terms { keepalive: 15_000, stall: 30_000, ends }, None, 1_000)
+    /// A stream whose token ends at 100,000 on the wall.
+    fn seat() -> Seat {
+        let terms = Terms { keepalive: 15_000, stall: 30_000, lifetime: None, expires_at: 100_000 };
+        Seat::new(terms, None, 1_000)
     }
 
     #[test]
     fn a_silent_stream_is_told_that_it_lives_and_a_busy_one_is_not() {
-        let seat = seat(None);
-        assert_eq!(seat.check(2_000), Some(9_500));
-        assert_eq!(seat.check(9_500), Some(16_000));
+        let seat = seat();
+        assert_eq!(seat.check(2_000, 0), Some(9_500));
+        assert_eq!(seat.check(9_500, 0), Some(16_000));
         assert!(!seat.take_keepalive());
-        assert_eq!(seat.check(16_000), Some(23_500));
+        assert_eq!(seat.check(16_000, 0), Some(23_500));
         assert!(seat.take_keepalive() && !seat.take_keepalive());
         seat.handed_out(20_000);
         seat.caught_up();
-        assert_eq!(seat.check(31_000), Some(35_000));
+        assert_eq!(seat.check(31_000, 0), Some(35_000));
         assert!(!seat.take_keepalive());
     }
 
     #[test]
     fn a_reader_that_takes_nothing_is_ended() {
-        let seat = seat(None);
+        let seat = seat();
         seat.handed_out(10_000);
-        assert_eq!(seat.check(25_000), Some(32_500));
+        assert_eq!(seat.check(25_000, 0), Some(32_500));
         assert!(seat.closing().is_none() && !seat.take_keepalive());
-        assert_eq!(seat.check(39_000), Some(40_000));
-        seat.check(40_000);
+        assert_eq!(seat.check(39_000, 0), Some(40_000));
+        seat.check(40_000, 0);
         assert_eq!(seat.closing(), Some(Close::TooSlow));
     }
 
     #[test]
     fn a_reader_that_takes_something_stays() {
-        let seat = seat(None);
+        let seat = seat();
         seat.handed_out(10_000);
         seat.handed_out(35_000);
-        seat.check(40_000);
+        seat.check(40_000, 0);
         assert_eq!(seat.closing(), None);
     }
 
     #[test]
+    fn a_token_ends_by_the_clock_on_the_wall() {
+        let seat = seat();
+        assert_eq!(seat.check(2_000, 95_000), Some(7_000));
+        assert_eq!(seat.closing(), None);
+        seat.check(2_100, 100_000);
+        assert_eq!(seat.closing(), Some(Close::TokenExpired), "although hardly any time has passed");
+    }
+
+    #[test]
     fn the_first_reason_to_end_stays_and_one_that_left_is_forgotten() {
-        let seat = seat(Some((5_000, Close::TokenExpired)));
-        assert_eq!(seat.check(2_000), Some(5_000));
-        assert_eq!(seat.check(5_000), Some(10_000));
+        let seat = seat();
+        assert_eq!(seat.check(5_000, 100_000), Some(10_000));
         seat.end(Close::Draining, 5_500);
         assert_eq!(seat.closing(), Some(Close::TokenExpired));
         seat.leave();
-        assert_eq!(seat.check(6_000), None);
+        assert_eq!(seat.check(6_000, 100_001), None);
     }
 }

@@ -4,6 +4,8 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bongsu_kernel::Millis;
+
 use crate::seat::{Seat, Tick};
 use crate::subject::Subject;
 use crate::sync::{Arc, Mutex, lock};
@@ -63,13 +65,14 @@ impl Keeper {
     }
 
     /// Turns the wheel while there is anybody on it.
-    pub(crate) async fn run(&self, now: impl Fn() -> Tick) {
+    pub(crate) async fn run(&self, now: impl Fn() -> (Tick, Millis)) {
         loop {
             if lock(&self.wheel).is_empty() {
                 self.filled.notified().await;
             }
             tokio::time::sleep(Duration::from_millis(STEP)).await;
-            lock(&self.wheel).turn(now());
+            let (tick, wall) = now();
+            lock(&self.wheel).turn(tick, wall);
         }
     }
 }

@@ -38,9 +38,12 @@ impl LiveStream {
     pub(crate) fn new(listening: Listening, position: Option<StreamId>) -> Self {
         let found = match position {
             None => Some(listening.subject.end()),
+            Some(StreamId::EMPTY) => listening.subject.find(StreamId::START),
             Some(id) => listening.subject.find(id),
         };
-        let unknown = Cursor { next: 0, place: Place { id: position.unwrap_or_default(), number: None } };
+        let id = position.unwrap_or_default();
+        let number = (id <= StreamId::EMPTY).then_some(0);
+        let unknown = Cursor { next: 0, place: Place { id, number } };
         let mut stream = Self {
             cursor: found.unwrap_or(unknown),
             state: State::Following,
@@ -77,6 +80,10 @@ impl LiveStream {
             // A stream that fell behind: what the log lost meanwhile shows in the numbers, also when it had nothing
             // yet and so stands at the beginning, which is always known.
             Start::Known | Start::Trimmed { .. } => out = self.tell_missed(page),
+        }
+        if page.entries.is_empty() && page.head.id == self.cursor.place.id {
+            // Now it is known which event that was: should it be trimmed, the next one still follows on it.
+            self.cursor.place = page.head;
         }
         for entry in &page.entries {
             out.extend_from_slice(&sse::event(&entry.event_type, entry.place.id, &entry.data, entry.at));

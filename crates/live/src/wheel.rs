@@ -1,5 +1,7 @@
 //! One timer wheel per shard: looks after every stream's keepalive, stall and end with one clock.
 
+use bongsu_kernel::Millis;
+
 use crate::seat::{Seat, Tick};
 use crate::sync::Arc;
 
@@ -31,7 +33,7 @@ impl Wheel {
     }
 
     /// Looks at all that are due.
-    pub(crate) fn turn(&mut self, now: Tick) {
+    pub(crate) fn turn(&mut self, now: Tick, wall: Millis) {
         if self.is_empty() {
             self.done = self.done.max(now / STEP);
             return;
@@ -41,7 +43,7 @@ impl Wheel {
             let due = std::mem::take(&mut self.slots[Self::slot(self.done)]);
             self.seats -= due.len();
             for seat in due {
-                if let Some(next) = seat.check(now) {
+                if let Some(next) = seat.check(now, wall) {
                     self.add(seat, next);
                 }
             }
@@ -55,8 +57,6 @@ impl Wheel {
 
 #[cfg(all(test, not(feature = "model")))]
 mod tests {
-    use bongsu_kernel::Close;
-
     use super::*;
     use crate::seat::Terms;
 
@@ -65,8 +65,8 @@ mod tests {
         let mut wheel = Wheel::new(0);
         let ends = [150, 20_000, 100_000, 1_000_000];
         let seats = ends.map(|at| {
-            let terms =
-                Terms { keepalive: Tick::MAX / 2, stall: Tick::MAX / 2, ends: Some((at, Close::Lifetime)) };
+            let far = Tick::MAX / 2;
+            let terms = Terms { keepalive: far, stall: far, lifetime: Some(at), expires_at: far };
             Arc::new(Seat::new(terms, None, 0))
         });
         for (seat, at) in seats.iter().zip(ends) {
@@ -75,7 +75,7 @@ mod tests {
         let mut now = 0;
         while now < 1_100_000 {
             now += 70;
-            wheel.turn(now);
+            wheel.turn(now, 0);
             for (seat, at) in seats.iter().zip(ends) {
                 let ended = seat.closing().is_some();
                 assert!(!(ended && now < at), "too early: {at} at {now}");
@@ -85,7 +85,7 @@ mod tests {
         for seat in &seats {
             seat.leave();
         }
-        wheel.turn(now + 10_000_000);
+        wheel.turn(now + 10_000_000, 0);
         assert!(wheel.is_empty(), "those that left are let go");
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use crate::writer::OpenFile;
 use crate::{DataFolder, Error, Migrations, Readers, Writer, WriterState};
 
 /// `BONG` in ASCII, in the file's header: what tells our files from others.
@@ -40,7 +41,7 @@ impl Database {
 
     /// Starts the writer thread.
     pub fn writer(&self, died: impl FnOnce() + Send + 'static) -> Result<(Writer, WriterState), Error> {
-        Writer::start(self.connect()?, died)
+        Writer::start(self.connect()?, OpenFile::of(&self.path)?, died)
     }
 
     /// Opens the connections that read beside the writer.

@@ -1,7 +1,6 @@
 //! The data folder: everything that must survive a crash, for one process at a time.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -33,25 +32,20 @@ impl DataFolder {
         }
         // Everything that was ever published is in it: nobody else's business.
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
-        let mut lock = OpenOptions::new()
-            .create(true)
-            .read(true)
-            .write(true)
-            .truncate(false)
-            .open(path.join("lock"))
-            .map_err(unusable)?;
+        // The folder itself is locked: a file in it could be removed by hand, and the lock with it.
+        let lock = File::open(path).map_err(unusable)?;
+        let holder = path.join("lock");
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let mut holder = String::new();
             // Who holds it is a help, not a need.
-            let _ = lock.read_to_string(&mut holder);
-            let holder = holder.trim();
-            let holder = if holder.is_empty() { String::new() } else { format!(" (pid {holder})") };
-            return Err(Error::InUse(path.to_owned(), holder));
+            let pid = std::fs::read_to_string(&holder).unwrap_or_default();
+            let pid = if pid.is_empty() { pid } else { format!(" (pid {})", pid.trim()) };
+            return Err(Error::InUse(path.to_owned(), pid));
         }
-        let pid = std::process::id().to_string();
-        // On a full disk the folder can still be held; the number only helps the reader of an error.
-        let _ = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| lock.write_all(pid.as_bytes()));
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        match std::fs::write(&holder, std::process::id().to_string()) {
+            // On a full disk the folder can still be held.
+            Err(error) if error.kind() != std::io::ErrorKind::StorageFull => Err(unusable(error)),
+            _ => Ok(Self { path: path.to_owned(), _lock: lock }),
+        }
     }
 
     pub fn path(&self) -> &Path {

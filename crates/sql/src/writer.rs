@@ -5,10 +5,12 @@
 //! that fails on its own is left out and the others go on; when the store itself fails, all are told and nothing
 //! of the group is kept.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bongsu_kernel::crash_point;
 use rusqlite::Connection;
@@ -31,6 +33,9 @@ const QUEUE: usize = 4_096;
 /// So many jobs share a transaction at most: it bounds what a crash interrupts and how long the first one waits.
 const GROUP: usize = 1_024;
 
+/// A group that takes longer than this hangs on the disk.
+const STUCK_MS: u64 = 3_000;
+
 /// Hands jobs to the writer thread. Cheap to clone.
 #[derive(Clone)]
 pub struct Writer {
@@ -39,37 +44,63 @@ pub struct Writer {
     health: Arc<Health>,
 }
 
-#[derive(Default)]
 struct Health {
     full: AtomicBool,
     failing: AtomicBool,
+    started: Instant,
+    /// Since when the group at hand is worked on, in milliseconds after the start; 0 between groups.
+    busy_since: AtomicU64,
+}
+
+impl Health {
+    fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// The disk has not answered for so long that waiting for it would be a hang.
+    fn is_stuck(&self) -> bool {
+        let since = self.busy_since.load(Ordering::Relaxed);
+        since != 0 && self.now().saturating_sub(since) > STUCK_MS
+    }
 }
 
 /// The thread itself, for joining it at shutdown.
 pub struct WriterState(JoinHandle<()>);
 
 impl WriterState {
-    /// Waits until everything that was handed over before [`Writer::close`] is done.
-    pub fn join(self) {
-        if self.0.join().is_err() {
-            tracing::error!("the database writer had failed");
+    /// Waits until everything that was handed over before [`Writer::close`] is done, but not longer than `patience`:
+    /// a disk that does not answer must not keep the process. False when something was left.
+    pub fn join(self, patience: Duration) -> bool {
+        let started = Instant::now();
+        while !self.0.is_finished() {
+            if started.elapsed() > patience {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
+        self.0.join().is_ok()
     }
 }
 
 impl Writer {
     pub(crate) fn start(
         connection: Connection,
+        file: OpenFile,
         died: impl FnOnce() + Send + 'static,
     ) -> Result<(Self, WriterState), Error> {
         let (queue, jobs) = mpsc::channel(QUEUE);
-        let health = Arc::new(Health::default());
+        let health = Arc::new(Health {
+            full: AtomicBool::new(false),
+            failing: AtomicBool::new(false),
+            started: Instant::now(),
+            busy_since: AtomicU64::new(0),
+        });
         let watched = health.clone();
         let thread = std::thread::Builder::new()
             .name("database-writer".to_owned())
             .spawn(move || {
                 let alarm = Alarm(Some(died));
-                run(&connection, jobs, &watched);
+                run(&connection, &file, jobs, &watched);
                 alarm.disarm();
             })
             .map_err(|error| Error::Failed(error.to_string()))?;
@@ -81,6 +112,11 @@ impl Writer {
         self.queue.send(Some(job)).await.map_err(|_| Error::Closed)
     }
 
+    /// Whether the disk has not answered for some seconds. What is handed over now may wait for long.
+    pub fn is_stuck(&self) -> bool {
+        self.health.is_stuck()
+    }
+
     /// Takes no more jobs, and ends the thread once those it has are done.
     pub async fn close(&self) {
         // An error means that it has ended already.
@@ -89,13 +125,40 @@ impl Writer {
 
     /// What is wrong with the store right now, if anything.
     pub fn trouble(&self) -> Option<&'static str> {
-        if self.health.full.load(Ordering::Relaxed) {
+        if self.is_stuck() {
+            Some("the disk of the data folder does not answer")
+        } else if self.health.full.load(Ordering::Relaxed) {
             Some("the disk of the data folder is full")
         } else if self.health.failing.load(Ordering::Relaxed) {
             Some("the database fails to write")
         } else {
             None
         }
+    }
+}
+
+/// The database file as it was opened. Removed or replaced by hand it would still take writes, for nobody.
+pub(crate) struct OpenFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl OpenFile {
+    pub(crate) fn of(path: &Path) -> Result<Self, Error> {
+        Ok(Self { path: path.to_owned(), identity: Self::identity(path)? })
+    }
+
+    fn identity(path: &Path) -> Result<(u64, u64), Error> {
+        let file =
+            std::fs::metadata(path).map_err(|error| Error::Unusable(path.to_owned(), error.to_string()))?;
+        Ok((file.dev(), file.ino()))
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if Self::identity(&self.path)? == self.identity {
+            return Ok(());
+        }
+        Err(Error::Unusable(self.path.clone(), "the file was replaced while it was open".to_owned()))
     }
 }
 
@@ -116,7 +179,12 @@ impl<F: FnOnce()> Drop for Alarm<F> {
     }
 }
 
-fn run(connection: &Connection, mut queue: mpsc::Receiver<Option<Box<dyn Job>>>, health: &Health) {
+fn run(
+    connection: &Connection,
+    file: &OpenFile,
+    mut queue: mpsc::Receiver<Option<Box<dyn Job>>>,
+    health: &Health,
+) {
     let commits = metrics::counter!("store_commits_total");
     let seconds = metrics::histogram!("store_commit_duration_seconds");
     let (mut arrived, mut open) = (Vec::with_capacity(GROUP), true);
@@ -134,7 +202,9 @@ fn run(connection: &Connection, mut queue: mpsc::Receiver<Option<Box<dyn Job>>>,
         }
         let started = Instant::now();
         let before = connection.total_changes();
-        let (kept, outcome) = apply_group(connection, group);
+        health.busy_since.store(health.now(), Ordering::Relaxed);
+        let (kept, outcome) = apply_group(connection, file, group);
+        health.busy_since.store(0, Ordering::Relaxed);
         match outcome {
             Ok(()) => {
                 crash_point!("after-commit");
@@ -170,10 +240,11 @@ fn run(connection: &Connection, mut queue: mpsc::Receiver<Option<Box<dyn Job>>>,
 /// told already.
 fn apply_group(
     connection: &Connection,
+    file: &OpenFile,
     mut jobs: Vec<Box<dyn Job>>,
 ) -> (Vec<Box<dyn Job>>, Result<(), Error>) {
     loop {
-        match try_group(connection, &mut jobs) {
+        match try_group(connection, file, &mut jobs) {
             Ok(()) => return (jobs, Ok(())),
             Err((culprit, error)) => {
                 // The transaction may have been rolled back by the engine itself; then this says so, harmlessly.
@@ -189,8 +260,13 @@ fn apply_group(
     }
 }
 
-fn try_group(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<(), (Option<usize>, Error)> {
+fn try_group(
+    connection: &Connection,
+    file: &OpenFile,
+    jobs: &mut [Box<dyn Job>],
+) -> Result<(), (Option<usize>, Error)> {
     let whole = |error: rusqlite::Error| (None, Error::from(error));
+    file.check().map_err(|error| (None, error))?;
     connection.execute_batch("BEGIN IMMEDIATE").map_err(whole)?;
     for (at, job) in jobs.iter_mut().enumerate() {
         job.apply(connection).map_err(|error| (Some(at), error))?;
@@ -230,6 +306,11 @@ mod tests {
         connection
     }
 
+    /// Some file that stays.
+    fn file() -> OpenFile {
+        OpenFile::of(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap()
+    }
+
     fn stored(connection: &Connection) -> Vec<i64> {
         let mut statement = connection.prepare("SELECT n FROM numbers ORDER BY n").unwrap();
         statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
@@ -241,7 +322,7 @@ mod tests {
         let (told, heard) = std_mpsc::channel();
         let group: Vec<Box<dyn Job>> =
             [1, -1, 2, -2, 3].map(|n| Box::new(Insert(n, told.clone())) as Box<dyn Job>).into();
-        let (kept, outcome) = apply_group(&connection, group);
+        let (kept, outcome) = apply_group(&connection, &file(), group);
         assert!(outcome.is_ok());
         kept.into_iter().for_each(Job::committed);
         drop(told);
@@ -259,22 +340,38 @@ mod tests {
         connection.pragma_update(None, "max_page_count", pages + 1).unwrap();
         let (told, heard) = std_mpsc::channel();
         let group = (0..5_000).map(|n| Box::new(Insert(n, told.clone())) as Box<dyn Job>).collect();
-        let (kept, outcome) = apply_group(&connection, group);
+        let (kept, outcome) = apply_group(&connection, &file(), group);
         assert!(matches!(outcome, Err(Error::Full)), "{outcome:?}");
         assert_eq!(kept.len(), 5_000, "all share the outcome");
         assert!(heard.try_recv().is_err(), "nobody was told otherwise");
         assert_eq!(stored(&connection), [0_i64; 0]);
     }
 
+    #[test]
+    fn a_file_that_was_replaced_takes_nothing_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "one").unwrap();
+        let (connection, file) = (numbers(), OpenFile::of(&path).unwrap());
+        let (told, _heard) = std_mpsc::channel();
+        let group = || vec![Box::new(Insert(1, told.clone())) as Box<dyn Job>];
+        assert!(apply_group(&connection, &file, group()).1.is_ok());
+        std::fs::rename(&path, dir.path().join("old")).unwrap();
+        assert!(apply_group(&connection, &file, group()).1.is_err(), "it is gone");
+        std::fs::write(&path, "two").unwrap();
+        assert!(apply_group(&connection, &file, group()).1.is_err(), "it is another");
+        assert_eq!(stored(&connection), [1]);
+    }
+
     #[tokio::test]
     async fn what_was_handed_over_before_the_end_is_done_and_what_comes_after_is_refused() {
-        let (writer, thread) = Writer::start(numbers(), || panic!("no alarm")).unwrap();
+        let (writer, thread) = Writer::start(numbers(), file(), || panic!("no alarm")).unwrap();
         let (told, heard) = std_mpsc::channel();
         for n in 0..100 {
             writer.submit(Box::new(Insert(n, told.clone()))).await.unwrap();
         }
         writer.close().await;
-        thread.join();
+        assert!(thread.join(Duration::from_secs(10)));
         assert!(writer.submit(Box::new(Insert(100, told))).await.is_err());
         assert_eq!(heard.iter().collect::<Vec<_>>(), (0..100).map(|n| (n, true)).collect::<Vec<_>>());
     }

@@ -27,7 +27,5 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
         in_force(&all, values)
     };
     say(text.trim_end());
-    // Shown first: what is wrong with it is easier to see beside it.
-    settings::check(values)?;
     Ok(())
 }

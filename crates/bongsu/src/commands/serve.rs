@@ -17,7 +17,9 @@ use crate::settings::{self, Checked};
 use crate::wire::{Wired, wire};
 
 /// Requests that are under way may take so long once the hub drains; in all it is gone within ten seconds.
-const DRAIN: Duration = Duration::from_secs(7);
+const DRAIN: Duration = Duration::from_secs(6);
+/// And so long the last writes.
+const LAST_WRITES: Duration = Duration::from_secs(1);
 
 pub(crate) fn command() -> Command {
     Command::new("serve").about("Run the hub")
@@ -81,8 +83,11 @@ async fn serve(values: &Values, checked: Checked, port: u16) -> Result<(), Failu
         drained = drain(&supervisor, server, &hub) => drained,
         () = signals.stop() => return Err(Failure::Other("stopped before everything was finished".to_owned())),
     };
-    log.close().await;
-    writer.join();
+    // Bounded, too: with what the draining may take it is gone within ten seconds.
+    let closed = tokio::time::timeout(LAST_WRITES, log.close()).await.is_ok();
+    if !(closed && writer.join(LAST_WRITES)) {
+        tracing::warn!("the disk did not answer in time: publishes that were not answered may be missing");
+    }
     match (failed, drained) {
         (true, _) => Err(Failure::Other("a vital task failed; see the log".to_owned())),
         (false, false) => {

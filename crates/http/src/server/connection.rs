@@ -2,22 +2,27 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use http::{Request, Response};
 use hyper::body::Incoming;
+use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use super::drain::Drain;
 use super::socket::{Peer, Socket};
 
+/// Who says nothing at all is not waited for longer than this.
+const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 /// A request head must be complete by then; an idle connection is closed after it, too.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// A request head may have so many bytes. hyper's buffer never shrinks, so this also bounds an idle connection.
@@ -28,7 +33,7 @@ pub(super) async fn serve(stream: TcpStream, shard: usize, app: Router, drain: D
     let socket = Socket::new(stream);
     let sniffed = tokio::select! {
         () = drain.wait() => return,
-        sniffed = tokio::time::timeout(HEAD_PATIENCE, speaks_http2(socket.stream())) => sniffed,
+        sniffed = tokio::time::timeout(FIRST_PATIENCE, speaks_http2(socket.stream())) => sniffed,
     };
     match sniffed {
         Ok(Ok(true)) => serve_http2(socket, shard, app, drain).await,
@@ -41,7 +46,7 @@ pub(super) async fn serve(stream: TcpStream, shard: usize, app: Router, drain: D
 // connections are boxed: a task is as large as the largest state it can be in, and HTTP/2's is several KiB.
 
 async fn serve_http1(socket: Socket, shard: usize, app: Router, drain: Drain) {
-    let (peer, remains) = (Peer::new(shard, false, &socket), socket.remains());
+    let (peer, remains) = (Peer::new(shard, &socket), socket.remains());
     let service = service_fn(move |request| call(app.clone(), peer.clone(), request));
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).max_buf_size(HEAD_BYTES);
@@ -53,9 +58,10 @@ async fn serve_http1(socket: Socket, shard: usize, app: Router, drain: Drain) {
 }
 
 async fn serve_http2(socket: Socket, shard: usize, app: Router, drain: Drain) {
-    let peer = Peer::new(shard, true, &socket);
-    let service = service_fn(move |request| call(app.clone(), peer.clone(), request));
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let (peer, scissors) = (Peer::new(shard, &socket), Scissors::default());
+    let executor = scissors.clone();
+    let service = service_fn(move |request| call(app.clone(), peer.clone().alone(scissors.next()), request));
+    let mut builder = http2::Builder::new(executor);
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(Some(Duration::from_secs(20)))
@@ -65,6 +71,33 @@ async fn serve_http2(socket: Socket, shard: usize, app: Router, drain: Drain) {
         .max_send_buf_size(64 << 10);
     let connection = Box::pin(builder.serve_connection(TokioIo::new(socket), service));
     let _ = drain.end(connection, http2::Connection::graceful_shutdown).await;
+}
+
+/// Runs each request of an HTTP/2 connection as a task that can be cut off by itself: the others on the connection
+/// have done nothing wrong.
+#[derive(Clone, Default)]
+struct Scissors(Arc<Mutex<Option<CancellationToken>>>);
+
+impl Scissors {
+    /// What cuts the request that is being called. hyper hands its future over right after the call.
+    fn next(&self) -> CancellationToken {
+        let cut = CancellationToken::new();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(cut.clone());
+        cut
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Scissors {
+    #[expect(clippy::disallowed_methods, reason = "hyper's own tasks; they end with their connection")]
+    fn execute(&self, request: F) {
+        let cut = self.0.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = request => {}
+                () = cut.cancelled() => {}
+            }
+        });
+    }
 }
 
 fn call(

@@ -1,4 +1,6 @@
 //! A socket that hyper drives and the stream on it can reach: to see that it is slow, and to let go of it.
+//!
+//! hyper owns one half; the other travels with the request as a [`Peer`] and holds nothing open.
 
 use std::io;
 use std::pin::Pin;
@@ -11,6 +13,7 @@ use rustix::net::Shutdown;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
 
 /// Unsent bytes that the kernel may hold for a stream: little, so that a slow reader costs little and its slowness
 /// shows, and enough for a fast one never to wait.
@@ -36,15 +39,20 @@ struct Shared {
 pub struct Peer {
     /// The shard whose thread serves it.
     pub shard: usize,
-    /// Whether other requests share the connection (HTTP/2).
-    pub multiplexed: bool,
+    /// Ends this request alone, where others share the connection (HTTP/2).
+    alone: Option<CancellationToken>,
     /// Weak: the descriptor goes with the connection, whoever still remembers it.
     shared: Weak<Shared>,
 }
 
 impl Peer {
-    pub(super) fn new(shard: usize, multiplexed: bool, socket: &Socket) -> Self {
-        Self { shard, multiplexed, shared: Arc::downgrade(&socket.0) }
+    pub(super) fn new(shard: usize, socket: &Socket) -> Self {
+        Self { shard, alone: None, shared: Arc::downgrade(&socket.0) }
+    }
+
+    /// One of several requests on a connection.
+    pub(super) fn alone(self, cut: CancellationToken) -> Self {
+        Self { alone: Some(cut), ..self }
     }
 
     /// From now on the connection carries a stream.
@@ -62,14 +70,18 @@ impl Peer {
         }
     }
 
-    /// Grows as the kernel takes bytes for the peer, which it does only as the peer takes them.
+    /// Grows as the kernel takes bytes for the peer, which it does only as the peer takes them. What the connection
+    /// takes says nothing of one request among several.
     pub fn bytes_taken(&self) -> u64 {
-        self.shared.upgrade().map_or(0, |shared| shared.taken.load(Ordering::Relaxed))
+        let shared = if self.alone.is_some() { None } else { self.shared.upgrade() };
+        shared.map_or(0, |shared| shared.taken.load(Ordering::Relaxed))
     }
 
-    /// Ends the connection, whatever is still to be sent.
+    /// Ends the request, whatever is still to be sent, and the connection, if it is its own.
     pub fn cut(&self) {
-        if let Some(shared) = self.shared.upgrade() {
+        if let Some(alone) = &self.alone {
+            alone.cancel();
+        } else if let Some(shared) = self.shared.upgrade() {
             // A socket that the peer closed meanwhile is as good.
             let _ = rustix::net::shutdown(&shared.tcp, Shutdown::Both);
         }

@@ -25,7 +25,7 @@ pub const MIGRATIONS: &[Migration] =
 /// Connections that read beside the writer.
 const READERS: usize = 4;
 /// A caller that has waited so long is told; the append may still happen.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -68,6 +68,9 @@ impl EmbeddedLog {
 impl Log for EmbeddedLog {
     fn append(&self, events: Vec<Append>) -> Boxed<'_, Result<Vec<Result<Appended, AppendError>>, LogError>> {
         Box::pin(async move {
+            if self.writer.is_stuck() {
+                return Err(LogError::Failed("the disk does not answer".to_owned()));
+            }
             let (reply, answer) = oneshot::channel();
             let job = append::Job::new(events, self.clock.clone(), self.sink.clone(), reply);
             let appended = async {

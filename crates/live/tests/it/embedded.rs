@@ -83,7 +83,7 @@ impl Adapter for EmbeddedAdapter {
         Self::stop(&running).await;
         let Running { log, writer, supervisor } = running;
         assert!(supervisor.shut_down(Duration::from_secs(10)).await, "a loop was left");
-        tokio::task::spawn_blocking(|| writer.join()).await.unwrap();
+        tokio::task::spawn_blocking(|| assert!(writer.join(Duration::from_secs(30)))).await.unwrap();
         assert_eq!(Arc::strong_count(&log), 1, "somebody still holds the log");
     }
 

@@ -91,6 +91,7 @@ macro_rules! contract {
                 a_position_older_than_the_log_is_told_with_the_oldest
                 positions_at_the_limits_of_numbers_do_no_harm
                 a_reader_that_sets_no_bound_gets_everything
+                the_beginning_of_an_empty_subject_is_known_while_nothing_is_trimmed
                 pages_are_bounded_in_entries
                 pages_are_bounded_in_bytes_and_never_empty
                 the_head_is_the_newest_event

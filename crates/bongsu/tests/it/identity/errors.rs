@@ -38,7 +38,7 @@ async fn every_error_has_one_shape_in_both_languages() {
         (&person, "POST", publish, "{}".to_owned(), 401, "AUTH4001"),
         (&by_cookie, "POST", TICKETS, String::new(), 403, "COMMON403"),
         (&person, "GET", "/no/such/thing", String::new(), 404, "COMMON404"),
-        (&person, "POST", "/", String::new(), 404, "COMMON404"),
+        (&person, "POST", "/", String::new(), 405, "COMMON405"),
         (&person, "DELETE", EVENTS, String::new(), 405, "COMMON405"),
         (&service, "GET", publish, String::new(), 405, "COMMON405"),
         (&person, "POST", "/openapi.json", String::new(), 405, "COMMON405"),

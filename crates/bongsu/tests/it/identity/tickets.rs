@@ -11,7 +11,12 @@ use super::{EVENTS, SOON, STREAM, TICKETS, hub, opened};
 
 async fn ticket(api: &Api) -> String {
     let answer = api.post(TICKETS, json!({})).await.expect(200);
-    assert_eq!(answer.result()["expiresIn"], 30);
+    // No longer than its token, which in most tests is good for an hour.
+    assert!(
+        (1..=30).contains(&answer.result()["expiresIn"].as_u64().unwrap_or_default()),
+        "{}",
+        answer.text()
+    );
     answer.result()["ticket"].as_str().unwrap_or_default().to_owned()
 }
 

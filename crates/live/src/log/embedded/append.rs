@@ -53,7 +53,8 @@ impl Job {
 impl bongsu_sql::Job for Job {
     fn apply(&mut self, connection: &Connection) -> Result<(), Error> {
         self.outcomes.clear();
-        let now = self.clock.now();
+        // Before 1970 no clock is right, and 0-0 is no event.
+        let now = self.clock.now().max(1);
         for event in &self.events {
             self.outcomes.push(append(connection, event, now)?);
         }

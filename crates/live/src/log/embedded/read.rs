@@ -22,7 +22,7 @@ pub(super) fn page(
     // Trimming between two of these queries would look like a hole.
     let snapshot = connection.unchecked_transaction()?;
     let Some((id, head)) = find(&snapshot, subject)? else {
-        let start = if after == StreamId::START { Start::Known } else { Start::Unknown };
+        let start = if after <= StreamId::EMPTY { Start::Known } else { Start::Unknown };
         return Ok(Page { start, entries: Vec::new(), more: false, head: Place::START });
     };
     let start = locate(&snapshot, id, after)?;
@@ -55,6 +55,8 @@ fn locate(connection: &Connection, subject: i64, position: StreamId) -> Result<S
         .query_row([subject], |row| place(row, 0))
         .optional()?;
     Ok(match oldest {
+        // Nothing was ever trimmed: the beginning is still there.
+        Some(Place { number: Some(1), .. }) if position == StreamId::EMPTY => Start::Known,
         Some(oldest) if position < oldest.id => Start::Trimmed { oldest },
         _ => Start::Unknown,
     })

@@ -122,7 +122,7 @@ async fn look<A: Adapter>(stage: &Stage<A>, model: &BTreeMap<&str, Subject>, dic
     assert_eq!(stage.head(room).await.id, newest);
     let at = dice.below(events.len() as u64 + 1) as usize;
     let Some((after, _)) = events.get(at) else {
-        let page = stage.read(room, StreamId::new(newest.ms, newest.seq + 1), ALL).await;
+        let page = stage.read(room, StreamId::new(newest.ms, newest.seq + 2), ALL).await;
         assert_eq!((page.start, page.entries.len()), (Start::Unknown, 0));
         return;
     };

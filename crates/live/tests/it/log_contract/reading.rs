@@ -22,7 +22,8 @@ pub(crate) async fn an_empty_subject_has_a_beginning_and_nothing_else<A: Adapter
     assert_eq!(stage.head("42").await, Place::START);
     for (after, start) in [
         (StreamId::START, Start::Known),
-        (StreamId::new(0, 1), Start::Unknown),
+        (StreamId::EMPTY, Start::Known),
+        (StreamId::new(0, 2), Start::Unknown),
         (StreamId::new(NOW, 0), Start::Unknown),
     ] {
         let page = stage.read("42", after, ALL).await;
@@ -78,8 +79,9 @@ pub(crate) async fn a_position_older_than_the_log_is_told_with_the_oldest<A: Ada
             (Start::Trimmed { oldest }, &kept[..1], true)
         );
     }
-    // The beginning is no position that could be lost.
+    // The beginning is no position that could be lost, but the hub's own name for it is.
     assert_eq!(stage.read("42", StreamId::START, ALL).await.start, Start::Known);
+    assert!(matches!(stage.read("42", StreamId::EMPTY, ALL).await.start, Start::Trimmed { .. }));
     assert_eq!(stage.read("42", oldest.id, ALL).await.start, Start::Known);
 }
 
@@ -93,11 +95,18 @@ pub(crate) async fn positions_at_the_limits_of_numbers_do_no_harm<A: Adapter>() 
             assert_eq!((page.start, page.entries.len()), (Start::Unknown, 0), "{ms}-{seq}");
         }
     }
-    for seq in [1, half, half + 1, u64::MAX] {
+    for seq in [2, half, half + 1, u64::MAX] {
         let page = stage.read("42", StreamId::new(0, seq), ALL).await;
         assert!(matches!(page.start, Start::Trimmed { oldest } if oldest.id == ids[0]), "0-{seq}");
         assert_eq!(page.entries.len(), 3);
     }
+}
+
+pub(crate) async fn the_beginning_of_an_empty_subject_is_known_while_nothing_is_trimmed<A: Adapter>() {
+    let stage = Stage::<A>::empty().await;
+    fill(&stage, "42", 3, 100).await;
+    let page = stage.read("42", StreamId::EMPTY, ALL).await;
+    assert_eq!((page.start, page.entries.len()), (Start::Known, 3));
 }
 
 pub(crate) async fn a_reader_that_sets_no_bound_gets_everything<A: Adapter>() {

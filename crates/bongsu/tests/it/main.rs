@@ -10,6 +10,7 @@ mod drain;
 mod identity;
 mod operate;
 mod rooms_crash;
+mod rooms_edges;
 mod rooms_events;
 mod rooms_frames;
 mod rooms_once;

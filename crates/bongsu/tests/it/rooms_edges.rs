@@ -1,0 +1,97 @@
+//! What happens at the edges: a hub full of streams, a room that was empty, a file that is gone, a token that ends.
+//!
+//! Each of these was once a way to lose something without being told.
+
+use std::time::Duration;
+
+use bongsu_testkit::sse::{Request, Stream};
+use bongsu_testkit::tokens::Claims;
+use bongsu_testkit::{Api, Hub, wait};
+use serde_json::json;
+
+const SOON: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_hub_full_of_streams_can_still_be_published_to_and_asked() {
+    let limit = ["prlimit", "--nofile=300:300"].map(str::to_owned).to_vec();
+    let hub = Hub::builder(crate::BONGSU).wrapper(limit).env("SSE_MAX_CONNECTIONS_PER_USER", 0).start().await;
+    let (api, mut open) = (Api::new(&hub), Vec::new());
+    let refused = loop {
+        let mut stream = Stream::request(&hub, "/api/v1/rooms/1/stream").person(1).open().await.expect("200");
+        match stream.try_next_event(Duration::from_millis(50)).await {
+            Ok(Some(event)) => break event.json(),
+            Ok(None) => panic!("a stream ended without a word"),
+            Err(_) => open.push(stream),
+        }
+        assert!(open.len() < 300, "more streams than descriptors");
+    };
+    assert_eq!(refused["code"], 3004);
+    assert!(open.len() > 100, "only {} streams got in", open.len());
+    api.publish_to(1, "edge.reached", json!({})).await;
+    api.anonymous().get("/health").await.expect(200);
+    for stream in &mut open {
+        stream.expect_event("edge.reached", SOON).await;
+    }
+}
+
+#[tokio::test]
+async fn who_was_in_an_empty_room_is_told_when_its_first_events_were_trimmed_meanwhile() {
+    // What is still in memory would hide what the log has lost.
+    let hub =
+        Hub::builder(crate::BONGSU).env("STREAM_MAXLEN", 10).env("SSE_CHANNEL_CAPACITY", 1).start().await;
+    let api = Api::new(&hub);
+    let request = || Request::new(hub.addr(), "/api/v1/rooms/1/stream").person(1);
+    let mut stream = request().open().await.expect("200");
+    assert!(stream.try_next_event(Duration::from_millis(200)).await.is_err(), "nothing has happened yet");
+    let place = stream.last_event_id().to_owned();
+    stream.close();
+    let few = json!({"roomId": 1, "eventType": "edge.reached", "data": {}});
+    api.publish(&few).await.expect(200);
+    let mut back = request().last_event_id(&place).open().await.expect("200");
+    assert_eq!(back.next_event(SOON).await.expect("an event").event, "edge.reached", "nothing is missing");
+    back.close();
+    api.publish_batch(&vec![few; 100]).await.expect(200);
+    let mut late = request().last_event_id(&place).open().await.expect("200");
+    let reset = late.expect_event("system.reset", SOON).await;
+    assert_eq!(reset.json()["reason"], "trimmed");
+    assert_eq!(reset.own_id, None, "who drops here keeps the old position, and is told again");
+    late.expect_event("edge.reached", SOON).await;
+}
+
+#[tokio::test]
+async fn a_database_that_is_gone_takes_no_event_any_more() {
+    let hub = Hub::builder(crate::BONGSU).start().await;
+    let api = Api::new(&hub);
+    api.publish_to(1, "edge.reached", json!({})).await;
+    std::fs::rename(hub.data_dir().join("bongsu.db"), hub.data_dir().join("moved.db")).unwrap();
+    let event = json!({"roomId": 1, "eventType": "edge.reached", "data": {}});
+    api.publish(&event).await.expect_error(500, "NOTIF5001");
+    let health = api.anonymous().get("/health").await.expect(200);
+    assert_eq!(health.result()["status"], "degraded");
+    std::fs::rename(hub.data_dir().join("moved.db"), hub.data_dir().join("bongsu.db")).unwrap();
+    api.publish(&event).await.expect(200);
+    wait::until(SOON, async || api.anonymous().get("/health").await.result()["status"] == "healthy").await;
+}
+
+#[tokio::test]
+async fn a_folder_has_one_hub_also_when_its_lock_file_was_removed() {
+    let hub = Hub::builder(crate::BONGSU).start().await;
+    std::fs::remove_file(hub.data_dir().join("lock")).unwrap();
+    let (status, output) =
+        Hub::builder(crate::BONGSU).data_dir(hub.data_dir()).start_expecting_failure().await;
+    assert_eq!(status.code(), Some(3), "{output}");
+    Api::new(&hub).publish_to(1, "edge.reached", json!({})).await;
+}
+
+#[tokio::test]
+async fn a_ticket_does_not_outlive_the_token_it_was_got_with() {
+    let hub = Hub::builder(crate::BONGSU).start().await;
+    let token = Claims::new(1).expires_in(2).sign();
+    let api = Api::new(&hub).bearer(&token);
+    let answer = api.post("/api/v1/stream-tickets", json!({})).await.expect(200);
+    let ticket = answer.result()["ticket"].as_str().expect("a ticket").to_owned();
+    wait::until(SOON, async || api.get("/api/v1/rooms/1/events?since=0-0").await.status == 401).await;
+    let path = format!("/api/v1/rooms/1/stream?ticket={ticket}&lastEventId=0-0");
+    let refused = Request::new(hub.addr(), &path).open().await.err().expect("a refusal");
+    assert_eq!(refused.status, 401);
+}

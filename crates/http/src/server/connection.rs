@@ -21,8 +21,6 @@ use tower::Service;
 use super::drain::Drain;
 use super::socket::{Peer, Socket};
 
-/// Who says nothing at all is not waited for longer than this.
-const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 /// A request head must be complete by then; an idle connection is closed after it, too.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// A request head may have so many bytes. hyper's buffer never shrinks, so this also bounds an idle connection.
@@ -33,7 +31,7 @@ pub(super) async fn serve(stream: TcpStream, shard: usize, app: Router, drain: D
     let socket = Socket::new(stream);
     let sniffed = tokio::select! {
         () = drain.wait() => return,
-        sniffed = tokio::time::timeout(FIRST_PATIENCE, speaks_http2(socket.stream())) => sniffed,
+        sniffed = tokio::time::timeout(HEAD_PATIENCE, speaks_http2(socket.stream())) => sniffed,
     };
     match sniffed {
         Ok(Ok(true)) => serve_http2(socket, shard, app, drain).await,

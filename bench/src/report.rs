@@ -12,7 +12,7 @@ const LEAST_PUBLISHED_PER_SECOND: f64 = 20_000.0;
 /// CPU per delivery against the bare loop, paced.
 const MOST_CPU_RATIO: f64 = 1.25;
 /// Resident memory per idle stream of one room.
-const MOST_KIB_PER_STREAM: f64 = 13.0;
+const MOST_KIB_PER_STREAM: f64 = 2.0;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

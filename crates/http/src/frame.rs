@@ -12,12 +12,13 @@ use axum::response::{IntoResponse, Response};
 use bongsu_kernel::text::Language;
 use bongsu_kernel::{StreamId, sse};
 use futures_util::FutureExt;
-use http::header::{ACCEPT, ACCEPT_LANGUAGE, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
+use http::header::{ACCEPT, ACCEPT_LANGUAGE, CONNECTION};
+use http::{HeaderMap, HeaderValue, Method, Version};
 use http_body::Body;
 use metrics::{Counter, Histogram};
 
 use crate::answer::{ApiError, PassingRefusal};
+use crate::stream;
 
 tokio::task_local! {
     static LANGUAGE: Language;
@@ -47,7 +48,7 @@ pub async fn around(request: Request, next: Next) -> Response {
         LANGUAGE.sync_scope(language, || ApiError::unexpected().into_response())
     });
     if accepts_stream && let Some(PassingRefusal(close)) = response.extensions().get() {
-        response = (stream_headers(), sse::close(*close, StreamId::START)).into_response();
+        response = (stream::headers(), sse::close(*close, StreamId::START)).into_response();
     }
     if leaves_body && matches!(response.status().as_u16(), 401 | 403 | 404 | 405 | 408 | 413) {
         // hyper closes a connection whose request was not read to its end; the client must know before it reuses it.
@@ -69,15 +70,6 @@ fn accepts_stream(headers: &HeaderMap) -> bool {
         .any(|kind| {
             kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
         })
-}
-
-/// The headers of every event stream.
-pub fn stream_headers() -> [(HeaderName, HeaderValue); 3] {
-    [
-        (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
-    ]
 }
 
 /// Counter and histogram by method and status, for one path.

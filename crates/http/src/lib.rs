@@ -12,6 +12,7 @@ pub mod identity;
 pub mod openapi;
 pub mod origins;
 pub mod server;
+pub mod stream;
 
 pub use answer::{Answer, ApiError};
 pub use body::{Bulk, Small};

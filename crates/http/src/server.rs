@@ -1,9 +1,10 @@
 //! The accept loop: connections spread over shards, each shard one thread with a runtime of its own.
 //!
 //! Few threads cost less than many, and a connection never changes its thread, so waking it is cheap. Plain
-//! HTTP/1.1 is served by hyper's own http1 connection and HTTP/2 (by its preface) by http2. Draining stops the
-//! accepting, lets requests that are under way finish, and ends.
+//! HTTP/1.1 is served by hyper's own http1 connection, until a stream takes the socket (`carrier`), and HTTP/2 (by
+//! its preface) by http2. Draining stops the accepting, lets requests that are under way finish, and ends.
 
+mod carrier;
 mod connection;
 mod drain;
 mod socket;
@@ -209,6 +210,18 @@ impl Acceptor {
     }
 }
 
+/// What a connection takes from others until it ends.
+struct Held {
+    open: Arc<AtomicUsize>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 struct RunningShard {
     index: usize,
     app: Router,
@@ -238,16 +251,18 @@ impl RunningShard {
                 // The acceptor is gone; connections go on until the end.
                 return stop.cancelled().await;
             };
-            let Ok(stream) = TcpStream::from_std(stream) else {
-                self.open.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            };
+            let held = Held { open: self.open.clone(), _place: place };
+            let Ok(stream) = TcpStream::from_std(stream) else { continue };
+            let connections = self.connections.clone();
             let serve = connection::serve(stream, self.index, self.app.clone(), self.drain.clone());
-            let open = self.open.clone();
             self.connections.spawn(async move {
-                serve.await;
-                open.fetch_sub(1, Ordering::Relaxed);
-                drop(place);
+                // A stream goes on as a task of its own, which is a fraction of the size of this one.
+                if let Some(carrier) = serve.await {
+                    connections.spawn(async move {
+                        carrier.run().await;
+                        drop(held);
+                    });
+                }
             });
         }
     }

@@ -50,11 +50,17 @@ fn system_now() -> Millis {
 
 /// RFC 3339 in UTC, with milliseconds.
 pub fn rfc3339(at: Millis) -> String {
-    i64::try_from(at)
-        .ok()
-        .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok())
-        .map(|timestamp| format!("{timestamp:.3}"))
-        .unwrap_or_default()
+    timestamp(at).map(|timestamp| format!("{timestamp:.3}")).unwrap_or_default()
+}
+
+/// As HTTP writes it in its headers.
+pub fn http_date(at: Millis) -> String {
+    let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
+    timestamp(at).and_then(|at| printer.timestamp_to_rfc9110_string(&at).ok()).unwrap_or_default()
+}
+
+fn timestamp(at: Millis) -> Option<jiff::Timestamp> {
+    i64::try_from(at).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok())
 }
 
 #[cfg(test)]
@@ -65,6 +71,7 @@ mod tests {
     fn times_are_written_in_utc_with_milliseconds() {
         assert_eq!(rfc3339(1_771_237_800_000), "2026-02-16T10:30:00.000Z");
         assert_eq!(rfc3339(1_771_237_800_042), "2026-02-16T10:30:00.042Z");
+        assert_eq!(http_date(1_771_237_800_042), "Mon, 16 Feb 2026 10:30:00 GMT");
     }
 
     #[test]

@@ -50,7 +50,6 @@ pub(crate) struct Inner {
 }
 
 /// A request to listen.
-#[derive(Debug)]
 pub struct Opening {
     pub subject: SubjectName,
     /// What the client had last; nothing: from now on.
@@ -177,7 +176,11 @@ impl Hub {
 
 impl Inner {
     pub(crate) fn tick(&self) -> Tick {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(Tick::MAX)
+        self.tick_of(Instant::now())
+    }
+
+    pub(crate) fn tick_of(&self, moment: Instant) -> Tick {
+        u64::try_from(moment.duration_since(self.started).as_millis()).unwrap_or(Tick::MAX)
     }
 
     pub(crate) fn log(&self) -> Result<&StdArc<dyn Log>, LogError> {

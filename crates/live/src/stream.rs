@@ -6,6 +6,7 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bongsu_kernel::{StreamId, random, sse};
 use bytes::Bytes;
@@ -117,8 +118,17 @@ impl LiveStream {
         &self,
         bytes: impl Into<Bytes>,
     ) -> Poll<Option<Result<Frame<Bytes>, std::convert::Infallible>>> {
+        self.hand_out_at(bytes, Instant::now())
+    }
+
+    /// At a moment that was looked up already: on the way of every delivery a second look costs.
+    fn hand_out_at(
+        &self,
+        bytes: impl Into<Bytes>,
+        now: Instant,
+    ) -> Poll<Option<Result<Frame<Bytes>, std::convert::Infallible>>> {
         let entered = &self.listening.entered;
-        entered.seat.handed_out(entered.hub.0.tick());
+        entered.seat.handed_out(entered.hub.0.tick_of(now));
         Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
     }
 }
@@ -163,10 +173,10 @@ impl Body for LiveStream {
                 },
                 State::Following => match this.listening.subject.take(&mut this.cursor) {
                     Taken::Frames { bytes, count, oldest } => {
-                        let hub = &this.listening.entered.hub.0;
+                        let (hub, now) = (&this.listening.entered.hub.0, Instant::now());
                         hub.delivered.increment(count);
-                        hub.latency.record(oldest.elapsed().as_secs_f64());
-                        return this.hand_out(bytes);
+                        hub.latency.record((now - oldest).as_secs_f64());
+                        return this.hand_out_at(bytes, now);
                     }
                     Taken::Behind => this.read_log(),
                     Taken::Level => {

@@ -6,19 +6,16 @@ mod documents;
 mod requests;
 
 use axum::Extension;
-use axum::body::Body;
 use axum::extract::{FromRef, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bongsu_http::answer::{Answer, invalid};
-use bongsu_http::frame::{language, stream_headers};
+use bongsu_http::frame::language;
 use bongsu_http::{
     ApiError, Bulk, Fields, Identity, Peer, Person, Query, Service, Small, StreamPerson, fields,
 };
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Code, Reason};
 use bongsu_live::{LogError, OpenError, Opening};
-use http::header::CONNECTION;
-use http::{HeaderValue, Version};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -82,16 +79,10 @@ async fn stream(
     RoomPath(room): RoomPath,
     Extension(peer): Extension<Peer>,
     State(rooms): State<Rooms>,
-    version: Version,
 ) -> Result<Response, ApiError> {
     let opening = Opening { subject: subject(&room), position, person, peer };
     let stream = rooms.0.hub.open(opening).await.map_err(refused)?;
-    let mut response = (stream_headers(), Body::new(stream)).into_response();
-    if version == Version::HTTP_11 {
-        // The connection ends with the stream, so that coming back can mean coming to another instance.
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    Ok(response)
+    Ok(bongsu_http::stream::answer(stream))
 }
 
 /// Publish an event

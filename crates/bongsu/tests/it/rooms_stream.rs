@@ -4,6 +4,7 @@ mod ends;
 mod limits;
 mod load;
 mod position;
+mod socket;
 
 use std::time::Duration;
 

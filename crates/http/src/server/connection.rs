@@ -1,4 +1,6 @@
-//! One connection: which protocol it speaks, and its life until it ends or the server drains.
+//! One connection: which protocol it speaks, and its life until it ends, the server drains, or a stream takes it.
+//!
+//! hyper parses and answers; what a stream needs afterwards is in `carrier`.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -7,7 +9,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use http::{Request, Response};
+use http::{Method, Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
@@ -18,41 +20,50 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
+use super::carrier::{Carrier, Leaving};
 use super::drain::Drain;
 use super::socket::{Peer, Socket};
+use crate::stream::Carried;
 
 /// A request head must be complete by then; an idle connection is closed after it, too.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// A request head may have so many bytes. hyper's buffer never shrinks, so this also bounds an idle connection.
 const HEAD_BYTES: usize = 16 << 10;
 
-pub(super) async fn serve(stream: TcpStream, shard: usize, app: Router, drain: Drain) {
+/// Serves a connection to its end, or until a stream takes it.
+pub(super) async fn serve(stream: TcpStream, shard: usize, app: Router, drain: Drain) -> Option<Carrier> {
     prepare(&stream);
     let socket = Socket::new(stream);
     let sniffed = tokio::select! {
-        () = drain.wait() => return,
+        () = drain.wait() => return None,
         sniffed = tokio::time::timeout(HEAD_PATIENCE, speaks_http2(socket.stream())) => sniffed,
     };
     match sniffed {
-        Ok(Ok(true)) => serve_http2(socket, shard, app, drain).await,
+        Ok(Ok(true)) => {
+            serve_http2(socket, shard, app, drain).await;
+            None
+        }
         Ok(Ok(false)) => serve_http1(socket, shard, app, drain).await,
-        Ok(Err(_)) | Err(_) => {}
+        Ok(Err(_)) | Err(_) => None,
     }
 }
 
-// What ends a connection early (the peer went away, sent garbage, was too slow) is the peer's affair. hyper's
-// connections are boxed: a task is as large as the largest state it can be in, and HTTP/2's is several KiB.
+// hyper's connections are boxed: a task is as large as the largest state it can be in, and HTTP/2's is several KiB.
 
-async fn serve_http1(socket: Socket, shard: usize, app: Router, drain: Drain) {
+async fn serve_http1(socket: Socket, shard: usize, app: Router, drain: Drain) -> Option<Carrier> {
     let (peer, remains) = (Peer::new(shard, &socket), socket.remains());
     let service = service_fn(move |request| call(app.clone(), peer.clone(), request));
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).max_buf_size(HEAD_BYTES);
     let connection = Box::pin(builder.serve_connection(TokioIo::new(socket), service));
-    let _ = drain.end(connection, http1::Connection::graceful_shutdown).await;
-    if !drain.has_begun() {
-        remains.linger().await;
+    let leaving =
+        drain.end(connection, http1::Connection::graceful_shutdown, || remains.take_leaving()).await;
+    match leaving {
+        Some(leaving) => return Some(Carrier::new(remains, *leaving, drain)),
+        None if drain.has_begun() => {}
+        None => remains.linger().await,
     }
+    None
 }
 
 async fn serve_http2(socket: Socket, shard: usize, app: Router, drain: Drain) {
@@ -68,7 +79,8 @@ async fn serve_http2(socket: Socket, shard: usize, app: Router, drain: Drain) {
         .max_header_list_size(u32::try_from(HEAD_BYTES).unwrap_or(u32::MAX))
         .max_send_buf_size(64 << 10);
     let connection = Box::pin(builder.serve_connection(TokioIo::new(socket), service));
-    let _ = drain.end(connection, http2::Connection::graceful_shutdown).await;
+    let nothing = || None::<Infallible>;
+    drain.end(connection, http2::Connection::graceful_shutdown, nothing).await;
 }
 
 /// Runs each request of an HTTP/2 connection as a task that can be cut off by itself: the others on the connection
@@ -98,14 +110,30 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Scissors {
     }
 }
 
+/// Answers a request. A stream that has its connection to itself takes it out of hyper, which then waits for an
+/// answer that never comes, until it is let go of.
 fn call(
     mut app: Router,
     peer: Peer,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Body>, Infallible>> {
+    let leaves = peer.is_alone() && request.version() == Version::HTTP_11;
+    let only_head = request.method() == Method::HEAD;
     let mut request = request.map(Body::new);
-    request.extensions_mut().insert(peer);
-    app.call(request)
+    request.extensions_mut().insert(peer.clone());
+    let answer = app.call(request);
+    async move {
+        let mut response = answer.await?;
+        let stream = response.extensions_mut().remove::<Carried>().and_then(Carried::take);
+        match stream {
+            Some(stream) if leaves && !only_head => {
+                peer.leave_with(Leaving::new(response.headers(), stream));
+                std::future::pending().await
+            }
+            Some(stream) if !only_head => Ok(response.map(|_| Body::new(stream))),
+            _ => Ok(response),
+        }
+    }
 }
 
 /// Small frames leave at once, and a peer that vanished without a word is noticed.

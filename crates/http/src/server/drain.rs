@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
 use tokio_util::sync::CancellationToken;
 
@@ -28,12 +29,14 @@ impl Drain {
         self.bell.cancelled().await;
     }
 
-    /// Runs a connection to its end, and asks it once to end when the server drains.
-    pub(super) async fn end<C: Future>(
+    /// Runs a connection to its end, or until it has something to give, and asks it once to end when the server
+    /// drains.
+    pub(super) async fn end<C: Future, G>(
         &self,
         mut connection: Pin<Box<C>>,
         ask: fn(Pin<&mut C>),
-    ) -> C::Output {
+        gives: impl Fn() -> Option<G>,
+    ) -> Option<G> {
         let mut bell = pin!(self.bell.cancelled());
         let (mut listening, mut asked) = (false, false);
         poll_fn(|cx| {
@@ -46,7 +49,12 @@ impl Drain {
                 asked = true;
                 ask(connection.as_mut());
             }
-            connection.as_mut().poll(cx)
+            // How it ended is the peer's affair: it went away, sent garbage, was too slow.
+            let ended = connection.as_mut().poll(cx).is_ready();
+            match gives() {
+                None if !ended => Poll::Pending,
+                given => Poll::Ready(given),
+            }
         })
         .await
     }

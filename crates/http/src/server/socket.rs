@@ -1,11 +1,12 @@
 //! A socket that hyper drives and the stream on it can reach: to see that it is slow, and to let go of it.
 //!
-//! hyper owns one half; the other travels with the request as a [`Peer`] and holds nothing open.
+//! hyper owns one half; the other travels with the request as a [`Peer`] and holds nothing open. A stream that has
+//! the connection to itself leaves hyper with it: see `carrier`.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
+
+use super::carrier::Leaving;
 
 /// Unsent bytes that the kernel may hold for a stream: little, so that a slow reader costs little and its slowness
 /// shows, and enough for a fast one never to wait.
@@ -26,16 +29,19 @@ const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 16 << 20;
 
 /// What hyper's half and the stream's half of a connection share.
-#[derive(Debug)]
-struct Shared {
-    tcp: TcpStream,
+pub(super) struct Shared {
+    pub(super) tcp: TcpStream,
     carries_stream: AtomicBool,
+    /// Whether hyper has bytes that the kernel did not take.
+    owes: AtomicBool,
     /// Bytes that the kernel has taken for the peer.
     taken: AtomicU64,
+    /// The answer that leaves hyper together with the connection.
+    leaving: Mutex<Option<Box<Leaving>>>,
 }
 
 /// The connection that a request came over, as an extension of the request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Peer {
     /// The shard whose thread serves it.
     pub shard: usize,
@@ -53,6 +59,18 @@ impl Peer {
     /// One of several requests on a connection.
     pub(super) fn alone(self, cut: CancellationToken) -> Self {
         Self { alone: Some(cut), ..self }
+    }
+
+    /// Whether the connection is this request's alone, as in HTTP/1.
+    pub(super) fn is_alone(&self) -> bool {
+        self.alone.is_none()
+    }
+
+    /// Lets the connection leave hyper with this answer.
+    pub(super) fn leave_with(&self, leaving: Leaving) {
+        if let Some(shared) = self.shared.upgrade() {
+            *shared.leaving.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(leaving));
+        }
     }
 
     /// From now on the connection carries a stream.
@@ -93,15 +111,28 @@ impl Shared {
         // Where the option is missing a slow reader costs more kernel memory, and nothing else.
         let _ = SockRef::from(&self.tcp).set_tcp_notsent_lowat(bytes);
     }
+
+    /// Writes what the kernel takes now.
+    pub(super) fn offer(&self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = if self.carries_stream.load(Ordering::Relaxed) { STREAM_PIECE } else { usize::MAX };
+        let taken = self.tcp.try_write(&bytes[..bytes.len().min(piece)])?;
+        self.taken.fetch_add(taken as u64, Ordering::Relaxed);
+        Ok(taken)
+    }
 }
 
 /// The half that hyper owns.
-#[derive(Debug)]
 pub(super) struct Socket(Arc<Shared>);
 
 impl Socket {
     pub(super) fn new(tcp: TcpStream) -> Self {
-        Self(Arc::new(Shared { tcp, carries_stream: AtomicBool::new(false), taken: AtomicU64::new(0) }))
+        Self(Arc::new(Shared {
+            tcp,
+            carries_stream: AtomicBool::new(false),
+            owes: AtomicBool::new(false),
+            taken: AtomicU64::new(0),
+            leaving: Mutex::new(None),
+        }))
     }
 
     /// For after hyper.
@@ -118,6 +149,18 @@ impl Socket {
 pub(super) struct Remains(Arc<Shared>);
 
 impl Remains {
+    /// The answer that the connection leaves hyper with, once the answers before it were written.
+    pub(super) fn take_leaving(&self) -> Option<Box<Leaving>> {
+        if self.0.owes.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.0.leaving.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+
     /// Reads on for a moment what the peer is still sending, for nobody. A socket that is closed with unread bytes is
     /// reset, and a peer that was refused in the middle of a long body would never see the answer.
     pub(super) async fn linger(self) {
@@ -164,14 +207,10 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let shared = &self.0;
-        let piece = if shared.carries_stream.load(Ordering::Relaxed) { STREAM_PIECE } else { usize::MAX };
-        let buf = &buf[..buf.len().min(piece)];
-        let written =
-            ready!(try_when_ready(|| shared.tcp.poll_write_ready(cx), || shared.tcp.try_write(buf)));
-        if let Ok(count) = written {
-            shared.taken.fetch_add(count as u64, Ordering::Relaxed);
-        }
-        Poll::Ready(written)
+        let written = try_when_ready(|| shared.tcp.poll_write_ready(cx), || shared.offer(buf));
+        let all = matches!(&written, Poll::Ready(Ok(count)) if *count == buf.len());
+        shared.owes.store(!all, Ordering::Relaxed);
+        written
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,5 +1,7 @@
 //! A stream takes the socket out of the hands of the HTTP parser: nothing before it, after it or beside it is lost.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
+
 use std::time::Duration;
 
 use bongsu_testkit::tokens::token;
@@ -7,9 +9,8 @@ use bongsu_testkit::{Api, Hub, raw, wait};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::BONGSU;
-
 use super::{SOON, hub, publish};
+use crate::BONGSU;
 
 fn request(method: &str, path: &str, version: &str) -> String {
     format!("{method} {path} HTTP/{version}\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n", token(7))

@@ -11,6 +11,7 @@ use bongsu_http::envelope_document;
 use bongsu_http::identity::Ticket;
 use bongsu_http::{ApiError, Identity, Person};
 use bongsu_live::{Hub, Log};
+use bongsu_redis::Redis;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -24,6 +25,7 @@ use utoipa_axum::routes;
 pub(crate) struct Operations {
     pub(crate) hub: Hub,
     pub(crate) log: Arc<dyn Log>,
+    pub(crate) redis: Option<Redis>,
     pub(crate) identity: Identity,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) started: Instant,
@@ -64,11 +66,13 @@ envelope_document!(struct HealthEnvelope(Health));
 /// How the hub does
 #[utoipa::path(get, path = "/health", tag = "operating", responses((status = 200, description = "Also when something does not work as it should: see degraded.", body = HealthEnvelope)))]
 async fn health(State(operations): State<Operations>) -> Answer<Health> {
-    let degraded: Vec<_> =
+    let redis = operations.redis.as_ref();
+    let mut degraded: Vec<_> =
         [operations.log.trouble(), operations.identity.trouble()].into_iter().flatten().collect();
+    degraded.extend(redis.map(Redis::warnings).unwrap_or_default());
     Answer(Health {
         status: if degraded.is_empty() { "healthy" } else { "degraded" },
-        redis_connected: None,
+        redis_connected: redis.map(Redis::is_connected),
         active_connections: operations.hub.open_streams(),
         active_rooms: operations.hub.active_subjects(),
         uptime_secs: operations.started.elapsed().as_secs(),

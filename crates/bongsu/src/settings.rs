@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use bongsu_http::identity;
 use bongsu_http::origins::Origins;
 use bongsu_http::server::{self, SERVER_HOST};
-use bongsu_kernel::settings::{Bad, Input, Setting, Values, load};
+use bongsu_kernel::settings::{Bad, Input, Kind, Setting, Values, load};
 use bongsu_kernel::telemetry;
 use bongsu_sql::DATA_DIR;
 
@@ -18,14 +18,17 @@ const IDEMPOTENCY_MAX_KEYS: Setting = Setting::text(
 )
 .whole(1_000, 1_000_000_000);
 
+/// Whether what needs records is offered.
+const RECORDS: Setting = Setting::text(
+    "engines",
+    "RECORDS",
+    "on",
+    "off: nothing is kept in SQL, and what needs records (registered rooms, the inbox) answers 503. A fleet on Redis without DATABASE_URL runs this way.",
+)
+.kind(Kind::OneOf(&["on", "off"]));
+
 /// Engines that are named in the configuration but are not part of this build.
 const ENGINES: &[&Setting] = &[
-    &Setting::text(
-        "engines",
-        "REDIS_URL",
-        "",
-        "Not in this build yet: coordination, bus and room log on Redis.",
-    ),
     &Setting::text("engines", "DATABASE_URL", "", "Not in this build yet: records on PostgreSQL or MySQL."),
     &Setting::text("engines", "AMQP_URL", "", "Not in this build yet: work queues on RabbitMQ."),
     &Setting::text("engines", "KAFKA_BROKERS", "", "Not in this build yet: domain events on Kafka."),
@@ -40,6 +43,8 @@ pub(crate) fn all() -> Vec<&'static Setting> {
     all.extend(bongsu_live::SETTINGS);
     all.extend(bongsu_rooms::SETTINGS);
     all.push(&telemetry::RUST_LOG);
+    all.extend(bongsu_redis::SETTINGS);
+    all.push(&RECORDS);
     all.extend(ENGINES);
     all
 }
@@ -71,6 +76,8 @@ pub(crate) struct Checked {
     pub(crate) identity: identity::Options,
     pub(crate) origins: Origins,
     pub(crate) rooms: bongsu_rooms::Options,
+    /// Nothing: everything is embedded.
+    pub(crate) redis: Option<bongsu_redis::Options>,
     /// Settings whose secrets anybody knows; good enough for loopback only.
     pub(crate) weak: Vec<&'static str>,
 }
@@ -86,7 +93,8 @@ pub(crate) fn check(values: &Values) -> Result<Checked, Bad> {
     let identity = identity::Options::from_settings(values)?;
     let weak = identity.check_secrets(values, host)?;
     let (origins, rooms) = (Origins::from_settings(values)?, bongsu_rooms::Options::from_settings(values)?);
-    Ok(Checked { host, identity, origins, rooms, weak })
+    let redis = bongsu_redis::Options::from_settings(values)?;
+    Ok(Checked { host, identity, origins, rooms, redis, weak })
 }
 
 /// Refuses an engine that this build does not have, instead of going on without it.

@@ -16,7 +16,9 @@ use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::telemetry;
 use bongsu_kernel::text::Text;
 use bongsu_live::log::embedded::{self, EmbeddedLog};
-use bongsu_live::{Hub, Log};
+use bongsu_live::log::redis::{RedisBus, RedisLog};
+use bongsu_live::{Hub, Log, log};
+use bongsu_redis::Redis;
 use bongsu_rooms::Rooms;
 use bongsu_sql::{DATA_DIR, DataFolder, Database, Migrations, WriterState};
 use utoipa::OpenApi;
@@ -30,9 +32,16 @@ use crate::settings::{self, Checked};
 pub(crate) struct Wired {
     pub(crate) app: Router,
     pub(crate) hub: Hub,
+    pub(crate) redis: Option<Redis>,
+    /// What has to be finished at the end; nothing when Redis keeps the events.
+    pub(crate) store: Option<Store>,
+    pub(crate) ready: Arc<AtomicBool>,
+}
+
+/// The embedded store.
+pub(crate) struct Store {
     pub(crate) log: Arc<EmbeddedLog>,
     pub(crate) writer: WriterState,
-    pub(crate) ready: Arc<AtomicBool>,
 }
 
 #[derive(OpenApi)]
@@ -60,17 +69,31 @@ pub(crate) fn wire(
     supervisor: &Supervisor,
 ) -> Result<Wired, Failure> {
     let clock = Clock::system();
-    let Checked { identity, origins, rooms, .. } = checked;
-    let database = open_database(values)?;
+    let Checked { identity, origins, rooms, redis, .. } = checked;
+    let database = if redis.is_none() { Some(open_database(values)?) } else { None };
     let metrics = telemetry::start_metrics(supervisor)?;
     let mut live = bongsu_live::Options::from_settings(values);
     let (_, most_streams) = server::capacity();
     // A limit of 0 is none of ours, but the system has one, and requests need their share of it.
     live.most = if live.most == 0 { most_streams } else { live.most.min(most_streams) };
     let hub = Hub::new(live, shards, clock.clone());
-    let keys = embedded::Options { most_keys: settings::most_keys(values) };
-    let (log, writer) = EmbeddedLog::start(database, keys, clock.clone(), Arc::new(hub.clone()), supervisor)?;
-    let log = Arc::new(log);
+    let most_keys = settings::most_keys(values);
+    let redis = redis.map(|options| Redis::start(options, supervisor));
+    let (log, store): (Arc<dyn Log>, _) = match (&redis, database) {
+        (Some(redis), _) => {
+            let bus = RedisBus::start(redis.clone(), Arc::new(hub.clone()), clock.clone(), supervisor);
+            hub.hears_from(Arc::new(bus), supervisor);
+            (Arc::new(RedisLog::new(redis.clone(), log::redis::Options { most_keys }, clock.clone())), None)
+        }
+        (None, Some(database)) => {
+            let options = embedded::Options { most_keys };
+            let sink = Arc::new(hub.clone());
+            let (log, writer) = EmbeddedLog::start(database, options, clock.clone(), sink, supervisor)?;
+            let log = Arc::new(log);
+            (log.clone(), Some(Store { log, writer }))
+        }
+        (None, None) => return Err(Failure::Other("there is nowhere to keep events".to_owned())),
+    };
     hub.reads_from(log.clone());
     hub.start_upkeep(supervisor);
     let identity = Identity::new(&identity, origins.clone(), clock, supervisor)
@@ -79,12 +102,13 @@ pub(crate) fn wire(
     let operations = Operations {
         hub: hub.clone(),
         log: log.clone(),
+        redis: redis.clone(),
         identity: identity.clone(),
         metrics,
         started: Instant::now(),
         ready: ready.clone(),
     };
-    let rooms = Rooms::new(hub.clone(), log.clone() as Arc<dyn Log>, rooms);
+    let rooms = Rooms::new(hub.clone(), log, rooms);
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(bongsu_rooms::routes::router(rooms, identity))
         .merge(operate::router(operations))
@@ -95,7 +119,7 @@ pub(crate) fn wire(
         .method_not_allowed_fallback(|| async { method_not_allowed().into_response() })
         .layer(middleware::from_fn(frame::around))
         .layer(middleware::from_fn_with_state(origins, origins::cors));
-    Ok(Wired { app, hub, log, writer, ready })
+    Ok(Wired { app, hub, redis, store, ready })
 }
 
 fn method_not_allowed() -> ApiError {

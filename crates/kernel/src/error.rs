@@ -20,6 +20,8 @@ pub enum Code {
     Notif4001,
     Notif4091,
     Notif5001,
+    Redis5001,
+    Redis5002,
     Sse5001,
 }
 
@@ -38,6 +40,8 @@ impl Code {
             Self::Notif4001 => "NOTIF4001",
             Self::Notif4091 => "NOTIF4091",
             Self::Notif5001 => "NOTIF5001",
+            Self::Redis5001 => "REDIS5001",
+            Self::Redis5002 => "REDIS5002",
             Self::Sse5001 => "SSE5001",
         }
     }
@@ -53,8 +57,8 @@ impl Code {
             Self::Notif4091 => 409,
             Self::Common413 => 413,
             Self::Common429 => 429,
-            Self::Common500 | Self::Notif5001 => 500,
-            Self::Sse5001 => 503,
+            Self::Common500 | Self::Notif5001 | Self::Redis5002 => 500,
+            Self::Redis5001 | Self::Sse5001 => 503,
         }
     }
 

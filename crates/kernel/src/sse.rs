@@ -16,11 +16,19 @@ pub const KEEPALIVE: &[u8] = b":keepalive\n\n";
 
 /// The frame of a stored event: its data is the published object plus `timestamp`.
 pub fn event(event: &EventType, id: StreamId, data: &Object, at: Millis) -> Vec<u8> {
+    format!("event: {event}\nid: {id}\ndata: {}\n\n", timed(data, at)).into_bytes()
+}
+
+/// The frame of an event that no log holds: it has no id, so that nobody comes back to it.
+pub fn passing(event: &EventType, data: &Object, at: Millis) -> Vec<u8> {
+    format!("event: {event}\ndata: {}\n\n", timed(data, at)).into_bytes()
+}
+
+fn timed(data: &Object, at: Millis) -> String {
     let data = data.as_str();
     let members = &data[..data.len() - 1];
     let comma = if members.len() > 1 { "," } else { "" };
-    format!("event: {event}\nid: {id}\ndata: {members}{comma}\"timestamp\":\"{}\"}}\n\n", rfc3339(at))
-        .into_bytes()
+    format!("{members}{comma}\"timestamp\":\"{}\"}}", rfc3339(at))
 }
 
 /// The first words of a stream: how long to wait before reconnecting, and, for a client without a position, where it

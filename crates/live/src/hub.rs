@@ -17,9 +17,10 @@ use metrics::{Counter, Histogram};
 use crate::Options;
 use crate::SubjectName;
 use crate::budget::Budget;
-use crate::log::{Delivery, Log, LogError, Sink};
+use crate::log::{Bus, Delivery, Log, LogError, Passing, Sink};
 use crate::people::{Full, People};
-use crate::ring::{Frame, Ring};
+use crate::repair::Doubts;
+use crate::ring::{Frame, Pushed, Ring};
 use crate::seat::{Seat, Terms, Tick};
 use crate::shard::{Inbox, Keeper, dispatch};
 use crate::stream::LiveStream;
@@ -39,7 +40,9 @@ pub(crate) struct Inner {
     started: Instant,
     subjects: RwLock<HashMap<SubjectName, Arc<Subject>, foldhash::fast::RandomState>>,
     pub(crate) people: People,
-    inboxes: Vec<Inbox>,
+    pub(crate) inboxes: Vec<Inbox>,
+    pub(crate) doubts: Doubts,
+    bus: OnceLock<StdArc<dyn Bus>>,
     keepers: Vec<Keeper>,
     budget: Arc<Budget>,
     log: OnceLock<StdArc<dyn Log>>,
@@ -82,6 +85,8 @@ impl Hub {
             inboxes: (0..shards).map(|_| Inbox::default()).collect(),
             keepers: (0..shards).map(|_| Keeper::new(0)).collect(),
             log: OnceLock::new(),
+            doubts: Doubts::default(),
+            bus: OnceLock::new(),
             draining: AtomicBool::new(false),
             delivered: metrics::counter!("events_delivered_total"),
             lagged: metrics::counter!("events_lagged_total"),
@@ -93,6 +98,13 @@ impl Hub {
     pub fn reads_from(&self, log: StdArc<dyn Log>) {
         // Only the first counts; there is one wiring.
         let _ = self.0.log.set(log);
+    }
+
+    /// The bus that brings what other hubs append to the same log.
+    pub fn hears_from(&self, bus: StdArc<dyn Bus>, supervisor: &Supervisor) {
+        if self.0.bus.set(bus).is_ok() {
+            self.start_repair(supervisor);
+        }
     }
 
     /// What every shard runs beside its connections.
@@ -114,7 +126,14 @@ impl Hub {
 
     fn sweep(&self) {
         let mut subjects = self.0.subjects.write().unwrap_or_else(PoisonError::into_inner);
-        subjects.retain(|_, subject| subject.listeners() > 0);
+        subjects.retain(|name, subject| {
+            let stays = subject.listeners() > 0;
+            if let (false, Some(bus)) = (stays, self.0.bus.get()) {
+                // Under the lock: who listens to it next has to come after this.
+                bus.forget(name);
+            }
+            stays
+        });
         subjects.shrink_to_fit();
     }
 
@@ -162,10 +181,14 @@ impl Hub {
             return Err(OpenError::Draining);
         }
         let listening = Listening::start(entered, subject, shard);
-        if !listening.subject.has_begun() {
-            let head = inner.log()?.head(&listening.name).await?;
-            listening.subject.begin_at(head);
-        }
+        let find = async || {
+            // First the bus, then the log: what comes between is heard.
+            if let Some(bus) = inner.bus.get() {
+                bus.listen(&listening.name).await?;
+            }
+            inner.log()?.head(&listening.name).await
+        };
+        listening.subject.begin(find).await?;
         // Spread, so that streams that were opened together are not all looked at together for ever.
         let first_look = now + random::between(0, terms.look().min(terms.keepalive));
         let first_look = first_look.min(terms.ends_at(now, inner.clock.now()));
@@ -187,7 +210,19 @@ impl Inner {
         self.log.get().ok_or_else(|| LogError::Failed("no log".to_owned()))
     }
 
-    fn subject(&self, name: &SubjectName) -> Option<Arc<Subject>> {
+    fn tell_audience(&self, name: &SubjectName, subject: &Subject) {
+        if let Some(bus) = self.bus.get() {
+            bus.audience(name, subject.listeners());
+        }
+    }
+
+    pub(crate) fn listened_to(&self) -> Vec<(SubjectName, Arc<Subject>)> {
+        let subjects = self.subjects.read().unwrap_or_else(PoisonError::into_inner);
+        let listened = subjects.iter().filter(|(_, subject)| subject.listeners() > 0);
+        listened.map(|(name, subject)| (name.clone(), subject.clone())).collect()
+    }
+
+    pub(crate) fn subject(&self, name: &SubjectName) -> Option<Arc<Subject>> {
         self.subjects.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
@@ -212,8 +247,22 @@ impl Sink for Hub {
         let Some(subject) = self.0.subject(delivery.subject) else { return };
         let entry = delivery.entry;
         let bytes = Bytes::from(sse::event(&entry.event_type, entry.place.id, &entry.data, entry.at));
-        let frame = Frame { place: entry.place, bytes, accepted: delivery.accepted };
-        subject.push(delivery.previous, frame, &self.0.inboxes);
+        let frame = Frame { place: entry.place, passing: false, bytes, accepted: delivery.accepted };
+        if subject.push(delivery.previous, frame, &self.0.inboxes) == Pushed::Gap {
+            self.doubt_subject(delivery.subject, &subject);
+        }
+    }
+
+    fn pass(&self, name: &SubjectName, passing: &Passing) {
+        let Some(subject) = self.0.subject(name) else { return };
+        let bytes = Bytes::from(sse::passing(&passing.event_type, &passing.data, passing.at));
+        subject.pass(bytes, Instant::now(), &self.0.inboxes);
+    }
+
+    fn doubt(&self, name: &SubjectName) {
+        if let Some(subject) = self.0.subject(name) {
+            self.doubt_subject(name, &subject);
+        }
     }
 }
 
@@ -250,6 +299,7 @@ impl Listening {
         let subject = subject.clone();
         // Under the lock that the sweep takes, so that the subject is not swept between.
         subject.sit_down(shard, entered.seat.clone());
+        inner.tell_audience(&name, &subject);
         drop(subjects);
         Self { name, subject, entered, shard }
     }
@@ -258,5 +308,6 @@ impl Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         self.subject.stand_up(self.shard, &self.entered.seat);
+        self.entered.hub.0.tell_audience(&self.name, &self.subject);
     }
 }

@@ -12,6 +12,7 @@ pub mod log;
 mod model;
 mod options;
 mod people;
+mod repair;
 mod ring;
 mod seat;
 mod shard;

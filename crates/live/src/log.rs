@@ -1,9 +1,10 @@
 //! The log port: where events become durable, and where readers find what the ring no longer has.
 //!
 //! Its contract is written on [`Log`]; the suite in `tests/it/log_contract.rs` runs against every adapter. The
-//! adapter here is [`embedded`].
+//! adapters are [`embedded`], for one process, and [`redis`], for a fleet, with the [`Bus`] that joins its hubs.
 
 pub mod embedded;
+pub mod redis;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,8 +26,8 @@ pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// - **Durable.** An append is answered only after it would survive a crash.
 /// - **Repeating.** The same subject, key and digest within 24 hours gives the first answer again; another digest is
 ///   a [`AppendError::Conflict`]. Without a key every append is a new event.
-/// - **Told in order.** After it is durable and before it is answered, an event is given to the [`Sink`], in the
-///   order of its subject.
+/// - **Told in order.** When it is durable, an event is given to the [`Sink`], in the order of its subject: by the log
+///   itself before it answers, or by the [`Bus`] of a log that several hubs share.
 /// - **Trimmed.** A subject keeps at least its newest `keep` events, and not many more.
 /// - **Errors.** After an error nothing of an append was kept, unless the error says that this is unknown.
 pub trait Log: Send + Sync {
@@ -46,6 +47,35 @@ pub trait Log: Send + Sync {
 /// Who is told of every durable event.
 pub trait Sink: Send + Sync {
     fn deliver(&self, delivery: Delivery<'_>);
+
+    /// An event that no log holds, for those who listen right now.
+    fn pass(&self, subject: &SubjectName, passing: &Passing);
+
+    /// Events of this subject may have been missed: the log has them.
+    fn doubt(&self, subject: &SubjectName);
+}
+
+/// What brings the events of a log that several hubs share.
+///
+/// It may lose an event, and says so where it can ([`Sink::doubt`]); every event names the one before it, so that a
+/// loss shows with the next one. Its [`Sink`] is told of a subject's events in order.
+pub trait Bus: Send + Sync {
+    /// Returns when everything that is appended from now on is heard.
+    fn listen(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>>;
+
+    /// Nobody here listens to it any more.
+    fn forget(&self, subject: &SubjectName);
+
+    /// So many streams of this hub listen to it now.
+    fn audience(&self, subject: &SubjectName, streams: usize);
+}
+
+/// An event that no log holds.
+#[derive(Debug)]
+pub struct Passing {
+    pub event_type: EventType,
+    pub data: Object,
+    pub at: Millis,
 }
 
 /// A durable event on its way to those who listen.
@@ -97,6 +127,9 @@ pub enum AppendError {
     /// The key was used for other content; repeating cannot help.
     #[error("the idempotency key was used for other content")]
     Conflict,
+    /// This one could not be appended, while others of the same batch may have been.
+    #[error(transparent)]
+    Failed(LogError),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -110,6 +143,22 @@ pub enum LogError {
     /// Whether it was kept is unknown; repeating with a key is safe.
     #[error("the log did not answer in time")]
     TimedOut,
+    /// The engine that keeps it is away; nothing was kept, and repeating helps once it is back.
+    #[error("{0}")]
+    Away(String),
+    /// The engine's connection broke: whether it was kept is unknown; repeating with a key is safe.
+    #[error("{0}")]
+    Unanswered(String),
+    /// The engine refused; repeating does not help until somebody has looked at it.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl LogError {
+    /// Whether the same may work a moment later.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Away(_) | Self::Unanswered(_) | Self::TimedOut)
+    }
 }
 
 /// An event's place: its id, and which event of its subject it is, where the log counts them.

@@ -26,8 +26,12 @@ fn place(number: u64) -> Place {
 }
 
 fn push(subject: &Arc<Subject>, number: u64, inboxes: &[Inbox]) {
-    let frame =
-        Frame { place: place(number), bytes: Bytes::from(vec![number as u8]), accepted: Instant::now() };
+    let frame = Frame {
+        place: place(number),
+        passing: false,
+        bytes: Bytes::from(vec![number as u8]),
+        accepted: Instant::now(),
+    };
     subject.push(StreamId::new(number - 1, 0), frame, inboxes);
 }
 
@@ -42,7 +46,8 @@ async fn read_all(subject: Arc<Subject>, seat: Arc<Seat>, mut cursor: Cursor, la
                 Taken::Behind => {
                     let next = place(cursor.place.id.ms + 1);
                     seen.push(next.id.ms as u8);
-                    cursor = subject.resume(next).unwrap_or(Cursor { next: 0, place: next });
+                    let there = Cursor { place: next, ..cursor };
+                    cursor = subject.resume(there).unwrap_or(there);
                 }
                 Taken::Level if seen.last() == Some(&(last as u8)) => return Poll::Ready(()),
                 Taken::Level => return Poll::Pending,
@@ -78,7 +83,11 @@ fn scene(frames: u64, readers: usize, capacity: usize) {
             let seat = Arc::new(Seat::new(terms, None, 0));
             // Listening comes first, then looking where to begin.
             subject.sit_down(0, seat.clone());
-            let from = subject.find(StreamId::START).unwrap_or(Cursor { next: 0, place: Place::START });
+            let from = subject.find(StreamId::START).unwrap_or(Cursor {
+                next: 0,
+                place: Place::START,
+                here_since: 0,
+            });
             future::spawn(read_all(subject.clone(), seat, from, frames))
         })
         .collect();

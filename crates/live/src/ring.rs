@@ -33,9 +33,22 @@ pub(crate) struct Ring {
 
 /// One encoded event.
 pub(crate) struct Frame {
+    /// Of one that no log holds: the place of the one before it.
     pub(crate) place: Place,
+    /// No log holds it: who is not here now does not get it.
+    pub(crate) passing: bool,
     pub(crate) bytes: Bytes,
     pub(crate) accepted: Instant,
+}
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    Added,
+    /// It was here already.
+    Known,
+    /// Frames before it are missing: the log has them.
+    Gap,
 }
 
 /// Where a reader stands: the number of the next frame it wants, and the place of the last one it had.
@@ -43,6 +56,8 @@ pub(crate) struct Frame {
 pub(crate) struct Cursor {
     pub(crate) next: u64,
     pub(crate) place: Place,
+    /// Passing frames with lower numbers are not for this reader: it was not here, or has had them.
+    pub(crate) here_since: u64,
 }
 
 /// What a reader gets.
@@ -83,20 +98,44 @@ impl Ring {
         self.floor.is_some()
     }
 
-    /// Adds a frame that follows `previous` in the log. One that is here already changes nothing. One that does not
-    /// follow on shows that some were lost on the way: the ring starts anew behind the hole, and all readers go
-    /// through the log.
-    pub(crate) fn push(&mut self, previous: StreamId, frame: Frame) {
+    /// Adds a frame that follows `previous` in the log. One that is here already changes nothing, and neither does one
+    /// that does not follow on: whoever pushes has to fill the gap first.
+    pub(crate) fn push(&mut self, previous: StreamId, frame: Frame) -> Pushed {
         let before = Place { id: previous, number: frame.place.number.map(|n| n.saturating_sub(1)) };
         self.begin_at(before);
         if frame.place.id <= self.last.id {
-            return;
+            return Pushed::Known;
         }
         if previous != self.last.id {
-            self.clear();
-            self.floor = Some(before);
+            return Pushed::Gap;
         }
         self.last = frame.place;
+        self.add(frame);
+        Pushed::Added
+    }
+
+    /// Adds a frame that no log holds, for those who are here now.
+    pub(crate) fn pass(&mut self, bytes: Bytes, accepted: Instant) {
+        self.add(Frame { place: self.last, passing: true, bytes, accepted });
+    }
+
+    /// Begins anew at the log's end, because what is between cannot be filled in. Every reader goes through the log,
+    /// which tells it what became of its own place.
+    pub(crate) fn restart_at(&mut self, head: Place) {
+        self.clear();
+        self.joined = None;
+        // A number that no frame has, so that also a reader that was level is behind now.
+        self.next += 1;
+        self.floor = Some(head);
+        self.last = head;
+    }
+
+    /// The place of the newest frame that the log holds, or where the ring began.
+    pub(crate) fn last(&self) -> Place {
+        self.last
+    }
+
+    fn add(&mut self, frame: Frame) {
         self.budget.take(frame.bytes.len());
         self.frames.push_back(frame);
         self.next += 1;
@@ -120,25 +159,34 @@ impl Ring {
 
     /// From now on.
     pub(crate) fn end(&self) -> Cursor {
-        Cursor { next: self.next, place: self.last }
+        Cursor { next: self.next, place: self.last, here_since: self.next }
     }
 
     /// The place with exactly this id, if the ring knows it.
     pub(crate) fn find(&self, id: StreamId) -> Option<Cursor> {
         if self.floor.is_some_and(|floor| floor.id == id) {
-            return self.floor.map(|place| Cursor { next: self.first(), place });
+            return self.floor.map(|place| self.cursor(0, place, self.next));
         }
-        let at = self.frames.binary_search_by_key(&id, |frame| frame.place.id).ok()?;
-        Some(Cursor { next: self.first() + at as u64 + 1, place: self.frames[at].place })
+        let at = self.frames.partition_point(|frame| frame.place.id < id);
+        let found = self.frames.get(at).filter(|frame| frame.place.id == id)?;
+        Some(self.cursor(at + 1, found.place, self.next))
     }
 
-    /// Where a reader that has had everything up to `place` goes on, if nothing between is missing here.
-    pub(crate) fn resume(&self, place: Place) -> Option<Cursor> {
+    /// Where a reader goes on that has had everything up to its place from the log, if nothing between is missing
+    /// here.
+    pub(crate) fn resume(&self, cursor: Cursor) -> Option<Cursor> {
+        let place = cursor.place;
         if self.floor.is_none_or(|floor| place.id < floor.id) {
             return None;
         }
-        let at = self.frames.partition_point(|frame| frame.place.id <= place.id);
-        Some(Cursor { next: self.first() + at as u64, place })
+        // Passing frames after its place may be for it: `take` knows which it has had.
+        let at = self.frames.partition_point(|frame| frame.place.id < place.id);
+        Some(self.cursor(at, place, cursor.here_since.max(cursor.next)))
+    }
+
+    /// At the frame with this index, which may be one past the last.
+    fn cursor(&self, index: usize, place: Place, here_since: u64) -> Cursor {
+        Cursor { next: self.first() + index as u64, place, here_since }
     }
 
     /// Takes what is new for a reader, as much as fits into one write.
@@ -147,21 +195,28 @@ impl Ring {
             return Taken::Behind;
         }
         let mut start = usize::try_from(cursor.next - self.first()).unwrap_or(usize::MAX);
-        // The log may have shown a reader frames before they came here.
-        while self.frames.get(start).is_some_and(|frame| frame.place.id <= cursor.place.id) {
+        while self.frames.get(start).is_some_and(|frame| cursor.passes_over(frame)) {
             start += 1;
             cursor.next += 1;
         }
         let Some(first) = self.frames.get(start) else { return Taken::Level };
         let oldest = first.accepted;
         let mut size = 0;
+        let mut ahead = *cursor;
         let fits = |frame: &&Frame| {
             size += frame.bytes.len();
-            size <= WRITE_BYTES || size == frame.bytes.len()
+            let fits = !ahead.passes_over(frame) && (size <= WRITE_BYTES || size == frame.bytes.len());
+            ahead.next += 1;
+            fits
         };
         let count = self.frames.range(start..).take_while(fits).count();
         let bytes = self.join(cursor.next, start, count);
-        *cursor = Cursor { next: cursor.next + count as u64, place: self.frames[start + count - 1].place };
+        let place = self.frames[start + count - 1].place;
+        cursor.next += count as u64;
+        // A passing frame has the place of one that the reader may be ahead of.
+        if place.id > cursor.place.id {
+            cursor.place = place;
+        }
         Taken::Frames { bytes, count: count as u64, oldest }
     }
 
@@ -191,6 +246,13 @@ impl Ring {
     }
 }
 
+impl Cursor {
+    /// Whether the frame that is next is none for this reader: the log may have shown it before it came here.
+    fn passes_over(&self, frame: &Frame) -> bool {
+        if frame.passing { self.next < self.here_since } else { frame.place.id <= self.place.id }
+    }
+}
+
 impl Drop for Ring {
     fn drop(&mut self) {
         self.clear();
@@ -208,11 +270,21 @@ mod tests {
     }
 
     fn frame(n: u64) -> Frame {
-        Frame { place: place(n), bytes: Bytes::from(format!("{n};")), accepted: Instant::now() }
+        Frame {
+            place: place(n),
+            passing: false,
+            bytes: Bytes::from(format!("{n};")),
+            accepted: Instant::now(),
+        }
     }
 
     fn ring(capacity: usize, limit: usize) -> Ring {
         Ring::new(capacity, Arc::new(Budget::new(limit)))
+    }
+
+    /// Where a reader stands that has had everything up to here, from the log.
+    fn at(n: u64) -> Cursor {
+        Cursor { next: 0, place: place(n), here_since: 0 }
     }
 
     fn read(ring: &mut Ring, cursor: &mut Cursor) -> Option<String> {
@@ -237,8 +309,8 @@ mod tests {
             ring.push(place(n - 1).id, frame(n));
         }
         assert_eq!(read(&mut ring, &mut cursor), None, "the ring has moved on");
-        assert!(ring.resume(cursor.place).is_none());
-        let mut back = ring.resume(place(10)).unwrap();
+        assert!(ring.resume(cursor).is_none());
+        let mut back = ring.resume(at(10)).unwrap();
         assert_eq!(read(&mut ring, &mut back).unwrap(), "11;12;13;");
     }
 
@@ -246,7 +318,7 @@ mod tests {
     fn what_the_log_showed_before_is_not_shown_again() {
         let mut ring = ring(4, 1_000);
         ring.begin_at(place(5));
-        let mut cursor = ring.resume(place(7)).unwrap();
+        let mut cursor = ring.resume(at(7)).unwrap();
         for n in 6..9 {
             ring.push(place(n - 1).id, frame(n));
         }
@@ -267,18 +339,58 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_sends_every_reader_to_the_log() {
+    fn a_gap_is_told_and_hides_nothing() {
         let mut ring = ring(8, 1_000);
         ring.begin_at(place(1));
         let mut cursor = ring.end();
+        assert_eq!(ring.push(place(1).id, frame(2)), Pushed::Added);
+        assert_eq!(ring.push(place(3).id, frame(4)), Pushed::Gap);
+        assert_eq!(ring.push(place(1).id, frame(2)), Pushed::Known);
+        assert_eq!(read(&mut ring, &mut cursor).unwrap(), "2;");
+        assert_eq!(ring.push(place(2).id, frame(3)), Pushed::Added, "the log had it");
+        assert_eq!(ring.push(place(3).id, frame(4)), Pushed::Added);
+        assert_eq!(read(&mut ring, &mut cursor).unwrap(), "3;4;");
+    }
+
+    #[test]
+    fn a_restart_sends_every_reader_to_the_log() {
+        let mut ring = ring(8, 1_000);
+        ring.begin_at(place(1));
+        let mut behind = ring.end();
         ring.push(place(1).id, frame(2));
-        ring.push(place(3).id, frame(4));
-        assert_eq!(read(&mut ring, &mut cursor), None);
-        assert!(ring.resume(place(2)).is_none());
-        let mut repaired = ring.resume(place(3)).unwrap();
-        assert_eq!(read(&mut ring, &mut repaired).unwrap(), "4;");
+        let mut level = ring.end();
+        ring.restart_at(place(7));
+        ring.push(place(7).id, frame(8));
+        assert_eq!(read(&mut ring, &mut behind), None);
+        assert_eq!(read(&mut ring, &mut level), None, "also one that had everything until now");
+        assert!(ring.resume(at(2)).is_none());
+        let mut repaired = ring.resume(at(7)).unwrap();
+        assert_eq!(read(&mut ring, &mut repaired).unwrap(), "8;");
+    }
+
+    #[test]
+    fn passing_frames_are_for_those_who_are_here() {
+        let mut ring = ring(8, 1_000);
+        ring.begin_at(place(1));
+        let pass = |ring: &mut Ring, text: &'static str| {
+            ring.pass(Bytes::from_static(text.as_bytes()), Instant::now());
+        };
+        let mut here = ring.end();
         ring.push(place(1).id, frame(2));
-        assert_eq!(read(&mut ring, &mut repaired).unwrap(), "", "an old one changes nothing");
+        pass(&mut ring, "a;");
+        let mut back = ring.find(place(2).id).unwrap();
+        let mut late = ring.find(place(1).id).unwrap();
+        ring.push(place(2).id, frame(3));
+        pass(&mut ring, "b;");
+        assert_eq!(read(&mut ring, &mut here).unwrap(), "2;a;3;b;");
+        assert_eq!(read(&mut ring, &mut back).unwrap(), "3;b;", "it may have had the first before");
+        let mut from_the_log = ring.resume(Cursor { place: place(3), ..late }).unwrap();
+        assert_eq!(read(&mut ring, &mut late).unwrap(), "2;");
+        assert_eq!(read(&mut ring, &mut late).unwrap(), "3;b;");
+        assert_eq!(read(&mut ring, &mut from_the_log).unwrap(), "b;");
+        assert_eq!(from_the_log.place, place(3));
+        let mut again = ring.resume(here).unwrap();
+        assert_eq!(read(&mut ring, &mut again).unwrap(), "", "it has had all of them");
     }
 
     #[test]
@@ -321,7 +433,7 @@ mod tests {
                         assert_ne!(id, written + 1, "behind although level");
                         seen.push(id);
                         cursor.place = place(id);
-                        if let Some(resumed) = ring.resume(cursor.place) {
+                        if let Some(resumed) = ring.resume(*cursor) {
                             *cursor = resumed;
                         }
                     }

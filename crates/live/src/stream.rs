@@ -6,7 +6,7 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bongsu_kernel::{StreamId, random, sse};
 use bytes::Bytes;
@@ -18,6 +18,9 @@ use crate::ring::{Cursor, Taken};
 
 /// What a stream reads from the log at once: what it holds in memory while its client is slow.
 const PAGE: Most = Most { entries: 256, bytes: 16 << 10 };
+
+/// So long a stream waits for a log that is away.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The body of an event stream's answer.
 pub struct LiveStream {
@@ -44,7 +47,8 @@ impl LiveStream {
         };
         let id = position.unwrap_or_default();
         let number = (id <= StreamId::EMPTY).then_some(0);
-        let unknown = Cursor { next: 0, place: Place { id, number } };
+        // Where the ring stands now: what passes before is not for this stream.
+        let unknown = Cursor { place: Place { id, number }, ..listening.subject.end() };
         let mut stream = Self {
             cursor: found.unwrap_or(unknown),
             state: State::Following,
@@ -60,11 +64,22 @@ impl LiveStream {
         stream
     }
 
-    /// Starts to read on from the log.
+    /// Starts to read on from the log. While its engine is away for a moment the stream waits: it has lost nothing,
+    /// and coming back would help nobody.
     fn read_log(&mut self) {
         let (name, after) = (self.listening.name.clone(), self.cursor.place.id);
         let log = self.listening.entered.hub.0.log().cloned();
-        self.state = State::Reading(Box::pin(async move { log?.read(&name, after, PAGE).await }));
+        self.state = State::Reading(Box::pin(async move {
+            let (log, started) = (log?, Instant::now());
+            loop {
+                match log.read(&name, after, PAGE).await {
+                    Err(error) if error.may_pass() && started.elapsed() < PATIENCE => {
+                        tokio::time::sleep(Duration::from_millis(random::between(200, 600))).await;
+                    }
+                    outcome => return outcome,
+                }
+            }
+        }));
     }
 
     /// The bytes of a page, and where to go on after it.
@@ -91,7 +106,7 @@ impl LiveStream {
             self.cursor.place = entry.place;
         }
         self.listening.entered.hub.0.delivered.increment(page.entries.len() as u64);
-        match self.listening.subject.resume(self.cursor.place) {
+        match self.listening.subject.resume(self.cursor) {
             Some(cursor) if !page.more => {
                 self.cursor = cursor;
                 self.state = State::Following;

@@ -1,12 +1,17 @@
 //! A subject: its ring, and the streams that listen to it, shard by shard.
+//!
+//! It is there while somebody listens. Whether its ring has everything is asked of the log when it begins, and again
+//! whenever that is in doubt.
 
 use std::fmt;
 use std::sync::Arc as StdArc;
+use std::time::Instant;
 
 use bongsu_kernel::{Id, StreamId};
+use bytes::Bytes;
 
 use crate::log::Place;
-use crate::ring::{Cursor, Frame, Ring, Taken};
+use crate::ring::{Cursor, Frame, Pushed, Ring, Taken};
 use crate::seat::Seat;
 use crate::shard::Inbox;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,8 +26,18 @@ impl SubjectName {
         Self(format!("{family}:{id}").into())
     }
 
+    /// A name that [`SubjectName::as_str`] gave.
+    pub fn known(name: &str) -> Self {
+        Self(name.into())
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The family, and the id within it.
+    pub fn parts(&self) -> (&str, &str) {
+        self.0.split_once(':').unwrap_or((&self.0, ""))
     }
 }
 
@@ -36,6 +51,11 @@ impl fmt::Debug for SubjectName {
 pub(crate) struct Subject {
     ring: Mutex<Ring>,
     shards: Vec<Benches>,
+    /// Whether somebody asked for a comparison with the log, and whether one is under way.
+    doubted: AtomicBool,
+    repairing: AtomicBool,
+    /// Asks the log where it ends, once for all who come first.
+    begun: tokio::sync::OnceCell<()>,
 }
 
 /// The streams of one shard.
@@ -50,13 +70,75 @@ struct Benches {
 
 impl Subject {
     pub(crate) fn new(ring: Ring, shards: usize) -> Self {
-        Self { ring: Mutex::new(ring), shards: (0..shards).map(|_| Benches::default()).collect() }
+        Self {
+            ring: Mutex::new(ring),
+            shards: (0..shards).map(|_| Benches::default()).collect(),
+            doubted: AtomicBool::new(false),
+            repairing: AtomicBool::new(false),
+            begun: tokio::sync::OnceCell::new(),
+        }
+    }
+
+    /// Lets the first listener find out where the log ends; the others wait for it.
+    pub(crate) async fn begin<E>(&self, find: impl AsyncFnOnce() -> Result<Place, E>) -> Result<(), E> {
+        self.begun
+            .get_or_try_init(async || {
+                let place = find().await?;
+                lock(&self.ring).begin_at(place);
+                Ok(())
+            })
+            .await
+            .copied()
+    }
+
+    /// Asks for a comparison with the log. True when nobody is at it, so that the caller has to see to it.
+    pub(crate) fn doubt(&self) -> bool {
+        self.doubted.store(true, Ordering::SeqCst);
+        !self.repairing.swap(true, Ordering::SeqCst)
+    }
+
+    /// Takes the doubt up; false when there is none left, and the next one has to be seen to anew.
+    pub(crate) fn begin_repair(&self) -> bool {
+        if self.doubted.swap(false, Ordering::SeqCst) {
+            return true;
+        }
+        self.repairing.store(false, Ordering::SeqCst);
+        // Somebody may have doubted between the two, and relied on this one.
+        self.doubted.load(Ordering::SeqCst) && !self.repairing.swap(true, Ordering::SeqCst) && {
+            self.doubted.store(false, Ordering::SeqCst);
+            true
+        }
+    }
+
+    /// Where the ring ends, unless it is being repaired or has not begun.
+    pub(crate) fn settled(&self) -> Option<Place> {
+        let ring = lock(&self.ring);
+        (ring.has_begun() && !self.repairing.load(Ordering::SeqCst)).then(|| ring.last())
     }
 
     /// Adds a frame and leaves word at every shard that has listeners. One that sits down meanwhile looks into the
     /// ring afterwards, and finds the frame there.
-    pub(crate) fn push(self: &Arc<Self>, previous: StreamId, frame: Frame, inboxes: &[Inbox]) {
-        lock(&self.ring).push(previous, frame);
+    pub(crate) fn push(self: &Arc<Self>, previous: StreamId, frame: Frame, inboxes: &[Inbox]) -> Pushed {
+        let pushed = lock(&self.ring).push(previous, frame);
+        if pushed == Pushed::Added {
+            self.leave_word(inboxes);
+        }
+        pushed
+    }
+
+    /// Adds a frame that no log holds.
+    pub(crate) fn pass(self: &Arc<Self>, bytes: Bytes, accepted: Instant, inboxes: &[Inbox]) {
+        lock(&self.ring).pass(bytes, accepted);
+        self.leave_word(inboxes);
+    }
+
+    /// Sends every reader through the log.
+    pub(crate) fn restart_at(self: &Arc<Self>, head: Place, inboxes: &[Inbox]) {
+        lock(&self.ring).restart_at(head);
+        self.leave_word(inboxes);
+    }
+
+    fn leave_word(self: &Arc<Self>, inboxes: &[Inbox]) {
         for (benches, inbox) in self.shards.iter().zip(inboxes) {
             if benches.seated.load(Ordering::Acquire) > 0 && !benches.queued.swap(true, Ordering::AcqRel) {
                 inbox.put(self.clone());
@@ -92,10 +174,7 @@ impl Subject {
         self.shards.iter().map(|benches| benches.seated.load(Ordering::Acquire)).sum()
     }
 
-    pub(crate) fn has_begun(&self) -> bool {
-        lock(&self.ring).has_begun()
-    }
-
+    #[cfg(all(test, feature = "model"))]
     pub(crate) fn begin_at(&self, place: Place) {
         lock(&self.ring).begin_at(place);
     }
@@ -108,8 +187,12 @@ impl Subject {
         lock(&self.ring).find(id)
     }
 
-    pub(crate) fn resume(&self, place: Place) -> Option<Cursor> {
-        lock(&self.ring).resume(place)
+    pub(crate) fn resume(&self, cursor: Cursor) -> Option<Cursor> {
+        lock(&self.ring).resume(cursor)
+    }
+
+    pub(crate) fn last(&self) -> Place {
+        lock(&self.ring).last()
     }
 
     pub(crate) fn take(&self, cursor: &mut Cursor) -> Taken {

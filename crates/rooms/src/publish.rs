@@ -65,7 +65,10 @@ impl Rooms {
             checked?;
             let (outcome, event_type) =
                 outcomes.next().ok_or_else(|| LogError::Failed("too few answers".to_owned()))?;
-            let appended = outcome.map_err(|AppendError::Conflict| PublishError::Conflict)?;
+            let appended = outcome.map_err(|error| match error {
+                AppendError::Conflict => PublishError::Conflict,
+                AppendError::Failed(error) => PublishError::Log(error),
+            })?;
             if !appended.duplicate {
                 self.0.published.increment(event_type.as_str());
             }

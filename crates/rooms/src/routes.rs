@@ -249,5 +249,23 @@ fn not_published(error: PublishError) -> ApiError {
         PublishError::Log(LogError::Failed(_)) => {
             failed("이벤트를 저장하지 못했습니다.", "The event could not be stored.")
         }
+        PublishError::Log(LogError::Away(_)) => ApiError::new(
+            Code::Redis5001,
+            Text::new(
+                "지금은 Redis에 연결할 수 없습니다.",
+                "Redis cannot be reached right now; nothing was stored.",
+            ),
+        ),
+        PublishError::Log(LogError::Unanswered(_)) => ApiError::new(
+            Code::Redis5001,
+            Text::new(
+                "Redis가 제때 응답하지 않았습니다. 같은 idempotencyKey로 다시 시도해 주세요.",
+                "Redis did not answer in time; repeat it with the same idempotencyKey.",
+            ),
+        ),
+        PublishError::Log(LogError::Refused(_)) => ApiError::new(
+            Code::Redis5002,
+            Text::new("Redis가 요청을 거부했습니다.", "Redis refused to store the event."),
+        ),
     }
 }

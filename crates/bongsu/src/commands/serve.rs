@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
 use crate::settings::{self, Checked};
-use crate::wire::{Wired, wire};
+use crate::wire::{Store, Wired, wire};
 
 /// Requests that are under way may take so long once the hub drains; in all it is gone within ten seconds.
 const DRAIN: Duration = Duration::from_secs(6);
@@ -46,7 +46,11 @@ async fn serve(values: &Values, checked: Checked, port: u16) -> Result<(), Failu
     let listener = server::listen(address)
         .map_err(|error| Failure::Other(format!("cannot listen on {address}: {error}")))?;
     let bound = listener.local_addr().map_err(Failure::other)?;
-    let Wired { app, hub, log, writer, ready } = wire(values, checked, shards, &supervisor)?;
+    let Wired { app, hub, redis, store, ready } = wire(values, checked, shards, &supervisor)?;
+    if let Some(redis) = redis {
+        // So that health tells the truth from the first moment. A hub starts without Redis, too.
+        redis.look().await;
+    }
     let deliverer = hub.clone();
     let shard_loop: server::ShardLoop = Arc::new(move |shard| Box::pin(deliverer.clone().run_shard(shard)));
     let (server, acceptor) = Server::start(shards, &app, &shard_loop).map_err(Failure::other)?;
@@ -84,9 +88,13 @@ async fn serve(values: &Values, checked: Checked, port: u16) -> Result<(), Failu
         () = signals.stop() => return Err(Failure::Other("stopped before everything was finished".to_owned())),
     };
     // Bounded, too: with what the draining may take it is gone within ten seconds.
-    let closed = tokio::time::timeout(LAST_WRITES, log.close()).await.is_ok();
-    if !(closed && writer.join(LAST_WRITES)) {
-        tracing::warn!("the disk did not answer in time: publishes that were not answered may be missing");
+    if let Some(Store { log, writer }) = store {
+        let closed = tokio::time::timeout(LAST_WRITES, log.close()).await.is_ok();
+        if !(closed && writer.join(LAST_WRITES)) {
+            tracing::warn!(
+                "the disk did not answer in time: publishes that were not answered may be missing"
+            );
+        }
     }
     match (failed, drained) {
         (true, _) => Err(Failure::Other("a vital task failed; see the log".to_owned())),

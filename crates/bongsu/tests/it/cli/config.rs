@@ -135,11 +135,26 @@ fn a_bad_file_is_one_line_that_says_where() {
 }
 
 #[test]
+fn an_address_of_redis_that_is_none_is_refused_without_being_repeated() {
+    let urls = [
+        "localhost:6379",
+        "redis://:pass-word@a:1,b:2",
+        "redis+sentinel://:pass-word@a:1",
+        "redis://:pass-word@a:x",
+    ];
+    for url in urls {
+        let line = complaint(&run(&["serve"], &[("REDIS_URL", url)]), 2);
+        assert!(line.contains("REDIS_URL") && !line.contains("pass-word"), "{line}");
+    }
+    let braces = [("REDIS_URL", "redis://localhost:1"), ("REDIS_KEY_PREFIX", "a{b}")];
+    assert!(complaint(&run(&["serve"], &braces), 2).contains("REDIS_KEY_PREFIX"));
+}
+
+#[test]
 fn an_engine_that_is_not_in_this_build_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let engines = [
-        ("REDIS_URL", "redis://:pass-word@localhost"),
         ("DATABASE_URL", "postgres://me:pass-word@localhost/db"),
         ("AMQP_URL", "amqp://localhost"),
         ("KAFKA_BROKERS", "localhost:9092"),

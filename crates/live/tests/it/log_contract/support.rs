@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{Clock, EventType, Id, Millis, StreamId};
-use bongsu_live::log::{Delivery, Most, Once, Sink};
+use bongsu_live::log::{Delivery, Most, Once, Passing, Sink};
 use bongsu_live::{Append, AppendError, Appended, Entry, Log, LogError, Page, Place, SubjectName};
 
 use super::Adapter;
@@ -124,6 +124,10 @@ impl Sink for Memory {
         let told = Told { subject: subject.clone(), previous, entry: entry.clone() };
         self.0.lock().unwrap().push(told);
     }
+
+    fn pass(&self, _: &SubjectName, _: &Passing) {}
+
+    fn doubt(&self, _: &SubjectName) {}
 }
 
 /// A log on an adapter, with its clock and its sink.

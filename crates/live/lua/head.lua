@@ -1,0 +1,14 @@
+-- Where a subject's log ends.
+--
+-- KEYS  1 stream  2 last id of a deleted log
+-- Gives {id, number or ''}.
+local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+if not newest then
+  local gone = redis.call('GET', KEYS[2])
+  if gone then return {gone, ''} end
+  return {'0-0', '0'}
+end
+for at = 1, #newest[2], 2 do
+  if newest[2][at] == 'number' then return {newest[1], newest[2][at + 1]} end
+end
+return {newest[1], ''}

@@ -1,0 +1,9 @@
+-- Marks a subject in the index of those with follow-ups, before one is written.
+--
+-- KEYS  1 index (zset by time)
+-- ARGV  1 subject
+-- Gives the server's time in ms.
+local clock = redis.call('TIME')
+local ms = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
+redis.call('ZADD', KEYS[1], ms, ARGV[1])
+return ms

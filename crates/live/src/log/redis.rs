@@ -1,0 +1,158 @@
+//! The log in Redis, which a fleet of hubs shares, and the bus that joins them.
+//!
+//! An append is one script in one round trip: it stores the event in the subject's stream and publishes it on a
+//! channel of the same slot. The bus ([`bus`]) hears it on every hub that has listeners, also on the one that
+//! appended. Keys of a subject share its slot: `room:events:42` and helpers named `{room:events:42}:...`.
+
+mod append;
+mod audience;
+mod bus;
+mod read;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bongsu_kernel::{Clock, StreamId};
+use bongsu_redis::redis::{self, FromRedisValue, Value};
+use bongsu_redis::{Error, Redis, Repeat, Script};
+use futures_util::future::join_all;
+
+pub use bus::RedisBus;
+
+use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Place};
+use crate::SubjectName;
+
+static MARK: Script = Script::new("mark", include_str!("../../lua/mark.lua"));
+
+/// The index of subjects with follow-ups is spread over so many keys.
+const INDEX_KEYS: u64 = 16;
+/// A mark is good for the next appends for so long; the script refuses one that is older than thirty seconds.
+const MARK_LIFE: Duration = Duration::from_secs(10);
+/// So many marks are remembered.
+const MOST_MARKS: usize = 10_000;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How many idempotency keys a subject keeps at most, whatever their age.
+    pub most_keys: u64,
+}
+
+/// See the module.
+pub struct RedisLog {
+    redis: Redis,
+    clock: Clock,
+    options: Options,
+    /// When which subject was marked, by our clock and by Redis'.
+    marks: Mutex<HashMap<SubjectName, (Instant, String)>>,
+}
+
+impl RedisLog {
+    pub fn new(redis: Redis, options: Options, clock: Clock) -> Self {
+        Self { redis, clock, options, marks: Mutex::default() }
+    }
+
+    /// Marks a subject in the index, unless it was a moment ago.
+    async fn mark(&self, subject: &SubjectName) -> Result<String, LogError> {
+        let known = {
+            let marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+            marks.get(subject).filter(|(at, _)| at.elapsed() < MARK_LIFE).map(|(_, ms)| ms.clone())
+        };
+        if let Some(ms) = known {
+            return Ok(ms);
+        }
+        let before = Instant::now();
+        let index = foldhash_of(subject) % INDEX_KEYS;
+        let key = self.redis.key(format_args!("{{follow-ups:{index}}}"));
+        let marked = self.redis.run(&MARK, Repeat::Safe, &[&key], &[subject.as_str().as_bytes()]).await?;
+        let ms: String = take(marked)?;
+        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        if marks.len() >= MOST_MARKS {
+            marks.clear();
+        }
+        marks.insert(subject.clone(), (before, ms.clone()));
+        Ok(ms)
+    }
+
+    fn forget_mark(&self, subject: &SubjectName) {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner).remove(subject);
+    }
+}
+
+impl Log for RedisLog {
+    fn append(&self, events: Vec<Append>) -> Boxed<'_, Result<Vec<Result<Appended, AppendError>>, LogError>> {
+        Box::pin(async move {
+            // Sent one behind the other without waiting, and so in order where order counts: within a subject.
+            let outcomes = join_all(events.iter().map(|event| self.append_one(event))).await;
+            let mut answers = Vec::with_capacity(outcomes.len());
+            for outcome in outcomes {
+                answers.push(match outcome {
+                    Ok(appended) => Ok(appended),
+                    Err(append::Failure::Conflict) => Err(AppendError::Conflict),
+                    Err(append::Failure::Log(error)) if events.len() == 1 => return Err(error),
+                    Err(append::Failure::Log(error)) => Err(AppendError::Failed(error)),
+                });
+            }
+            Ok(answers)
+        })
+    }
+
+    fn read(&self, subject: &SubjectName, after: StreamId, most: Most) -> Boxed<'_, Result<Page, LogError>> {
+        let subject = subject.clone();
+        Box::pin(async move { read::page(&self.redis, &subject, after, most).await })
+    }
+
+    fn head(&self, subject: &SubjectName) -> Boxed<'_, Result<Place, LogError>> {
+        let subject = subject.clone();
+        Box::pin(async move { read::head(&self.redis, &subject).await })
+    }
+
+    fn trouble(&self) -> Option<&'static str> {
+        (!self.redis.is_connected()).then_some("redis: it cannot be reached, so nothing can be published")
+    }
+}
+
+/// The names of a subject's keys and channels.
+struct Keys {
+    stream: String,
+    gone: String,
+}
+
+impl Keys {
+    fn of(redis: &Redis, subject: &SubjectName) -> Self {
+        let stream = stream_key(redis, subject);
+        let gone = format!("{{{stream}}}:gone");
+        Self { stream, gone }
+    }
+}
+
+fn stream_key(redis: &Redis, subject: &SubjectName) -> String {
+    let (family, id) = subject.parts();
+    redis.key(format_args!("{family}:events:{id}"))
+}
+
+/// What is published on it follows the stream's order.
+fn bus_channel(stream: &str) -> String {
+    format!("{{{stream}}}:bus")
+}
+
+fn foldhash_of(subject: &SubjectName) -> u64 {
+    use std::hash::BuildHasher;
+    // Every hub has to come to the same key.
+    foldhash::quality::FixedState::default().hash_one(subject.as_str())
+}
+
+fn take<T: FromRedisValue>(value: Value) -> Result<T, LogError> {
+    redis::from_redis_value(value).map_err(|error| LogError::Failed(error.to_string()))
+}
+
+impl From<Error> for LogError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Unreachable(_) => Self::Away(error.to_string()),
+            Error::Unanswered(_) => Self::Unanswered(error.to_string()),
+            Error::Refused(_) => Self::Refused(error.to_string()),
+            Error::UnknownScript | Error::Unexpected(_) => Self::Failed(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Reading: a page after a position, from one moment; and where a subject ends.
+
+use bongsu_kernel::json::Object;
+use bongsu_kernel::{EventType, Id, StreamId};
+use bongsu_redis::redis::{self, Value};
+use bongsu_redis::{Redis, Repeat, Script};
+
+use super::{Keys, take};
+use crate::SubjectName;
+use crate::log::{Entry, LogError, Most, Page, Place, Start};
+
+static READ: Script = Script::new("read", include_str!("../../../lua/read.lua"));
+static HEAD: Script = Script::new("head", include_str!("../../../lua/head.lua"));
+
+pub(super) async fn page(
+    redis: &Redis,
+    subject: &SubjectName,
+    after: StreamId,
+    most: Most,
+) -> Result<Page, LogError> {
+    let keys = Keys::of(redis, subject);
+    let (position, entries, bytes) = (after.to_string(), most.entries.to_string(), most.bytes.to_string());
+    let arguments: [&[u8]; 3] = [position.as_bytes(), entries.as_bytes(), bytes.as_bytes()];
+    let answer = redis.run(&READ, Repeat::Safe, &[&keys.stream, &keys.gone], &arguments).await?;
+    let (start, oldest, newest, gone, more, entries): (String, Value, Value, String, u8, Vec<Value>) =
+        take(answer)?;
+    let head = match newest {
+        Value::Array(_) => place(&newest)?,
+        _ => Place { id: gone.parse().unwrap_or(StreamId::START), number: gone.is_empty().then_some(0) },
+    };
+    let start = match start.as_str() {
+        "known" => Start::Known,
+        "trimmed" => Start::Trimmed { oldest: place(&oldest)? },
+        _ => Start::Unknown,
+    };
+    let mut read = Vec::with_capacity(entries.len());
+    for stored in &entries {
+        match entry(stored) {
+            Ok(entry) => read.push(entry),
+            // Another program wrote it: it is not ours to deliver, and must not hold up what comes after.
+            Err(error) => tracing::warn!(?subject, %error, "an entry of a room's log is not readable"),
+        }
+    }
+    Ok(Page { start, entries: read, more: more == 1, head })
+}
+
+pub(super) async fn head(redis: &Redis, subject: &SubjectName) -> Result<Place, LogError> {
+    let keys = Keys::of(redis, subject);
+    let answer = redis.run(&HEAD, Repeat::Safe, &[&keys.stream, &keys.gone], &[]).await?;
+    let (id, number): (String, String) = take(answer)?;
+    let id = id.parse().map_err(|_| unreadable("no id"))?;
+    Ok(Place { id, number: number.parse().ok() })
+}
+
+fn unreadable(why: &str) -> LogError {
+    LogError::Failed(format!("an entry in Redis is not readable: {why}"))
+}
+
+/// An entry's id and its fields, name after value.
+fn fields(stored: &Value) -> Result<(StreamId, Vec<String>), LogError> {
+    let (id, fields): (String, Vec<String>) =
+        redis::from_redis_value_ref(stored).map_err(|_| unreadable("its shape"))?;
+    Ok((id.parse().map_err(|_| unreadable("its id"))?, fields))
+}
+
+fn find<'a>(fields: &'a [String], name: &str) -> Option<&'a str> {
+    fields.chunks_exact(2).find(|pair| pair[0] == name).map(|pair| pair[1].as_str())
+}
+
+fn place(stored: &Value) -> Result<Place, LogError> {
+    let (id, fields) = fields(stored)?;
+    Ok(Place { id, number: find(&fields, "number").and_then(|number| number.parse().ok()) })
+}
+
+fn entry(stored: &Value) -> Result<Entry, LogError> {
+    let (id, fields) = fields(stored)?;
+    let field = |name: &'static str| find(&fields, name).ok_or_else(|| unreadable(name));
+    let publisher = find(&fields, "publisher_id").filter(|publisher| !publisher.is_empty());
+    Ok(Entry {
+        place: Place { id, number: find(&fields, "number").and_then(|number| number.parse().ok()) },
+        event_type: EventType::new(field("type")?).map_err(|_| unreadable("type"))?,
+        data: Object::stored(field("payload")?).ok_or_else(|| unreadable("payload"))?,
+        publisher: publisher.map(Id::new).transpose().map_err(|_| unreadable("publisher_id"))?,
+        at: field("timestamp")?.parse().map_err(|_| unreadable("timestamp"))?,
+    })
+}

@@ -1,0 +1,151 @@
+//! Repairing rings: what the bus lost is read from the log.
+//!
+//! A ring is in doubt when a frame does not follow on, when the bus says that it may have lost something, and, to be
+//! sure, when its end differs from the log's, which is compared every few seconds. The log is read once for all
+//! readers of a subject; only when that cannot fill the gap does every reader go through the log by itself.
+
+use std::sync::Arc as StdArc;
+use std::time::{Duration, Instant};
+
+use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::{random, sse};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{Mutex, mpsc};
+
+use crate::hub::Hub;
+use crate::log::{LogError, Most, Start};
+use crate::ring::{Frame, Pushed};
+use crate::subject::Subject;
+use crate::sync::Arc;
+use crate::{Place, SubjectName};
+
+/// Ends are compared so often.
+const COMPARE: Duration = Duration::from_secs(4);
+/// So many subjects are compared or repaired at the same time.
+const AT_ONCE: usize = 64;
+/// What is read at once to fill a gap.
+const PAGE: Most = Most { entries: 256, bytes: 256 << 10 };
+/// After the log could not be read, it is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Where subjects in doubt wait. Each is there at most once.
+pub(crate) struct Doubts {
+    queue: mpsc::UnboundedSender<SubjectName>,
+    taken: StdArc<Mutex<mpsc::UnboundedReceiver<SubjectName>>>,
+}
+
+impl Default for Doubts {
+    fn default() -> Self {
+        let (queue, taken) = mpsc::unbounded_channel();
+        Self { queue, taken: StdArc::new(Mutex::new(taken)) }
+    }
+}
+
+impl Hub {
+    /// Has a subject compared with the log, soon.
+    pub(crate) fn doubt_subject(&self, name: &SubjectName, subject: &Subject) {
+        if subject.doubt() {
+            // The loop that takes them lives as long as the hub.
+            let _ = self.0.doubts.queue.send(name.clone());
+        }
+    }
+
+    pub(crate) fn start_repair(&self, supervisor: &Supervisor) {
+        let (hub, stop) = (self.clone(), supervisor.stop());
+        supervisor.spawn("repair", OnEnd::Restart, move || {
+            let (hub, stop) = (hub.clone(), stop.clone());
+            async move {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = hub.repair_all() => {}
+                }
+            }
+        });
+        let hub = self.clone();
+        supervisor.every("compare", COMPARE, move || {
+            let hub = hub.clone();
+            async move { hub.compare_all().await }
+        });
+    }
+
+    async fn repair_all(&self) {
+        let queue = self.0.doubts.taken.clone();
+        let mut queue = queue.lock().await;
+        let mut running = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                Some(name) = queue.recv(), if running.len() < AT_ONCE => running.push(self.repair(name)),
+                Some(()) = running.next() => {}
+            }
+        }
+    }
+
+    /// Until a whole look at the log was not disturbed by a new doubt.
+    async fn repair(&self, name: SubjectName) {
+        while let Some(subject) = self.0.subject(&name) {
+            if !subject.begin_repair() {
+                return;
+            }
+            metrics::counter!("bus_repairs_total").increment(1);
+            if let Err(error) = self.fill(&name, &subject).await {
+                tracing::warn!(subject = ?name, %error, "a room could not be compared with its log");
+                tokio::time::sleep(AGAIN).await;
+                subject.doubt();
+            }
+        }
+    }
+
+    /// Reads what the ring does not have.
+    async fn fill(&self, name: &SubjectName, subject: &Arc<Subject>) -> Result<(), LogError> {
+        let last = subject.last();
+        let page = self.0.log()?.read(name, last.id, PAGE).await?;
+        if page.start != Start::Known || page.more {
+            // Too much is missing, or the log is not the one that the ring came from.
+            tracing::info!(subject = ?name, start = ?page.start, "the streams of a room go through its log");
+            subject.restart_at(page.head, &self.0.inboxes);
+            return Ok(());
+        }
+        let mut previous = last.id;
+        for entry in &page.entries {
+            let bytes = Bytes::from(sse::event(&entry.event_type, entry.place.id, &entry.data, entry.at));
+            let frame = Frame { place: entry.place, passing: false, bytes, accepted: Instant::now() };
+            // What came over the bus meanwhile is known already.
+            if subject.push(previous, frame, &self.0.inboxes) == Pushed::Gap {
+                subject.doubt();
+                return Ok(());
+            }
+            previous = entry.place.id;
+        }
+        Ok(())
+    }
+
+    async fn compare_all(&self) {
+        let mut subjects = self.0.listened_to();
+        // In another order each time, so that the same ones are not always the last.
+        let start = random::between(0, subjects.len().max(1) as u64 - 1);
+        subjects.rotate_left(usize::try_from(start).unwrap_or_default());
+        let compared = subjects.into_iter().map(|(name, subject)| async move {
+            let Some(last) = subject.settled() else { return Ok(()) };
+            let head = self.0.log()?.head(&name).await?;
+            // A frame that is still on its way over the bus makes a harmless repair.
+            if differs(head, last, subject.last()) {
+                self.doubt_subject(&name, &subject);
+            }
+            Ok::<(), LogError>(())
+        });
+        let mut compared = futures_util::stream::iter(compared).buffer_unordered(AT_ONCE);
+        while let Some(outcome) = compared.next().await {
+            if outcome.is_err() {
+                // The log is away; when it is back, the bus is too, and doubts everything.
+                return;
+            }
+        }
+    }
+}
+
+/// Whether the log's end is neither where the ring ended before the question nor where it ends after the answer.
+fn differs(head: Place, before: Place, after: Place) -> bool {
+    head.id < before.id || head.id > after.id
+}

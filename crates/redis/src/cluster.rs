@@ -1,0 +1,268 @@
+//! The servers: one, or a Cluster with its map of slots.
+//!
+//! A command goes to the server that has its key's slot, and follows the Cluster's own directions when that has
+//! changed: then nothing was done yet, so this repeats nothing. What became of a command whose connection broke is
+//! unknown, and it is not sent again from here.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
+
+use crate::PATIENCE;
+use crate::address::{Address, Login};
+use crate::error::Error;
+use crate::node::{Failure, Node, Source};
+use crate::slot;
+
+/// A Cluster that is being changed may send a command on a few times.
+const MOST_TURNS: u32 = 10;
+/// While it is changing, wait so long before asking again.
+const CHANGING: Duration = Duration::from_millis(50);
+/// The map is not asked for more often than this, however many commands find it wrong.
+const MAP_AGE: Duration = Duration::from_millis(100);
+
+pub(crate) enum Servers {
+    One(Node),
+    Cluster(Cluster),
+}
+
+pub(crate) struct Cluster {
+    seeds: Vec<String>,
+    login: Login,
+    /// By host and port.
+    nodes: RwLock<HashMap<String, Arc<Node>>>,
+    /// Which server has which slot; empty before the first look.
+    map: RwLock<Map>,
+    looking: tokio::sync::Mutex<Option<Instant>>,
+}
+
+#[derive(Default)]
+struct Map {
+    servers: Vec<String>,
+    /// An index into `servers` for every slot.
+    of_slot: Vec<Option<u16>>,
+}
+
+impl Servers {
+    pub(crate) fn new(address: Address) -> Self {
+        match address {
+            Address::Single(url) => Self::One(Node::new(Source::At(url))),
+            Address::Sentinel { sentinels, master, login } => {
+                Self::One(Node::new(Source::Master { sentinels, name: master, login }))
+            }
+            Address::Cluster { seeds, login } => Self::Cluster(Cluster {
+                seeds,
+                login,
+                nodes: RwLock::default(),
+                map: RwLock::default(),
+                looking: tokio::sync::Mutex::new(None),
+            }),
+        }
+    }
+
+    pub(crate) async fn ask(&self, key: &str, command: &Cmd) -> Result<Value, Error> {
+        match self {
+            Self::One(node) => node.ask(command, false).await.map_err(|failure| failure.told()),
+            Self::Cluster(cluster) => cluster.ask(key, command).await,
+        }
+    }
+
+    /// Asks every server the same.
+    pub(crate) async fn ask_all(&self, command: &Cmd) -> Vec<Result<Value, Error>> {
+        let told = |failure: Failure| failure.told();
+        match self {
+            Self::One(node) => vec![node.ask(command, false).await.map_err(told)],
+            Self::Cluster(cluster) => match cluster.masters().await {
+                Ok(masters) => {
+                    let asked = masters.iter().map(async |node| node.ask(command, false).await.map_err(told));
+                    join_all(asked).await
+                }
+                Err(error) => vec![Err(error)],
+            },
+        }
+    }
+
+    pub(crate) async fn ping(&self) -> Result<(), Error> {
+        let answers = self.ask_all(&redis::cmd("PING")).await;
+        let lost = answers.into_iter().find_map(Result::err);
+        let Some(error) = lost else { return Ok(()) };
+        if let Self::Cluster(cluster) = self {
+            // One of them is gone: perhaps another has taken its place.
+            let _ = cluster.look().await;
+        }
+        Err(error)
+    }
+
+    /// The server that has a key, as something to connect to.
+    pub(crate) async fn url_of(&self, key: &str) -> Result<String, Error> {
+        match self {
+            Self::One(node) => node.url().await,
+            Self::Cluster(cluster) => {
+                let server = cluster.server_of(slot::of(key)).await?;
+                Ok(cluster.login.url(&server))
+            }
+        }
+    }
+
+    /// The map of slots may be wrong.
+    pub(crate) async fn look_again(&self) {
+        if let Self::Cluster(cluster) = self {
+            let _ = cluster.look().await;
+        }
+    }
+}
+
+impl Cluster {
+    async fn ask(&self, key: &str, command: &Cmd) -> Result<Value, Error> {
+        let (slot, started) = (slot::of(key), Instant::now());
+        let (mut server, mut asking) = (self.server_of(slot).await?, false);
+        let mut turns = 0;
+        loop {
+            let failure = match self.node(&server).ask(command, asking).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            turns += 1;
+            let directed = match &failure {
+                Failure::Sent(error) => direction(error),
+                Failure::NotSent(_) => None,
+            };
+            match directed {
+                Some(direction) if turns < MOST_TURNS && started.elapsed() < PATIENCE => match direction {
+                    Direction::Moved(to) => {
+                        self.moved(slot, &to);
+                        (server, asking) = (to, false);
+                    }
+                    Direction::Ask(to) => (server, asking) = (to, true),
+                    Direction::Wait => {
+                        tokio::time::sleep(CHANGING).await;
+                        self.look().await?;
+                        (server, asking) = (self.server_of(slot).await?, false);
+                    }
+                },
+                _ => {
+                    if failure.told().may_pass() {
+                        let _ = self.look().await;
+                    }
+                    return Err(failure.told());
+                }
+            }
+        }
+    }
+
+    async fn server_of(&self, slot: u16) -> Result<String, Error> {
+        if let Some(server) = self.known(slot) {
+            return Ok(server);
+        }
+        self.look().await?;
+        self.known(slot).ok_or_else(|| Error::Unreachable(format!("no server has the slot {slot}")))
+    }
+
+    fn known(&self, slot: u16) -> Option<String> {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        let index = (*map.of_slot.get(usize::from(slot))?)?;
+        map.servers.get(usize::from(index)).cloned()
+    }
+
+    fn moved(&self, slot: u16, to: &str) {
+        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        let index = map.servers.iter().position(|server| server == to).unwrap_or_else(|| {
+            map.servers.push(to.to_owned());
+            map.servers.len() - 1
+        });
+        if let Some(place) = map.of_slot.get_mut(usize::from(slot)) {
+            *place = u16::try_from(index).ok();
+        }
+    }
+
+    fn node(&self, server: &str) -> Arc<Node> {
+        if let Some(node) = self.nodes.read().unwrap_or_else(PoisonError::into_inner).get(server) {
+            return node.clone();
+        }
+        let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        let node = || Arc::new(Node::new(Source::At(self.login.url(server))));
+        nodes.entry(server.to_owned()).or_insert_with(node).clone()
+    }
+
+    async fn masters(&self) -> Result<Vec<Arc<Node>>, Error> {
+        self.server_of(0).await?;
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(map.servers.iter().map(|server| self.node(server)).collect())
+    }
+
+    /// Asks the Cluster for its map: those it had first, then those it began with.
+    async fn look(&self) -> Result<(), Error> {
+        let mut looked = self.looking.lock().await;
+        if looked.is_some_and(|at| at.elapsed() < MAP_AGE) {
+            return Ok(());
+        }
+        let known = {
+            let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+            map.servers.clone()
+        };
+        let mut why = Error::Unreachable("no server of the Cluster answers".to_owned());
+        let known = known.iter().map(|server| self.node(server));
+        let seeds = self.seeds.iter().map(|url| Arc::new(Node::new(Source::At(url.clone()))));
+        for node in known.chain(seeds) {
+            let mut question = redis::cmd("CLUSTER");
+            question.arg("SLOTS");
+            match node.ask(&question, false).await {
+                Ok(answer) => match read_map(&answer) {
+                    Some(map) => {
+                        self.nodes
+                            .write()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .retain(|server, _| map.servers.contains(server));
+                        *self.map.write().unwrap_or_else(PoisonError::into_inner) = map;
+                        *looked = Some(Instant::now());
+                        return Ok(());
+                    }
+                    None => why = Error::Unexpected("no map of slots".to_owned()),
+                },
+                Err(failure) => why = failure.told(),
+            }
+        }
+        Err(why)
+    }
+}
+
+/// Where a Cluster sends somebody who asked the wrong server.
+enum Direction {
+    Moved(String),
+    Ask(String),
+    Wait,
+}
+
+fn direction(error: &redis::RedisError) -> Option<Direction> {
+    let to = || error.redirect_node().map(|(server, _)| server.to_owned());
+    match error.kind() {
+        ErrorKind::Server(ServerErrorKind::Moved) => to().map(Direction::Moved),
+        ErrorKind::Server(ServerErrorKind::Ask) => to().map(Direction::Ask),
+        ErrorKind::Server(ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown) => Some(Direction::Wait),
+        _ => None,
+    }
+}
+
+/// `CLUSTER SLOTS`: ranges, each with its master first. Nothing when no slot has a server.
+fn read_map(answer: &Value) -> Option<Map> {
+    let mut map = Map { servers: Vec::new(), of_slot: vec![None; usize::from(slot::SLOTS)] };
+    let Value::Array(ranges) = answer else { return None };
+    for range in ranges {
+        let Value::Array(range) = range else { return None };
+        let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = range.as_slice() else {
+            return None;
+        };
+        let [Value::BulkString(host), Value::Int(port), ..] = master.as_slice() else { return None };
+        let server = format!("{}:{port}", String::from_utf8_lossy(host));
+        let index = map.servers.iter().position(|known| *known == server).unwrap_or_else(|| {
+            map.servers.push(server);
+            map.servers.len() - 1
+        });
+        let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
+        map.of_slot.get_mut(first..=last)?.fill(u16::try_from(index).ok());
+    }
+    (!map.servers.is_empty()).then_some(map)
+}

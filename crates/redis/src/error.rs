@@ -1,0 +1,54 @@
+//! What can go wrong with Redis, as those who ask it need to tell it apart.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot be reached or does not work now. Nothing was done.
+    #[error("Redis cannot be reached: {0}")]
+    Unreachable(String),
+    /// The connection broke, or the answer did not come in time. Whether it was done is unknown.
+    #[error("Redis did not answer: {0}")]
+    Unanswered(String),
+    /// It refused the command.
+    #[error("Redis refused: {0}")]
+    Refused(String),
+    /// It does not know the script. Nothing was done.
+    #[error("Redis does not know the script")]
+    UnknownScript,
+    /// The answer was not what the command gives.
+    #[error("Redis answered something unexpected: {0}")]
+    Unexpected(String),
+}
+
+impl Error {
+    /// Whether the same may work a moment later.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Unanswered(_))
+    }
+
+    pub(crate) fn is_unknown_script(&self) -> bool {
+        matches!(self, Self::UnknownScript)
+    }
+
+    /// Of a command that was sent.
+    pub(crate) fn of(error: &RedisError) -> Self {
+        let told = error.to_string();
+        match error.kind() {
+            ErrorKind::Server(ServerErrorKind::NoScript) => Self::UnknownScript,
+            // It says itself that it did nothing, and that this is not for ever.
+            ErrorKind::Server(
+                ServerErrorKind::BusyLoading
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::ReadOnly
+                | ServerErrorKind::ClusterDown
+                | ServerErrorKind::TryAgain
+                | ServerErrorKind::Moved
+                | ServerErrorKind::Ask,
+            ) => Self::Unreachable(told),
+            ErrorKind::Server(_) | ErrorKind::Extension => Self::Refused(told),
+            ErrorKind::Io => Self::Unanswered(told),
+            _ => Self::Unexpected(told),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Redis as the engine that a fleet of hubs shares: one server, a master found through Sentinel, or a Cluster.
+//!
+//! A [`Redis`] is asked by commands and [`Script`]s, each with a timeout, a metric and an error that says whether
+//! anything may have happened; a [`Bus`] carries messages between hubs and says when some may have been lost. What
+//! the keys mean is known to the crates above.
+
+mod address;
+mod bus;
+mod cluster;
+mod durability;
+mod error;
+mod node;
+mod script;
+mod slot;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bongsu_kernel::random;
+use bongsu_kernel::settings::{Bad, Setting, Values};
+use bongsu_kernel::task::Supervisor;
+use redis::{Cmd, Value};
+
+pub use address::Address;
+pub use bus::{Bus, Channel, Listener};
+pub use error::Error;
+pub use redis;
+pub use script::Script;
+
+use cluster::Servers;
+use durability::Durability;
+
+pub const REDIS_URL: Setting = Setting::text(
+    "redis",
+    "REDIS_URL",
+    "",
+    "Where Redis is: redis://[user:password@]host:port[/db], rediss:// with TLS, redis+cluster://host:port,host:port or redis+sentinel://host:port,host:port/master. Empty: everything is embedded.",
+);
+pub const REDIS_KEY_PREFIX: Setting = Setting::text(
+    "redis",
+    "REDIS_KEY_PREFIX",
+    "",
+    "Stands before every key and channel, for several hubs that are strangers to each other on one Redis.",
+);
+pub const SETTINGS: &[&Setting] = &[&REDIS_URL, &REDIS_KEY_PREFIX];
+
+/// How long a command may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Redis is asked whether it is there so often.
+const WATCH: Duration = Duration::from_secs(1);
+/// A command that may be repeated is tried so often, with a pause between.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What the settings say of Redis.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub address: Address,
+    pub prefix: String,
+}
+
+impl Options {
+    /// Nothing when everything is embedded.
+    pub fn from_settings(values: &Values) -> Result<Option<Self>, Bad> {
+        let url = values.text(&REDIS_URL);
+        if url.is_empty() {
+            return Ok(None);
+        }
+        // The value holds a password: what is wrong with it is said without it.
+        let address = Address::parse(url)
+            .map_err(|why| Bad::value(&REDIS_URL, "(hidden)", &format!("an address; {why}")))?;
+        let prefix = values.text(&REDIS_KEY_PREFIX).to_owned();
+        if prefix.contains(['{', '}'])
+            || prefix.len() > 64
+            || !prefix.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            return Err(Bad::value(
+                &REDIS_KEY_PREFIX,
+                &prefix,
+                "at most 64 visible ASCII characters without braces",
+            ));
+        }
+        Ok(Some(Self { address, prefix }))
+    }
+}
+
+/// Whether a command may be sent again when nobody knows what became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    Safe,
+    Never,
+}
+
+/// A handle on Redis. Cheap to clone.
+#[derive(Clone)]
+pub struct Redis(Arc<Inner>);
+
+struct Inner {
+    servers: Servers,
+    prefix: String,
+    instance: String,
+    connected: AtomicBool,
+    durability: Durability,
+}
+
+impl Redis {
+    /// Does not wait for Redis: a hub starts without it and works when it is there. Whether it is, is known after the
+    /// first [`Redis::look`].
+    pub fn start(options: Options, supervisor: &Supervisor) -> Self {
+        let this = Self(Arc::new(Inner {
+            servers: Servers::new(options.address),
+            prefix: options.prefix,
+            instance: format!("{:016x}", random::between(0, u64::MAX - 1)),
+            connected: AtomicBool::new(false),
+            durability: Durability::default(),
+        }));
+        let watched = this.clone();
+        supervisor.every("redis-watch", WATCH, move || {
+            let redis = watched.clone();
+            async move { redis.look().await }
+        });
+        this
+    }
+
+    /// Asks every server whether it is there, and how safe what it keeps is.
+    pub async fn look(&self) {
+        let reached = self.0.servers.ping().await;
+        let was = self.0.connected.swap(reached.is_ok(), Ordering::AcqRel);
+        match (was, reached) {
+            (false, Ok(())) => {
+                self.0.durability.forget();
+                tracing::info!("Redis is reached");
+            }
+            (true, Err(error)) => tracing::error!(%error, "Redis is lost"),
+            _ => {}
+        }
+        if self.is_connected() {
+            self.0.durability.look(&self.0.servers).await;
+        }
+    }
+
+    pub fn is_connected(&self) -> bool {
+        self.0.connected.load(Ordering::Acquire)
+    }
+
+    /// What an operator should know: unsafe persistence, an eviction policy that forgets.
+    pub fn warnings(&self) -> Vec<&'static str> {
+        self.0.durability.warnings()
+    }
+
+    /// Tells this process from others on the same Redis.
+    pub fn instance(&self) -> &str {
+        &self.0.instance
+    }
+
+    /// A key or channel of ours.
+    pub fn key(&self, name: impl std::fmt::Display) -> String {
+        format!("{}{name}", self.0.prefix)
+    }
+
+    /// Runs a script on the server that has `keys`, which all have the same slot.
+    pub async fn run(
+        &self,
+        script: &Script,
+        repeat: Repeat,
+        keys: &[&str],
+        arguments: &[&[u8]],
+    ) -> Result<Value, Error> {
+        let started = Instant::now();
+        let call = script.call(keys, arguments);
+        let key = keys.first().copied().unwrap_or_default();
+        let mut outcome = self.ask_again(key, &call, repeat).await;
+        if outcome.as_ref().is_err_and(Error::is_unknown_script) {
+            // Nothing was done: it did not know what to do.
+            outcome = self.ask_again(key, &script.call_in_full(keys, arguments), repeat).await;
+        }
+        script.record(started.elapsed());
+        outcome
+    }
+
+    /// Sends a command to the server that has `key`.
+    pub async fn ask(
+        &self,
+        name: &'static str,
+        key: &str,
+        command: &Cmd,
+        repeat: Repeat,
+    ) -> Result<Value, Error> {
+        let started = Instant::now();
+        let outcome = self.ask_again(key, command, repeat).await;
+        metrics::histogram!("redis_command_duration_seconds", "command" => name)
+            .record(started.elapsed().as_secs_f64());
+        outcome
+    }
+
+    async fn ask_again(&self, key: &str, command: &Cmd, repeat: Repeat) -> Result<Value, Error> {
+        let mut tries = 1;
+        loop {
+            match self.0.servers.ask(key, command).await {
+                Err(error) if repeat == Repeat::Safe && error.may_pass() && tries < TRIES => {
+                    tries += 1;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    pub(crate) fn servers(&self) -> &Servers {
+        &self.0.servers
+    }
+}

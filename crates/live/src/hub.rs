@@ -12,13 +12,16 @@ use bongsu_http::{Peer, Person};
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Close, Id, Millis, StreamId, random, sse};
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use metrics::{Counter, Histogram};
 
 use crate::Options;
 use crate::SubjectName;
 use crate::budget::Budget;
 use crate::log::{Bus, Delivery, Log, LogError, Passing, Sink};
+use crate::many::ManyStream;
 use crate::people::{Full, People};
+use crate::reader::Reader;
 use crate::repair::Doubts;
 use crate::ring::{Frame, Pushed, Ring};
 use crate::seat::{Seat, Terms, Tick};
@@ -52,11 +55,8 @@ pub(crate) struct Inner {
     pub(crate) latency: Histogram,
 }
 
-/// A request to listen.
+/// Somebody who wants to listen.
 pub struct Opening {
-    pub subject: SubjectName,
-    /// What the client had last; nothing: from now on.
-    pub position: Option<StreamId>,
     pub person: Person,
     pub peer: Peer,
 }
@@ -161,10 +161,39 @@ impl Hub {
         }
     }
 
-    /// Opens a stream. It is subscribed before this returns, so that nothing is missed from here on.
-    pub async fn open(&self, opening: Opening) -> Result<LiveStream, OpenError> {
+    /// Follows a subject, after a position or from now on. It is subscribed before this returns, so that nothing is
+    /// missed from here on; whoever checks rights does so now.
+    pub async fn open(
+        &self,
+        opening: Opening,
+        subject: SubjectName,
+        position: Option<StreamId>,
+    ) -> Result<LiveStream, OpenError> {
+        let entered = self.enter(opening)?;
+        let reader = self.read(&entered, subject, position).await?;
+        self.look_after(&entered);
+        Ok(LiveStream::new(entered, reader, position))
+    }
+
+    /// Follows several subjects, each named by the id that their frames carry.
+    pub async fn open_many(
+        &self,
+        opening: Opening,
+        subjects: Vec<(Id, SubjectName, Option<StreamId>)>,
+    ) -> Result<ManyStream, OpenError> {
+        let entered = self.enter(opening)?;
+        let reading = subjects.into_iter().map(async |(id, subject, position)| {
+            Ok::<_, OpenError>((id, self.read(&entered, subject, position).await?))
+        });
+        let readers = try_join_all(reading).await?;
+        self.look_after(&entered);
+        Ok(ManyStream::new(entered, readers))
+    }
+
+    /// Counts somebody in.
+    fn enter(&self, opening: Opening) -> Result<Entered, OpenError> {
         let inner = &self.0;
-        let Opening { subject, position, person, peer } = opening;
+        let Opening { person, peer } = opening;
         peer.becomes_stream();
         let (shard, now) = (peer.shard, inner.tick());
         let terms = inner.terms(now, person.expires_at);
@@ -176,11 +205,20 @@ impl Hub {
             },
         )?;
         // From here on the guards undo what was done, whatever happens.
-        let entered = Entered { hub: self.clone(), seat, person: person.id };
+        let entered = Entered { hub: self.clone(), seat, shard, person: person.id };
         if inner.draining.load(Ordering::SeqCst) {
             return Err(OpenError::Draining);
         }
-        let listening = Listening::start(entered, subject, shard);
+        Ok(entered)
+    }
+
+    async fn read(
+        &self,
+        entered: &Entered,
+        subject: SubjectName,
+        position: Option<StreamId>,
+    ) -> Result<Reader, OpenError> {
+        let (inner, listening) = (&self.0, Listening::start(entered, subject));
         let find = async || {
             // First the bus, then the log: what comes between is heard.
             if let Some(bus) = inner.bus.get() {
@@ -189,11 +227,16 @@ impl Hub {
             inner.log()?.head(&listening.name).await
         };
         listening.subject.begin(find).await?;
+        Ok(Reader::new(listening, position))
+    }
+
+    /// Has the clock look at a stream from now on.
+    fn look_after(&self, entered: &Entered) {
+        let (now, terms) = (self.0.tick(), entered.seat.terms());
         // Spread, so that streams that were opened together are not all looked at together for ever.
         let first_look = now + random::between(0, terms.look().min(terms.keepalive));
-        let first_look = first_look.min(terms.ends_at(now, inner.clock.now()));
-        inner.keepers[shard].look_after(listening.entered.seat.clone(), first_look);
-        Ok(LiveStream::new(listening, position))
+        let first_look = first_look.min(terms.ends_at(now, self.0.clock.now()));
+        self.0.keepers[entered.shard].look_after(entered.seat.clone(), first_look);
     }
 }
 
@@ -245,9 +288,7 @@ impl Inner {
 impl Sink for Hub {
     fn deliver(&self, delivery: Delivery<'_>) {
         let Some(subject) = self.0.subject(delivery.subject) else { return };
-        let entry = delivery.entry;
-        let bytes = Bytes::from(sse::event(&entry.event_type, entry.place.id, &entry.data, entry.at));
-        let frame = Frame { place: entry.place, passing: false, bytes, accepted: delivery.accepted };
+        let frame = Frame::of(delivery.entry, delivery.accepted);
         if subject.push(delivery.previous, frame, &self.0.inboxes) == Pushed::Gap {
             self.doubt_subject(delivery.subject, &subject);
         }
@@ -270,7 +311,8 @@ impl Sink for Hub {
 pub(crate) struct Entered {
     pub(crate) hub: Hub,
     pub(crate) seat: Arc<Seat>,
-    person: Id,
+    shard: usize,
+    pub(crate) person: Id,
 }
 
 impl Drop for Entered {
@@ -284,13 +326,15 @@ impl Drop for Entered {
 pub(crate) struct Listening {
     pub(crate) name: SubjectName,
     pub(crate) subject: Arc<Subject>,
-    pub(crate) entered: Entered,
+    pub(crate) hub: Hub,
+    seat: Arc<Seat>,
     shard: usize,
 }
 
 impl Listening {
-    fn start(entered: Entered, name: SubjectName, shard: usize) -> Self {
-        let inner = &entered.hub.0;
+    fn start(entered: &Entered, name: SubjectName) -> Self {
+        let (hub, seat, shard) = (entered.hub.clone(), entered.seat.clone(), entered.shard);
+        let inner = &hub.0;
         let mut subjects = inner.subjects.write().unwrap_or_else(PoisonError::into_inner);
         let subject = subjects.entry(name.clone()).or_insert_with(|| {
             let ring = Ring::new(inner.options.ring_frames, inner.budget.clone());
@@ -298,16 +342,16 @@ impl Listening {
         });
         let subject = subject.clone();
         // Under the lock that the sweep takes, so that the subject is not swept between.
-        subject.sit_down(shard, entered.seat.clone());
+        subject.sit_down(shard, seat.clone());
         inner.tell_audience(&name, &subject);
         drop(subjects);
-        Self { name, subject, entered, shard }
+        Self { name, subject, hub, seat, shard }
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.subject.stand_up(self.shard, &self.entered.seat);
-        self.entered.hub.0.tell_audience(&self.name, &self.subject);
+        self.subject.stand_up(self.shard, &self.seat);
+        self.hub.0.tell_audience(&self.name, &self.subject);
     }
 }

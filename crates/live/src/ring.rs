@@ -7,11 +7,12 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use bongsu_kernel::StreamId;
+use bongsu_kernel::{Id, StreamId, sse};
 use bytes::{Bytes, BytesMut};
 
 use crate::budget::Budget;
-use crate::log::Place;
+use crate::control;
+use crate::log::{Entry, Place};
 use crate::sync::Arc;
 
 /// So many bytes leave in one write at most, but at least one frame.
@@ -37,8 +38,23 @@ pub(crate) struct Frame {
     pub(crate) place: Place,
     /// No log holds it: who is not here now does not get it.
     pub(crate) passing: bool,
+    /// The person whose right it ends: a record, with no bytes of its own.
+    pub(crate) removes: Option<Id>,
     pub(crate) bytes: Bytes,
     pub(crate) accepted: Instant,
+}
+
+impl Frame {
+    /// An event, encoded once for all its readers.
+    pub(crate) fn of(entry: &Entry, accepted: Instant) -> Self {
+        let removes = control::removed(entry);
+        let bytes = if control::is_control(entry) {
+            Bytes::new()
+        } else {
+            sse::event(&entry.event_type, entry.place.id, &entry.data, entry.at).into()
+        };
+        Self { place: entry.place, passing: false, removes, bytes, accepted }
+    }
 }
 
 /// What became of a frame.
@@ -69,6 +85,8 @@ pub(crate) enum Taken {
     },
     /// There is nothing new.
     Level,
+    /// What comes next is not for this person any more.
+    Removed,
     /// The ring has moved on past this reader: the log has what it needs.
     Behind,
 }
@@ -116,7 +134,7 @@ impl Ring {
 
     /// Adds a frame that no log holds, for those who are here now.
     pub(crate) fn pass(&mut self, bytes: Bytes, accepted: Instant) {
-        self.add(Frame { place: self.last, passing: true, bytes, accepted });
+        self.add(Frame { place: self.last, passing: true, removes: None, bytes, accepted });
     }
 
     /// Begins anew at the log's end, because what is between cannot be filled in. Every reader goes through the log,
@@ -189,8 +207,9 @@ impl Ring {
         Cursor { next: self.first() + index as u64, place, here_since }
     }
 
-    /// Takes what is new for a reader, as much as fits into one write.
-    pub(crate) fn take(&mut self, cursor: &mut Cursor) -> Taken {
+    /// Takes what is new for a reader, as much as fits into one write, up to a record after `since` that ends the
+    /// person's right.
+    pub(crate) fn take(&mut self, cursor: &mut Cursor, person: &Id, since: StreamId) -> Taken {
         if cursor.next < self.first() {
             return Taken::Behind;
         }
@@ -200,12 +219,18 @@ impl Ring {
             cursor.next += 1;
         }
         let Some(first) = self.frames.get(start) else { return Taken::Level };
+        let removes = |frame: &Frame| frame.removes.as_ref() == Some(person) && frame.place.id > since;
+        if removes(first) {
+            return Taken::Removed;
+        }
         let oldest = first.accepted;
         let mut size = 0;
         let mut ahead = *cursor;
         let fits = |frame: &&Frame| {
             size += frame.bytes.len();
-            let fits = !ahead.passes_over(frame) && (size <= WRITE_BYTES || size == frame.bytes.len());
+            let fits = !ahead.passes_over(frame)
+                && !removes(frame)
+                && (size <= WRITE_BYTES || size == frame.bytes.len());
             ahead.next += 1;
             fits
         };
@@ -216,6 +241,10 @@ impl Ring {
         // A passing frame has the place of one that the reader may be ahead of.
         if place.id > cursor.place.id {
             cursor.place = place;
+        }
+        if bytes.is_empty() {
+            // Records about others: there may be events behind them.
+            return self.take(cursor, person, since);
         }
         Taken::Frames { bytes, count: count as u64, oldest }
     }
@@ -273,6 +302,7 @@ mod tests {
         Frame {
             place: place(n),
             passing: false,
+            removes: None,
             bytes: Bytes::from(format!("{n};")),
             accepted: Instant::now(),
         }
@@ -288,11 +318,16 @@ mod tests {
     }
 
     fn read(ring: &mut Ring, cursor: &mut Cursor) -> Option<String> {
-        match ring.take(cursor) {
+        match ring.take(cursor, &nobody(), StreamId::START) {
             Taken::Frames { bytes, .. } => Some(String::from_utf8_lossy(&bytes).into_owned()),
             Taken::Level => Some(String::new()),
             Taken::Behind => None,
+            Taken::Removed => Some("removed".to_owned()),
         }
+    }
+
+    fn nobody() -> Id {
+        Id::new("nobody").unwrap_or_else(|_| unreachable!("an id"))
     }
 
     #[test]
@@ -394,6 +429,30 @@ mod tests {
     }
 
     #[test]
+    fn a_record_ends_one_persons_reading_and_is_nothing_to_others() {
+        let mut ring = ring(8, 1_000);
+        ring.begin_at(place(1));
+        let (anna, ben) = (Id::new("anna").unwrap(), Id::new("ben").unwrap());
+        let (mut annas, mut bens) = (ring.end(), ring.end());
+        ring.push(place(1).id, frame(2));
+        ring.push(place(2).id, Frame { removes: Some(anna.clone()), bytes: Bytes::new(), ..frame(3) });
+        ring.push(place(3).id, frame(4));
+        let mut take =
+            |cursor: &mut Cursor, person: &Id, since: u64| match ring.take(cursor, person, place(since).id) {
+                Taken::Frames { bytes, .. } => String::from_utf8_lossy(&bytes).into_owned(),
+                Taken::Removed => "removed".to_owned(),
+                Taken::Level => "level".to_owned(),
+                Taken::Behind => "behind".to_owned(),
+            };
+        let mut came_back = annas;
+        assert_eq!(take(&mut annas, &anna, 1), "2;");
+        assert_eq!(take(&mut annas, &anna, 1), "removed");
+        assert_eq!(take(&mut annas, &anna, 1), "removed", "for good");
+        assert_eq!(take(&mut bens, &ben, 1), "2;4;");
+        assert_eq!(take(&mut came_back, &anna, 3), "2;4;", "who was let in again after it may read");
+    }
+
+    #[test]
     fn memory_is_bounded_over_all_rings() {
         let budget = Arc::new(Budget::new(10));
         let mut rings: Vec<Ring> = (0..5).map(|_| Ring::new(100, budget.clone())).collect();
@@ -422,12 +481,12 @@ mod tests {
             let mut seen = vec![Vec::new(); 3];
             let mut written = 0;
             let read_on = |ring: &mut Ring, cursor: &mut Cursor, seen: &mut Vec<u64>, written: u64| loop {
-                match ring.take(cursor) {
+                match ring.take(cursor, &nobody(), StreamId::START) {
                     Taken::Frames { bytes, .. } => {
                         let text = String::from_utf8(bytes.to_vec()).unwrap();
                         seen.extend(text.split_terminator(';').map(|n| n.parse::<u64>().unwrap()));
                     }
-                    Taken::Level => return,
+                    Taken::Level | Taken::Removed => return,
                     Taken::Behind => {
                         let id = cursor.place.id.ms + 1;
                         assert_ne!(id, written + 1, "behind although level");

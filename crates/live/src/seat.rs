@@ -83,6 +83,10 @@ impl Seat {
         }
     }
 
+    pub(crate) fn terms(&self) -> Terms {
+        self.terms
+    }
+
     /// Registers who is to be woken. Comes before looking for something new, so that nothing is missed between.
     pub(crate) fn listen(&self, waker: &Waker) {
         let mut known = lock(&self.waker);

@@ -16,6 +16,8 @@ use bongsu_live::{Hub, Log, SubjectName};
 
 pub use options::{Options, SETTINGS};
 
+/// Rooms that one stream follows, at most.
+pub const MOST_ROOMS: usize = 32;
 /// Past so many kinds, an event type counts as `other` in metrics.
 const MOST_EVENT_TYPES: usize = 200;
 

@@ -20,7 +20,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::documents::{BatchResult, Batched, EventItem, Events, PublishAnswer};
-use self::requests::{Resume, RoomPath, read_publish};
+use self::requests::{Resume, ResumeMany, RoomPath, read_publish, read_rooms};
 use crate::publish::{MOST_IN_BATCH, PublishError};
 use crate::{Rooms, catch_up, subject};
 
@@ -46,6 +46,7 @@ impl FromRef<RoomsState> for Rooms {
 pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
     OpenApiRouter::new()
         .routes(routes!(stream))
+        .routes(routes!(stream_many))
         .routes(routes!(publish))
         .routes(routes!(publish_batch))
         .routes(routes!(events))
@@ -80,8 +81,45 @@ async fn stream(
     Extension(peer): Extension<Peer>,
     State(rooms): State<Rooms>,
 ) -> Result<Response, ApiError> {
-    let opening = Opening { subject: subject(&room), position, person, peer };
-    let stream = rooms.0.hub.open(opening).await.map_err(refused)?;
+    let opening = Opening { person, peer };
+    let stream = rooms.0.hub.open(opening, subject(&room), position).await.map_err(refused)?;
+    Ok(bongsu_http::stream::answer(stream))
+}
+
+/// Follow several rooms
+///
+/// One connection for up to 32 rooms. `roomId` is added to the data of every event; the id holds the positions of all
+/// rooms together, and is given back as it came.
+#[utoipa::path(
+    get,
+    path = "/api/v1/stream",
+    tag = "rooms",
+    params(
+        ("rooms" = String, Query, description = "The rooms, separated by commas.", example = "1,2,3"),
+        ("Last-Event-ID" = Option<String>, Header, description = "The last id that the client had; wins over lastEventId."),
+        ("lastEventId" = Option<String>, Query, description = "The same, for clients that cannot send headers. 0-0: from the beginning of all rooms.", example = "0-0"),
+        ("ticket" = Option<String>, Query, description = "A stream ticket, instead of a header or cookie."),
+        ("token" = Option<String>, Query, description = "A JWT; prefer a ticket, because URLs end up in logs."),
+    ),
+    responses(
+        (status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(documents::STREAM)),
+        (status = 204, description = "The stream ended for good; a plain EventSource stops on this."),
+    ),
+    security(("person" = [])),
+)]
+async fn stream_many(
+    ResumeMany(position): ResumeMany,
+    StreamPerson(person): StreamPerson,
+    query: Query,
+    Extension(peer): Extension<Peer>,
+    State(rooms): State<Rooms>,
+) -> Result<Response, ApiError> {
+    let wanted = read_rooms(&query)?.into_iter().map(|room| {
+        let position = position.as_ref().and_then(|position| position.position(&room));
+        let subject = subject(&room);
+        (room, subject, position)
+    });
+    let stream = rooms.0.hub.open_many(Opening { person, peer }, wanted.collect()).await.map_err(refused)?;
     Ok(bongsu_http::stream::answer(stream))
 }
 

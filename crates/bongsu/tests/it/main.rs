@@ -13,6 +13,7 @@ mod rooms_crash;
 mod rooms_edges;
 mod rooms_events;
 mod rooms_frames;
+mod rooms_many;
 mod rooms_once;
 mod rooms_publish;
 mod rooms_seam;

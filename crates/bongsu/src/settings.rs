@@ -94,6 +94,7 @@ pub(crate) fn check(values: &Values) -> Result<Checked, Bad> {
     let weak = identity.check_secrets(values, host)?;
     let (origins, rooms) = (Origins::from_settings(values)?, bongsu_rooms::Options::from_settings(values)?);
     let redis = bongsu_redis::Options::from_settings(values)?;
+    check_combination(values, redis.as_ref(), &rooms)?;
     Ok(Checked { host, identity, origins, rooms, redis, weak })
 }
 
@@ -106,6 +107,33 @@ pub(crate) fn check_engines(values: &Values) -> Result<(), Bad> {
         ))),
         None => Ok(()),
     }
+}
+
+/// Whether there is a store of records, which without Redis also keeps the events.
+pub(crate) fn keeps_records(values: &Values) -> bool {
+    values.text(&RECORDS) == "on"
+}
+
+/// Refuses combinations that cannot work.
+fn check_combination(
+    values: &Values,
+    redis: Option<&bongsu_redis::Options>,
+    rooms: &bongsu_rooms::Options,
+) -> Result<(), Bad> {
+    if keeps_records(values) {
+        return Ok(());
+    }
+    if redis.is_none() {
+        return Err(Bad::value(
+            &RECORDS,
+            "off",
+            "on while events are kept in the data folder (REDIS_URL is unset)",
+        ));
+    }
+    if rooms.mode == bongsu_rooms::Mode::Registered {
+        return Err(Bad("ROOMS_MODE is registered, which needs records: set RECORDS to on".to_owned()));
+    }
+    Ok(())
 }
 
 /// How many idempotency keys are kept.

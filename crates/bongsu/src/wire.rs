@@ -20,7 +20,8 @@ use bongsu_live::log::redis::{RedisBus, RedisLog};
 use bongsu_live::{Hub, Log, log};
 use bongsu_redis::Redis;
 use bongsu_rooms::Rooms;
-use bongsu_sql::{DATA_DIR, DataFolder, Database, Migrations, WriterState};
+use bongsu_rooms::store::sqlite::{self, SqliteStore};
+use bongsu_sql::{self as sql, DATA_DIR, DataFolder, Database, Migrations, WriterState};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -33,14 +34,14 @@ pub(crate) struct Wired {
     pub(crate) app: Router,
     pub(crate) hub: Hub,
     pub(crate) redis: Option<Redis>,
-    /// What has to be finished at the end; nothing when Redis keeps the events.
+    /// What has to be finished at the end; nothing when nothing is kept here.
     pub(crate) store: Option<Store>,
     pub(crate) ready: Arc<AtomicBool>,
 }
 
 /// The embedded store.
 pub(crate) struct Store {
-    pub(crate) log: Arc<EmbeddedLog>,
+    pub(crate) store: sql::Store,
     pub(crate) writer: WriterState,
 }
 
@@ -59,10 +60,10 @@ pub(crate) fn open_database(values: &Values) -> Result<Database, Failure> {
 
 /// The tables of all parts.
 pub(crate) fn migrations() -> Migrations {
-    Migrations::new([embedded::MIGRATIONS])
+    Migrations::new([embedded::MIGRATIONS, sqlite::MIGRATIONS])
 }
 
-pub(crate) fn wire(
+pub(crate) async fn wire(
     values: &Values,
     checked: Checked,
     shards: usize,
@@ -70,7 +71,7 @@ pub(crate) fn wire(
 ) -> Result<Wired, Failure> {
     let clock = Clock::system();
     let Checked { identity, origins, rooms, redis, .. } = checked;
-    let database = if redis.is_none() { Some(open_database(values)?) } else { None };
+    let database = if settings::keeps_records(values) { Some(open_database(values)?) } else { None };
     let metrics = telemetry::start_metrics(supervisor)?;
     let mut live = bongsu_live::Options::from_settings(values);
     let (_, most_streams) = server::capacity();
@@ -79,20 +80,28 @@ pub(crate) fn wire(
     let hub = Hub::new(live, shards, clock.clone());
     let most_keys = settings::most_keys(values);
     let redis = redis.map(|options| Redis::start(options, supervisor));
-    let (log, store): (Arc<dyn Log>, _) = match (&redis, database) {
+    let store = match database {
+        Some(database) => {
+            let (store, writer) = sql::Store::start(database, supervisor)?;
+            Some(Store { store, writer })
+        }
+        None => None,
+    };
+    let log: Arc<dyn Log> = match (&redis, &store) {
         (Some(redis), _) => {
             let bus = RedisBus::start(redis.clone(), Arc::new(hub.clone()), clock.clone(), supervisor);
             hub.hears_from(Arc::new(bus), supervisor);
-            (Arc::new(RedisLog::new(redis.clone(), log::redis::Options { most_keys }, clock.clone())), None)
+            Arc::new(RedisLog::new(redis.clone(), log::redis::Options { most_keys }, clock.clone()))
         }
-        (None, Some(database)) => {
-            let options = embedded::Options { most_keys };
-            let sink = Arc::new(hub.clone());
-            let (log, writer) = EmbeddedLog::start(database, options, clock.clone(), sink, supervisor)?;
-            let log = Arc::new(log);
-            (log.clone(), Some(Store { log, writer }))
+        (None, Some(Store { store, .. })) => {
+            let (options, sink) = (embedded::Options { most_keys }, Arc::new(hub.clone()));
+            Arc::new(EmbeddedLog::start(store.clone(), options, clock.clone(), sink, supervisor))
         }
         (None, None) => return Err(Failure::Other("there is nowhere to keep events".to_owned())),
+    };
+    let records: Option<Arc<dyn bongsu_rooms::store::Store>> = match &store {
+        Some(Store { store, .. }) => Some(Arc::new(SqliteStore::open(store.clone()).await?)),
+        None => None,
     };
     hub.reads_from(log.clone());
     hub.start_upkeep(supervisor);
@@ -108,7 +117,7 @@ pub(crate) fn wire(
         started: Instant::now(),
         ready: ready.clone(),
     };
-    let rooms = Rooms::new(hub.clone(), log, rooms);
+    let rooms = Rooms::new(hub.clone(), log, records, rooms);
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(bongsu_rooms::routes::router(rooms, identity))
         .merge(operate::router(operations))

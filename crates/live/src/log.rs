@@ -40,6 +40,9 @@ pub trait Log: Send + Sync {
     /// The newest place of a subject.
     fn head(&self, subject: &SubjectName) -> Boxed<'_, Result<Place, LogError>>;
 
+    /// Removes all of a subject but its newest entry, and the answers kept for its keys. Ids go on from there.
+    fn purge(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>>;
+
     /// What is wrong right now, if anything.
     fn trouble(&self) -> Option<&'static str>;
 }

@@ -147,7 +147,7 @@ impl Reader {
         let mut events = 0;
         for entry in &page.entries {
             match control::removed(entry) {
-                Some(removed) if removed == *person && entry.place.id > self.since => {
+                Some(removed) if removed.concerns(person) && entry.place.id > self.since => {
                     self.state = State::Removed;
                     return out;
                 }

@@ -11,7 +11,7 @@ use bongsu_kernel::{Id, StreamId, sse};
 use bytes::{Bytes, BytesMut};
 
 use crate::budget::Budget;
-use crate::control;
+use crate::control::{self, Removed};
 use crate::log::{Entry, Place};
 use crate::sync::Arc;
 
@@ -38,8 +38,8 @@ pub(crate) struct Frame {
     pub(crate) place: Place,
     /// No log holds it: who is not here now does not get it.
     pub(crate) passing: bool,
-    /// The person whose right it ends: a record, with no bytes of its own.
-    pub(crate) removes: Option<Id>,
+    /// Whose right it ends: a record, with no bytes of its own.
+    pub(crate) removes: Option<Removed>,
     pub(crate) bytes: Bytes,
     pub(crate) accepted: Instant,
 }
@@ -219,7 +219,9 @@ impl Ring {
             cursor.next += 1;
         }
         let Some(first) = self.frames.get(start) else { return Taken::Level };
-        let removes = |frame: &Frame| frame.removes.as_ref() == Some(person) && frame.place.id > since;
+        let removes = |frame: &Frame| {
+            frame.removes.as_ref().is_some_and(|removed| removed.concerns(person)) && frame.place.id > since
+        };
         if removes(first) {
             return Taken::Removed;
         }
@@ -433,9 +435,10 @@ mod tests {
         let mut ring = ring(8, 1_000);
         ring.begin_at(place(1));
         let (anna, ben) = (Id::new("anna").unwrap(), Id::new("ben").unwrap());
+        let removes = |person: &Id| serde_json::from_str(&format!("{{\"userId\":\"{person}\"}}")).ok();
         let (mut annas, mut bens) = (ring.end(), ring.end());
         ring.push(place(1).id, frame(2));
-        ring.push(place(2).id, Frame { removes: Some(anna.clone()), bytes: Bytes::new(), ..frame(3) });
+        ring.push(place(2).id, Frame { removes: removes(&anna), bytes: Bytes::new(), ..frame(3) });
         ring.push(place(3).id, frame(4));
         let mut take =
             |cursor: &mut Cursor, person: &Id, since: u64| match ring.take(cursor, person, place(since).id) {

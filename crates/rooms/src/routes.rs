@@ -3,6 +3,8 @@
 //! Requests are read in `requests`, their shapes described in `documents`; errors get their codes and words here.
 
 mod documents;
+mod refusals;
+mod registration;
 mod requests;
 
 use axum::Extension;
@@ -13,15 +15,15 @@ use bongsu_http::frame::language;
 use bongsu_http::{
     ApiError, Bulk, Fields, Identity, Peer, Person, Query, Service, Small, StreamPerson, fields,
 };
-use bongsu_kernel::text::Text;
-use bongsu_kernel::{Code, Reason};
-use bongsu_live::{LogError, OpenError, Opening};
+use bongsu_kernel::Reason;
+use bongsu_live::Opening;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::documents::{BatchResult, Batched, EventItem, Events, PublishAnswer};
+use self::refusals::{not_allowed, not_opened, not_published, not_read};
 use self::requests::{Resume, ResumeMany, RoomPath, read_publish, read_rooms};
-use crate::publish::{MOST_IN_BATCH, PublishError};
+use crate::publish::MOST_IN_BATCH;
 use crate::{Rooms, catch_up, subject};
 
 #[derive(Clone)]
@@ -50,6 +52,7 @@ pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
         .routes(routes!(publish))
         .routes(routes!(publish_batch))
         .routes(routes!(events))
+        .merge(registration::router())
         .with_state(RoomsState { rooms, identity })
 }
 
@@ -81,8 +84,12 @@ async fn stream(
     Extension(peer): Extension<Peer>,
     State(rooms): State<Rooms>,
 ) -> Result<Response, ApiError> {
-    let opening = Opening { person, peer };
-    let stream = rooms.0.hub.open(opening, subject(&room), position).await.map_err(refused)?;
+    let user = person.id.clone();
+    rooms.may_read(&room, &user).await.map_err(not_allowed)?;
+    let stream =
+        rooms.0.hub.open(Opening { person, peer }, subject(&room), position).await.map_err(not_opened)?;
+    // Again, now that it is subscribed: a right that ends from here on ends the stream.
+    rooms.may_read(&room, &user).await.map_err(not_allowed)?;
     Ok(bongsu_http::stream::answer(stream))
 }
 
@@ -114,12 +121,20 @@ async fn stream_many(
     Extension(peer): Extension<Peer>,
     State(rooms): State<Rooms>,
 ) -> Result<Response, ApiError> {
-    let wanted = read_rooms(&query)?.into_iter().map(|room| {
-        let position = position.as_ref().and_then(|position| position.position(&room));
-        let subject = subject(&room);
-        (room, subject, position)
+    let (user, wanted) = (person.id.clone(), read_rooms(&query)?);
+    for room in &wanted {
+        rooms.may_read(room, &user).await.map_err(not_allowed)?;
+    }
+    let subjects = wanted.iter().map(|room| {
+        let position = position.as_ref().and_then(|position| position.position(room));
+        (room.clone(), subject(room), position)
     });
-    let stream = rooms.0.hub.open_many(Opening { person, peer }, wanted.collect()).await.map_err(refused)?;
+    let stream =
+        rooms.0.hub.open_many(Opening { person, peer }, subjects.collect()).await.map_err(not_opened)?;
+    // Again, now that they are subscribed: a right that ends from here on ends its part of the stream.
+    for room in &wanted {
+        rooms.may_read(room, &user).await.map_err(not_allowed)?;
+    }
     Ok(bongsu_http::stream::answer(stream))
 }
 
@@ -207,7 +222,7 @@ async fn publish_batch(
     security(("person" = [])),
 )]
 async fn events(
-    _: Person,
+    person: Person,
     RoomPath(room): RoomPath,
     query: Query,
     State(rooms): State<Rooms>,
@@ -216,10 +231,8 @@ async fn events(
     let since = since.ok_or_else(|| invalid("since", Reason::Required))?;
     let since = since.parse().map_err(|reason| invalid("since", reason))?;
     let count = query.whole("count", 1, catch_up::MOST)?.unwrap_or(catch_up::USUAL);
-    let missed = rooms.events_after(&room, since, count).await.map_err(|error| {
-        tracing::error!(%error, "events could not be read");
-        ApiError::unexpected()
-    })?;
+    rooms.may_read(&room, &person.id).await.map_err(not_allowed)?;
+    let missed = rooms.events_after(&room, since, count).await.map_err(not_read)?;
     Ok(Answer(Events {
         last_id: missed.last.to_string(),
         has_more: missed.more,
@@ -228,82 +241,4 @@ async fn events(
         unknown: missed.unknown.then_some(true),
         events: missed.events.into_iter().map(EventItem::from).collect(),
     }))
-}
-
-fn refused(error: OpenError) -> ApiError {
-    match error {
-        OpenError::Draining => ApiError::draining(),
-        OpenError::TooManyForPerson => ApiError::too_many(
-            "열려 있는 연결이 너무 많습니다.",
-            "You have too many streams open; close one first.",
-        ),
-        OpenError::TooMany => {
-            ApiError::too_many("지금은 연결이 너무 많습니다.", "Too many streams are open right now.")
-        }
-        OpenError::Log(error) => {
-            tracing::error!(%error, "a stream could not be opened");
-            let text = Text::new(
-                "지금은 실시간 연결을 할 수 없습니다.",
-                "Live delivery is not available right now.",
-            );
-            ApiError::new(Code::Sse5001, text)
-        }
-    }
-}
-
-fn not_published(error: PublishError) -> ApiError {
-    let failed = |ko, en| ApiError::new(Code::Notif5001, Text::new(ko, en));
-    match error {
-        PublishError::TypeNotAllowed(event_type) => {
-            let (ko, en) = if event_type.is_reserved() {
-                ("예약된 이벤트 타입입니다", "is reserved for the hub itself")
-            } else {
-                (
-                    "허용 목록(EVENT_TYPES)에 없는 이벤트 타입입니다",
-                    "is not on the list of allowed types (EVENT_TYPES)",
-                )
-            };
-            let text = Text::owned(
-                format!("eventType: {event_type}: {ko}"),
-                format!("eventType: {event_type} {en}"),
-            );
-            ApiError::new(Code::Notif4001, text)
-        }
-        PublishError::Conflict => ApiError::new(
-            Code::Notif4091,
-            Text::new(
-                "idempotencyKey: 같은 키가 다른 내용으로 이미 사용되었습니다",
-                "idempotencyKey: this key was used for other content",
-            ),
-        ),
-        PublishError::Log(LogError::Full) => failed(
-            "저장 공간이 부족해 이벤트를 저장하지 못했습니다.",
-            "The event was not stored: the disk is full.",
-        ),
-        PublishError::Log(LogError::TimedOut) => failed(
-            "제때 저장을 확인하지 못했습니다. 같은 idempotencyKey로 다시 시도해 주세요.",
-            "Storing the event was not confirmed in time; repeat it with the same idempotencyKey.",
-        ),
-        PublishError::Log(LogError::Failed(_)) => {
-            failed("이벤트를 저장하지 못했습니다.", "The event could not be stored.")
-        }
-        PublishError::Log(LogError::Away(_)) => ApiError::new(
-            Code::Redis5001,
-            Text::new(
-                "지금은 Redis에 연결할 수 없습니다.",
-                "Redis cannot be reached right now; nothing was stored.",
-            ),
-        ),
-        PublishError::Log(LogError::Unanswered(_)) => ApiError::new(
-            Code::Redis5001,
-            Text::new(
-                "Redis가 제때 응답하지 않았습니다. 같은 idempotencyKey로 다시 시도해 주세요.",
-                "Redis did not answer in time; repeat it with the same idempotencyKey.",
-            ),
-        ),
-        PublishError::Log(LogError::Refused(_)) => ApiError::new(
-            Code::Redis5002,
-            Text::new("Redis가 요청을 거부했습니다.", "Redis refused to store the event."),
-        ),
-    }
 }

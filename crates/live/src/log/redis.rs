@@ -23,6 +23,7 @@ pub use bus::RedisBus;
 use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Place};
 use crate::SubjectName;
 
+static PURGE: Script = Script::new("purge", include_str!("../../lua/purge.lua"));
 static MARK: Script = Script::new("mark", include_str!("../../lua/mark.lua"));
 
 /// The index of subjects with follow-ups is spread over so many keys.
@@ -105,6 +106,15 @@ impl Log for RedisLog {
     fn head(&self, subject: &SubjectName) -> Boxed<'_, Result<Place, LogError>> {
         let subject = subject.clone();
         Box::pin(async move { read::head(&self.redis, &subject).await })
+    }
+
+    fn purge(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>> {
+        let stream = stream_key(&self.redis, subject);
+        Box::pin(async move {
+            let (answers, expiries) = (format!("{{{stream}}}:answers"), format!("{{{stream}}}:expiries"));
+            self.redis.run(&PURGE, Repeat::Safe, &[&stream, &answers, &expiries], &[]).await?;
+            Ok(())
+        })
     }
 
     fn trouble(&self) -> Option<&'static str> {

@@ -9,7 +9,7 @@ use bongsu_live::Log;
 use bongsu_live::log::Sink;
 use bongsu_live::log::embedded::{EmbeddedLog, MIGRATIONS, Options};
 use bongsu_sql::rusqlite::Connection;
-use bongsu_sql::{DataFolder, Database, Error, Migrations, WriterState};
+use bongsu_sql::{DataFolder, Database, Error, Migrations, Store, WriterState};
 use tempfile::TempDir;
 
 use crate::log_contract::support::{Event, NOW, Stage, appended};
@@ -26,6 +26,7 @@ pub(crate) struct EmbeddedAdapter {
 /// An open log and what belongs to it.
 pub(crate) struct Running {
     log: Arc<EmbeddedLog>,
+    store: Store,
     writer: WriterState,
     supervisor: Supervisor,
 }
@@ -66,9 +67,9 @@ impl Adapter for EmbeddedAdapter {
     async fn open(&self, clock: Clock, sink: Arc<dyn Sink>) -> Running {
         let supervisor = Supervisor::new();
         let options = Options { most_keys: self.most_keys };
-        let database = self.database().unwrap();
-        let (log, writer) = EmbeddedLog::start(database, options, clock, sink, &supervisor).unwrap();
-        Running { log: Arc::new(log), writer, supervisor }
+        let (store, writer) = Store::start(self.database().unwrap(), &supervisor).unwrap();
+        let log = Arc::new(EmbeddedLog::start(store.clone(), options, clock, sink, &supervisor));
+        Running { log, store, writer, supervisor }
     }
 
     fn log(running: &Running) -> Arc<dyn Log> {
@@ -76,12 +77,12 @@ impl Adapter for EmbeddedAdapter {
     }
 
     async fn stop(running: &Running) {
-        running.log.close().await;
+        running.store.writer().close().await;
     }
 
     async fn close(&self, running: Running) {
         Self::stop(&running).await;
-        let Running { log, writer, supervisor } = running;
+        let Running { log, writer, supervisor, .. } = running;
         assert!(supervisor.shut_down(Duration::from_secs(10)).await, "a loop was left");
         tokio::task::spawn_blocking(|| assert!(writer.join(Duration::from_secs(30)))).await.unwrap();
         assert_eq!(Arc::strong_count(&log), 1, "somebody still holds the log");

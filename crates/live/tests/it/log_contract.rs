@@ -102,6 +102,7 @@ macro_rules! contract {
                 a_subject_that_keeps_one_event_keeps_the_newest
                 a_lower_number_to_keep_is_reached_with_the_next_events
                 events_are_counted_on_over_trimming
+                a_purge_leaves_the_newest_entry_and_forgets_keys
             }
             follow_up {
                 who_is_to_be_told_is_written_down_with_the_event

@@ -23,6 +23,26 @@ pub(super) const STREAM: &str = "retry: 2140\n\nevent: retrospect.submitted\nid:
 envelope_document!(pub(super) struct PublishEnvelope(PublishAnswer));
 envelope_document!(pub(super) struct BatchEnvelope(Batched));
 envelope_document!(pub(super) struct EventsEnvelope(Events));
+envelope_document!(pub(super) struct RegisteredEnvelope(Registered));
+envelope_document!(pub(super) struct MemberEnvelope(Member));
+
+/// A room that was registered or deleted.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Registered {
+    #[schema(value_type = IdSchema)]
+    pub(super) room_id: Id,
+}
+
+/// A member who was added or removed.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Member {
+    #[schema(value_type = IdSchema)]
+    pub(super) room_id: Id,
+    #[schema(value_type = IdSchema)]
+    pub(super) user_id: Id,
+}
 
 /// The refusal that every operation may give, which the document describes once.
 pub(super) struct Conflict;
@@ -76,6 +96,15 @@ pub(super) struct RoomIdParam {
     /// The room.
     #[param(rename = "roomId", pattern = "^[A-Za-z0-9._@:-]{1,128}$", example = "42")]
     room_id: String,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "describes the path")]
+pub(super) struct UserIdParam {
+    /// The person.
+    #[param(rename = "userId", pattern = "^[A-Za-z0-9._@:-]{1,128}$", example = "7")]
+    user_id: String,
 }
 
 #[derive(IntoParams)]

@@ -103,7 +103,7 @@ pub(super) fn read_publish(fields: &Fields<'_>) -> Result<Publish, ApiError> {
         data: read_data(fields)?,
         publisher: fields.optional("publisherId", fields::id)?,
         key: fields.optional("idempotencyKey", |raw| fields::text(raw, KEY_LENGTH))?,
-        recipients: read_recipients(fields)?.unwrap_or_default(),
+        recipients: read_recipients(fields)?,
     })
 }
 

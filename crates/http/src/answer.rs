@@ -5,7 +5,10 @@
 use axum::response::{IntoResponse, Response};
 use bongsu_kernel::text::{Language, Text};
 use bongsu_kernel::{Close, Code, Invalid, Reason};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use http::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE,
+    X_CONTENT_TYPE_OPTIONS,
+};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -106,6 +109,13 @@ impl ApiError {
             json(status, &Envelope { is_success: false, code: self.code.as_str(), message, result: () });
         if self.code.passes() {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("3"));
+        }
+        if self.code == Code::Common426 {
+            // What would be understood.
+            let headers = response.headers_mut();
+            headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
         }
         response
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, Millis};
 
-pub use extract::{Operator, Service, StreamPerson};
+pub use extract::{Operator, Service, SocketPerson, StreamPerson};
 pub use jwt::{Claims, mint};
 pub use settings::{
     ADMIN_API_KEY, BONGSU_ENV, INTERNAL_API_KEY, JWKS_URL, JWT_ALGORITHM, JWT_SECRET, Options, SETTINGS,

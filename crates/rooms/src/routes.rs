@@ -232,7 +232,7 @@ async fn events(
     let since = since.parse().map_err(|reason| invalid("since", reason))?;
     let count = query.whole("count", 1, catch_up::MOST)?.unwrap_or(catch_up::USUAL);
     rooms.may_read(&room, &person.id).await.map_err(not_allowed)?;
-    let missed = rooms.events_after(&room, since, count).await.map_err(not_read)?;
+    let missed = rooms.events_after(&room, since, count).await.map_err(|error| not_read(&error))?;
     Ok(Answer(Events {
         last_id: missed.last.to_string(),
         has_more: missed.more,

@@ -55,4 +55,10 @@ pub enum Standing {
 
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the records cannot be used: {0}")]
-pub struct StoreError(pub String);
+pub struct StoreError(String);
+
+impl From<bongsu_sql::Error> for StoreError {
+    fn from(error: bongsu_sql::Error) -> Self {
+        Self(error.to_string())
+    }
+}

@@ -3,7 +3,7 @@
 //! The first credential that is there decides: one that is malformed or expired does not fall through to the next.
 
 use axum::extract::{FromRef, FromRequestParts};
-use http::header::{AUTHORIZATION, AsHeaderName, COOKIE};
+use http::header::{AUTHORIZATION, AsHeaderName, COOKIE, ORIGIN};
 use http::request::Parts;
 use http::{HeaderValue, Method};
 
@@ -16,6 +16,11 @@ use crate::fields::Query;
 #[derive(Debug)]
 pub struct StreamPerson(pub Person);
 
+/// A person on a WebSocket: as [`StreamPerson`], but a cookie counts only together with an Origin that is ours. Comes
+/// after the [`Upgrade`](crate::websocket::Upgrade) in a handler, so that a ticket is not spent on a refused handshake.
+#[derive(Debug)]
+pub struct SocketPerson(pub Person);
+
 /// A service of the same application.
 #[derive(Debug)]
 pub struct Service;
@@ -24,9 +29,24 @@ pub struct Service;
 #[derive(Debug)]
 pub struct Operator;
 
+/// What a cookie is worth. A browser sends it for whoever asks, so where that could do harm the request also has to
+/// come from a page of ours.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cookie {
+    Suffices,
+    NeedsOrigin,
+}
+
+impl Cookie {
+    /// Others than ours cannot read what we answer, but they could make changes.
+    fn for_request(parts: &Parts) -> Self {
+        if matches!(parts.method, Method::GET | Method::HEAD) { Self::Suffices } else { Self::NeedsOrigin }
+    }
+}
+
 impl Identity {
     /// The `Authorization` header, else the cookie. A malformed header does not fall through.
-    async fn person(&self, parts: &Parts) -> Result<Option<Person>, ApiError> {
+    async fn person(&self, parts: &Parts, worth: Cookie) -> Result<Option<Person>, ApiError> {
         if let Some(header) = parts.headers.get(AUTHORIZATION) {
             let token = bearer(header).filter(|_| is_single(parts, AUTHORIZATION)).ok_or_else(|| {
                 ApiError::unauthorized(
@@ -38,18 +58,21 @@ impl Identity {
         }
         let Some(token) = cookie(parts, "access_token") else { return Ok(None) };
         let person = self.0.verifier.verify(token).await?;
-        // A browser sends the cookie for whoever asks, so a change also needs to come from a page of ours.
-        if !matches!(parts.method, Method::GET | Method::HEAD) && !self.0.origins.permit(parts) {
-            return Err(ApiError::forbidden(
-                "허용되지 않은 Origin입니다.",
-                "This origin is not allowed to make changes.",
-            ));
+        if worth == Cookie::NeedsOrigin && !self.0.origins.permit(parts) {
+            return Err(foreign());
         }
         Ok(Some(person))
     }
 
-    async fn stream_person(&self, parts: &Parts) -> Result<Option<Person>, ApiError> {
-        if let Some(person) = self.person(parts).await? {
+    /// Refuses a WebSocket that a page of a foreign origin opens, with whatever credentials: nothing else keeps a
+    /// browser from letting that page read along. A client that names no origin is no browser.
+    pub(crate) fn permit_socket(&self, parts: &Parts) -> Result<(), ApiError> {
+        let permitted = !parts.headers.contains_key(ORIGIN) || self.0.origins.permit(parts);
+        if permitted { Ok(()) } else { Err(foreign()) }
+    }
+
+    async fn stream_person(&self, parts: &Parts, worth: Cookie) -> Result<Option<Person>, ApiError> {
+        if let Some(person) = self.person(parts, worth).await? {
             return Ok(Some(person));
         }
         let query = Query::of(parts.uri.query())?;
@@ -91,6 +114,10 @@ fn cookie<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value)
 }
 
+fn foreign() -> ApiError {
+    ApiError::forbidden("허용되지 않은 Origin입니다.", "This origin is not allowed to do this.")
+}
+
 fn sign_in() -> ApiError {
     ApiError::unauthorized("로그인이 필요합니다.", "Sign in first.")
 }
@@ -102,7 +129,8 @@ where
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        Identity::from_ref(state).person(parts).await?.ok_or_else(sign_in)
+        let worth = Cookie::for_request(parts);
+        Identity::from_ref(state).person(parts, worth).await?.ok_or_else(sign_in)
     }
 }
 
@@ -113,7 +141,20 @@ where
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        Identity::from_ref(state).stream_person(parts).await?.map(Self).ok_or_else(sign_in)
+        let worth = Cookie::for_request(parts);
+        Identity::from_ref(state).stream_person(parts, worth).await?.map(Self).ok_or_else(sign_in)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for SocketPerson
+where
+    Identity: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let person = Identity::from_ref(state).stream_person(parts, Cookie::NeedsOrigin).await?;
+        person.map(Self).ok_or_else(sign_in)
     }
 }
 
@@ -156,7 +197,7 @@ where
                 ))
             };
         }
-        let person = identity.person(parts).await?.ok_or_else(sign_in)?;
+        let person = identity.person(parts, Cookie::for_request(parts)).await?.ok_or_else(sign_in)?;
         if person.is_admin {
             Ok(Self)
         } else {

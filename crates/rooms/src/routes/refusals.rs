@@ -91,7 +91,7 @@ pub(super) fn not_published(error: PublishError) -> ApiError {
 }
 
 /// Why missed events were not given.
-pub(super) fn not_read(error: LogError) -> ApiError {
+pub(super) fn not_read(error: &LogError) -> ApiError {
     tracing::error!(%error, "events could not be read");
     match error {
         LogError::Away(_) | LogError::Unanswered(_) => redis_away(),

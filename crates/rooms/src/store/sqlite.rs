@@ -34,10 +34,6 @@ fn room_id(connection: &Connection, room: &str) -> Result<Option<i64>, sql::rusq
         .optional()
 }
 
-fn failed(error: Error) -> StoreError {
-    StoreError(error.to_string())
-}
-
 impl Store for SqliteStore {
     fn register(&self, room: &Id) -> Boxed<'_, ()> {
         let room = room.clone();
@@ -48,7 +44,7 @@ impl Store for SqliteStore {
                     .execute([room.as_str()])?;
                 Ok(())
             });
-            registered.await.map_err(failed)?;
+            registered.await.map_err(StoreError::from)?;
             self.has_rooms.store(true, Ordering::Release);
             Ok(())
         })
@@ -63,7 +59,7 @@ impl Store for SqliteStore {
                 connection.prepare_cached("DELETE FROM rooms WHERE id = ?1")?.execute([id])?;
                 Ok(true)
             });
-            gone.await.map_err(failed)
+            gone.await.map_err(StoreError::from)
         })
     }
 
@@ -89,7 +85,7 @@ impl Store for SqliteStore {
                 }
                 Ok(Added::Yes)
             });
-            added.await.map_err(failed)
+            added.await.map_err(StoreError::from)
         })
     }
 
@@ -103,7 +99,7 @@ impl Store for SqliteStore {
                     .execute(params![id, user.as_str()])?;
                 Ok(true)
             });
-            removed.await.map_err(failed)
+            removed.await.map_err(StoreError::from)
         })
     }
 
@@ -117,7 +113,7 @@ impl Store for SqliteStore {
                     .exists(params![id, user.as_str()])?;
                 Ok(if member { Standing::Member } else { Standing::Stranger })
             });
-            standing.await.map_err(failed)
+            standing.await.map_err(StoreError::from)
         })
     }
 
@@ -131,7 +127,7 @@ impl Store for SqliteStore {
                 let members = statement.query_map([id], |row| row.get::<_, String>(0))?;
                 members.collect::<Result<Vec<_>, _>>().map(Some)
             });
-            let members = members.await.map_err(failed)?;
+            let members = members.await.map_err(StoreError::from)?;
             // Nothing but ids was ever written.
             Ok(members.map(|members| members.iter().filter_map(|user| Id::new(user).ok()).collect()))
         })

@@ -3,7 +3,7 @@
 use bongsu_kernel::StreamId;
 
 use super::Adapter;
-use super::support::{Event, Stage};
+use super::support::{Event, Stage, subject};
 
 /// How many more than asked for may be kept at times: adapters remove in steps.
 const MORE: usize = 128;

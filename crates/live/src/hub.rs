@@ -26,6 +26,7 @@ use crate::repair::Doubts;
 use crate::ring::{Frame, Pushed, Ring};
 use crate::seat::{Seat, Terms, Tick};
 use crate::shard::{Inbox, Keeper, dispatch};
+use crate::socket::{Desk, LiveSocket};
 use crate::stream::LiveStream;
 use crate::subject::Subject;
 use crate::sync::Arc;
@@ -170,8 +171,8 @@ impl Hub {
         position: Option<StreamId>,
     ) -> Result<LiveStream, OpenError> {
         let entered = self.enter(opening)?;
-        let reader = self.read(&entered, subject, position).await?;
-        self.look_after(&entered);
+        let reader = Self::read(&entered.chair, subject, position).await?;
+        self.look_after(&entered.chair);
         Ok(LiveStream::new(entered, reader, position))
     }
 
@@ -183,11 +184,18 @@ impl Hub {
     ) -> Result<ManyStream, OpenError> {
         let entered = self.enter(opening)?;
         let reading = subjects.into_iter().map(async |(id, subject, position)| {
-            Ok::<_, OpenError>((id, self.read(&entered, subject, position).await?))
+            Ok::<_, OpenError>((id, Self::read(&entered.chair, subject, position).await?))
         });
         let readers = try_join_all(reading).await?;
-        self.look_after(&entered);
+        self.look_after(&entered.chair);
         Ok(ManyStream::new(entered, readers))
+    }
+
+    /// A connection whose client will say what it wants to follow.
+    pub fn open_socket(&self, opening: Opening, desk: Box<dyn Desk>) -> Result<LiveSocket, OpenError> {
+        let entered = self.enter(opening)?;
+        self.look_after(&entered.chair);
+        Ok(LiveSocket::new(entered, desk))
     }
 
     /// Counts somebody in.
@@ -205,20 +213,20 @@ impl Hub {
             },
         )?;
         // From here on the guards undo what was done, whatever happens.
-        let entered = Entered { hub: self.clone(), seat, shard, person: person.id };
+        let entered = Entered { chair: Chair { hub: self.clone(), seat, shard }, person: person.id };
         if inner.draining.load(Ordering::SeqCst) {
             return Err(OpenError::Draining);
         }
         Ok(entered)
     }
 
-    async fn read(
-        &self,
-        entered: &Entered,
+    /// Lets a connection follow a subject.
+    pub(crate) async fn read(
+        chair: &Chair,
         subject: SubjectName,
         position: Option<StreamId>,
     ) -> Result<Reader, OpenError> {
-        let (inner, listening) = (&self.0, Listening::start(entered, subject));
+        let (inner, listening) = (&chair.hub.0, Listening::start(chair, subject));
         let find = async || {
             // First the bus, then the log: what comes between is heard.
             if let Some(bus) = inner.bus.get() {
@@ -231,12 +239,12 @@ impl Hub {
     }
 
     /// Has the clock look at a stream from now on.
-    fn look_after(&self, entered: &Entered) {
-        let (now, terms) = (self.0.tick(), entered.seat.terms());
+    fn look_after(&self, chair: &Chair) {
+        let (now, terms) = (self.0.tick(), chair.seat.terms());
         // Spread, so that streams that were opened together are not all looked at together for ever.
         let first_look = now + random::between(0, terms.look().min(terms.keepalive));
         let first_look = first_look.min(terms.ends_at(now, self.0.clock.now()));
-        self.0.keepers[entered.shard].look_after(entered.seat.clone(), first_look);
+        self.0.keepers[chair.shard].look_after(chair.seat.clone(), first_look);
     }
 }
 
@@ -307,18 +315,25 @@ impl Sink for Hub {
     }
 }
 
-/// A person's stream is counted in; out again when this is dropped.
-pub(crate) struct Entered {
+/// A connection's place at a shard of the hub.
+#[derive(Clone)]
+pub(crate) struct Chair {
     pub(crate) hub: Hub,
     pub(crate) seat: Arc<Seat>,
     shard: usize,
+}
+
+/// A person's stream is counted in; out again when this is dropped.
+pub(crate) struct Entered {
+    pub(crate) chair: Chair,
     pub(crate) person: Id,
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.seat.leave();
-        self.hub.0.people.leave(&self.person, &self.seat);
+        let Chair { hub, seat, .. } = &self.chair;
+        seat.leave();
+        hub.0.people.leave(&self.person, seat);
     }
 }
 
@@ -326,15 +341,12 @@ impl Drop for Entered {
 pub(crate) struct Listening {
     pub(crate) name: SubjectName,
     pub(crate) subject: Arc<Subject>,
-    pub(crate) hub: Hub,
-    seat: Arc<Seat>,
-    shard: usize,
+    pub(crate) chair: Chair,
 }
 
 impl Listening {
-    fn start(entered: &Entered, name: SubjectName) -> Self {
-        let (hub, seat, shard) = (entered.hub.clone(), entered.seat.clone(), entered.shard);
-        let inner = &hub.0;
+    fn start(chair: &Chair, name: SubjectName) -> Self {
+        let inner = &chair.hub.0;
         let mut subjects = inner.subjects.write().unwrap_or_else(PoisonError::into_inner);
         let subject = subjects.entry(name.clone()).or_insert_with(|| {
             let ring = Ring::new(inner.options.ring_frames, inner.budget.clone());
@@ -342,16 +354,16 @@ impl Listening {
         });
         let subject = subject.clone();
         // Under the lock that the sweep takes, so that the subject is not swept between.
-        subject.sit_down(shard, seat.clone());
+        subject.sit_down(chair.shard, chair.seat.clone());
         inner.tell_audience(&name, &subject);
         drop(subjects);
-        Self { name, subject, hub, seat, shard }
+        Self { name, subject, chair: chair.clone() }
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.subject.stand_up(self.shard, &self.seat);
-        self.hub.0.tell_audience(&self.name, &self.subject);
+        self.subject.stand_up(self.chair.shard, &self.chair.seat);
+        self.chair.hub.0.tell_audience(&self.name, &self.subject);
     }
 }

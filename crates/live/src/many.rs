@@ -65,10 +65,10 @@ impl Body for ManyStream {
         if let Some(greeting) = this.greeting.take() {
             return this.entered.hand_out(greeting, Instant::now());
         }
-        this.entered.seat.listen(cx.waker());
+        this.entered.chair.seat.listen(cx.waker());
         let mut silent = 0;
         loop {
-            if let Some(close) = this.entered.seat.closing() {
+            if let Some(close) = this.entered.chair.seat.closing() {
                 this.ended = true;
                 return this.entered.hand_out(sse::close(close, this.place()), Instant::now());
             }

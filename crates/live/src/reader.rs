@@ -96,7 +96,7 @@ impl Reader {
                 },
                 State::Following => match self.listening.subject.take(&mut self.cursor, person, self.since) {
                     Taken::Frames { bytes, count, oldest } => {
-                        self.listening.hub.0.delivered.increment(count);
+                        self.listening.chair.hub.0.delivered.increment(count);
                         return Poll::Ready(Said::Frames(bytes, Some(oldest)));
                     }
                     Taken::Removed => self.state = State::Removed,
@@ -111,7 +111,7 @@ impl Reader {
     /// and coming back would help nobody.
     fn read_log(&mut self) {
         let (name, after) = (self.listening.name.clone(), self.cursor.place.id);
-        let log = self.listening.hub.0.log().cloned();
+        let log = self.listening.chair.hub.0.log().cloned();
         self.state = State::Reading(Box::pin(async move {
             let (log, started) = (log?, Instant::now());
             loop {
@@ -164,7 +164,7 @@ impl Reader {
             }
             self.cursor.place = entry.place;
         }
-        self.listening.hub.0.delivered.increment(events);
+        self.listening.chair.hub.0.delivered.increment(events);
         match self.listening.subject.resume(self.cursor) {
             Some(cursor) if !page.more => {
                 self.cursor = cursor;
@@ -182,7 +182,7 @@ impl Reader {
         match (missed, page.start) {
             (Some(0), _) | (None, Start::Known) => Vec::new(),
             (missed, _) => {
-                self.listening.hub.0.lagged.increment(missed.unwrap_or(1));
+                self.listening.chair.hub.0.lagged.increment(missed.unwrap_or(1));
                 sse::lagged(missed)
             }
         }

@@ -49,8 +49,8 @@ impl Body for LiveStream {
         }
         loop {
             // Registered before looking, so that news between the two is not missed.
-            this.entered.seat.listen(cx.waker());
-            if let Some(close) = this.entered.seat.closing() {
+            this.entered.chair.seat.listen(cx.waker());
+            if let Some(close) = this.entered.chair.seat.closing() {
                 this.ended = true;
                 return this.entered.hand_out(sse::close(close, this.reader.place()), Instant::now());
             }
@@ -66,29 +66,40 @@ impl Body for LiveStream {
 
 impl Entered {
     pub(crate) fn end(&self, close: Close) {
-        self.seat.end(close, self.hub.0.tick());
+        self.chair.seat.end(close, self.chair.hub.0.tick());
     }
 
     /// Hands out events, some of which were accepted a moment ago.
     pub(crate) fn deliver(&self, bytes: Bytes, accepted: Option<Instant>) -> Piece {
-        let now = Instant::now();
-        if let Some(accepted) = accepted {
-            self.hub.0.latency.record(now.saturating_duration_since(accepted).as_secs_f64());
-        }
+        let now = self.delivered(accepted);
         self.hand_out(bytes, now)
     }
 
+    /// Notes how long an event took. Gives the time, which costs too much to be asked for twice on every delivery.
+    pub(crate) fn delivered(&self, accepted: Option<Instant>) -> Instant {
+        let now = Instant::now();
+        if let Some(accepted) = accepted {
+            self.chair.hub.0.latency.record(now.saturating_duration_since(accepted).as_secs_f64());
+        }
+        now
+    }
+
+    /// Notes that something was said.
+    pub(crate) fn said(&self, now: Instant) {
+        self.chair.seat.handed_out(self.chair.hub.0.tick_of(now));
+    }
+
     pub(crate) fn hand_out(&self, bytes: impl Into<Bytes>, now: Instant) -> Piece {
-        self.seat.handed_out(self.hub.0.tick_of(now));
+        self.said(now);
         Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
     }
 
     /// There is nothing new.
     pub(crate) fn rest(&self) -> Piece {
-        if self.seat.take_keepalive() {
+        if self.chair.seat.take_keepalive() {
             return self.hand_out(sse::KEEPALIVE, Instant::now());
         }
-        self.seat.caught_up();
+        self.chair.seat.caught_up();
         Poll::Pending
     }
 }

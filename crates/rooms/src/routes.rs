@@ -6,6 +6,7 @@ mod documents;
 mod refusals;
 mod registration;
 mod requests;
+mod socket;
 
 use axum::Extension;
 use axum::extract::{FromRef, State};
@@ -53,6 +54,7 @@ pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
         .routes(routes!(publish_batch))
         .routes(routes!(events))
         .merge(registration::router())
+        .merge(socket::router())
         .with_state(RoomsState { rooms, identity })
 }
 

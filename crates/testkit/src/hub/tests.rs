@@ -1,5 +1,5 @@
-//! A stand-in plays the hub: this very test program, which takes the argument `serve` for a filter and so runs
-//! [`serve_as_a_stand_in`] alone.
+//! A stand-in plays the hub: this very test program, which takes the argument `serve` for the name of a test that it
+//! does not have, and is told to run [`serve_as_a_stand_in`] as well.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn serve_as_a_stand_in() {
 fn stand_in() -> Builder {
     let builder = Hub::builder(std::env::current_exe().unwrap()).env("STAND_IN", "first");
     // The harness would capture what the stand-in prints.
-    builder.arg("--nocapture")
+    builder.arg("--exact").arg("hub::tests::serve_as_a_stand_in").arg("--nocapture")
 }
 
 #[tokio::test]

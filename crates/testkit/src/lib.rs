@@ -18,6 +18,7 @@
 pub mod answer;
 pub mod api;
 pub mod browser;
+pub mod engine;
 pub mod fixture;
 pub mod hub;
 pub mod jwks;
@@ -41,6 +42,7 @@ mod wire;
 pub use answer::Answer;
 pub use api::Api;
 pub use browser::Browser;
+pub use engine::{Engine, engine};
 pub use fixture::Fixture;
 pub use hub::{Hub, Metrics};
 pub use proxy::Proxy;

@@ -1,4 +1,4 @@
-//! Children that die with this process, however it ends.
+//! Children that die with this process, however it ends, and folders that go with it.
 //!
 //! The kernel ends a child for us when its parent is gone (`setpriv --pdeathsig`), but it means the thread that
 //! started it, and a test's thread ends with its test. So one thread, which lives as long as the process, starts
@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::mpsc::{Sender, channel};
@@ -36,6 +36,25 @@ pub(crate) fn start(program: &Path, argument: &Path, log: &Path) -> Child {
     STARTER.send((command, started)).expect("the thread that starts children");
     let child = starting.recv().expect("the thread that starts children");
     child.unwrap_or_else(|error| panic!("cannot start setpriv for {}: {error}", program.display()))
+}
+
+/// Folders that are removed when this process has ended, also when nothing of it was dropped.
+///
+/// A shell waits for the end of its input, whose other end is ours.
+pub(crate) struct RemovedAfterwards {
+    _shell: Child,
+}
+
+impl RemovedAfterwards {
+    pub(crate) fn new(folders: &[PathBuf]) -> Self {
+        // Who writes there is being ended at the same time; what appears while it is removed needs another try.
+        let script = "read -r _; for _ in 1 2 3 4 5 6 7 8 9; do rm -rf -- \"$@\" && break; sleep 0.2; done";
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "remove"]).args(folders);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let shell = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        Self { _shell: shell }
+    }
 }
 
 #[cfg(test)]

@@ -20,11 +20,14 @@ struct Program {
     trial: &'static [&'static str],
 }
 
+/// Names the server that hubs share; without it there is no profile but the embedded one.
+const REDIS_SERVER: &str = "BONGSU_REDIS_SERVER";
+
 const PROGRAMS: [Program; 7] = [
     Program {
         name: "redis-server",
         package: "redis-server",
-        variable: "BONGSU_REDIS_SERVER",
+        variable: REDIS_SERVER,
         profile: "redis, cluster: hubs that share an engine",
         trial: &["--version"],
     },
@@ -86,6 +89,13 @@ pub(crate) struct Found {
 #[derive(Debug, Default)]
 pub(crate) struct Services {
     pub(crate) found: Vec<Found>,
+}
+
+impl Services {
+    /// Whether hubs can share an engine.
+    pub(crate) fn have_redis(&self) -> bool {
+        self.found.iter().any(|found| found.variable == REDIS_SERVER)
+    }
 }
 
 pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Failure> {

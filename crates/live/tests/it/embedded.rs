@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bongsu_kernel::Clock;
 use bongsu_kernel::task::Supervisor;
-use bongsu_live::Log;
 use bongsu_live::log::Sink;
 use bongsu_live::log::embedded::{EmbeddedLog, MIGRATIONS, Options};
+use bongsu_live::{Log, LogError};
 use bongsu_sql::rusqlite::Connection;
 use bongsu_sql::{DataFolder, Database, Error, Migrations, Store, WriterState};
 use tempfile::TempDir;
@@ -38,7 +38,7 @@ impl EmbeddedAdapter {
 
     /// A copy of a folder as it is on the disk now.
     pub(crate) fn copy_of(folder: &std::path::Path) -> Self {
-        let copy = Self::empty();
+        let copy = Self::with_most_keys(1_000_000);
         for file in std::fs::read_dir(folder).unwrap().flatten() {
             // SQLite makes this one anew from the log beside the database.
             if !file.file_name().to_string_lossy().ends_with("-shm") {
@@ -60,7 +60,7 @@ impl EmbeddedAdapter {
 impl Adapter for EmbeddedAdapter {
     type Running = Running;
 
-    fn empty() -> Self {
+    async fn empty() -> Self {
         Self::with_most_keys(1_000_000)
     }
 
@@ -76,12 +76,8 @@ impl Adapter for EmbeddedAdapter {
         running.log.clone()
     }
 
-    async fn stop(running: &Running) {
-        running.store.writer().close().await;
-    }
-
     async fn close(&self, running: Running) {
-        Self::stop(&running).await;
+        running.store.writer().close().await;
         let Running { log, writer, supervisor, .. } = running;
         assert!(supervisor.shut_down(Duration::from_secs(10)).await, "a loop was left");
         tokio::task::spawn_blocking(|| assert!(writer.join(Duration::from_secs(30)))).await.unwrap();
@@ -127,7 +123,7 @@ async fn past_the_limit_of_keys_the_oldest_go_early_and_the_newest_stay() {
 
 #[tokio::test]
 async fn keys_that_ran_out_are_swept_from_the_file() {
-    let stage = Stage::at(EmbeddedAdapter::empty()).await;
+    let stage = Stage::at(EmbeddedAdapter::empty().await).await;
     for number in 0..20 {
         stage.append_one(&Event::of("room").number(number).key(&format!("key {number}"))).await;
     }
@@ -147,7 +143,7 @@ async fn keys_that_ran_out_are_swept_from_the_file() {
 
 #[tokio::test]
 async fn a_folder_is_held_by_one_log_and_free_after_it() {
-    let mut stage = Stage::at(EmbeddedAdapter::empty()).await;
+    let mut stage = Stage::at(EmbeddedAdapter::empty().await).await;
     stage.append_one(&Event::of("room")).await;
     let second = stage.adapter().database().err();
     assert!(matches!(second, Some(Error::InUse(..))), "a second log opened the folder");
@@ -157,8 +153,23 @@ async fn a_folder_is_held_by_one_log_and_free_after_it() {
 
 #[tokio::test]
 async fn a_healthy_log_names_no_trouble() {
-    let stage = Stage::at(EmbeddedAdapter::empty()).await;
+    let stage = Stage::at(EmbeddedAdapter::empty().await).await;
     let answers = stage.append(vec![Event::of("room"), Event::of("hall")]).await;
     assert!(answers.iter().all(|answer| !appended(answer).duplicate));
     assert_eq!(stage.log().trouble(), None);
+}
+
+#[tokio::test]
+async fn a_closed_log_takes_nothing_and_says_so() {
+    let mut stage = Stage::at(EmbeddedAdapter::empty().await).await;
+    stage.append(vec![Event::of("42"); 3]).await;
+    let before = stage.ids("42").await;
+    stage.running().store.writer().close().await;
+    let late = stage.try_append(vec![Event::of("42")]).await;
+    assert!(matches!(late, Err(LogError::Failed(_))), "{late:?}");
+    // What is there can still be read by those who are about to leave.
+    assert_eq!(stage.ids("42").await, before);
+    stage.reopen().await;
+    assert_eq!(stage.ids("42").await, before);
+    assert_eq!(stage.sink.of("42").len(), 3);
 }

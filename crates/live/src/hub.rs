@@ -235,6 +235,9 @@ impl Hub {
             inner.log()?.head(&listening.name).await
         };
         listening.subject.begin(find).await?;
+        if let Some(bus) = inner.bus.get() {
+            bus.announce(&listening.name, listening.subject.listeners()).await;
+        }
         Ok(Reader::new(listening, position))
     }
 
@@ -355,7 +358,6 @@ impl Listening {
         let subject = subject.clone();
         // Under the lock that the sweep takes, so that the subject is not swept between.
         subject.sit_down(chair.shard, chair.seat.clone());
-        inner.tell_audience(&name, &subject);
         drop(subjects);
         Self { name, subject, chair: chair.clone() }
     }

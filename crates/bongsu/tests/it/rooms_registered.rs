@@ -14,8 +14,8 @@ const SOON: Duration = Duration::from_secs(20);
 
 async fn registered() -> (Hub, Api) {
     let hub = Hub::builder(BONGSU)
+        .alone()
         .env("ROOMS_MODE", "registered")
-        .env("RECORDS", "on")
         .env("SSE_MAX_CONNECTIONS_PER_USER", 0)
         .start()
         .await;

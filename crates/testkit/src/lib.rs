@@ -31,6 +31,7 @@ pub mod sse;
 pub mod tier;
 pub mod tokens;
 pub mod wait;
+pub mod ws;
 
 mod local_http;
 mod mortal;

@@ -19,6 +19,7 @@ mod rooms_publish;
 mod rooms_registered;
 mod rooms_seam;
 mod rooms_slow;
+mod rooms_socket;
 mod rooms_stream;
 mod schema;
 

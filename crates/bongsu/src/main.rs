@@ -5,6 +5,7 @@ mod failure;
 mod line;
 mod operate;
 mod settings;
+mod tickets;
 mod wire;
 
 use std::process::ExitCode;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use axum::response::IntoResponse;
 use axum::{Router, middleware};
-use bongsu_http::identity::Identity;
+use bongsu_http::identity::{Identity, OwnTickets, Tickets};
 use bongsu_http::origins;
 use bongsu_http::{ApiError, frame, openapi, server};
 use bongsu_kernel::Clock;
@@ -28,6 +28,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::failure::Failure;
 use crate::operate::{self, Operations};
 use crate::settings::{self, Checked};
+use crate::tickets::RedisTickets;
 
 /// A hub that is ready to be served.
 pub(crate) struct Wired {
@@ -105,7 +106,11 @@ pub(crate) async fn wire(
     };
     hub.reads_from(log.clone());
     hub.start_upkeep(supervisor);
-    let identity = Identity::new(&identity, origins.clone(), clock, supervisor)
+    let tickets: Arc<dyn Tickets> = match &redis {
+        Some(redis) => Arc::new(RedisTickets { redis: redis.clone(), clock: clock.clone() }),
+        None => Arc::new(OwnTickets::new(clock.clone())),
+    };
+    let identity = Identity::new(&identity, origins.clone(), tickets, clock, supervisor)
         .map_err(|error| Failure::other(error.text.en))?;
     let ready = Arc::new(AtomicBool::new(false));
     let operations = Operations {

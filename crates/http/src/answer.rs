@@ -14,6 +14,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::frame::language;
+use crate::identity::TicketError;
 
 const SUCCESS: Text = Text::new("성공입니다.", "Success.");
 
@@ -134,6 +135,22 @@ impl IntoResponse for ApiError {
 /// Marks a refusal that an EventSource must not see as a status.
 #[derive(Clone, Copy)]
 pub(crate) struct PassingRefusal(pub Close);
+
+impl From<TicketError> for ApiError {
+    fn from(error: TicketError) -> Self {
+        match error {
+            TicketError::TooMany => {
+                Self::too_many("지금은 티켓이 너무 많습니다.", "Too many tickets are waiting right now.")
+            }
+            TicketError::Away(_) => {
+                tracing::error!(%error, "no ticket");
+                let text =
+                    Text::new("지금은 Redis에 연결할 수 없습니다.", "Redis cannot be reached right now.");
+                Self::new(Code::Redis5001, text)
+            }
+        }
+    }
+}
 
 impl From<Invalid> for ApiError {
     fn from(invalid: Invalid) -> Self {

@@ -8,7 +8,7 @@ mod jwks;
 mod jwt;
 mod keys;
 mod settings;
-mod tickets;
+pub mod tickets;
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub use jwt::{Claims, mint};
 pub use settings::{
     ADMIN_API_KEY, BONGSU_ENV, INTERNAL_API_KEY, JWKS_URL, JWT_ALGORITHM, JWT_SECRET, Options, SETTINGS,
 };
-pub use tickets::{Ticket, Tickets, TooManyTickets};
+pub use tickets::{OwnTickets, Ticket, TicketError, Tickets};
 
 use crate::answer::ApiError;
 use crate::origins::Origins;
@@ -42,7 +42,7 @@ struct Inner {
     verifier: jwt::Verifier,
     internal: keys::KeyRing,
     admin: keys::KeyRing,
-    tickets: Tickets,
+    tickets: Arc<dyn Tickets>,
     origins: Origins,
 }
 
@@ -50,20 +50,21 @@ impl Identity {
     pub fn new(
         options: &Options,
         origins: Origins,
+        tickets: Arc<dyn Tickets>,
         clock: Clock,
         supervisor: &Supervisor,
     ) -> Result<Self, ApiError> {
         Ok(Self(Arc::new(Inner {
-            verifier: jwt::Verifier::new(options, clock.clone(), supervisor)?,
+            verifier: jwt::Verifier::new(options, clock, supervisor)?,
             internal: keys::KeyRing::new(&options.internal_keys),
             admin: keys::KeyRing::new(&options.admin_keys),
-            tickets: Tickets::new(clock),
+            tickets,
             origins,
         })))
     }
 
-    pub fn tickets(&self) -> &Tickets {
-        &self.0.tickets
+    pub fn tickets(&self) -> &dyn Tickets {
+        &*self.0.tickets
     }
 
     /// What keeps people from signing in right now, if anything.

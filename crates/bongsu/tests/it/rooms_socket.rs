@@ -115,7 +115,7 @@ async fn nobody_gets_in_without_right() {
     assert_eq!(WebSocket::try_open(&hub, WS, &[("cookie", &cookie)]).await.err(), Some(403));
     let ours = [("cookie", cookie.as_str()), ("origin", "http://localhost:3000")];
     assert!(WebSocket::try_open(&hub, WS, &ours).await.is_ok());
-    let ticket = Api::at(&hub.url("")).person(7).post("/api/v1/stream-tickets", json!({})).await;
+    let ticket = Api::new(&hub).person(7).post("/api/v1/stream-tickets", json!({})).await;
     let ticket = ticket.expect(200).result()["ticket"].as_str().unwrap().to_owned();
     let path = format!("{WS}?ticket={ticket}");
     assert!(WebSocket::try_open(&hub, &path, &[]).await.is_ok());

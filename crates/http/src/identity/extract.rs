@@ -77,7 +77,7 @@ impl Identity {
         }
         let query = Query::of(parts.uri.query())?;
         if let Some(ticket) = query.get("ticket") {
-            let person = self.0.tickets.redeem(ticket);
+            let person = self.0.tickets.redeem(ticket).await?;
             return person.map(Some).ok_or_else(|| {
                 ApiError::unauthorized(
                     "티켓이 올바르지 않거나 이미 사용되었습니다.",
@@ -227,7 +227,9 @@ mod tests {
         let values = load(SETTINGS, &input).unwrap();
         let options = Options::from_settings(&values).unwrap();
         let origins = Origins::from_settings(&values).unwrap();
-        let identity = Identity::new(&options, origins, Clock::system(), &Supervisor::new()).unwrap();
+        let tickets = std::sync::Arc::new(crate::identity::OwnTickets::new(Clock::system()));
+        let identity =
+            Identity::new(&options, origins, tickets, Clock::system(), &Supervisor::new()).unwrap();
         Router::new().route("/", get(|_: Operator| async {})).with_state(identity)
     }
 

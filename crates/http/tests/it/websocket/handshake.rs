@@ -104,17 +104,17 @@ async fn http_2_is_told_to_come_by_http_1() {
 async fn a_page_of_a_foreign_origin_is_refused_whatever_it_brings() {
     let (serving, notes) = serve().await;
     let token = tokens::token(7);
-    let ticket = || {
+    let ticket = async || {
         let person = bongsu_http::Person {
             id: bongsu_kernel::Id::new("7").unwrap(),
             expires_at: u64::MAX,
             is_admin: false,
         };
-        serving.identity.tickets().issue(person).unwrap().ticket
+        serving.identity.tickets().issue(person).await.unwrap().ticket
     };
     let bearer = format!("Authorization: Bearer {token}\r\n");
     let cookie = format!("Cookie: access_token={token}\r\n");
-    let spent_late = ticket();
+    let spent_late = ticket().await;
     for origin in ["https://evil.example", "null", "http://localhost:3001", "http://hub.example.evil.example"]
     {
         let origin = format!("Origin: {origin}\r\n");
@@ -134,7 +134,7 @@ async fn a_page_of_a_foreign_origin_is_refused_whatever_it_brings() {
         for request in [
             handshake("/mine", &format!("{origin}{bearer}")),
             handshake("/mine", &format!("{origin}{cookie}")),
-            handshake(&format!("/mine?ticket={}", ticket()), &origin),
+            handshake(&format!("/mine?ticket={}", ticket().await), &origin),
             handshake(&format!("/mine?token={token}"), &origin),
         ] {
             let mut client = Client::begin(serving.addr, &request, b"").await;

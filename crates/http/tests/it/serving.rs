@@ -28,7 +28,7 @@ impl Serving {
         let values = load(identity::SETTINGS, &Input::default()).unwrap();
         let origins = Origins::from_settings(&values).unwrap();
         let options = identity::Options::from_settings(&values).unwrap();
-        let tickets = Arc::new(bongsu_http::identity::OwnTickets::new(Clock::system()));
+        let tickets = Arc::new(identity::OwnTickets::new(Clock::system()));
         let identity =
             Identity::new(&options, origins.clone(), tickets, Clock::system(), &Supervisor::new()).unwrap();
         let app = routes(identity.clone())

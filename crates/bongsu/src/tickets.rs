@@ -24,6 +24,7 @@ pub(crate) struct RedisTickets {
 struct Kept {
     v: u32,
     id: Id,
+    issued_at: Millis,
     expires_at: Millis,
     is_admin: bool,
 }
@@ -52,8 +53,9 @@ impl Tickets for RedisTickets {
             let now = self.clock.now();
             let life = person.expires_at.min(now + LIFETIME).saturating_sub(now).max(1);
             let ticket = new_ticket();
-            let Person { id, expires_at, is_admin, .. } = person;
-            let kept = serde_json::to_string(&Kept { v: 1, id, expires_at, is_admin }).unwrap_or_default();
+            let Person { id, issued_at, expires_at, is_admin } = person;
+            let kept = serde_json::to_string(&Kept { v: 1, id, issued_at, expires_at, is_admin })
+                .unwrap_or_default();
             let key = self.key(&ticket);
             let mut set = redis::cmd("SET");
             set.arg(&key).arg(kept).arg("PX").arg(life);
@@ -73,7 +75,12 @@ impl Tickets for RedisTickets {
             let kept: Option<String> = redis::from_redis_value(kept).unwrap_or_default();
             let kept = kept.and_then(|kept| serde_json::from_str::<Kept>(&kept).ok());
             let kept = kept.filter(|kept| kept.v == 1 && self.clock.now() < kept.expires_at);
-            Ok(kept.map(|Kept { id, expires_at, is_admin, .. }| Person { id, expires_at, is_admin }))
+            Ok(kept.map(|Kept { id, issued_at, expires_at, is_admin, .. }| Person {
+                id,
+                issued_at,
+                expires_at,
+                is_admin,
+            }))
         })
     }
 }

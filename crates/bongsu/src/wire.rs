@@ -110,7 +110,7 @@ pub(crate) async fn wire(
         Some(redis) => Arc::new(RedisTickets { redis: redis.clone(), clock: clock.clone() }),
         None => Arc::new(OwnTickets::new(clock.clone())),
     };
-    let identity = Identity::new(&identity, origins.clone(), tickets, clock, supervisor)
+    let identity = Identity::new(&identity, origins.clone(), tickets, None, clock, supervisor)
         .map_err(|error| Failure::other(error.text.en))?;
     let ready = Arc::new(AtomicBool::new(false));
     let operations = Operations {

@@ -7,6 +7,7 @@ mod extract;
 mod jwks;
 mod jwt;
 mod keys;
+mod revocations;
 mod settings;
 pub mod tickets;
 
@@ -17,6 +18,7 @@ use bongsu_kernel::{Clock, Id, Millis};
 
 pub use extract::{Operator, Service, SocketPerson, StreamPerson};
 pub use jwt::{Claims, mint};
+pub use revocations::Revocations;
 pub use settings::{
     ADMIN_API_KEY, BONGSU_ENV, INTERNAL_API_KEY, JWKS_URL, JWT_ALGORITHM, JWT_SECRET, Options, SETTINGS,
 };
@@ -29,6 +31,7 @@ use crate::origins::Origins;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Person {
     pub id: Id,
+    pub issued_at: Millis,
     /// When the token ends, and every stream with it.
     pub expires_at: Millis,
     pub is_admin: bool,
@@ -43,6 +46,7 @@ struct Inner {
     internal: keys::KeyRing,
     admin: keys::KeyRing,
     tickets: Arc<dyn Tickets>,
+    revocations: Option<Arc<dyn Revocations>>,
     origins: Origins,
 }
 
@@ -51,6 +55,7 @@ impl Identity {
         options: &Options,
         origins: Origins,
         tickets: Arc<dyn Tickets>,
+        revocations: Option<Arc<dyn Revocations>>,
         clock: Clock,
         supervisor: &Supervisor,
     ) -> Result<Self, ApiError> {
@@ -59,6 +64,7 @@ impl Identity {
             internal: keys::KeyRing::new(&options.internal_keys),
             admin: keys::KeyRing::new(&options.admin_keys),
             tickets,
+            revocations,
             origins,
         })))
     }

@@ -3,6 +3,7 @@
 //! It keeps no queue: what is durable is told to it in order, and it wakes those who listen. Opening a stream
 //! subscribes first and looks at the log afterwards.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc as StdArc, OnceLock, PoisonError, RwLock};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bongsu_http::{Peer, Person};
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, Close, Id, Millis, StreamId, random, sse};
+use bongsu_kernel::{Clock, Close, Id, StreamId, random, sse};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use metrics::{Counter, Histogram};
@@ -18,6 +19,7 @@ use metrics::{Counter, Histogram};
 use crate::Options;
 use crate::SubjectName;
 use crate::budget::Budget;
+use crate::door::{Gate, Places};
 use crate::log::{Bus, Delivery, Log, LogError, Passing, Sink};
 use crate::many::ManyStream;
 use crate::people::{Full, People};
@@ -47,6 +49,8 @@ pub(crate) struct Inner {
     pub(crate) inboxes: Vec<Inbox>,
     pub(crate) doubts: Doubts,
     bus: OnceLock<StdArc<dyn Bus>>,
+    pub(crate) gate: OnceLock<StdArc<dyn Gate>>,
+    places: OnceLock<StdArc<dyn Places>>,
     keepers: Vec<Keeper>,
     budget: Arc<Budget>,
     log: OnceLock<StdArc<dyn Log>>,
@@ -70,6 +74,9 @@ pub enum OpenError {
     TooManyForPerson,
     #[error("the hub has too many streams open")]
     TooMany,
+    /// The engine that counts them is away.
+    #[error("{0}")]
+    Away(String),
     #[error(transparent)]
     Log(#[from] LogError),
 }
@@ -88,6 +95,8 @@ impl Hub {
             log: OnceLock::new(),
             doubts: Doubts::default(),
             bus: OnceLock::new(),
+            gate: OnceLock::new(),
+            places: OnceLock::new(),
             draining: AtomicBool::new(false),
             delivered: metrics::counter!("events_delivered_total"),
             lagged: metrics::counter!("events_lagged_total"),
@@ -106,6 +115,12 @@ impl Hub {
         if self.0.bus.set(bus).is_ok() {
             self.start_repair(supervisor);
         }
+    }
+
+    /// What a hub of a fleet asks before it lets somebody in or tells somebody something.
+    pub fn asks(&self, places: StdArc<dyn Places>, gate: StdArc<dyn Gate>) {
+        // Only the first count; there is one wiring.
+        let _ = (self.0.places.set(places), self.0.gate.set(gate));
     }
 
     /// What every shard runs beside its connections.
@@ -170,7 +185,7 @@ impl Hub {
         subject: SubjectName,
         position: Option<StreamId>,
     ) -> Result<LiveStream, OpenError> {
-        let entered = self.enter(opening)?;
+        let entered = self.enter(opening).await?;
         let reader = Self::read(&entered.chair, subject, position).await?;
         self.look_after(&entered.chair);
         Ok(LiveStream::new(entered, reader, position))
@@ -182,7 +197,7 @@ impl Hub {
         opening: Opening,
         subjects: Vec<(Id, SubjectName, Option<StreamId>)>,
     ) -> Result<ManyStream, OpenError> {
-        let entered = self.enter(opening)?;
+        let entered = self.enter(opening).await?;
         let reading = subjects.into_iter().map(async |(id, subject, position)| {
             Ok::<_, OpenError>((id, Self::read(&entered.chair, subject, position).await?))
         });
@@ -192,28 +207,34 @@ impl Hub {
     }
 
     /// A connection whose client will say what it wants to follow.
-    pub fn open_socket(&self, opening: Opening, desk: Box<dyn Desk>) -> Result<LiveSocket, OpenError> {
-        let entered = self.enter(opening)?;
+    pub async fn open_socket(&self, opening: Opening, desk: Box<dyn Desk>) -> Result<LiveSocket, OpenError> {
+        let entered = self.enter(opening).await?;
         self.look_after(&entered.chair);
         Ok(LiveSocket::new(entered, desk))
     }
 
     /// Counts somebody in.
-    fn enter(&self, opening: Opening) -> Result<Entered, OpenError> {
+    async fn enter(&self, opening: Opening) -> Result<Entered, OpenError> {
         let inner = &self.0;
         let Opening { person, peer } = opening;
         peer.becomes_stream();
         let (shard, now) = (peer.shard, inner.tick());
-        let terms = inner.terms(now, person.expires_at);
+        let terms = inner.terms(now, &person);
         let seat = Arc::new(Seat::new(terms, Some(peer), now));
-        inner.people.enter(&person.id, seat.clone(), inner.options.per_person, inner.options.most).map_err(
-            |full| match full {
+        // Over a fleet the person's places are counted elsewhere.
+        let per_person = if inner.places.get().is_some() { 0 } else { inner.options.per_person };
+        inner.people.enter(&person.id, seat.clone(), per_person, inner.options.most).map_err(|full| {
+            match full {
                 Full::Person => OpenError::TooManyForPerson,
                 Full::Hub => OpenError::TooMany,
-            },
-        )?;
+            }
+        })?;
         // From here on the guards undo what was done, whatever happens.
-        let entered = Entered { chair: Chair { hub: self.clone(), seat, shard }, person: person.id };
+        let chair = Chair { hub: self.clone(), seat, shard };
+        let mut entered = Entered { chair, person: person.id, held: Vec::new() };
+        if let (Some(places), true) = (inner.places.get(), inner.options.per_person > 0) {
+            entered.held.push(places.take(&entered.person).await?);
+        }
         if inner.draining.load(Ordering::SeqCst) {
             return Err(OpenError::Draining);
         }
@@ -281,7 +302,7 @@ impl Inner {
     }
 
     /// When a stream that starts now ends at the latest.
-    fn terms(&self, now: Tick, expires_at: Millis) -> Terms {
+    fn terms(&self, now: Tick, person: &Person) -> Terms {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(Tick::MAX / 4);
         let lifetime = self.options.lifetime.map(|lifetime| {
             let lifetime = millis(lifetime);
@@ -291,7 +312,8 @@ impl Inner {
             keepalive: millis(self.options.keepalive),
             stall: millis(self.options.stall),
             lifetime,
-            expires_at,
+            issued_at: person.issued_at,
+            expires_at: person.expires_at,
         }
     }
 }
@@ -299,6 +321,10 @@ impl Inner {
 impl Sink for Hub {
     fn deliver(&self, delivery: Delivery<'_>) {
         let Some(subject) = self.0.subject(delivery.subject) else { return };
+        if !self.may_pass() {
+            // It is read from the log once the orders are known.
+            return self.doubt_subject(delivery.subject, &subject);
+        }
         let frame = Frame::of(delivery.entry, delivery.accepted);
         if subject.push(delivery.previous, frame, &self.0.inboxes) == Pushed::Gap {
             self.doubt_subject(delivery.subject, &subject);
@@ -306,7 +332,7 @@ impl Sink for Hub {
     }
 
     fn pass(&self, name: &SubjectName, passing: &Passing) {
-        let Some(subject) = self.0.subject(name) else { return };
+        let Some(subject) = self.0.subject(name).filter(|_| self.may_pass()) else { return };
         let bytes = Bytes::from(sse::passing(&passing.event_type, &passing.data, passing.at));
         subject.pass(bytes, Instant::now(), &self.0.inboxes);
     }
@@ -330,6 +356,8 @@ pub(crate) struct Chair {
 pub(crate) struct Entered {
     pub(crate) chair: Chair,
     pub(crate) person: Id,
+    /// What goes when the stream goes.
+    pub(crate) held: Vec<Box<dyn Any + Send>>,
 }
 
 impl Drop for Entered {

@@ -8,6 +8,7 @@
 mod budget;
 pub mod composite;
 pub mod control;
+mod door;
 mod hub;
 pub mod log;
 mod many;
@@ -26,6 +27,7 @@ mod subject;
 mod sync;
 mod wheel;
 
+pub use door::{Gate, Places};
 pub use hub::{Hub, OpenError, Opening};
 pub use log::{Append, AppendError, Appended, Entry, Log, LogError, Page, Place, Start};
 pub use many::ManyStream;

@@ -81,7 +81,7 @@ fn scene(frames: u64, readers: usize, capacity: usize) {
     };
     let reading: Vec<_> = (0..readers)
         .map(|_| {
-            let terms = Terms { keepalive: 1, stall: 1, lifetime: None, expires_at: 1 };
+            let terms = Terms { keepalive: 1, stall: 1, lifetime: None, issued_at: 0, expires_at: 1 };
             let seat = Arc::new(Seat::new(terms, None, 0));
             // Listening comes first, then looking where to begin.
             subject.sit_down(0, seat.clone());

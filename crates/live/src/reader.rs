@@ -111,11 +111,16 @@ impl Reader {
     /// and coming back would help nobody.
     fn read_log(&mut self) {
         let (name, after) = (self.listening.name.clone(), self.cursor.place.id);
-        let log = self.listening.chair.hub.0.log().cloned();
+        let hub = self.listening.chair.hub.clone();
         self.state = State::Reading(Box::pin(async move {
-            let (log, started) = (log?, Instant::now());
+            let (log, started) = (hub.0.log()?.clone(), Instant::now());
             loop {
-                match log.read(&name, after, PAGE).await {
+                let page = async {
+                    let page = log.read(&name, after, PAGE).await?;
+                    hub.pass_gate().await?;
+                    Ok::<Page, LogError>(page)
+                };
+                match page.await {
                     Err(error) if error.may_pass() && started.elapsed() < PATIENCE => {
                         tokio::time::sleep(Duration::from_millis(random::between(200, 600))).await;
                     }

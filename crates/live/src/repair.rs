@@ -100,6 +100,7 @@ impl Hub {
     async fn fill(&self, name: &SubjectName, subject: &Arc<Subject>) -> Result<(), LogError> {
         let last = subject.last();
         let page = self.0.log()?.read(name, last.id, PAGE).await?;
+        self.pass_gate().await?;
         if page.start != Start::Known || page.more {
             // Too much is missing, or the log is not the one that the ring came from.
             tracing::info!(subject = ?name, start = ?page.start, "the streams of a room go through its log");

@@ -90,7 +90,7 @@ impl LiveSocket {
         let open = async move {
             first.await?;
             let reader = Hub::read(&chair, subject, since).await.map_err(|error| match error {
-                OpenError::Log(_) => Code::Sse5001,
+                OpenError::Log(_) | OpenError::Away(_) => Code::Sse5001,
                 OpenError::Draining | OpenError::TooManyForPerson | OpenError::TooMany => Code::Common429,
             })?;
             again.await?;

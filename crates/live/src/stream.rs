@@ -35,6 +35,15 @@ impl LiveStream {
     }
 }
 
+impl LiveStream {
+    /// Keeps something for as long as the stream lives.
+    #[must_use]
+    pub fn holding(mut self, what: impl std::any::Any + Send) -> Self {
+        self.entered.held.push(Box::new(what));
+        self
+    }
+}
+
 impl Body for LiveStream {
     type Data = Bytes;
     type Error = Infallible;

@@ -3,6 +3,8 @@
 //! The first credential that is there decides: one that is malformed or expired does not fall through to the next.
 
 use axum::extract::{FromRef, FromRequestParts};
+use bongsu_kernel::Code;
+use bongsu_kernel::text::Text;
 use http::header::{AUTHORIZATION, AsHeaderName, COOKIE, ORIGIN};
 use http::request::Parts;
 use http::{HeaderValue, Method};
@@ -45,6 +47,27 @@ impl Cookie {
 }
 
 impl Identity {
+    async fn verify(&self, token: &str) -> Result<Person, ApiError> {
+        let person = self.0.verifier.verify(token).await?;
+        self.check_revoked(&person).await?;
+        Ok(person)
+    }
+
+    /// Also of a ticket: the token that it was got with may have been revoked since.
+    async fn check_revoked(&self, person: &Person) -> Result<(), ApiError> {
+        let Some(revocations) = &self.0.revocations else { return Ok(()) };
+        let before = revocations.before(&person.id).await.map_err(|error| {
+            tracing::error!(error, "nobody knows whether a token was revoked");
+            let text =
+                Text::new("지금은 로그인 상태를 확인할 수 없습니다.", "Tokens cannot be checked right now.");
+            ApiError::new(Code::Redis5001, text)
+        })?;
+        if before.is_some_and(|before| person.issued_at < before) {
+            return Err(ApiError::unauthorized("취소된 토큰입니다.", "The token was revoked."));
+        }
+        Ok(())
+    }
+
     /// The `Authorization` header, else the cookie. A malformed header does not fall through.
     async fn person(&self, parts: &Parts, worth: Cookie) -> Result<Option<Person>, ApiError> {
         if let Some(header) = parts.headers.get(AUTHORIZATION) {
@@ -54,10 +77,10 @@ impl Identity {
                     "The Authorization header must be 'Bearer <token>'.",
                 )
             })?;
-            return self.0.verifier.verify(token).await.map(Some);
+            return self.verify(token).await.map(Some);
         }
         let Some(token) = cookie(parts, "access_token") else { return Ok(None) };
-        let person = self.0.verifier.verify(token).await?;
+        let person = self.verify(token).await?;
         if worth == Cookie::NeedsOrigin && !self.0.origins.permit(parts) {
             return Err(foreign());
         }
@@ -77,16 +100,17 @@ impl Identity {
         }
         let query = Query::of(parts.uri.query())?;
         if let Some(ticket) = query.get("ticket") {
-            let person = self.0.tickets.redeem(ticket).await?;
-            return person.map(Some).ok_or_else(|| {
+            let person = self.0.tickets.redeem(ticket).await?.ok_or_else(|| {
                 ApiError::unauthorized(
                     "티켓이 올바르지 않거나 이미 사용되었습니다.",
                     "The ticket is not valid, has expired or was used already.",
                 )
-            });
+            })?;
+            self.check_revoked(&person).await?;
+            return Ok(Some(person));
         }
         match query.get("token") {
-            Some(token) => self.0.verifier.verify(token).await.map(Some),
+            Some(token) => self.verify(token).await.map(Some),
             None => Ok(None),
         }
     }
@@ -229,7 +253,7 @@ mod tests {
         let origins = Origins::from_settings(&values).unwrap();
         let tickets = std::sync::Arc::new(crate::identity::OwnTickets::new(Clock::system()));
         let identity =
-            Identity::new(&options, origins, tickets, Clock::system(), &Supervisor::new()).unwrap();
+            Identity::new(&options, origins, tickets, None, Clock::system(), &Supervisor::new()).unwrap();
         Router::new().route("/", get(|_: Operator| async {})).with_state(identity)
     }
 

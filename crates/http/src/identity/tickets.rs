@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     fn person(id: &str) -> Person {
-        Person { id: Id::new(id).unwrap(), expires_at: 9_000_000, is_admin: false }
+        Person { id: Id::new(id).unwrap(), issued_at: 0, expires_at: 9_000_000, is_admin: false }
     }
 
     #[test]

@@ -30,7 +30,8 @@ impl Serving {
         let options = identity::Options::from_settings(&values).unwrap();
         let tickets = Arc::new(identity::OwnTickets::new(Clock::system()));
         let identity =
-            Identity::new(&options, origins.clone(), tickets, Clock::system(), &Supervisor::new()).unwrap();
+            Identity::new(&options, origins.clone(), tickets, None, Clock::system(), &Supervisor::new())
+                .unwrap();
         let app = routes(identity.clone())
             .route("/", axum::routing::get(async || "here"))
             .layer(middleware::from_fn(frame::around))

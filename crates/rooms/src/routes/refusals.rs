@@ -20,6 +20,10 @@ pub(super) fn not_opened(error: OpenError) -> ApiError {
         OpenError::TooMany => {
             ApiError::too_many("지금은 연결이 너무 많습니다.", "Too many streams are open right now.")
         }
+        OpenError::Away(error) => {
+            tracing::error!(error, "a stream could not be counted");
+            redis_away()
+        }
         OpenError::Log(error) => {
             tracing::error!(%error, "a stream could not be opened");
             let text = Text::new(

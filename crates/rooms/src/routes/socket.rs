@@ -45,7 +45,8 @@ async fn socket(
     State(rooms): State<Rooms>,
 ) -> Result<Response, ApiError> {
     let desk = RoomDesk { user: person.id.clone(), rooms: rooms.clone() };
-    let socket = rooms.0.hub.open_socket(Opening { person, peer }, Box::new(desk)).map_err(not_opened)?;
+    let socket =
+        rooms.0.hub.open_socket(Opening { person, peer }, Box::new(desk)).await.map_err(not_opened)?;
     Ok(upgrade.answer(socket))
 }
 

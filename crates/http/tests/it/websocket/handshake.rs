@@ -107,6 +107,7 @@ async fn a_page_of_a_foreign_origin_is_refused_whatever_it_brings() {
     let ticket = async || {
         let person = bongsu_http::Person {
             id: bongsu_kernel::Id::new("7").unwrap(),
+            issued_at: 0,
             expires_at: u64::MAX,
             is_admin: false,
         };

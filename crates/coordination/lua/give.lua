@@ -1,6 +1,6 @@
 -- Gives an order to all hubs: writes it into the feed, remembers a revocation, and tells those who listen.
 --
--- KEYS  1 feed (stream)  2 the person's revocation (string)
+-- KEYS  1 feed (stream)  2 for a revocation: the person's (string)
 -- ARGV  1 order  2 orders to keep  3 channel  4 for a revocation: tokens issued before this, in ms; or ''
 --       5 life of a revocation in ms
 if ARGV[4] ~= '' then

@@ -57,7 +57,8 @@ pub enum Order {
     Revoke { user: Id, issued_before: Millis },
 }
 
-/// Who carries out orders on this hub. Called by whoever brings them, one at a time: it must not wait.
+/// Who carries out orders on this hub. Called by whoever brings them, one at a time: it must not wait, nor ask
+/// [`Orders`] for anything.
 pub trait Apply: Send + Sync + 'static {
     /// May be called for something that has been done already.
     fn apply(&self, order: &Order);

@@ -67,6 +67,6 @@ mod tests {
         recent.insert(996, 7);
         assert_eq!(recent.get(&996).copied(), Some(7), "the newer value");
         recent.retain(|key, _| *key == 0);
-        assert_eq!((recent.get(&996), recent.get(&0).copied()), (None, Some(0)));
+        assert_eq!((recent.get(&996).copied(), recent.get(&0).copied()), (None, Some(0)));
     }
 }

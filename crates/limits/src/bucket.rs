@@ -22,6 +22,9 @@ pub trait Buckets: Send + Sync {
     fn take<'a>(&'a self, key: &'a str, rate: Rate, cost: u32) -> Boxed<'a, Result<(), Refused>>;
 }
 
+/// So little may be missing: fractions are not exact. It stays owed, so that it does not add up.
+const ROUNDING: f64 = 0.000_001;
+
 /// How a bucket fills.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
@@ -38,7 +41,7 @@ impl Rate {
 
     /// How long it takes until so much has flowed in, rounded up so that it is there then.
     fn wait(self, missing: f64) -> Duration {
-        let ms = (missing / self.per_second * 1_000.0).ceil().max(1.0);
+        let ms = ((missing - ROUNDING) / self.per_second * 1_000.0).ceil().max(1.0);
         // Saturates: nobody waits for longer than that.
         Duration::from_millis(ms as u64)
     }

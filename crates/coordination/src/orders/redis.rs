@@ -155,14 +155,17 @@ impl Inner {
     }
 
     async fn give(&self, order: &Order) -> Result<(), Error> {
-        let (user, before) = match order {
-            Order::Disconnect { user } => (user, String::new()),
-            Order::Revoke { user, issued_before } => (user, issued_before.to_string()),
+        // Only what it needs: while a slot moves, a script of one key goes on, and one of two has to wait.
+        let (before, revoked) = match order {
+            Order::Disconnect { .. } => (String::new(), None),
+            Order::Revoke { user, issued_before } => {
+                (issued_before.to_string(), Some(self.revoked_key(user)))
+            }
         };
         let (text, kept) = (order.as_text(), KEPT.to_string());
         let life = REVOCATION_LIFE.as_millis().to_string();
         let arguments = [&text, &kept, self.channel.name(), &before, &life].map(str::as_bytes);
-        let keys = [self.stream.as_str(), &self.revoked_key(user)];
+        let keys: Vec<&str> = std::iter::once(self.stream.as_str()).chain(revoked.as_deref()).collect();
         self.redis.run(&GIVE, Repeat::Never, &keys, &arguments).await?;
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bongsu_kernel::{Clock, Millis, Recent};
 
-use super::{Buckets, Rate, Refused};
+use super::{Buckets, ROUNDING, Rate, Refused};
 use crate::Boxed;
 
 /// So many buckets are remembered.
@@ -46,8 +46,9 @@ impl EmbeddedBuckets {
                 return Ok(());
             }
         };
-        if *level < cost {
-            return Err(Refused::RetryAfter(rate.wait(cost - *level)));
+        let missing = cost - *level;
+        if missing > ROUNDING {
+            return Err(Refused::RetryAfter(rate.wait(missing)));
         }
         *level -= cost;
         Ok(())

@@ -3,7 +3,7 @@
 use bongsu_redis::redis::from_redis_value;
 use bongsu_redis::{Redis, Repeat, Script};
 
-use super::{Buckets, Rate, Refused};
+use super::{Buckets, ROUNDING, Rate, Refused};
 use crate::{Away, Boxed};
 
 static TAKE: Script = Script::new("bucket_take", include_str!("../../lua/take.lua"));
@@ -24,7 +24,7 @@ impl Buckets for RedisBuckets {
                 return Err(Refused::Never);
             }
             let key = self.0.key(format_args!("bucket:{key}"));
-            let arguments = [rate.per_second.to_string(), rate.burst.to_string(), cost.to_string()];
+            let arguments = [rate.per_second, rate.burst, cost.into(), ROUNDING].map(|n: f64| n.to_string());
             let arguments = arguments.each_ref().map(String::as_bytes);
             // A second time it would be taken twice.
             let answer = self.0.run(&TAKE, Repeat::Never, &[&key], &arguments).await.map_err(Away::from)?;

@@ -95,11 +95,6 @@ impl Scopes {
         }
     }
 
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.known().len()
-    }
-
     fn known(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Counted>, foldhash::fast::RandomState>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -170,4 +165,41 @@ fn shard_of(name: &str) -> u8 {
     let hash = foldhash::quality::FixedState::default().hash_one(name);
     // Less than the number of shards.
     (hash % u64::from(SHARDS)) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_is_listed_once_and_forgotten_when_redis_knows_that_it_is_empty() {
+        let scopes = Scopes::default();
+        let scope = scopes.find("anna");
+        let places = [scope.hold(), scope.hold()];
+        assert_eq!(scope.held(), 2);
+        drop((places, scope));
+        let changed = scopes.changed().take(10);
+        assert_eq!(changed.len(), 1);
+        assert!(scopes.changed().take(10).is_empty());
+        let entering = scopes.find("anna");
+        scopes.forget_empty(&changed);
+        assert!(Arc::ptr_eq(&entering, &scopes.find("anna")), "somebody is about to enter");
+        drop(entering);
+        changed[0].doubt();
+        scopes.forget_empty(&changed);
+        assert_eq!(scopes.used_shards(), [shard_of("anna")], "Redis is still to be told");
+        drop(scopes.changed().take(10));
+        scopes.forget_empty(&changed);
+        assert!(scopes.used_shards().is_empty());
+    }
+
+    #[test]
+    fn what_was_given_up_in_the_middle_is_doubted() {
+        let scopes = Scopes::default();
+        let scope = scopes.find("anna");
+        Doubt::of(&scope).dispel();
+        assert!(scopes.changed().take(10).is_empty());
+        drop(Doubt::of(&scope));
+        assert_eq!(scopes.changed().take(10).len(), 1);
+    }
 }

@@ -53,6 +53,10 @@ impl Channel {
 pub trait Listener: Send + Sync + 'static {
     fn message(&self, channel: &Channel, payload: Bytes);
 
+    /// From now on messages on this channel may be lost; [`Listener::doubt`] follows once it is heard again. For those
+    /// who have to stop until then.
+    fn lost(&self, _channel: &Channel) {}
+
     /// Messages on this channel may have been lost until now.
     fn doubt(&self, channel: &Channel);
 }

@@ -68,8 +68,8 @@ impl Engine {
         }
     }
 
-    /// Where the one that all hubs of this process share is, started if it does not run yet; none for embedded.
-    pub(crate) async fn shared_url(self) -> Option<String> {
+    /// Where the one that all tests of this process share is, started if it does not run yet; none for embedded.
+    pub async fn shared_url(self) -> Option<String> {
         match self {
             Self::Embedded => None,
             Self::Redis => Some(REDIS.get_or_init(start_redis).await.service.url()),

@@ -254,6 +254,7 @@ impl Keeper {
         if wanted.state == State::Heard(line) {
             wanted.state = State::Wanted;
             wanted.doubted = true;
+            self.listener.lost(channel);
             self.look_elsewhere();
         }
     }
@@ -267,10 +268,13 @@ impl Keeper {
         }
         tracing::warn!(line, "the bus lost a line");
         metrics::counter!("pubsub_reconnect_total").increment(1);
-        for wanted in self.channels.values_mut() {
+        for (channel, wanted) in &mut self.channels {
             if matches!(wanted.state, State::Asked(on, _) | State::Heard(on) if on == line) {
                 // What was asked for and never heard has not been missed by anybody.
-                wanted.doubted |= matches!(wanted.state, State::Heard(_));
+                if matches!(wanted.state, State::Heard(_)) {
+                    wanted.doubted = true;
+                    self.listener.lost(channel);
+                }
                 wanted.state = State::Wanted;
             }
         }

@@ -1,0 +1,36 @@
+-- Joins the fleet or renews the lease, sweeps out those whose lease ended, and says who is alive.
+--
+-- KEYS  1 instances by the end of their lease, in ms (zset)  2 what is stored of each (hash)
+-- ARGV  1 instance  2 lease in ms  3 its records: 'off', 'shared:<database>' or 'own'  4 what it says of itself
+-- Gives {'alive' or the instance that refuses it, {{instance, 'joined at' records about}, ...}}.
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+for _, ended in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 1000)) do
+  redis.call('ZREM', KEYS[1], ended)
+  redis.call('HDEL', KEYS[2], ended)
+end
+
+local outcome = 'alive'
+if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
+  for _, other in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+    local stored = redis.call('HGET', KEYS[2], other)
+    local records = stored and string.match(stored, '^%d+ (%S+)')
+    if records and (ARGV[3] == 'own' or records ~= ARGV[3]) then outcome = other end
+  end
+  if outcome == 'alive' then
+    redis.call('HSET', KEYS[2], ARGV[1], table.concat({string.format('%.0f', now), ARGV[3], ARGV[4]}, ' '))
+  end
+end
+if outcome == 'alive' then
+  redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+  redis.call('PEXPIRE', KEYS[1], ARGV[2] * 2)
+  redis.call('PEXPIRE', KEYS[2], ARGV[2] * 2)
+end
+
+local alive = {}
+for _, instance in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  local stored = redis.call('HGET', KEYS[2], instance)
+  if stored then alive[#alive + 1] = {instance, stored} end
+end
+return {outcome, alive}

@@ -1,0 +1,153 @@
+//! The registry: which hubs are alive, and whether this one still counts as alive itself.
+//!
+//! The contract is written on [`Registry`]; `tests/it/registry_contract.rs` holds every adapter against it.
+
+pub mod embedded;
+pub mod redis;
+
+use bongsu_kernel::{Id, Millis};
+use tokio::sync::watch;
+
+use crate::{Boxed, Error};
+
+/// Who is alive in the fleet. This process is in it from [`Registry::join`] on, for as long as its lease is renewed.
+///
+/// - **Leases.** An instance that was killed, or paused for longer than the lease, is no longer alive when its lease
+///   ends, by the engine's clock. One that shuts down leaves at once.
+/// - **Told.** What [`Registry::fleet`] shows follows within two seconds, on every hub that reaches the engine.
+/// - **Own end.** Whose lease ended may have been given up by the others: what it held in the fleet is gone and has to be
+///   taken again. [`Registry::holds`] turns false no later than the lease ends; when it is alive again, it has a new
+///   `joined_at`.
+/// - **Who may join.** Instances share their records, or all have none. One that keeps records that no other can see
+///   stays alone. Checking and joining are one step, so of two that come at once one is refused.
+/// - **Errors.** While the engine is away the last known fleet stays.
+pub trait Registry: Send + Sync {
+    /// Joins the fleet. It is also tried again and again by itself; this is for a start that wants to know.
+    fn join(&self) -> Boxed<'_, Result<(), JoinError>>;
+
+    /// The fleet as it was seen last, and every change of it.
+    fn fleet(&self) -> watch::Receiver<Fleet>;
+
+    /// Whether this instance certainly still counts as alive.
+    fn holds(&self) -> bool;
+
+    /// This process, as others see it.
+    fn me(&self) -> &str;
+
+    /// Those that were alive when it was looked last.
+    fn alive(&self) -> Vec<Instance> {
+        self.fleet().borrow().alive.clone()
+    }
+}
+
+/// What an instance says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    pub records: Records,
+    pub version: String,
+    /// Where it is reached.
+    pub address: String,
+    /// By its own clock.
+    pub started_at: Millis,
+}
+
+/// Where an instance keeps its records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Records {
+    Off,
+    /// In a database that others can use, by something that tells this database from others.
+    Shared(Id),
+    /// In a file of its own.
+    Own,
+}
+
+/// An instance that is alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    pub id: String,
+    pub about: About,
+    /// By the engine's clock. Differs after it was thought gone and came back.
+    pub joined_at: Millis,
+}
+
+/// The fleet as one instance sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fleet {
+    pub standing: Standing,
+    /// By id.
+    pub alive: Vec<Instance>,
+}
+
+impl Fleet {
+    /// Those that have gone since, also those that have come back meanwhile: what they held is free.
+    pub fn ended_since<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = &'a Instance> {
+        let stays =
+            |was: &Instance| self.alive.iter().any(|is| (&is.id, is.joined_at) == (&was.id, was.joined_at));
+        earlier.alive.iter().filter(move |instance| !stays(instance))
+    }
+}
+
+/// How this instance stands in the fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// The engine has not been reached yet.
+    #[default]
+    Outside,
+    Alive {
+        joined_at: Millis,
+    },
+    /// The lease has ended, or may have: what was held is gone.
+    Lost,
+    /// Another instance does not let it be alive.
+    Refused(Refused),
+}
+
+/// Why an instance may not join.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the instance {} at {} is alive and {}, while this one {}: instances of a fleet share one database (DATABASE_URL) \
+     or all run with RECORDS=off",
+    other.id, other.about.address, other.about.records.told(), own.told()
+)]
+pub struct Refused {
+    pub other: Box<Instance>,
+    pub own: Records,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// Will stay so until the other one has gone.
+    #[error(transparent)]
+    Refused(Refused),
+    #[error(transparent)]
+    Engine(#[from] Error),
+}
+
+impl Records {
+    fn told(&self) -> &'static str {
+        match self {
+            Self::Off => "has no records",
+            Self::Shared(_) => "has records in a database",
+            Self::Own => "keeps records in a file of its own",
+        }
+    }
+
+    /// Whether two instances with these may be alive at once is decided by this text: they must be equal, and not `own`.
+    fn as_text(&self) -> String {
+        match self {
+            Self::Off => "off".to_owned(),
+            Self::Shared(database) => format!("shared:{database}"),
+            Self::Own => "own".to_owned(),
+        }
+    }
+
+    /// What a later version may say is nothing that this one could share.
+    fn parse(text: &str) -> Self {
+        let shared = text.strip_prefix("shared:").and_then(|database| Id::new(database).ok());
+        match shared {
+            Some(database) => Self::Shared(database),
+            None if text == "off" => Self::Off,
+            None => Self::Own,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Buckets in Redis, for the fleet: one script looks, takes and lets the bucket expire, by the server's clock.
+
+use bongsu_redis::redis::from_redis_value;
+use bongsu_redis::{Redis, Repeat, Script};
+
+use super::{Buckets, ROUNDING, Rate, Refused};
+use crate::{Away, Boxed};
+
+static TAKE: Script = Script::new("bucket_take", include_str!("../../lua/take.lua"));
+
+/// See the module.
+pub struct RedisBuckets(Redis);
+
+impl RedisBuckets {
+    pub fn new(redis: Redis) -> Self {
+        Self(redis)
+    }
+}
+
+impl Buckets for RedisBuckets {
+    fn take<'a>(&'a self, key: &'a str, rate: Rate, cost: u32) -> Boxed<'a, Result<(), Refused>> {
+        Box::pin(async move {
+            if f64::from(cost) > rate.burst {
+                return Err(Refused::Never);
+            }
+            let key = self.0.key(format_args!("bucket:{key}"));
+            let arguments = [rate.per_second, rate.burst, cost.into(), ROUNDING].map(|n: f64| n.to_string());
+            let arguments = arguments.each_ref().map(String::as_bytes);
+            // A second time it would be taken twice.
+            let answer = self.0.run(&TAKE, Repeat::Never, &[&key], &arguments).await.map_err(Away::from)?;
+            let missing: Option<String> =
+                from_redis_value(answer).map_err(|_| Away("a bucket in Redis is not readable".to_owned()))?;
+            match missing.map(|missing| missing.parse()) {
+                None => Ok(()),
+                Some(Ok(missing)) => Err(Refused::RetryAfter(rate.wait(missing))),
+                Some(Err(_)) => Err(Away("a bucket in Redis is not readable".to_owned()).into()),
+            }
+        })
+    }
+}

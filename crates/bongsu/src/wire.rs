@@ -1,5 +1,6 @@
 //! Puts the parts together: store, hub, rooms, identity, routes.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -7,6 +8,11 @@ use std::time::Instant;
 
 use axum::response::IntoResponse;
 use axum::{Router, middleware};
+use bongsu_coordination::orders::embedded::EmbeddedOrders;
+use bongsu_coordination::orders::redis::RedisOrders;
+use bongsu_coordination::registry::redis::RedisRegistry;
+use bongsu_coordination::registry::{About, Records};
+use bongsu_coordination::{LEASE, Orders};
 use bongsu_http::identity::{Identity, OwnTickets, Tickets};
 use bongsu_http::origins;
 use bongsu_http::{ApiError, frame, openapi, server};
@@ -15,6 +21,7 @@ use bongsu_kernel::settings::Values;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::telemetry;
 use bongsu_kernel::text::Text;
+use bongsu_limits::cap::redis::RedisCap;
 use bongsu_live::log::embedded::{self, EmbeddedLog};
 use bongsu_live::log::redis::{RedisBus, RedisLog};
 use bongsu_live::{Hub, Log, log};
@@ -25,7 +32,9 @@ use bongsu_sql::{self as sql, DATA_DIR, DataFolder, Database, Migrations, Writer
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
+use crate::admin::{self, Admin};
 use crate::failure::Failure;
+use crate::fleet::{self, Doorkeeper, Ordered, StreamPlaces};
 use crate::operate::{self, Operations};
 use crate::settings::{self, Checked};
 use crate::tickets::RedisTickets;
@@ -61,12 +70,13 @@ pub(crate) fn open_database(values: &Values) -> Result<Database, Failure> {
 
 /// The tables of all parts.
 pub(crate) fn migrations() -> Migrations {
-    Migrations::new([embedded::MIGRATIONS, sqlite::MIGRATIONS])
+    Migrations::new([embedded::MIGRATIONS, sqlite::MIGRATIONS, bongsu_coordination::MIGRATIONS])
 }
 
 pub(crate) async fn wire(
     values: &Values,
     checked: Checked,
+    address: SocketAddr,
     shards: usize,
     supervisor: &Supervisor,
 ) -> Result<Wired, Failure> {
@@ -78,6 +88,7 @@ pub(crate) async fn wire(
     let (_, most_streams) = server::capacity();
     // A limit of 0 is none of ours, but the system has one, and requests need their share of it.
     live.most = if live.most == 0 { most_streams } else { live.most.min(most_streams) };
+    let per_person = u32::try_from(live.per_person).unwrap_or(u32::MAX);
     let hub = Hub::new(live, shards, clock.clone());
     let most_keys = settings::most_keys(values);
     let redis = redis.map(|options| Redis::start(options, supervisor));
@@ -100,6 +111,25 @@ pub(crate) async fn wire(
         }
         (None, None) => return Err(Failure::Other("there is nowhere to keep events".to_owned())),
     };
+    let doorkeeper = Arc::new(Doorkeeper(hub.clone()));
+    let orders: Arc<dyn Orders> = match (&redis, &store) {
+        (Some(redis), _) => Arc::new(RedisOrders::start(redis.clone(), doorkeeper, supervisor)),
+        (None, Some(Store { store, .. })) => {
+            let (writer, readers) = (store.writer().clone(), store.readers().clone());
+            let opened = EmbeddedOrders::open(writer, readers, clock.clone(), doorkeeper, supervisor).await;
+            Arc::new(opened.map_err(Failure::other)?)
+        }
+        (None, None) => return Err(Failure::Other("there is nowhere to keep orders".to_owned())),
+    };
+    let ordered = Arc::new(Ordered(orders.clone()));
+    if let Some(redis) = &redis {
+        let cap = Arc::new(RedisCap::start(redis.clone(), LEASE, supervisor));
+        hub.asks(Arc::new(StreamPlaces { cap, most: per_person }), ordered.clone());
+        let records = if store.is_some() { Records::Own } else { Records::Off };
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let about = About { records, version, address: address.to_string(), started_at: clock.now() };
+        fleet::join(&RedisRegistry::start(redis.clone(), &about, LEASE, supervisor)).await?;
+    }
     let records: Option<Arc<dyn bongsu_rooms::store::Store>> = match &store {
         Some(Store { store, .. }) => Some(Arc::new(SqliteStore::open(store.clone()).await?)),
         None => None,
@@ -110,8 +140,9 @@ pub(crate) async fn wire(
         Some(redis) => Arc::new(RedisTickets { redis: redis.clone(), clock: clock.clone() }),
         None => Arc::new(OwnTickets::new(clock.clone())),
     };
-    let identity = Identity::new(&identity, origins.clone(), tickets, None, clock, supervisor)
-        .map_err(|error| Failure::other(error.text.en))?;
+    let identity =
+        Identity::new(&identity, origins.clone(), tickets, Some(ordered), clock.clone(), supervisor)
+            .map_err(|error| Failure::other(error.text.en))?;
     let ready = Arc::new(AtomicBool::new(false));
     let operations = Operations {
         hub: hub.clone(),
@@ -122,10 +153,12 @@ pub(crate) async fn wire(
         started: Instant::now(),
         ready: ready.clone(),
     };
+    let admin = Admin { orders, identity: identity.clone(), clock };
     let rooms = Rooms::new(hub.clone(), log, records, rooms);
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(bongsu_rooms::routes::router(rooms, identity))
         .merge(operate::router(operations))
+        .merge(admin::router(admin))
         .split_for_parts();
     let app = routes
         .merge(openapi::routes(&openapi::complete(&document)))

@@ -46,7 +46,7 @@ async fn serve(values: &Values, checked: Checked, port: u16) -> Result<(), Failu
     let listener = server::listen(address)
         .map_err(|error| Failure::Other(format!("cannot listen on {address}: {error}")))?;
     let bound = listener.local_addr().map_err(Failure::other)?;
-    let Wired { app, hub, redis, store, ready } = wire(values, checked, shards, &supervisor).await?;
+    let Wired { app, hub, redis, store, ready } = wire(values, checked, bound, shards, &supervisor).await?;
     if let Some(redis) = redis {
         // So that health tells the truth from the first moment. A hub starts without Redis, too.
         redis.look().await;

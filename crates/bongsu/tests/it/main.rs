@@ -15,6 +15,7 @@ mod rooms_events;
 mod rooms_frames;
 mod rooms_many;
 mod rooms_once;
+mod rooms_orders;
 mod rooms_publish;
 mod rooms_registered;
 mod rooms_seam;

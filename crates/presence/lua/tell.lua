@@ -15,7 +15,8 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 local function whole(number) return string.format('%.0f', number) end
 
--- The message is '1 version previous ms count what list': what is +id, -id or =, list is id,id or *.
+-- The message is '1 version previous ms count what list': what is +id, -id or =, list is id,id or *. Another one,
+-- '1 soon ms', asks everybody with people there to look by then: whoever began to gather may be gone.
 local function announce(what)
   local previous = redis.call('HGET', KEYS[2], '#version') or ''
   -- A time, so that versions grow also when the room was forgotten meanwhile.
@@ -33,6 +34,7 @@ local function change(what)
     redis.call('HSET', KEYS[2], '#gathered', table.concat({due, whole(changes + 1), first}, ' '))
   elseif redis.call('HLEN', KEYS[1]) > most then
     redis.call('HSET', KEYS[2], '#gathered', table.concat({whole(now + gather), '1', what}, ' '))
+    redis.call('SPUBLISH', channel, '1 soon ' .. ARGV[6])
   else
     announce(what)
   end
@@ -88,8 +90,8 @@ for at = 8 + here, #ARGV do
   end
 end
 
--- In steps: a hub that died with thousands must not hold up everybody else.
-for _, person in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, 100)) do
+-- In steps: a hub that died with thousands of people must not hold up everybody else.
+for _, person in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, 50)) do
   write(person, read(person))
 end
 

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{EventType, Id, Millis};
@@ -79,7 +80,7 @@ impl Announcer {
             Some(view @ View::Doubted { .. }) => {
                 views.insert(room.clone(), view);
                 drop(views);
-                return self.here.look_at(room);
+                return self.here.look_within(room, Duration::ZERO);
             }
             // Nobody is here any more.
             _ => return,
@@ -93,7 +94,7 @@ impl Announcer {
         }
         if missing {
             drop(views);
-            self.here.look_at(room);
+            self.here.look_within(room, Duration::ZERO);
         }
     }
 
@@ -145,8 +146,12 @@ impl Ears for Announcer {
     fn change(&self, room: &Id, change: Change) {
         // Asked for before the views are locked: a stream that ends while it is being told locks who is here.
         if self.here.has(room) && !self.take(&mut self.views(), room, change) {
-            self.here.look_at(room);
+            self.here.look_within(room, Duration::ZERO);
         }
+    }
+
+    fn soon(&self, room: &Id, within: Duration) {
+        self.here.look_within(room, within);
     }
 
     fn doubt(&self, room: &Id) {
@@ -174,5 +179,155 @@ impl Update {
             online.sort_by(in_order);
         }
         Self { online_users: online, joined, left, count }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bongsu_live::log::Delivery;
+
+    use super::*;
+    use crate::store::Online;
+
+    /// Remembers who was told to be there, and who came.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<String>>);
+
+    impl Sink for Told {
+        fn deliver(&self, _: Delivery<'_>) {}
+
+        fn pass(&self, _: &SubjectName, passing: &Passing) {
+            self.0.lock().unwrap().push(passing.data.as_str().to_owned());
+        }
+
+        fn doubt(&self, _: &SubjectName) {}
+    }
+
+    fn id(text: &str) -> Id {
+        Id::new(text).unwrap()
+    }
+
+    struct Stage {
+        told: Arc<Told>,
+        announcer: Announcer,
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let (told, here) = (Arc::new(Told::default()), Arc::new(Here::new(Duration::MAX)));
+            here.enter(&id("room"), &id("somebody"));
+            Self { told: told.clone(), announcer: Announcer::new(told, here) }
+        }
+
+        /// A change that leaves as many people as its version says.
+        fn change(&self, version: u64, previous: Option<u64>) {
+            let (count, joined) = (usize::try_from(version).unwrap(), Some(id("x")));
+            let change = Change { version, previous, at: 0, joined, left: None, count, online: None };
+            self.announcer.change(&id("room"), change);
+        }
+
+        fn settle(&self, version: u64) {
+            let count = usize::try_from(version).unwrap();
+            self.announcer.settle(&id("room"), Who { version, at: 0, count, online: None });
+        }
+
+        /// Counts that streams were told since this was asked last; negative when nobody was named.
+        fn told(&self) -> Vec<i64> {
+            let told = std::mem::take(&mut *self.told.0.lock().unwrap());
+            let count = |text: &String| {
+                let count: i64 = text.rsplit_once(':').unwrap().1.trim_end_matches('}').parse().unwrap();
+                if text.contains(r#""joined":null"#) { -count } else { count }
+            };
+            told.iter().map(count).collect()
+        }
+
+        fn asks(&self) -> bool {
+            self.announcer.begin_asking(&id("room"))
+        }
+    }
+
+    #[test]
+    fn changes_that_follow_on_are_passed_on_once() {
+        let stage = Stage::new();
+        stage.change(5, Some(4));
+        stage.change(6, Some(5));
+        stage.change(6, Some(5));
+        stage.change(5, Some(4));
+        stage.change(9, None);
+        assert_eq!(stage.told(), [5, 6, 9]);
+        assert!(!stage.asks());
+        let change =
+            Change { version: 1, previous: None, at: 0, joined: None, left: None, count: 0, online: None };
+        stage.announcer.change(&id("another"), change);
+        assert!(stage.told().is_empty(), "nobody is there");
+    }
+
+    #[test]
+    fn after_a_gap_the_room_is_told_as_it_is_and_then_what_came_after_it() {
+        let stage = Stage::new();
+        stage.change(5, Some(4));
+        stage.change(7, Some(6));
+        stage.change(8, Some(7));
+        assert!(stage.asks());
+        stage.change(9, Some(8));
+        stage.change(10, Some(9));
+        assert_eq!(stage.told(), [5]);
+        // It was asked before the last one.
+        stage.settle(9);
+        stage.change(11, Some(10));
+        assert_eq!(stage.told(), [-9, 10, 11]);
+        assert!(!stage.asks());
+    }
+
+    #[test]
+    fn a_second_doubt_while_it_is_asked_makes_it_ask_again() {
+        let stage = Stage::new();
+        stage.announcer.doubt(&id("room"));
+        assert!(stage.asks());
+        stage.announcer.doubt(&id("room"));
+        stage.settle(3);
+        assert!(stage.told().is_empty());
+        assert!(stage.asks());
+        stage.settle(4);
+        assert_eq!(stage.told(), [-4]);
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let stage = Stage::new();
+        stage.announcer.doubt(&id("room"));
+        assert!(stage.asks());
+        for version in 1..=MOST_HELD as u64 + 50 {
+            stage.change(version, Some(version - 1));
+        }
+        stage.settle(0);
+        assert!(stage.told().is_empty(), "what was asked for is too old by now");
+        assert!(stage.asks());
+        stage.settle(400);
+        assert_eq!(stage.told(), [-400]);
+    }
+
+    #[test]
+    fn an_engine_that_lost_its_past_is_believed() {
+        let stage = Stage::new();
+        stage.change(100, Some(99));
+        stage.announcer.doubt(&id("room"));
+        assert!(stage.asks());
+        stage.settle(50);
+        stage.change(51, Some(50));
+        assert_eq!(stage.told(), [100, -50, 51]);
+    }
+
+    #[test]
+    fn lists_are_in_order_and_ids_in_their_form() {
+        let stage = Stage::new();
+        let online = |user: &str| Online { user: id(user), last_seen: 0 };
+        stage.announcer.doubt(&id("room"));
+        assert!(stage.asks());
+        let people = vec![online("10"), online("b"), online("9"), online("007")];
+        stage.announcer.settle(&id("room"), Who { version: 1, at: 0, count: 4, online: Some(people) });
+        let told = stage.told.0.lock().unwrap().pop();
+        let expected = r#"{"onlineUsers":[9,"b",10,"007"],"joined":null,"left":null,"count":4}"#;
+        assert_eq!(told.as_deref(), Some(expected));
     }
 }

@@ -12,8 +12,9 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::store::Told;
 
-/// So many people are told of in one call.
-pub(crate) const BATCH: usize = 100;
+/// So many people are told of in one call. Were all of them to come to a small room at once, each with a list of its
+/// own, an engine with one thread would be busy for a few milliseconds.
+pub(crate) const BATCH: usize = 50;
 
 type Map<T> = HashMap<Id, T, foldhash::fast::RandomState>;
 
@@ -112,10 +113,15 @@ impl Here {
         self.book().rooms.get(room).is_some_and(|room| !room.tabs.is_empty())
     }
 
-    /// Has a room looked at now.
-    pub(crate) fn look_at(&self, room: &Id) {
-        self.book().look_at(room, Instant::now());
+    /// Has a room looked at when something is due in it.
+    pub(crate) fn look_within(&self, room: &Id, within: Duration) {
+        self.book().look_at(room, Instant::now() + self.not_all_at_once(within));
         self.bell.notify_one();
+    }
+
+    /// A little later, and not with all other hubs at the same moment.
+    fn not_all_at_once(&self, within: Duration) -> Duration {
+        within + part_of((self.life / 64).min(within / 8))
     }
 
     /// Has everybody in a room told again at once: the store may have forgotten them.
@@ -199,11 +205,7 @@ impl Here {
             Ok(told) => {
                 work.waiting.into_iter().for_each(|waits| _ = waits.send(()));
                 let news = (!room.news.is_empty()).then_some(now);
-                let ends = told.look_within.map(|within| match within {
-                    Duration::ZERO => now,
-                    // Not with all other hubs at the same moment.
-                    within => now + within + part_of(self.life / 64),
-                });
+                let ends = told.look_within.map(|within| now + self.not_all_at_once(within));
                 let hears = match room.hearing {
                     Hearing::Failed(at, _) => Some(at),
                     _ => None,
@@ -310,4 +312,106 @@ impl Room {
 fn part_of(whole: Duration) -> Duration {
     let micros = u64::try_from(whole.as_micros()).unwrap_or(u64::MAX - 1);
     Duration::from_micros(random::between(0, micros))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFE: Duration = Duration::from_secs(60);
+    const RENEWAL: Option<Duration> = Some(Duration::from_secs(20));
+    const TOLD: Result<Told, Duration> = Ok(Told { look_within: None });
+
+    fn id(text: &str) -> Id {
+        Id::new(text).unwrap()
+    }
+
+    /// A look at the only room that is due, as its work and what to end it with.
+    fn look(here: &Here, at: Instant) -> Option<Work> {
+        let (room, _) = here.take_due(at)?;
+        Some(here.take_work(&room, RENEWAL))
+    }
+
+    fn end(here: &Here, work: Work, outcome: Result<Told, Duration>) -> bool {
+        here.done(&id("room"), work, outcome, || {})
+    }
+
+    #[test]
+    fn what_happened_between_two_looks_is_told_as_it_is_now() {
+        let (here, room) = (Here::new(LIFE), id("room"));
+        for person in ["comes", "comes", "passes"] {
+            here.enter(&room, &id(person));
+        }
+        here.leave(&room, &id("passes"));
+        here.leave(&room, &id("comes"));
+        let work = look(&here, Instant::now()).unwrap();
+        assert_eq!((&work.here, &work.gone), (&vec![id("comes")], &vec![id("passes")]));
+        assert!(look(&here, Instant::now()).is_none(), "one look at a time");
+        here.leave(&room, &id("comes"));
+        assert!(!end(&here, work, TOLD));
+        let work = look(&here, Instant::now()).unwrap();
+        assert_eq!((work.here.len(), &work.gone), (0, &vec![id("comes")]));
+        assert!(end(&here, work, TOLD), "nobody is left");
+        assert!(here.next_due().is_none());
+    }
+
+    #[test]
+    fn what_could_not_be_told_is_told_after_a_pause() {
+        let (here, room) = (Here::new(LIFE), id("room"));
+        let mut told = here.enter(&room, &id("stays")).unwrap();
+        here.enter(&room, &id("leaves"));
+        let work = look(&here, Instant::now()).unwrap();
+        here.leave(&room, &id("leaves"));
+        assert!(!end(&here, work, Err(Duration::from_secs(1))));
+        assert!(told.try_recv().is_err(), "who waits is let go without");
+        assert!(look(&here, Instant::now()).is_none());
+        let work = look(&here, Instant::now() + Duration::from_secs(2)).unwrap();
+        assert_eq!((&work.here, &work.gone), (&vec![id("stays")], &vec![id("leaves")]));
+    }
+
+    #[test]
+    fn who_left_longer_ago_than_a_sign_lives_is_not_told_any_more() {
+        let (here, room) = (Here::new(Duration::ZERO), id("room"));
+        here.enter(&room, &id("leaves"));
+        here.leave(&room, &id("leaves"));
+        let work = look(&here, Instant::now()).unwrap();
+        assert!(end(&here, work, Err(Duration::ZERO)), "nothing is left to be told");
+    }
+
+    #[test]
+    fn a_round_comes_to_everybody_once_in_steps() {
+        let (here, room, renewal) = (Here::new(LIFE), id("room"), RENEWAL.unwrap());
+        let people: Vec<Id> = (0..3 * BATCH - 1).map(|person| id(&person.to_string())).collect();
+        people.iter().for_each(|person| _ = here.enter(&room, person));
+        for _ in 0..3 {
+            let work = look(&here, Instant::now()).unwrap();
+            assert!(work.here.len() <= BATCH);
+            end(&here, work, TOLD);
+        }
+        let begins = here.next_due().unwrap() - Instant::now();
+        assert!(begins > renewal / 2 - Duration::from_secs(5) && begins <= renewal, "{begins:?}");
+        here.renew_now(&room);
+        let (mut renewed, mut looks) = (Vec::new(), 0);
+        while let Some(work) = look(&here, Instant::now()) {
+            renewed.extend(work.here.clone());
+            looks += 1;
+            end(&here, work, TOLD);
+        }
+        renewed.sort();
+        let mut people = people;
+        people.sort();
+        assert_eq!((renewed, looks), (people, 3), "in a hurry, all at once");
+        let next = here.next_due().unwrap() - Instant::now();
+        assert!(next > renewal - Duration::from_secs(5) && next <= renewal, "{next:?}");
+    }
+
+    #[test]
+    fn a_loop_that_failed_goes_on_with_everybody() {
+        let (here, room) = (Here::new(LIFE), id("room"));
+        here.enter(&room, &id("somebody"));
+        let lost = look(&here, Instant::now()).unwrap();
+        assert_eq!(lost.here.len(), 1);
+        here.begin_again();
+        assert_eq!(look(&here, Instant::now()).unwrap().here, [id("somebody")]);
+    }
 }

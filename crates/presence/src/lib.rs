@@ -3,9 +3,6 @@
 //! A stream is joined ([`join`]) and leaves when its guard is dropped; people without one send heartbeats. Who is here
 //! is kept by this hub ([`here`]) and told to the [`store`] again and again ([`renew`]), where comings and goings of
 //! all hubs are decided; what the store announces reaches this hub's streams through [`announce`].
-//!
-//! With Redis, an idle room with people on this hub costs it one command in a third of `PRESENCE_USER_TTL_SECS`: 10,000
-//! idle rooms are 500 commands a second. A coming or going is one more, somebody's expiry one more per hub.
 
 mod announce;
 mod here;
@@ -34,6 +31,11 @@ use store::embedded::EmbeddedStore;
 use store::redis::RedisStore;
 
 /// The handle. Cheap to clone.
+///
+/// On Redis, a room with people on this hub costs it one command per fifty of them and third of
+/// `PRESENCE_USER_TTL_SECS`, whatever happens there: 10,000 idle rooms are 500 commands a second. A coming or going is
+/// one more for its hub, somebody's expiry one for every hub with people in the room. Rooms without people here cost
+/// nothing.
 #[derive(Clone)]
 pub struct Presence(Arc<Inner>);
 

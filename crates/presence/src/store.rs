@@ -31,7 +31,8 @@ pub const GATHER: Duration = Duration::from_secs(1);
 ///   room as it is after that change. An expiry is announced when a hub that has people in the room looks: at the
 ///   latest when [`Told::look_within`] has passed.
 /// - **Large rooms.** Past [`MOST_LISTED`] people nobody is listed, and what changes within [`GATHER`] is one
-///   announcement, which names a person only when it is about one change.
+///   announcement, which names a person only when it is about one change. It is made when a hub looks; all that listen
+///   are asked to, with [`Ears::soon`], unless the store makes it by itself.
 /// - **Repeating.** Saying the same again changes nothing but the time of the sign, so after any error it is safe.
 /// - **Lost.** An announcement may be lost on the way. Then [`Ears::doubt`] is called, or the next one does not follow
 ///   on from the last ([`Change::previous`]).
@@ -60,6 +61,9 @@ pub trait Store: Send + Sync {
 /// Who is told of changes. Called by the store in the order of a room: it must not wait.
 pub trait Ears: Send + Sync {
     fn change(&self, room: &Id, change: Change);
+
+    /// An announcement of this room is due then: a hub that has people there looks ([`Store::tell`]).
+    fn soon(&self, room: &Id, within: Duration);
 
     /// Changes of this room may have been missed until now.
     fn doubt(&self, room: &Id);

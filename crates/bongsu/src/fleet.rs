@@ -3,9 +3,10 @@
 use std::any::Any;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bongsu_coordination::registry::JoinError;
-use bongsu_coordination::{Apply, Order, Orders, Registry};
+use bongsu_coordination::{Apply, LEASE, Order, Orders, Registry};
 use bongsu_http::identity::Revocations;
 use bongsu_kernel::{Id, Millis};
 use bongsu_limits::Cap;
@@ -72,14 +73,30 @@ impl Places for StreamPlaces {
     }
 }
 
+/// An instance that was killed counts until its lease ends, and is perhaps just this one, started again.
+const PATIENCE: Duration = LEASE.saturating_add(Duration::from_secs(2));
+const AGAIN: Duration = Duration::from_millis(250);
+
 /// Joins the fleet, unless another instance does not allow it. While Redis is away it is tried on by itself.
 pub(crate) async fn join(registry: &dyn Registry) -> Result<(), Failure> {
-    match registry.join().await {
-        Ok(()) => Ok(()),
-        Err(JoinError::Refused(refused)) => Err(Failure::Other(refused.to_string())),
-        Err(JoinError::Engine(error)) => {
-            tracing::warn!(%error, "the fleet could not be joined yet");
-            Ok(())
+    let started = Instant::now();
+    let mut told = false;
+    loop {
+        match registry.join().await {
+            Ok(()) => return Ok(()),
+            Err(JoinError::Refused(refused)) if started.elapsed() > PATIENCE => {
+                return Err(Failure::Other(refused.to_string()));
+            }
+            Err(JoinError::Refused(refused)) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(%refused, "waiting for the lease of the other instance to end");
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+            Err(JoinError::Engine(error)) => {
+                tracing::warn!(%error, "the fleet could not be joined yet");
+                return Ok(());
+            }
         }
     }
 }

@@ -42,6 +42,7 @@ pub(crate) fn all() -> Vec<&'static Setting> {
     all.extend([&DATA_DIR, &IDEMPOTENCY_MAX_KEYS]);
     all.extend(bongsu_live::SETTINGS);
     all.extend(bongsu_rooms::SETTINGS);
+    all.extend(bongsu_presence::SETTINGS);
     all.push(&telemetry::RUST_LOG);
     all.extend(bongsu_redis::SETTINGS);
     all.push(&RECORDS);
@@ -76,6 +77,7 @@ pub(crate) struct Checked {
     pub(crate) identity: identity::Options,
     pub(crate) origins: Origins,
     pub(crate) rooms: bongsu_rooms::Options,
+    pub(crate) presence: bongsu_presence::Options,
     /// Nothing: everything is embedded.
     pub(crate) redis: Option<bongsu_redis::Options>,
     /// Settings whose secrets anybody knows; good enough for loopback only.
@@ -95,7 +97,8 @@ pub(crate) fn check(values: &Values) -> Result<Checked, Bad> {
     let (origins, rooms) = (Origins::from_settings(values)?, bongsu_rooms::Options::from_settings(values)?);
     let redis = bongsu_redis::Options::from_settings(values)?;
     check_combination(values, redis.as_ref(), &rooms)?;
-    Ok(Checked { host, identity, origins, rooms, redis, weak })
+    let presence = bongsu_presence::Options::from_settings(values)?;
+    Ok(Checked { host, identity, origins, rooms, presence, redis, weak })
 }
 
 /// Refuses an engine that this build does not have, instead of going on without it.

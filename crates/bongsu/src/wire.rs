@@ -25,6 +25,7 @@ use bongsu_limits::cap::redis::RedisCap;
 use bongsu_live::log::embedded::{self, EmbeddedLog};
 use bongsu_live::log::redis::{RedisBus, RedisLog};
 use bongsu_live::{Hub, Log, log};
+use bongsu_presence::Presence;
 use bongsu_redis::Redis;
 use bongsu_rooms::Rooms;
 use bongsu_rooms::store::sqlite::{self, SqliteStore};
@@ -81,7 +82,7 @@ pub(crate) async fn wire(
     supervisor: &Supervisor,
 ) -> Result<Wired, Failure> {
     let clock = Clock::system();
-    let Checked { identity, origins, rooms, redis, .. } = checked;
+    let Checked { identity, origins, rooms, presence, redis, .. } = checked;
     let database = if settings::keeps_records(values) { Some(open_database(values)?) } else { None };
     let metrics = telemetry::start_metrics(supervisor)?;
     let mut live = bongsu_live::Options::from_settings(values);
@@ -153,8 +154,13 @@ pub(crate) async fn wire(
         started: Instant::now(),
         ready: ready.clone(),
     };
+    let sink = Arc::new(hub.clone());
+    let presence = match &redis {
+        Some(redis) => Presence::on_redis(presence, redis.clone(), sink, supervisor),
+        None => Presence::embedded(presence, clock.clone(), sink, supervisor),
+    };
     let admin = Admin { orders, identity: identity.clone(), clock };
-    let rooms = Rooms::new(hub.clone(), log, records, rooms);
+    let rooms = Rooms::new(hub.clone(), log, records, presence, rooms);
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(bongsu_rooms::routes::router(rooms, identity))
         .merge(operate::router(operations))

@@ -3,6 +3,7 @@
 //! Each has a reader of its own. A frame's event and data are the shared bytes, with the id of the room added to the
 //! data; its id is the positions of all of them together, which a client gives back as it got it.
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -21,6 +22,8 @@ use crate::stream::Piece;
 pub struct ManyStream {
     // Before `entered`: readers stand up before their person is counted out.
     readers: Vec<(Id, Reader)>,
+    /// For each reader, what goes when it goes.
+    held: Vec<Option<Box<dyn Any + Send>>>,
     entered: Entered,
     greeting: Option<Bytes>,
     ended: bool,
@@ -30,9 +33,19 @@ pub struct ManyStream {
 
 impl ManyStream {
     pub(crate) fn new(entered: Entered, readers: Vec<(Id, Reader)>) -> Self {
-        let mut stream = Self { readers, entered, greeting: None, ended: false, turn: 0 };
+        let held = readers.iter().map(|_| None).collect();
+        let mut stream = Self { readers, held, entered, greeting: None, ended: false, turn: 0 };
         stream.greeting = Some(sse::greeting(random::between(1_000, 3_000), Some(stream.place())).into());
         stream
+    }
+
+    /// Keeps something for as long as each room is followed, in the order in which the rooms were given.
+    #[must_use]
+    pub fn holding<T: Any + Send>(mut self, what: impl IntoIterator<Item = T>) -> Self {
+        for (held, what) in self.held.iter_mut().zip(what) {
+            *held = Some(Box::new(what));
+        }
+        self
     }
 
     fn place(&self) -> Composite {
@@ -88,6 +101,7 @@ impl Body for ManyStream {
                 }
                 Poll::Ready(Said::Removed) => {
                     let (room, _) = this.readers.remove(at);
+                    drop(this.held.remove(at));
                     let told = sse::removed(&room, this.place());
                     return this.entered.hand_out(told, Instant::now());
                 }

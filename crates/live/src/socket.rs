@@ -3,6 +3,7 @@
 //! Each room has a reader of its own, as on a stream of several rooms. Frames become messages that name their room and
 //! carry the room's own id. One request is worked on at a time; while it is, nothing more is read from the client.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -24,18 +25,29 @@ pub trait Desk: Send {
     /// Whether the person may read a room; asked again once it is subscribed.
     fn may_read(&self, room: &Id) -> Boxed<'static, Result<(), Code>>;
 
+    /// The room is followed now, until what comes back is dropped.
+    fn joined(&self, room: &Id) -> Boxed<'static, Box<dyn Any + Send>>;
+
     /// How many rooms one connection follows.
     fn most_rooms(&self) -> usize;
 }
 
 pub struct LiveSocket {
     // Before `entered`: readers stand up before their person is counted out.
-    readers: Vec<(Id, Reader)>,
-    opening: Option<(Id, Boxed<'static, Result<Reader, Code>>)>,
+    readers: Vec<Followed>,
+    opening: Option<(Id, Boxed<'static, Result<(Reader, Box<dyn Any + Send>), Code>>)>,
     entered: Entered,
     desk: Box<dyn Desk>,
     replies: VecDeque<Bytes>,
     turn: usize,
+}
+
+/// A room that the client follows.
+struct Followed {
+    room: Id,
+    reader: Reader,
+    /// Goes when the room is no longer followed.
+    _held: Box<dyn Any + Send>,
 }
 
 #[derive(Deserialize)]
@@ -87,6 +99,7 @@ impl LiveSocket {
         }
         let (first, again) = (self.desk.may_read(&room), self.desk.may_read(&room));
         let (subject, chair) = (self.desk.subject(&room), self.entered.chair.clone());
+        let joined = self.desk.joined(&room);
         let open = async move {
             first.await?;
             let reader = Hub::read(&chair, subject, since).await.map_err(|error| match error {
@@ -94,14 +107,14 @@ impl LiveSocket {
                 OpenError::Draining | OpenError::TooManyForPerson | OpenError::TooMany => Code::Common429,
             })?;
             again.await?;
-            Ok(reader)
+            Ok((reader, joined.await))
         };
         self.opening = Some((room, Box::pin(open)));
     }
 
     fn forget(&mut self, room: &Id) -> bool {
         let before = self.readers.len();
-        self.readers.retain(|(known, _)| known != room);
+        self.readers.retain(|followed| followed.room != *room);
         self.readers.len() < before
     }
 
@@ -111,10 +124,10 @@ impl LiveSocket {
         let Poll::Ready(opened) = opening.as_mut().poll(cx) else { return };
         let Some((room, _)) = self.opening.take() else { return };
         match opened {
-            Ok(reader) => {
+            Ok((reader, held)) => {
                 let id = Some(reader.place().named());
                 self.reply(&Reply { event: "system.subscribed", code: None, id, room: Some(&room) });
-                self.readers.push((room, reader));
+                self.readers.push(Followed { room, reader, _held: held });
             }
             Err(code) => self.refuse(code, Some(&room)),
         }
@@ -125,13 +138,13 @@ impl LiveSocket {
         for _ in 0..self.readers.len() {
             let at = self.turn % self.readers.len();
             self.turn = at + 1;
-            match self.readers[at].1.poll(cx, &self.entered.person) {
+            match self.readers[at].reader.poll(cx, &self.entered.person) {
                 Poll::Pending => {}
                 Poll::Ready(Said::Frames(frames, accepted)) => {
-                    return Some((messages(&self.readers[at].0, &frames), accepted));
+                    return Some((messages(&self.readers[at].room, &frames), accepted));
                 }
                 Poll::Ready(Said::Removed) => {
-                    let (room, _) = self.readers.remove(at);
+                    let Followed { room, .. } = self.readers.remove(at);
                     let told = sse::removed(&room, StreamId::START);
                     return Some((messages(&room, &told), None));
                 }

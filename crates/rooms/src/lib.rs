@@ -16,6 +16,7 @@ use std::sync::Arc;
 use bongsu_kernel::Id;
 use bongsu_kernel::telemetry::BoundedCounters;
 use bongsu_live::{Hub, Log, SubjectName};
+use bongsu_presence::Presence;
 
 pub use options::{Mode, Options, SETTINGS};
 
@@ -35,14 +36,21 @@ struct Inner {
     log: Arc<dyn Log>,
     /// Nothing when nothing is recorded.
     store: Option<Arc<dyn Store>>,
+    presence: Presence,
     options: Options,
     published: BoundedCounters,
 }
 
 impl Rooms {
-    pub fn new(hub: Hub, log: Arc<dyn Log>, store: Option<Arc<dyn Store>>, options: Options) -> Self {
+    pub fn new(
+        hub: Hub,
+        log: Arc<dyn Log>,
+        store: Option<Arc<dyn Store>>,
+        presence: Presence,
+        options: Options,
+    ) -> Self {
         let published = BoundedCounters::new("events_published_total", "event_type", MOST_EVENT_TYPES);
-        Self(Arc::new(Inner { hub, log, store, options, published }))
+        Self(Arc::new(Inner { hub, log, store, presence, options, published }))
     }
 }
 

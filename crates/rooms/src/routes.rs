@@ -3,6 +3,7 @@
 //! Requests are read in `requests`, their shapes described in `documents`; errors get their codes and words here.
 
 mod documents;
+mod presence;
 mod refusals;
 mod registration;
 mod requests;
@@ -18,6 +19,7 @@ use bongsu_http::{
 };
 use bongsu_kernel::Reason;
 use bongsu_live::Opening;
+use futures_util::future::join_all;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -55,6 +57,7 @@ pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
         .routes(routes!(events))
         .merge(registration::router())
         .merge(socket::router())
+        .merge(presence::router())
         .with_state(RoomsState { rooms, identity })
 }
 
@@ -92,6 +95,7 @@ async fn stream(
         rooms.0.hub.open(Opening { person, peer }, subject(&room), position).await.map_err(not_opened)?;
     // Again, now that it is subscribed: a right that ends from here on ends the stream.
     rooms.may_read(&room, &user).await.map_err(not_allowed)?;
+    let stream = stream.holding(rooms.0.presence.joined(&room, &user).await);
     Ok(bongsu_http::stream::answer(stream))
 }
 
@@ -137,6 +141,8 @@ async fn stream_many(
     for room in &wanted {
         rooms.may_read(room, &user).await.map_err(not_allowed)?;
     }
+    let joined = join_all(wanted.iter().map(|room| rooms.0.presence.joined(room, &user))).await;
+    let stream = stream.holding(joined);
     Ok(bongsu_http::stream::answer(stream))
 }
 

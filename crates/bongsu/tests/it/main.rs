@@ -16,6 +16,7 @@ mod rooms_frames;
 mod rooms_many;
 mod rooms_once;
 mod rooms_orders;
+mod rooms_presence;
 mod rooms_publish;
 mod rooms_registered;
 mod rooms_seam;

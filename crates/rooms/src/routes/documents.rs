@@ -26,6 +26,36 @@ envelope_document!(pub(super) struct EventsEnvelope(Events));
 envelope_document!(pub(super) struct RegisteredEnvelope(Registered));
 envelope_document!(pub(super) struct MemberEnvelope(Member));
 
+envelope_document!(pub(super) struct PresentEnvelope(Present));
+envelope_document!(pub(super) struct AcknowledgedEnvelope(Acknowledged));
+
+/// Who is in a room.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Present {
+    pub(super) online_users: Vec<OnlineUser>,
+    #[schema(example = 1)]
+    pub(super) count: usize,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct OnlineUser {
+    #[schema(value_type = IdSchema)]
+    pub(super) user_id: Id,
+    #[schema(example = "2026-02-16T10:30:00.000Z")]
+    pub(super) last_seen: String,
+}
+
+/// A heartbeat was noted.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Acknowledged {
+    pub(super) acknowledged: bool,
+    #[schema(example = 30)]
+    pub(super) next_in_secs: u64,
+}
+
 /// A room that was registered or deleted.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -138,6 +138,12 @@ pub(super) fn not_registered(error: RegisterError) -> ApiError {
     }
 }
 
+/// Why nobody knows who is there.
+pub(super) fn no_presence(error: &bongsu_presence::Error) -> ApiError {
+    tracing::error!(%error, "presence could not be asked or told");
+    if error.code() == Code::Redis5001 { redis_away() } else { redis_refused() }
+}
+
 fn no_room() -> ApiError {
     ApiError::new(Code::Room4041, Text::new("존재하지 않는 방입니다.", "There is no such room."))
 }

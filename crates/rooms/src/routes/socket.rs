@@ -1,5 +1,7 @@
 //! Rooms over a WebSocket.
 
+use std::any::Any;
+
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
@@ -63,6 +65,11 @@ impl Desk for RoomDesk {
     fn may_read(&self, room: &Id) -> Boxed<'static, Result<(), Code>> {
         let (rooms, room, user) = (self.rooms.clone(), room.clone(), self.user.clone());
         Box::pin(async move { rooms.may_read(&room, &user).await.map_err(|error| not_allowed(error).code) })
+    }
+
+    fn joined(&self, room: &Id) -> Boxed<'static, Box<dyn Any + Send>> {
+        let (presence, room, user) = (self.rooms.0.presence.clone(), room.clone(), self.user.clone());
+        Box::pin(async move { Box::new(presence.joined(&room, &user).await) as Box<dyn Any + Send> })
     }
 
     fn most_rooms(&self) -> usize {

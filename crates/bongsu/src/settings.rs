@@ -1,4 +1,6 @@
 //! All settings of all parts, and where their values come from.
+//!
+//! Combinations that cannot work are refused here, before anything is touched.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

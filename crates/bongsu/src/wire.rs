@@ -1,4 +1,6 @@
 //! Puts the parts together: store, hub, rooms, identity, routes.
+//!
+//! What differs between one process and a fleet on Redis is chosen here, and nowhere else.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,4 +1,6 @@
 //! Publishing: one durable, atomic append; a repeated request is one event.
+//!
+//! Who is told beside the streams is decided here: those named, or the registered members.
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{EventType, Id, StreamId};

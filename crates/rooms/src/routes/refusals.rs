@@ -1,4 +1,6 @@
 //! What a caller is told when something was refused or failed: its code and its words in two languages.
+//!
+//! Every error of this part comes through here once, and is logged here if nobody but an operator can help.
 
 use bongsu_http::ApiError;
 use bongsu_kernel::Code;

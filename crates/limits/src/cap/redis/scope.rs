@@ -1,4 +1,6 @@
 //! The places of this instance, by scope, and which scopes Redis has to be told of.
+//!
+//! What an instance holds is known to itself first; what it says to Redis is numbered, so that a late word changes nothing.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;

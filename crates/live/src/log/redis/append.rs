@@ -1,4 +1,6 @@
 //! Appending: the events of one subject, one script, one round trip.
+//!
+//! Nothing is sent a second time from here: a caller with a key may repeat, and finds the first answer.
 
 use bongsu_kernel::Id;
 use bongsu_redis::redis::Value;

@@ -13,6 +13,7 @@ mod lint;
 mod packages;
 mod place;
 mod process;
+mod profiles;
 mod proof;
 mod prove;
 mod services;

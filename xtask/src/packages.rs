@@ -1,4 +1,4 @@
-//! Debian packages, installed without a question asked.
+//! Debian packages, installed without a question asked and without a service started.
 //!
 //! As root directly, otherwise through a sudo that needs no password; where neither works, the error
 //! is the command that a person would have to run.
@@ -16,14 +16,13 @@ pub(crate) fn install(packages: &[&str]) -> Result<(), String> {
     if !root && ask(command("sudo").args(["-n", "true"])).is_none() {
         return Err(format!("neither root nor a sudo without password; {by_hand}"));
     }
+    let script = place::root().join("xtask").join("apt.sh");
     let apt = |arguments: &[&str]| {
-        let mut apt = if root { command("env") } else { command("sudo") };
+        let mut apt = if root { command("sh") } else { command("sudo") };
         if !root {
-            apt.args(["-n", "env"]);
+            apt.args(["-n", "sh"]);
         }
-        // Another installation may be going on; waiting a little is cheaper than a failed run.
-        apt.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-o", "DPkg::Lock::Timeout=120"]);
-        run(apt.args(arguments))
+        run(apt.arg(&script).args(arguments))
     };
     // Old lists may do as well, so only the installation decides.
     if let Err(reason) = apt(&["update"]) {

@@ -95,6 +95,12 @@ pub(crate) fn ask(command: &mut Command) -> Option<String> {
     capture(command.stderr(Stdio::null())).ok()
 }
 
+/// All that it says when it succeeds, on both outputs: some programs tell their version on standard error.
+pub(crate) fn said(command: &mut Command) -> Option<String> {
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    Some([output.stdout, output.stderr].iter().map(|text| String::from_utf8_lossy(text)).collect())
+}
+
 fn announce(command: &Command) {
     println!("$ {}", shown(command));
 }

@@ -1,7 +1,8 @@
 //! What the tests have proven: one JSON file each while they run, one document per part afterwards.
 //!
 //! A test writes `<part>.<name>.json`, an object, into the folder it is told, where `name` is the name
-//! of its function. The folder belongs to one commit: it is emptied when another is being proven.
+//! of its function, and `<part>.<name>.<profile>.json` on a shared engine. The folder belongs to one
+//! commit: it is emptied when another is being proven.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::place;
 use crate::process::{ask, command};
+use crate::{place, profiles};
 
 const COMMIT: &str = "COMMIT";
 
@@ -52,15 +53,15 @@ impl Proofs {
         self.done.is_empty()
     }
 
-    /// Whether the test of this full name (`module::function`) had left its result.
+    /// Whether the test of this full name (`module::function`, or `redis: module::function`) had left its result.
     pub(crate) fn has(&self, test: &str) -> bool {
-        self.done.iter().any(|name| name == function(test))
+        self.done.contains(&result(test))
     }
 
     /// Takes back the results of these tests.
     pub(crate) fn forget(&self, tests: &[String]) {
         for test in tests {
-            let ending = format!(".{}.json", function(test));
+            let ending = format!(".{}.json", result(test));
             for file in files(&self.folder).filter(|file| file.to_string_lossy().ends_with(&ending)) {
                 match fs::remove_file(&file) {
                     Ok(()) => println!("{test} failed: its result {} is taken back", file.display()),
@@ -95,9 +96,14 @@ impl Proofs {
     }
 }
 
-/// The name of the function in a test's full name.
-fn function(test: &str) -> &str {
-    test.rsplit("::").next().unwrap_or(test)
+/// What a test's result is called, from the test's full name.
+fn result(test: &str) -> String {
+    let (profile, test) = profiles::split_name(test);
+    let function = test.rsplit("::").next().unwrap_or(test);
+    match profile {
+        Some(profile) => format!("{function}.{profile}"),
+        None => function.to_owned(),
+    }
 }
 
 fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
@@ -133,4 +139,15 @@ fn commit() -> String {
 
 fn git(arguments: &[&str]) -> Option<String> {
     ask(command("git").args(arguments)).map(|text| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_told_apart_by_their_profile() {
+        assert_eq!(result("rooms_seam::nothing_is_missed"), "nothing_is_missed");
+        assert_eq!(result("cluster: rooms_seam::nothing_is_missed"), "nothing_is_missed.cluster");
+    }
 }

@@ -3,11 +3,10 @@
 //! Tests that prove something leave a JSON file each (`proof`); when all have passed, these become
 //! docs/proof/<part>.json. With --resume a run goes on where one on the same commit was stopped.
 
-use crate::process::{capture, cargo};
 use crate::proof::Proofs;
 use crate::steps::{Failure, Steps};
-use crate::test::{self, Surroundings};
-use crate::{place, services};
+use crate::test::{self, Surroundings, list};
+use crate::{place, profiles, services};
 
 pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Failure> {
     let (mut resume, mut part) = (false, None);
@@ -24,9 +23,14 @@ pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Failure
     let proofs = steps.step("what is proven already", |_| Proofs::open(resume))?;
     let mut surroundings = test::surroundings("prove", &services);
     surroundings.push(("BONGSU_PROOF_DIR", proofs.folder().into()));
-    steps.used.push("profile embedded".to_owned());
+    steps.used.push(format!("profile {}", profiles::EMBEDDED));
 
-    let passed = tests(steps, &surroundings, part, &proofs);
+    let mut passed = tests(steps, &surroundings, part, &proofs);
+    if passed.is_ok() && services.have_redis() {
+        // As full names, with the profile, for which each has a result of its own.
+        let wanted = |test: &str| part.is_none_or(|part| test.contains(part)) && !proofs.has(test);
+        passed = profiles::run(steps, &surroundings, &one_at_a_time(), wanted);
+    }
     // A test may have left its result before its last assertion failed: that is no proof.
     proofs.forget(steps.tally.failures());
     passed?;
@@ -103,12 +107,4 @@ fn named(
 /// Names are exact: a proven `seam` must not take `seam_after_restart` with it.
 fn one_at_a_time() -> Vec<String> {
     ["--exact", "--test-threads=1", "--nocapture"].map(str::to_owned).to_vec()
-}
-
-/// The full names of the selection's tests.
-fn list(selection: &[&str]) -> Result<Vec<String>, String> {
-    let mut command = cargo(["test", "--quiet"]);
-    command.args(selection).args(["--", "--list"]);
-    let listed = capture(&mut command)?;
-    Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }

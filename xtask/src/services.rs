@@ -1,12 +1,12 @@
-//! `cargo xtask services`: what the tests need beside Rust: a browser and its driver, strace, and
-//! schemathesis in a Python environment of its own.
+//! `cargo xtask services`: what the tests need beside Rust: Redis, nginx, a browser and its driver,
+//! strace, and schemathesis in a Python environment of its own.
 //!
 //! What is missing is installed. What cannot be had is an error in CI; elsewhere the profile that
 //! needs it is named in the last lines of the run. A path in the program's variable is taken as it is.
 
 use std::path::PathBuf;
 
-use crate::process::{ask, command};
+use crate::process::{command, said};
 use crate::steps::{Failure, Steps};
 use crate::{packages, place, venv};
 
@@ -20,7 +20,38 @@ struct Program {
     trial: &'static [&'static str],
 }
 
-const PROGRAMS: [Program; 3] = [
+/// Names the server that hubs share; without it there is no profile but the embedded one.
+const REDIS_SERVER: &str = "BONGSU_REDIS_SERVER";
+
+const PROGRAMS: [Program; 7] = [
+    Program {
+        name: "redis-server",
+        package: "redis-server",
+        variable: REDIS_SERVER,
+        profile: "redis, cluster: hubs that share an engine",
+        trial: &["--version"],
+    },
+    Program {
+        name: "redis-cli",
+        package: "redis-tools",
+        variable: "BONGSU_REDIS_CLI",
+        profile: "redis, cluster: what operators do to an engine",
+        trial: &["--version"],
+    },
+    Program {
+        name: "redis-sentinel",
+        package: "redis-sentinel",
+        variable: "BONGSU_REDIS_SENTINEL",
+        profile: "sentinel: an engine that fails over",
+        trial: &["--version"],
+    },
+    Program {
+        name: "nginx",
+        package: "nginx",
+        variable: "BONGSU_NGINX",
+        profile: "nginx: hubs behind a reverse proxy",
+        trial: &["-v"],
+    },
     Program {
         name: "chromium",
         package: "chromium",
@@ -58,6 +89,13 @@ pub(crate) struct Found {
 #[derive(Debug, Default)]
 pub(crate) struct Services {
     pub(crate) found: Vec<Found>,
+}
+
+impl Services {
+    /// Whether hubs can share an engine.
+    pub(crate) fn have_redis(&self) -> bool {
+        self.found.iter().any(|found| found.variable == REDIS_SERVER)
+    }
 }
 
 pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Failure> {
@@ -119,11 +157,35 @@ fn find(program: &Program, installed: &Result<(), String>) -> Result<Found, Stri
         let why = installed.as_ref().err().map_or("installed, but not on the search path", String::as_str);
         return Err(format!("{name} of the Debian package {} is missing: {why}", program.package));
     };
-    if ask(command(&path).args(program.trial)).is_none() {
+    let Some(tried) = said(command(&path).args(program.trial)) else {
         return Err(format!("{} does not work: {name} {} fails", path.display(), program.trial.join(" ")));
-    }
-    let said = ask(command(&path).arg("--version")).unwrap_or_default();
-    let number = said.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
-    let version = format!("{name} {}", number.unwrap_or("of unknown version"));
+    };
+    // Not every program has a word for its version alone, and not every trial tells it.
+    let number = number(&tried).or_else(|| number(&said(command(&path).arg("--version"))?));
+    let version = format!("{name} {}", number.as_deref().unwrap_or("of unknown version"));
     Ok(Found { variable: program.variable, path, version })
+}
+
+/// The first number with a dot in it, with whatever stands around it left away (`v=7.0.15`, `nginx/1.22.1`).
+fn number(said: &str) -> Option<String> {
+    let mut parts = said.split(|c: char| !c.is_ascii_digit() && c != '.').map(|part| part.trim_matches('.'));
+    parts.find(|part| part.contains('.')).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_programs_say() {
+        for (said, version) in [
+            ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64", Some("7.0.15")),
+            ("nginx version: nginx/1.22.1\n", Some("1.22.1")),
+            ("Chromium 140.0.7339.80 built on Debian GNU/Linux 12", Some("140.0.7339.80")),
+            ("strace -- version 6.1\nCopyright (c) 1991-2022.", Some("6.1")),
+            ("2024", None),
+        ] {
+            assert_eq!(number(said).as_deref(), version);
+        }
+    }
 }

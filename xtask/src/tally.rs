@@ -2,9 +2,11 @@
 //!
 //! A workspace has many test binaries, each with its own closing lines; the tally adds them up and
 //! keeps the names of what failed and of what the tests say they could not do (`NOT RUN: ...`), so that
-//! they stand together at the end of the run.
+//! they stand together at the end of the run. A name from another profile than the embedded one begins with it.
 
 use std::fmt;
+
+use crate::profiles;
 
 /// What all test binaries together reported.
 #[derive(Debug, Default)]
@@ -15,9 +17,15 @@ pub(crate) struct Tally {
     failures: Vec<String>,
     not_run: Vec<String>,
     listing_failures: bool,
+    profile: Option<&'static str>,
 }
 
 impl Tally {
+    /// What comes from now on is of this profile; none is the embedded one.
+    pub(crate) fn switch(&mut self, profile: Option<&'static str>) {
+        self.profile = profile;
+    }
+
     /// Takes in one line of output.
     pub(crate) fn look(&mut self, line: &str) {
         if let Some(counts) = line.strip_prefix("test result: ") {
@@ -26,12 +34,12 @@ impl Tally {
             self.ignored += number_before(counts, " ignored");
         }
         if let Some(what) = line.strip_prefix("NOT RUN: ") {
-            self.not_run.push(what.to_owned());
+            self.not_run.push(profiles::name_on(self.profile, what));
         }
         // The heading comes twice: above the captured output, followed by a blank line, and above the
         // names, which follow at once.
         match line.strip_prefix("    ") {
-            Some(name) if self.listing_failures => self.failures.push(name.to_owned()),
+            Some(name) if self.listing_failures => self.failures.push(profiles::name_on(self.profile, name)),
             _ => self.listing_failures = line == "failures:",
         }
     }
@@ -95,5 +103,10 @@ mod tests {
         assert_eq!(tally.not_run(), ["d: needs chromium, and it is missing"]);
         assert!(tally.any());
         assert_eq!(tally.ran(), 14);
+        tally.switch(Some("redis"));
+        output.lines().for_each(|line| tally.look(line));
+        assert_eq!(tally.to_string(), "total: 26 passed, 2 failed, 6 skipped");
+        assert_eq!(tally.failures(), ["b::c", "redis: b::c"]);
+        assert_eq!(tally.not_run()[1], "redis: d: needs chromium, and it is missing");
     }
 }

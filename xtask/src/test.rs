@@ -1,14 +1,15 @@
-//! `cargo xtask test`: lints, services, every test of the workspace, the model check, the documents.
+//! `cargo xtask test`: lints, services, every test of the workspace, the model check, the tests of the
+//! other profiles (`profiles`), the documents.
 //!
 //! Tests learn from the environment how large they are to be (`BONGSU_TEST_TIER`: quick, full, prove)
 //! and where programs from outside are; they find nothing by themselves. `prove` shares all of it.
 
 use std::ffi::OsString;
 
-use crate::process::{cargo, run_and_look};
+use crate::process::{capture, cargo, run_and_look};
 use crate::services::{self, Services};
 use crate::steps::{Failure, Steps};
-use crate::{docs, lint};
+use crate::{docs, lint, profiles};
 
 /// What tests are told by their environment.
 pub(crate) type Surroundings = Vec<(&'static str, OsString)>;
@@ -35,11 +36,15 @@ pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Failure
         steps.step("services", services::ensure)?
     };
     let surroundings = surroundings(if quick { "quick" } else { "full" }, &services);
-    steps.used.push("profile embedded".to_owned());
+    steps.used.push(format!("profile {}", profiles::EMBEDDED));
     steps.step("tests of the workspace", |steps| {
         cargo_test(steps, &surroundings, &["--workspace"], &filter)
     })?;
     model_check(steps, &surroundings, &filter)?;
+    if services.have_redis() {
+        let wanted = |test: &str| filter.is_empty() || filter.iter().any(|part| test.contains(part.as_str()));
+        profiles::run(steps, &surroundings, &["--exact".to_owned()], wanted)?;
+    }
     if filter.is_empty() {
         steps.step("documents are current", |_| docs::check())?;
     } else {
@@ -51,9 +56,10 @@ pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Failure
     Ok(())
 }
 
-/// The environment of every test: the tier, and the programs that are there.
+/// The environment of every test: the tier, the engine, and the programs that are there.
 pub(crate) fn surroundings(tier: &str, services: &Services) -> Surroundings {
-    let mut surroundings: Surroundings = vec![("BONGSU_TEST_TIER", tier.into())];
+    let mut surroundings: Surroundings =
+        vec![("BONGSU_TEST_TIER", tier.into()), (profiles::VARIABLE, profiles::EMBEDDED.into())];
     surroundings.extend(services.found.iter().map(|found| (found.variable, found.path.clone().into())));
     surroundings
 }
@@ -87,4 +93,12 @@ pub(crate) fn cargo_test(
     }
     command.envs(surroundings.iter().map(|(name, value)| (name, value)));
     run_and_look(&mut command, |line| steps.tally.look(line))
+}
+
+/// The full names of the selection's tests.
+pub(crate) fn list(selection: &[&str]) -> Result<Vec<String>, String> {
+    let mut command = cargo(["test", "--quiet"]);
+    command.args(selection).args(["--", "--list"]);
+    let listed = capture(&mut command)?;
+    Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }

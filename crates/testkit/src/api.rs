@@ -29,9 +29,10 @@ pub struct Api {
 }
 
 impl Api {
-    /// A service, over HTTP/1.1.
+    /// A service, over HTTP/1.1. When the hub has a twin it talks to that one, so that what it does reaches the
+    /// hub's streams from another process.
     pub fn new(hub: &Hub) -> Self {
-        Self::at(&hub.url(""))
+        Self::at(&hub.twin().unwrap_or(hub).url(""))
     }
 
     /// A service, over HTTP/1.1, at any address (`http://host:port`).
@@ -39,9 +40,9 @@ impl Api {
         Self::built(base, reqwest::Client::builder().http1_only())
     }
 
-    /// A service, over HTTP/2 from the first byte.
+    /// A service, over HTTP/2 from the first byte; to the twin, if there is one.
     pub fn http2(hub: &Hub) -> Self {
-        Self::http2_at(&hub.url(""))
+        Self::http2_at(&hub.twin().unwrap_or(hub).url(""))
     }
 
     /// A service, over HTTP/2 from the first byte, at any address (`http://host:port`).

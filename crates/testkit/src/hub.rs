@@ -2,7 +2,8 @@
 //! its own, watched, killed, and started again on the same port and folder.
 //!
 //! All methods take `&self`, so that a hub can be shared with the tasks that load it while another one kills it.
-//! A dropped hub is killed; when its test failed, the end of its log is printed.
+//! A dropped hub is killed; when its test failed, the end of its log is printed. On an engine that several hubs
+//! share ([`crate::Engine`]) it has a twin, and starts, ends and counts together with it.
 
 mod builder;
 mod metrics;
@@ -31,6 +32,8 @@ const STOP: Duration = Duration::from_secs(15);
 /// A running (or killed) hub.
 pub struct Hub {
     setup: Setup,
+    /// A second hub with the same settings on the same engine.
+    twin: Option<Box<Hub>>,
     port: Port,
     data_dir: PathBuf,
     run: Mutex<Run>,
@@ -42,6 +45,12 @@ impl Hub {
     /// Prepares a hub from the program at `bin`.
     pub fn builder(bin: impl AsRef<Path>) -> Builder {
         Builder::new(bin.as_ref())
+    }
+
+    /// The second hub on the same engine, which [`crate::Api`] talks to while streams go to this one; none on the
+    /// embedded engine.
+    pub fn twin(&self) -> Option<&Hub> {
+        self.twin.as_deref()
     }
 
     pub fn port(&self) -> u16 {
@@ -73,13 +82,15 @@ impl Hub {
 
     /// Ends the hub as a crash would, and waits until it is gone. Nothing happens when it is gone already.
     pub async fn kill9(&self) {
-        if !self.run.lock().unwrap().is_running() {
-            return;
-        }
-        self.send_signal(Signal::KILL);
-        if self.wait_exit(STOP).await.is_none() {
-            // Only a wrapper can be left.
-            self.run.lock().unwrap().kill_all();
+        for hub in self.both() {
+            if !hub.run.lock().unwrap().is_running() {
+                continue;
+            }
+            hub.signal_this(Signal::KILL);
+            if hub.wait_this_exit(STOP).await.is_none() {
+                // Only a wrapper can be left.
+                hub.run.lock().unwrap().kill_all();
+            }
         }
     }
 
@@ -92,20 +103,20 @@ impl Hub {
 
     /// Any signal, for example STOP and CONT.
     pub fn send_signal(&self, signal: Signal) {
-        let pid = self.run.lock().unwrap().pid();
-        if let Some(pid) = pid {
-            process::signal(pid, signal);
-        }
+        self.both().for_each(|hub| hub.signal_this(signal));
     }
 
     pub fn has_exited(&self) -> bool {
-        self.run.lock().unwrap().exit_status().is_some()
+        self.both().all(Self::has_this_exited)
     }
 
-    /// The exit status, when the hub ends within this time.
+    /// The exit status, when the hub ends within this time; with a twin, that of the one that failed, if one did.
     pub async fn wait_exit(&self, timeout: Duration) -> Option<ExitStatus> {
         wait::holds_within(timeout, async || self.has_exited()).await;
-        self.run.lock().unwrap().exit_status()
+        let ends: Option<Vec<ExitStatus>> =
+            self.both().map(|hub| hub.run.lock().unwrap().exit_status()).collect();
+        let ends = ends?;
+        ends.iter().find(|end| !end.success()).or(ends.first()).copied()
     }
 
     /// Starts the hub again (killing it first if it runs): same port, same folder, same environment.
@@ -116,17 +127,16 @@ impl Hub {
     /// Starts the hub again with these variables over the builder's, for this run only.
     pub async fn restart_with(&self, env: &[(&str, &str)]) {
         self.kill9().await;
-        self.launch(env);
-        self.wait_ready().await;
+        self.launch(env).await;
     }
 
     /// Starts the hub again with these variables, expecting it to end by itself: its exit status and what it wrote
-    /// in this run.
+    /// in this run. A twin stays down.
     pub async fn restart_expecting_failure(&self, env: &[(&str, &str)]) -> (ExitStatus, String) {
         self.kill9().await;
         let before = self.log().len();
-        self.launch(env);
-        let status = self.wait_exit(START).await;
+        self.launch_this(env);
+        let status = self.wait_this_exit(START).await;
         let output = self.log().get(before..).unwrap_or_default().to_owned();
         match status {
             Some(status) => (status, output),
@@ -155,21 +165,52 @@ impl Hub {
         process::open_files(self.pid()).expect("the hub runs")
     }
 
-    /// What `/metrics` says now.
+    /// What `/metrics` says now; with a twin, what both say together.
     pub async fn metrics(&self) -> Metrics {
-        let answer = self.ask("/metrics").await.expect("an answer from /metrics").expect(200);
-        Metrics::parse(&answer.text())
+        let mut metrics = Metrics::default();
+        for hub in self.both() {
+            let answer = hub.ask("/metrics").await.expect("an answer from /metrics").expect(200);
+            metrics = metrics.and(Metrics::parse(&answer.text()));
+        }
+        metrics
     }
 
-    fn launch(&self, env: &[(&str, &str)]) {
+    fn both(&self) -> impl Iterator<Item = &Hub> {
+        std::iter::once(self).chain(self.twin())
+    }
+
+    async fn launch(&self, env: &[(&str, &str)]) {
+        self.both().for_each(|hub| hub.launch_this(env));
+        for hub in self.both() {
+            hub.wait_ready().await;
+        }
+    }
+
+    fn launch_this(&self, env: &[(&str, &str)]) {
         let command = self.setup.command(self.port(), &self.data_dir, self.folder.path(), env);
         *self.run.lock().unwrap() = Run::start(command, &log_file(&self.folder), self.setup.bin());
+    }
+
+    fn signal_this(&self, signal: Signal) {
+        let pid = self.run.lock().unwrap().pid();
+        if let Some(pid) = pid {
+            process::signal(pid, signal);
+        }
+    }
+
+    fn has_this_exited(&self) -> bool {
+        self.run.lock().unwrap().exit_status().is_some()
+    }
+
+    async fn wait_this_exit(&self, timeout: Duration) -> Option<ExitStatus> {
+        wait::holds_within(timeout, async || self.has_this_exited()).await;
+        self.run.lock().unwrap().exit_status()
     }
 
     async fn wait_ready(&self) {
         let ready = wait::value_within(START, || async {
             let ready = self.ask("/ready").await.is_some_and(|answer| answer.status == 200);
-            (ready || self.has_exited()).then_some(ready)
+            (ready || self.has_this_exited()).then_some(ready)
         });
         let ready = ready.await.unwrap_or(false);
         let exit = self.run.lock().unwrap().exit_status();

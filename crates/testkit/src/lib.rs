@@ -1,5 +1,5 @@
 //! What tests need to look at the hub from outside: the hub as a process, clients that speak HTTP, SSE and a
-//! real browser to it, tokens, sizes per tier, seeds and reports.
+//! real browser to it, engines and faults on the way to them, tokens, sizes per tier, seeds and reports.
 //!
 //! Nothing here uses the hub's own crates, so that a shared mistake cannot hide itself. Only ever a
 //! dev-dependency: when something goes wrong it panics and says why. Tests wait for conditions, never for a time.
@@ -18,11 +18,14 @@
 pub mod answer;
 pub mod api;
 pub mod browser;
+pub mod engine;
 pub mod fixture;
 pub mod hub;
 pub mod jwks;
 pub mod proof;
+pub mod proxy;
 pub mod raw;
+pub mod redis;
 pub mod rng;
 pub mod sse;
 pub mod tier;
@@ -30,15 +33,20 @@ pub mod tokens;
 pub mod wait;
 
 mod local_http;
+mod mortal;
 mod ports;
 mod process;
+mod resp;
 mod wire;
 
 pub use answer::Answer;
 pub use api::Api;
 pub use browser::Browser;
+pub use engine::{Engine, engine};
 pub use fixture::Fixture;
 pub use hub::{Hub, Metrics};
+pub use proxy::Proxy;
+pub use redis::Redis;
 pub use rng::Rng;
 pub use tier::Tier;
 

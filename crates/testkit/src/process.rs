@@ -1,6 +1,7 @@
 //! Processes as /proc shows them: who descends from whom, which program they run, and ending one by its id.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -8,6 +9,17 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(crate) fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
+    }
+}
+
+/// Waits, a second at most, until a process that was ended is gone. For those that are nobody's child of ours: only
+/// looking tells. One that nobody has collected yet has no program any more.
+pub(crate) fn wait_gone(pid: u32) {
+    for _ in 0..1_000 {
+        if std::fs::read_link(file(pid, "exe")).is_err() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -80,7 +92,7 @@ mod tests {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
         let sleep = which("sleep").unwrap();
         let sleeper = loop {
             if let Some(pid) = descendants(child.id()).into_iter().find(|pid| runs(*pid, &sleep)) {

@@ -1,19 +1,28 @@
 //! Facts that a test found out, for the documentation: printed on one line, and kept as a file when a run that
-//! proves something asks for it with `BONGSU_PROOF_DIR`.
+//! proves something asks for it with `BONGSU_PROOF_DIR`. What was found on a shared engine has its name behind.
 
 use std::borrow::Borrow;
 use std::path::Path;
 
 use serde_json::Value;
 
+use crate::engine::{Engine, engine};
 use crate::say;
 
-/// Prints the facts, and writes them to `<BONGSU_PROOF_DIR>/<part>.<name>.json` when that is set.
+/// Prints the facts, and writes them to `<BONGSU_PROOF_DIR>/<part>.<name>.json` when that is set, on a shared engine
+/// to `<part>.<name>.<engine>.json`.
 pub fn record(part: &str, name: &str, facts: impl Borrow<Value>) {
-    let facts = facts.borrow();
+    let (name, facts) = (on(engine(), name), facts.borrow());
     say(&format!("proof {part}.{name} {facts}"));
     if let Some(folder) = std::env::var_os("BONGSU_PROOF_DIR") {
-        write(Path::new(&folder), part, name, facts);
+        write(Path::new(&folder), part, &name, facts);
+    }
+}
+
+fn on(engine: Engine, name: &str) -> String {
+    match engine {
+        Engine::Embedded => name.to_owned(),
+        shared => format!("{name}.{}", shared.name()),
     }
 }
 
@@ -42,5 +51,6 @@ mod tests {
         let text = std::fs::read_to_string(folder.path().join("new/rooms.seam.json")).unwrap();
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), facts);
         assert_eq!(std::fs::read_dir(folder.path().join("new")).unwrap().count(), 1);
+        assert_eq!([on(Engine::Embedded, "seam"), on(Engine::Redis, "seam")], ["seam", "seam.redis"]);
     }
 }

@@ -41,8 +41,8 @@ pub fn size(test: usize, prove: usize) -> usize {
     if Tier::current() == Tier::Prove { prove } else { test }
 }
 
-/// Whether a test that needs `engine` can run. `chromium` means the browser and its driver, any other name
-/// a [`program`].
+/// Whether a test that needs `engine` can run. `chromium` means the browser and its driver, `redis` the server and
+/// its command line, `sentinel` these and the Sentinel, any other name a [`program`].
 ///
 /// The quick tier uses no engines. In the others a missing one panics when `CI=true`, else it is named on one line.
 pub fn needs_engine(engine: &str) -> bool {
@@ -78,15 +78,18 @@ fn decide(engine: &str, tier: Tier, missing: &[String], in_ci: bool) -> Verdict 
 fn missing_programs(engine: &str) -> Vec<String> {
     let programs = match engine {
         "chromium" => vec![program("chromedriver"), program("chromium")],
+        "redis" => vec![program("redis-server"), program("redis-cli")],
+        "sentinel" => vec![program("redis-server"), program("redis-cli"), program("redis-sentinel")],
         other => vec![program(other)],
     };
     programs.iter().filter(|path| !path.is_file()).map(|path| path.display().to_string()).collect()
 }
 
-/// Where a program is: what `BONGSU_STRACE` says for `strace` (the project's own commands set these), else where
-/// `PATH` has it, else its bare name.
+/// Where a program is: what `BONGSU_REDIS_CLI` says for `redis-cli` (the project's own commands set these), else
+/// where `PATH` has it, else its bare name.
 pub fn program(name: &str) -> PathBuf {
-    if let Some(told) = std::env::var_os(format!("BONGSU_{}", name.to_ascii_uppercase())) {
+    let variable = format!("BONGSU_{}", name.to_ascii_uppercase().replace('-', "_"));
+    if let Some(told) = std::env::var_os(variable) {
         return told.into();
     }
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,4 +1,5 @@
-//! What a hub is started with.
+//! What a hub is started with: its environment, a wrapper before it, and on an engine that hubs share where that is
+//! and a twin.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -6,6 +7,7 @@ use std::sync::Mutex;
 
 use super::run::Run;
 use super::{Hub, Port};
+use crate::engine::{Engine, engine};
 
 /// Inherited by the hub; everything else in the environment is hidden from it, so that a developer's own settings
 /// change no test.
@@ -15,20 +17,33 @@ const INHERITED: [&str; 4] = ["PATH", "HOME", "TMPDIR", "LLVM_PROFILE_FILE"];
 pub struct Builder {
     setup: Setup,
     data_dir: Option<PathBuf>,
+    engine: Engine,
 }
 
+#[derive(Clone)]
 pub(super) struct Setup {
     bin: PathBuf,
     args: Vec<String>,
     wrapper: Vec<String>,
+    /// Where the engine is, for a hub that shares one.
+    engine: Vec<(&'static str, String)>,
     env: Vec<(String, Option<String>)>,
+    /// A twin keeps its own port and folder, whatever the first hub is told.
+    is_twin: bool,
 }
 
 impl Builder {
     pub(super) fn new(bin: &Path) -> Self {
         let bin = bin.canonicalize().unwrap_or_else(|error| panic!("no hub at {}: {error}", bin.display()));
-        let setup = Setup { bin, args: vec!["serve".to_owned()], wrapper: Vec::new(), env: Vec::new() };
-        Self { setup, data_dir: None }
+        let setup = Setup {
+            bin,
+            args: vec!["serve".to_owned()],
+            wrapper: Vec::new(),
+            engine: Vec::new(),
+            env: Vec::new(),
+            is_twin: false,
+        };
+        Self { setup, data_dir: None, engine: engine() }
     }
 
     /// Sets a variable, over the defaults: `SERVER_HOST=127.0.0.1`, `SERVER_PORT` (a free one), `DATA_DIR`,
@@ -44,6 +59,13 @@ impl Builder {
         self
     }
 
+    /// Runs on this engine, whatever the run's profile is. On one that hubs share there are two of them, unless the
+    /// test itself says something about `REDIS_URL`.
+    pub fn engine(mut self, engine: Engine) -> Self {
+        self.engine = engine;
+        self
+    }
+
     /// One more argument after `serve`.
     pub fn arg(mut self, argument: impl ToString) -> Self {
         self.setup.args.push(argument.to_string());
@@ -56,7 +78,7 @@ impl Builder {
         self
     }
 
-    /// Puts a command in front, for example `strace -f -o file` or `prlimit --fsize=1000000`.
+    /// Puts a command in front, for example `strace -f -o file` or `prlimit --fsize=1000000`. A twin has none.
     pub fn wrapper(mut self, words: Vec<String>) -> Self {
         self.setup.wrapper = words;
         self
@@ -64,22 +86,41 @@ impl Builder {
 
     /// Starts the hub and waits until it is ready; panics with the end of its log when that fails.
     pub async fn start(self) -> Hub {
-        let hub = self.prepare();
-        hub.launch(&[]);
-        hub.wait_ready().await;
+        let hub = self.prepare().await;
+        hub.launch(&[]).await;
         hub
     }
 
     /// Starts the hub expecting that it refuses: its exit status and all it wrote.
     pub async fn start_expecting_failure(self) -> (ExitStatus, String) {
-        self.prepare().restart_expecting_failure(&[]).await
+        self.prepare().await.restart_expecting_failure(&[]).await
     }
 
-    fn prepare(self) -> Hub {
-        let folder = tempfile::Builder::new().prefix("bongsu-hub-").tempdir().expect("a temporary folder");
-        let data_dir = self.data_dir.unwrap_or_else(|| folder.path().join("data"));
-        Hub { setup: self.setup, port: Port::pick(), data_dir, run: Mutex::new(Run::default()), folder }
+    async fn prepare(self) -> Hub {
+        let mut setup = self.setup;
+        let mut twin = None;
+        // A test that brings an engine of its own, or wants none, has its own idea of who uses it.
+        if !setup.env.iter().any(|(name, _)| name == "REDIS_URL")
+            && let Some(url) = self.engine.shared_url().await
+        {
+            let number = getrandom::u64().expect("the system gives random bytes");
+            // Without a database of their own, two hubs cannot both keep records.
+            setup.engine = vec![
+                ("REDIS_URL", url),
+                ("REDIS_KEY_PREFIX", format!("t{number:x}:")),
+                ("RECORDS", "off".to_owned()),
+            ];
+            let setup = Setup { wrapper: Vec::new(), is_twin: true, ..setup.clone() };
+            twin = Some(Box::new(hub(setup, None, None)));
+        }
+        hub(setup, self.data_dir, twin)
     }
+}
+
+fn hub(setup: Setup, data_dir: Option<PathBuf>, twin: Option<Box<Hub>>) -> Hub {
+    let folder = tempfile::Builder::new().prefix("bongsu-hub-").tempdir().expect("a temporary folder");
+    let data_dir = data_dir.unwrap_or_else(|| folder.path().join("data"));
+    Hub { setup, twin, port: Port::pick(), data_dir, run: Mutex::new(Run::default()), folder }
 }
 
 impl Setup {
@@ -101,8 +142,9 @@ impl Setup {
         for name in INHERITED {
             command.envs(std::env::var_os(name).map(|value| (name, value)));
         }
-        command.env("SERVER_HOST", "127.0.0.1").env("SERVER_PORT", port.to_string());
-        command.env("DATA_DIR", data_dir).env("RUST_LOG", "info");
+        let own = [("SERVER_PORT", port.to_string().into()), ("DATA_DIR", data_dir.as_os_str().to_owned())];
+        command.env("SERVER_HOST", "127.0.0.1").env("RUST_LOG", "info").envs(own.clone());
+        command.envs(self.engine.iter().cloned());
         for (name, value) in &self.env {
             match value {
                 Some(value) => command.env(name, value),
@@ -110,6 +152,9 @@ impl Setup {
             };
         }
         command.envs(env.iter().copied());
+        if self.is_twin {
+            command.envs(own);
+        }
         command
     }
 }

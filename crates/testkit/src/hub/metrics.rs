@@ -34,6 +34,12 @@ impl Metrics {
         self.matching(name, labels).map(|sample| sample.value).sum()
     }
 
+    /// The samples of both.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.samples.extend(other.samples);
+        self
+    }
+
     pub fn has(&self, name: &str, labels: &[(&str, &str)]) -> bool {
         self.matching(name, labels).next().is_some()
     }

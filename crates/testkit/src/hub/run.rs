@@ -60,13 +60,16 @@ impl Run {
     /// Kills the hub and then its wrapper, and collects them.
     pub(super) fn kill_all(&mut self) {
         // First the hub: a tracer that dies leaves its tracee running.
-        if let Some(pid) = self.pid() {
+        let hub = self.pid();
+        if let Some(pid) = hub {
             process::signal(pid, Signal::KILL);
         }
         if let Some(child) = &mut self.child {
             let _ = child.kill();
             self.exit = child.wait().ok();
         }
+        // Behind a wrapper the hub is no child of ours.
+        hub.into_iter().for_each(process::wait_gone);
     }
 }
 

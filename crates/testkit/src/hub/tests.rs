@@ -1,13 +1,13 @@
-//! A stand-in plays the hub: this very test program, which takes the argument `serve` for a filter and so runs
-//! [`serve_as_a_stand_in`] alone.
+//! A stand-in plays the hub: this very test program, which takes the argument `serve` for the name of a test that it
+//! does not have, and is told to run [`serve_as_a_stand_in`] as well.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::Arc;
 
 use super::*;
-use crate::Api;
 use crate::local_http::{LocalHttp, Reply};
 use crate::sse::{Resuming, Stream};
+use crate::{Api, Engine};
 
 #[test]
 fn serve_as_a_stand_in() {
@@ -22,6 +22,11 @@ fn serve_as_a_stand_in() {
         let _server = LocalHttp::start_at(port, |path| match path {
             "/ready" => Reply::new(200, "application/json", "{}"),
             "/metrics" => Reply::new(200, "text/plain", "sse_active_connections{room=\"a\"} 3\n"),
+            "/environment" => {
+                let named = |name: &str| std::env::var(name).unwrap_or_default();
+                let names = ["SERVER_PORT", "DATA_DIR", "REDIS_URL", "REDIS_KEY_PREFIX", "RECORDS"];
+                Reply::new(200, "text/plain", names.map(named).join(" "))
+            }
             _ => Reply::new(
                 404,
                 "application/json",
@@ -36,7 +41,7 @@ fn serve_as_a_stand_in() {
 fn stand_in() -> Builder {
     let builder = Hub::builder(std::env::current_exe().unwrap()).env("STAND_IN", "first");
     // The harness would capture what the stand-in prints.
-    builder.arg("--nocapture")
+    builder.arg("--exact").arg("hub::tests::serve_as_a_stand_in").arg("--nocapture")
 }
 
 #[tokio::test]
@@ -124,6 +129,55 @@ async fn a_hub_is_shared_with_the_tasks_that_load_and_kill_it() {
     kill.await.unwrap();
     load.await.unwrap();
     hub.terminate().await;
+}
+
+/// What the stand-in that the client reaches was started with: port, folder, engine, prefix, records.
+async fn environment(api: &Api) -> [String; 5] {
+    let text = api.get("/environment").await.expect(200).text();
+    text.split(' ').map(str::to_owned).collect::<Vec<_>>().try_into().unwrap()
+}
+
+#[tokio::test]
+async fn on_a_shared_engine_a_hub_has_a_twin_that_lives_and_dies_with_it() {
+    if !crate::tier::needs_engine("redis") {
+        return;
+    }
+    let wrapper = ["env", "WRAPPED=1"].map(str::to_owned).to_vec();
+    let hub = stand_in().engine(Engine::Redis).wrapper(wrapper).start().await;
+    let twin = hub.twin().expect("a twin");
+    assert!(hub.log().contains("WRAPPED") && !twin.log().contains("WRAPPED"));
+    let streams = environment(&Api::at(&hub.url(""))).await;
+    let requests = environment(&Api::new(&hub)).await;
+    assert_eq!((&streams[0], &requests[0]), (&hub.port().to_string(), &twin.port().to_string()));
+    assert_ne!(streams[1], requests[1]);
+    assert_eq!(streams[2..], requests[2..]);
+    assert_eq!((Engine::Redis.shared_url().await.as_ref(), "off"), (Some(&streams[2]), streams[4].as_str()));
+    assert!(streams[3].starts_with('t') && streams[3].ends_with(':'));
+    assert_eq!(hub.metrics().await.get("sse_active_connections", &[]), 6.0);
+
+    let elsewhere = tempfile::tempdir().unwrap();
+    let folder = elsewhere.path().to_str().unwrap();
+    hub.restart_with(&[("STAND_IN", "second"), ("DATA_DIR", folder)]).await;
+    assert!(hub.log().contains("stand-in: second") && twin.log().contains("stand-in: second"));
+    assert_eq!(environment(&Api::at(&hub.url(""))).await[1], folder);
+    assert_eq!(environment(&Api::new(&hub)).await, requests);
+    twin.kill9().await;
+    assert!(!hub.has_exited() && twin.has_exited());
+    hub.kill9().await;
+    assert!(hub.has_exited());
+    hub.restart().await;
+    assert!(!twin.has_exited());
+    assert_eq!(hub.terminate().await.signal(), Some(15));
+    let (status, _) = hub.restart_expecting_failure(&[("STAND_IN", "refuse")]).await;
+    assert!(!status.success());
+
+    let other = stand_in().engine(Engine::Redis).start().await;
+    let own = environment(&Api::new(&other)).await;
+    assert_eq!(own[2], streams[2]);
+    assert_ne!(own[3], streams[3]);
+    let alone = stand_in().engine(Engine::Redis).env("REDIS_URL", "redis://own").start().await;
+    assert!(alone.twin().is_none());
+    assert_eq!(environment(&Api::new(&alone)).await[2..], ["redis://own", "", ""]);
 }
 
 #[tokio::test]

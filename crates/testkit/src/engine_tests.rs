@@ -1,0 +1,74 @@
+//! The engine that hubs share: started once, gone with its process, however that ends.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::*;
+use crate::redis::Client;
+use crate::wait;
+
+#[test]
+fn profiles_are_read_by_name() {
+    for engine in [Engine::Embedded, Engine::Redis, Engine::Cluster] {
+        assert_eq!(Engine::named(engine.name()), engine);
+    }
+    assert_eq!(Engine::named(""), Engine::Embedded);
+}
+
+#[tokio::test]
+async fn it_is_started_once() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    assert_eq!(Engine::Embedded.shared_url().await, None);
+    let (one, other) = tokio::join!(Engine::Redis.shared_url(), Engine::Redis.shared_url());
+    assert_eq!(one, other);
+    let addr = one.unwrap().strip_prefix("redis://").unwrap().parse().unwrap();
+    let mut client = Client::connect(addr).await.unwrap();
+    assert_eq!(client.call(&["PING"]).await.unwrap().text(), "PONG");
+    assert_eq!(client.call(&["CONFIG", "GET", "appendfsync"]).await.unwrap().items()[1].text(), "always");
+    let cluster = Engine::Cluster.shared_url().await.unwrap();
+    assert_eq!(cluster.split(',').count(), 3, "{cluster}");
+}
+
+/// Not a test by itself: the process that the next one watches.
+#[tokio::test]
+async fn a_process_with_an_engine() {
+    let Ok(ending) = std::env::var("ENGINE_PROCESS") else { return };
+    Engine::Redis.shared_url().await;
+    let redis = &REDIS.get().unwrap().service;
+    say(&format!("engine {} {}", redis.pid(), redis.folder().display()));
+    match ending.as_str() {
+        "end" => {}
+        "panic" => panic!("as told"),
+        _ => std::future::pending().await,
+    }
+}
+
+#[tokio::test]
+async fn it_goes_with_its_process_however_that_ends() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    for ending in ["end", "panic", "kill"] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "engine::tests::a_process_with_an_engine", "--nocapture"]);
+        command.env("ENGINE_PROCESS", ending).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let line = lines.find_map(|line| line.strip_prefix("engine ").map(str::to_owned)).unwrap();
+        let (pid, folder) = line.split_once(' ').unwrap();
+        if ending == "kill" {
+            assert!(Path::new(&format!("/proc/{pid}/exe")).exists() && Path::new(folder).is_dir());
+            process.kill().unwrap();
+        }
+        process.wait().unwrap();
+        wait::until(Duration::from_secs(60), async || {
+            // Nobody may have collected it; without a program it is dead all the same.
+            !Path::new(&format!("/proc/{pid}/exe")).exists() && !Path::new(folder).exists()
+        })
+        .await;
+    }
+}

@@ -69,7 +69,7 @@ impl Engine {
     }
 
     /// Where the one that all hubs of this process share is, started if it does not run yet; none for embedded.
-    pub(crate) async fn shared_url(self) -> Option<String> {
+    pub async fn shared_url(self) -> Option<String> {
         match self {
             Self::Embedded => None,
             Self::Redis => Some(REDIS.get_or_init(start_redis).await.service.url()),

@@ -1,8 +1,8 @@
 //! Presence: who is in a room, over a fleet of hubs, and one `presence.update` for everybody when that changes.
 //!
-//! A stream is joined ([`join`]) and leaves when its guard is dropped; people without one send heartbeats. Who is here
-//! is kept by this hub ([`here`]) and told to the [`store`] again and again ([`renew`]), where comings and goings of
-//! all hubs are decided; what the store announces reaches this hub's streams through [`announce`].
+//! A stream is joined (`join.rs`) and leaves when its guard is dropped; people without one send heartbeats. Who is here
+//! is kept by this hub (`here.rs`) and told to the [`store`] again and again (`renew.rs`), where comings and goings of
+//! all hubs are decided; what the store announces reaches this hub's streams through `announce.rs`.
 
 mod announce;
 mod here;
@@ -91,7 +91,7 @@ impl Presence {
         Ok(self.0.options.heartbeat())
     }
 
-    /// Who is in a room, in the order of [`in_order`]. There are as many as there are.
+    /// Who is in a room, in the order of [`in_order`]; how many are listed is the room's count.
     pub async fn who(&self, room: &Id) -> Result<Vec<Online>, Error> {
         let mut online = self.0.store.who(room, usize::MAX).await?.online.unwrap_or_default();
         online.sort_by(|one, other| in_order(&one.user, &other.user));

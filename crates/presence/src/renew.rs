@@ -109,7 +109,7 @@ impl Inner {
 
     async fn tell(&self, room: &Id, work: &Work) -> Result<Told, Error> {
         let told = self.store.tell(room, &work.here, &work.gone).await?;
-        if false {
+        if self.announcer.begin_asking(room) {
             let who = self.store.who(room, MOST_LISTED).await?;
             self.announcer.settle(room, who);
         }

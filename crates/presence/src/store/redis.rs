@@ -2,7 +2,7 @@
 //!
 //! `presence:42` is a hash of people and when they were last seen; the helpers `{presence:42}:...` share its slot. All
 //! times are Redis' own. What the keys hold and how a change is decided is in `lua/tell.lua`; the messages are read in
-//! [`bus`].
+//! `redis/bus.rs`.
 
 mod bus;
 

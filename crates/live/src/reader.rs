@@ -95,8 +95,8 @@ impl Reader {
                     }
                 },
                 State::Following => match self.listening.subject.take(&mut self.cursor, person, self.since) {
-                    Taken::Frames { bytes, count, oldest } => {
-                        self.listening.chair.hub.0.delivered.increment(count);
+                    Taken::Frames { bytes, events, oldest } => {
+                        self.listening.chair.hub.0.delivered.increment(events);
                         return Poll::Ready(Said::Frames(bytes, Some(oldest)));
                     }
                     Taken::Removed => self.state = State::Removed,

@@ -80,7 +80,8 @@ pub(crate) struct Cursor {
 pub(crate) enum Taken {
     Frames {
         bytes: Bytes,
-        count: u64,
+        /// How many of them are events that the log holds.
+        events: u64,
         oldest: Instant,
     },
     /// There is nothing new.
@@ -239,6 +240,7 @@ impl Ring {
         let count = self.frames.range(start..).take_while(fits).count();
         let bytes = self.join(cursor.next, start, count);
         let place = self.frames[start + count - 1].place;
+        let events = self.frames.range(start..start + count).filter(|frame| !frame.passing).count();
         cursor.next += count as u64;
         // A passing frame has the place of one that the reader may be ahead of.
         if place.id > cursor.place.id {
@@ -248,7 +250,7 @@ impl Ring {
             // Records about others: there may be events behind them.
             return self.take(cursor, person, since);
         }
-        Taken::Frames { bytes, count: count as u64, oldest }
+        Taken::Frames { bytes, events: events as u64, oldest }
     }
 
     /// The bytes of `count` frames from number `from` on, which is at `start`. One frame is shared as it is; several

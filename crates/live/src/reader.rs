@@ -97,7 +97,7 @@ impl Reader {
                 State::Following => match self.listening.subject.take(&mut self.cursor, person, self.since) {
                     Taken::Frames { bytes, events, oldest } => {
                         self.listening.chair.hub.0.delivered.increment(events);
-                        return Poll::Ready(Said::Frames(bytes, Some(oldest)));
+                        return Poll::Ready(Said::Frames(bytes, (events > 0).then_some(oldest)));
                     }
                     Taken::Removed => self.state = State::Removed,
                     Taken::Behind => self.read_log(),

@@ -35,12 +35,15 @@ pub trait Desk: Send {
 pub struct LiveSocket {
     // Before `entered`: readers stand up before their person is counted out.
     readers: Vec<Followed>,
-    opening: Option<(Id, Boxed<'static, Result<(Reader, Box<dyn Any + Send>), Code>>)>,
+    opening: Option<(Id, Boxed<'static, Opened>)>,
     entered: Entered,
     desk: Box<dyn Desk>,
     replies: VecDeque<Bytes>,
     turn: usize,
 }
+
+/// What a subscription gave: a reader and what goes with it, or the code of a refusal.
+type Opened = Result<(Reader, Box<dyn Any + Send>), Code>;
 
 /// A room that the client follows.
 struct Followed {

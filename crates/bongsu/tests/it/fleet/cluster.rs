@@ -1,0 +1,44 @@
+//! A slot of a Cluster moves to another server and back while a room of it is published to and listened to.
+
+use bongsu_testkit::redis::Cluster;
+use bongsu_testkit::{Rng, tier, wait};
+
+use super::load::{Follower, Load, ROOMS, scene};
+use super::{Fleet, LONG};
+
+#[tokio::test]
+async fn a_slot_that_moves_and_comes_back_under_load_costs_nobody_an_event() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let name = "a_slot_that_moves_and_comes_back_under_load_costs_nobody_an_event";
+    let (rounds, mut rng) = (tier::size(3, 50), Rng::for_test(name));
+    let cluster = Cluster::start().await;
+    let fleet = Fleet::start(&cluster.url()).await;
+    let load = Load::new(fleet.apis());
+    let faults = async {
+        for round in 0..rounds {
+            let slot = Cluster::slot_of(format!("room:events:{}", rng.pick(&ROOMS)));
+            let home = cluster.node_of(slot).await;
+            let away = (home + 1 + rng.below(2) as usize) % cluster.nodes().len();
+            for to in [away, home] {
+                load.go_on(rng.range(20..200)).await;
+                load.fault();
+                let mut migration = cluster.start_migration(slot, to).await;
+                if round % 2 == 0 {
+                    // Half of it is there and half is here for so long that hubs give up on it.
+                    migration.move_keys(1).await;
+                    let before = load.refused();
+                    wait::until(LONG, async || load.refused() > before).await;
+                }
+                while migration.move_keys(100).await > 0 {}
+                migration.finish().await;
+                load.go_on(20).await;
+                assert_eq!(cluster.node_of(slot).await, to);
+            }
+        }
+        rounds
+    };
+    scene(name, &fleet, &load, Follower::everywhere(&fleet).await, faults).await;
+    assert!(load.cut() > 0, "no move landed while requests were in flight");
+}

@@ -50,8 +50,9 @@ async fn a_message_that_the_bus_loses_under_load_still_reaches_everybody_in_orde
     let faults = async {
         for _ in 0..rounds {
             load.go_on(rng.range(20..200)).await;
-            let (before, proxy, room) = (lossy.dropped(), rng.pick(&lossy.proxies), rng.pick(&ROOMS));
-            load.fault();
+            let before = lossy.dropped();
+            load.fault(&mut rng).await;
+            let (proxy, room) = (rng.pick(&lossy.proxies), rng.pick(&ROOMS));
             proxy.drop_next_message(channel(room).as_bytes());
             wait::until(LONG, async || lossy.dropped() > before).await;
         }

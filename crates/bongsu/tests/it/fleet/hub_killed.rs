@@ -22,7 +22,7 @@ async fn clients_of_a_hub_that_is_killed_go_on_at_the_other_one() {
             load.go_on(rng.range(20..300)).await;
             let (before, hub) = (load.cut(), &fleet.hubs[kills % 2]);
             kills += 1;
-            load.fault();
+            load.fault(&mut rng).await;
             hub.kill9().await;
             // The other one carries everybody for a while.
             load.go_on(rng.range(20..100)).await;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bongsu_testkit::{Api, Rng, proof, tier, wait};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 pub(super) use follower::{Follower, Seen};
@@ -20,7 +21,7 @@ use super::{Fleet, LONG};
 pub(super) const ROOMS: [&str; 3] = ["one", "two", "three"];
 const COUNTED: &str = "fleet.counted";
 const END: &str = "fleet.end";
-const PUBLISHERS: usize = 6;
+const PUBLISHERS: usize = 12;
 /// A publish is answered within this, whatever is wrong with Redis.
 const IN_TIME: Duration = Duration::from_secs(6);
 
@@ -38,8 +39,10 @@ pub(super) struct Load {
     apis: Vec<Api>,
     next: AtomicU64,
     acknowledged: AtomicU64,
-    /// Faults so far: a request that began before one and failed after it was in flight.
+    in_flight: AtomicU64,
+    /// Faults so far: a request that began before one and ended after it was in flight.
     faults: AtomicU64,
+    crossed: AtomicU64,
     cut: AtomicU64,
     /// Requests that were answered by an error or not at all.
     refused: AtomicU64,
@@ -56,7 +59,9 @@ impl Load {
             apis: apis.into(),
             next: AtomicU64::new(0),
             acknowledged: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
             faults: AtomicU64::new(0),
+            crossed: AtomicU64::new(0),
             cut: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             found_stored: AtomicU64::new(0),
@@ -79,8 +84,19 @@ impl Load {
         self.cut.load(Ordering::SeqCst)
     }
 
-    /// Something breaks now.
-    pub(super) fn fault(&self) {
+    /// Requests that were in flight when a fault came, however they ended.
+    pub(super) fn crossed(&self) -> u64 {
+        self.crossed.load(Ordering::SeqCst)
+    }
+
+    /// Waits for a moment with requests in flight, none like the other: what breaks next breaks then.
+    pub(super) async fn fault(&self, rng: &mut Rng) {
+        for _ in 0..rng.below(100) {
+            yield_now().await;
+        }
+        while self.in_flight.load(Ordering::SeqCst) < 2 {
+            yield_now().await;
+        }
         self.faults.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -110,7 +126,12 @@ impl Load {
         loop {
             tries += 1;
             let (api, faults) = (rng.pick(&self.apis), self.faults.load(Ordering::SeqCst));
-            match timeout(IN_TIME, api.try_publish(event)).await {
+            self.in_flight.fetch_add(1, Ordering::SeqCst);
+            let answer = timeout(IN_TIME, api.try_publish(event)).await;
+            self.in_flight.fetch_sub(1, Ordering::SeqCst);
+            let crossed = u64::from(self.faults.load(Ordering::SeqCst) > faults);
+            self.crossed.fetch_add(crossed, Ordering::SeqCst);
+            match answer {
                 Ok(Ok(answer)) if answer.status == 200 => {
                     let again = answer.result()["duplicate"] == true;
                     assert!(!again || tries > 1, "sent once, and told that it was repeated");
@@ -122,8 +143,7 @@ impl Load {
                 Err(_) => drop(self.late.fetch_add(1, Ordering::SeqCst)),
             }
             self.refused.fetch_add(1, Ordering::SeqCst);
-            let in_flight = self.faults.load(Ordering::SeqCst) > faults;
-            self.cut.fetch_add(u64::from(in_flight), Ordering::SeqCst);
+            self.cut.fetch_add(crossed, Ordering::SeqCst);
             sleep(Duration::from_millis(20)).await;
         }
     }
@@ -199,7 +219,7 @@ async fn compare(name: &str, fleet: &Fleet, load: &Load, seen: &[Seen], landed: 
         name,
         json!({
             "seed": tier::seed(), "faults": load.faults.load(Ordering::SeqCst), "landedInFlight": landed,
-            "requestsCut": load.cut(), "refused": load.refused(), "answeredLate": late,
+            "inFlight": load.crossed(), "requestsCut": load.cut(), "refused": load.refused(), "answeredLate": late,
             "acknowledged": told.len(), "repeatedUnderTheirKey": load.found_stored.load(Ordering::SeqCst),
             "clients": seen.len(), "comebacks": seen.iter().map(|seen| seen.comebacks).sum::<u64>(),
             "delivered": seen.iter().map(|seen| seen.ids.len()).sum::<usize>(),

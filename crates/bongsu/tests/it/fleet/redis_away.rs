@@ -28,7 +28,7 @@ async fn a_redis_that_is_killed_and_started_again_costs_nobody_an_event() {
             kills += 1;
             load.go_on(rng.range(20..300)).await;
             let before = load.cut();
-            load.fault();
+            load.fault(&mut rng).await;
             redis.kill9().await;
             redis.restart().await;
             load.go_on(1).await;
@@ -55,7 +55,7 @@ async fn a_redis_that_stands_still_is_told_of_and_costs_nobody_an_event() {
         for _ in 0..rounds {
             load.go_on(rng.range(20..300)).await;
             let (before, until) = (load.cut(), Instant::now() + Duration::from_secs(5));
-            load.fault();
+            load.fault(&mut rng).await;
             redis.pause();
             fleet.wait_connected(false).await;
             // How long it stands still is the fault, not a wait for something.
@@ -115,7 +115,8 @@ async fn hubs_that_start_without_redis_say_so_and_work_when_it_is_there() {
         assert_eq!(first.map(serde_json::Value::from), Some(id.clone()));
         streams.push(stream);
     }
-    let ids = [one.publish_to(42, "a.b", json!({"n": 2})).await, other.publish_to(42, "a.b", json!({})).await];
+    let ids =
+        [one.publish_to(42, "a.b", json!({"n": 2})).await, other.publish_to(42, "a.b", json!({})).await];
     for stream in &mut streams {
         for id in &ids {
             assert_eq!(stream.expect_event("a.b", LONG).await.own_id.as_ref(), Some(id));

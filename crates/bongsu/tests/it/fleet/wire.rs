@@ -42,7 +42,7 @@ async fn a_way_to_redis_that_breaks_in_either_direction_costs_nobody_an_event() 
                 let hit: &[usize] = [&[0][..], &[1], &[0, 1]][(round + at) % 3];
                 load.go_on(rng.range(20..200)).await;
                 let before = load.cut();
-                load.fault();
+                load.fault(&mut rng).await;
                 hit.iter().for_each(|hub| begin(fault, &proxies[*hub]));
                 if !matches!(fault, Fault::Reset) {
                     for hub in hit {

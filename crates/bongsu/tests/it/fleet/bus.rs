@@ -6,7 +6,7 @@ use bongsu_testkit::redis::Redis;
 use bongsu_testkit::{Hub, Rng, proof, tier, wait};
 use serde_json::json;
 
-use super::load::{Follower, Load, ROOMS, scene};
+use super::load::{Load, ROOMS, follow, scene};
 use super::{Fleet, LONG};
 
 struct Lossy {
@@ -59,8 +59,8 @@ async fn a_message_that_the_bus_loses_under_load_still_reaches_everybody_in_orde
         load.go_on(20).await;
         lossy.dropped() as usize
     };
-    let followers = Follower::everywhere(&lossy.fleet).await;
-    let landed = scene(name, &lossy.fleet, &load, followers, faults).await;
+    let reading = follow(&lossy.fleet).await;
+    let landed = scene(name, &lossy.fleet, &load, reading, faults).await;
     assert_eq!(landed as u64, rounds, "messages that were taken out");
     assert_eq!(lossy.reconnects().await, 0.0, "no connection was lost on the way");
 }

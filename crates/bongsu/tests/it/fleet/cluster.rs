@@ -3,7 +3,7 @@
 use bongsu_testkit::redis::Cluster;
 use bongsu_testkit::{Rng, tier, wait};
 
-use super::load::{Follower, Load, ROOMS, scene};
+use super::load::{Load, ROOMS, follow, scene};
 use super::{Fleet, LONG};
 
 #[tokio::test]
@@ -42,6 +42,6 @@ async fn a_slot_that_moves_and_comes_back_under_load_costs_nobody_an_event() {
         }
         landed
     };
-    let landed = scene(name, &fleet, &load, Follower::everywhere(&fleet).await, faults).await;
+    let landed = scene(name, &fleet, &load, follow(&fleet).await, faults).await;
     assert_eq!(landed, 2 * rounds, "moves that landed while requests were in flight");
 }

@@ -4,7 +4,7 @@ use bongsu_testkit::redis::Redis;
 use bongsu_testkit::{Rng, tier};
 
 use super::Fleet;
-use super::load::{Follower, Load, scene};
+use super::load::{Load, scene, wander};
 
 #[tokio::test]
 async fn clients_of_a_hub_that_is_killed_go_on_at_the_other_one() {
@@ -31,6 +31,6 @@ async fn clients_of_a_hub_that_is_killed_go_on_at_the_other_one() {
         }
         landed
     };
-    let landed = scene(name, &fleet, &load, Follower::wandering(&fleet).await, faults).await;
+    let landed = scene(name, &fleet, &load, wander(&fleet).await, faults).await;
     assert!(landed >= rounds, "only {landed} kills landed while requests were in flight");
 }

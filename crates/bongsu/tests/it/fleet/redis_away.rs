@@ -8,7 +8,7 @@ use bongsu_testkit::{Api, Rng, tier, wait};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::load::{Follower, Load, scene};
+use super::load::{Load, follow, scene};
 use super::{Fleet, LONG, wait_connected};
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn a_redis_that_is_killed_and_started_again_costs_nobody_an_event() {
         }
         landed
     };
-    let landed = scene(name, &fleet, &load, Follower::everywhere(&fleet).await, faults).await;
+    let landed = scene(name, &fleet, &load, follow(&fleet).await, faults).await;
     assert!(landed >= rounds, "only {landed} kills landed while requests were in flight");
 }
 
@@ -67,7 +67,7 @@ async fn a_redis_that_stands_still_is_told_of_and_costs_nobody_an_event() {
         }
         landed
     };
-    let landed = scene(name, &fleet, &load, Follower::everywhere(&fleet).await, faults).await;
+    let landed = scene(name, &fleet, &load, follow(&fleet).await, faults).await;
     assert_eq!(landed, rounds, "pauses that landed while requests were in flight");
 }
 

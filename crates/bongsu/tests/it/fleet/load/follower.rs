@@ -1,10 +1,10 @@
-//! A client that stays: it comes back only when the hub itself asked for it, or, when it may wander, to the other hub
-//! when its own is gone.
+//! Clients of a room. One that stays comes back only when the hub itself asked for it; one that wanders goes to the
+//! other hub, too, when its own is gone; one that resumes does what a browser does.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bongsu_testkit::sse::{Event, Request, Stream};
+use bongsu_testkit::sse::{Event, Request, Resuming, Stream};
 use bongsu_testkit::wait;
 use futures_util::future::join_all;
 
@@ -12,7 +12,7 @@ use super::{COUNTED, END, ROOMS};
 use crate::fleet::{Fleet, LONG};
 
 /// An open stream of one room.
-pub(in crate::fleet) struct Follower {
+struct Follower {
     reader: String,
     room: &'static str,
     /// Where it is, first; where else it may go.
@@ -29,17 +29,43 @@ pub(in crate::fleet) struct Seen {
     pub(super) comebacks: u64,
 }
 
+/// Opens a stream of every room on every hub, which stays there; gives what reads them all.
+pub(in crate::fleet) async fn follow(fleet: &Fleet) -> impl Future<Output = Vec<Seen>> {
+    join_all(Follower::all(fleet, false).await.into_iter().map(Follower::read))
+}
+
+/// As [`follow`], with clients that go to the other hub when their own is gone.
+pub(in crate::fleet) async fn wander(fleet: &Fleet) -> impl Future<Output = Vec<Seen>> {
+    join_all(Follower::all(fleet, true).await.into_iter().map(Follower::read))
+}
+
+/// Reads a room from its beginning as a browser does: it comes back by itself, whatever ended the stream.
+pub(in crate::fleet) async fn resume(addr: SocketAddr, reader: usize) -> Seen {
+    let room = ROOMS[reader % ROOMS.len()];
+    let mut seen = Seen::nothing(format!("{room} for {reader}"), room);
+    let mut stream = Resuming::new(request(addr, room)).starting_after("0-0");
+    loop {
+        match stream.try_next_event(LONG * 2).await {
+            Ok(Some(event)) if event.event == COUNTED => seen.ids.push(event.own_id.unwrap_or_default()),
+            Ok(Some(event)) if event.event == END => break,
+            Ok(Some(event)) if asks_back(&event) => {}
+            other => {
+                seen.strange.push(format!("after {} events: {other:?}", seen.ids.len()));
+                break;
+            }
+        }
+    }
+    seen.comebacks = stream.connections() as u64 - 1;
+    seen
+}
+
+impl Seen {
+    fn nothing(reader: String, room: &'static str) -> Self {
+        Self { reader, room, ids: Vec::new(), strange: Vec::new(), comebacks: 0 }
+    }
+}
+
 impl Follower {
-    /// One for every room on every hub, which stays there.
-    pub(in crate::fleet) async fn everywhere(fleet: &Fleet) -> Vec<Self> {
-        Self::all(fleet, false).await
-    }
-
-    /// One for every room on every hub, which goes to the other hub when its own is gone.
-    pub(in crate::fleet) async fn wandering(fleet: &Fleet) -> Vec<Self> {
-        Self::all(fleet, true).await
-    }
-
     async fn all(fleet: &Fleet, wanders: bool) -> Vec<Self> {
         let [one, other] = fleet.hubs.each_ref().map(bongsu_testkit::Hub::addr);
         let places = [("first", [one, other]), ("second", [other, one])];
@@ -56,9 +82,8 @@ impl Follower {
     }
 
     /// Reads until the last event of the room, or until something happens that must not.
-    pub(super) async fn read(mut self) -> Seen {
-        let (room, reader) = (self.room, self.reader.clone());
-        let mut seen = Seen { reader, room, ids: Vec::new(), strange: Vec::new(), comebacks: 0 };
+    async fn read(mut self) -> Seen {
+        let mut seen = Seen::nothing(self.reader.clone(), self.room);
         let mut asked_to = false;
         loop {
             match self.stream.try_next_event(LONG * 2).await {

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 pub(super) use follower::{Seen, follow, resume, wander};
 
-use super::{Fleet, LONG};
+use super::{Fleet, IN_TIME, LONG};
 
 pub(super) const ROOMS: [&str; 3] = ["one", "two", "three"];
 const COUNTED: &str = "fleet.counted";
@@ -24,8 +24,6 @@ const END: &str = "fleet.end";
 /// Enough that some are always under way, and not so many that readers, on the same two cores, fall behind.
 const PUBLISHERS: usize = 12;
 const PACE: Duration = Duration::from_millis(10);
-/// A publish is answered within this, whatever is wrong with Redis.
-const IN_TIME: Duration = Duration::from_secs(6);
 
 /// An event that was acknowledged.
 #[derive(Clone, Debug)]

@@ -1,12 +1,16 @@
 //! The master is killed with events that its replica never had, and Sentinels make the replica the master: those
 //! events are lost, and whoever had seen one of them is told so.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bongsu_testkit::redis::Sentinels;
 use bongsu_testkit::sse::{Event, Stream};
 use bongsu_testkit::{Api, Hub, proof, tier, wait};
+use futures_util::future::join_all;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use super::{Fleet, LONG};
+use super::{Fleet, IN_TIME, LONG};
 
 const STREAM: &str = "/api/v1/rooms/42/stream";
 
@@ -39,6 +43,55 @@ async fn a_failover_that_loses_the_tail_is_told_to_everybody_who_had_seen_it() {
             "lostInFailovers": scene.lost.len(), "toldByReset": resets, "kept": scene.kept.len(), "missing": 0,
         }),
     );
+}
+
+#[tokio::test]
+async fn a_master_that_stands_still_is_replaced_and_holds_up_nobody_for_long() {
+    if !tier::needs_engine("sentinel") {
+        return;
+    }
+    let sentinels = Sentinels::start().await;
+    let fleet = Fleet::start(&sentinels.url()).await;
+    let late = AtomicUsize::new(0);
+    let publishing = fleet.apis().into_iter().cycle().take(8).enumerate().map(|(n, api)| {
+        let (late, event) =
+            (&late, json!({"roomId": n, "eventType": "a.b", "data": {}, "idempotencyKey": "one"}));
+        async move {
+            wait::until(LONG, async || match timeout(IN_TIME, api.publish(&event)).await {
+                Ok(answer) if answer.status == 200 => true,
+                Ok(answer) => {
+                    answer.expect_error(503, "REDIS5001");
+                    false
+                }
+                Err(_) => {
+                    late.fetch_add(1, Ordering::SeqCst);
+                    false
+                }
+            })
+            .await;
+        }
+    });
+    // While nobody can take over, there is nothing to wait for either.
+    sentinels.replica().pause();
+    sentinels.master().pause();
+    let refused = fleet.apis().into_iter().cycle().take(8).map(async |api| {
+        let event = json!({"roomId": 42, "eventType": "a.b", "data": {}, "idempotencyKey": "none"});
+        let answer = timeout(IN_TIME, api.publish(&event)).await.expect("an answer in time");
+        answer.expect_error(503, "REDIS5001");
+    });
+    for _ in 0..4 {
+        join_all(refused.clone()).await;
+    }
+    sentinels.replica().resume();
+    tokio::join!(join_all(publishing), sentinels.wait_failover());
+    assert_eq!(late.load(Ordering::SeqCst), 0, "requests that were not answered within {IN_TIME:?}");
+    // Once it goes on, the old one is the new one's replica, and nobody takes it for the master.
+    sentinels.replica().resume();
+    sentinels.wait_following().await;
+    for (n, api) in fleet.apis().iter().cycle().take(8).enumerate() {
+        assert_eq!(api.stored_ids(n).await.len(), 1, "events of room {n}");
+    }
+    fleet.wait_connected(true).await;
 }
 
 struct Scene<'a> {

@@ -51,36 +51,50 @@ async fn a_slot_that_moves_and_comes_back_under_load_costs_nobody_an_event() {
 }
 
 #[tokio::test]
-async fn servers_of_a_cluster_that_stand_still_hold_up_nobody_for_long_and_cost_nobody_an_event() {
+async fn servers_of_a_cluster_that_stand_still_or_die_hold_up_nobody_for_long_and_cost_nobody_an_event() {
     if !tier::needs_engine("redis") {
         return;
     }
-    let name = "servers_of_a_cluster_that_stand_still_hold_up_nobody_for_long_and_cost_nobody_an_event";
-    let (rounds, mut rng) = (tier::size(2, 50), Rng::for_test(name));
+    let name =
+        "servers_of_a_cluster_that_stand_still_or_die_hold_up_nobody_for_long_and_cost_nobody_an_event";
+    let (rounds, mut rng) = (tier::size(3, 50), Rng::for_test(name));
     let cluster = Cluster::start().await;
     let fleet = Fleet::start(&cluster.url()).await;
     let load = Load::new(fleet.apis());
     let faults = async {
+        let mut landed = 0;
         for round in 0..rounds {
             load.go_on(rng.range(20..200)).await;
-            let home = cluster.node_of(Cluster::slot_of(format!("room:events:{}", rng.pick(&ROOMS)))).await;
+            let room = format!("room:events:{}", rng.pick(&ROOMS));
+            let home = cluster.node_of(Cluster::slot_of(room)).await;
             let before = load.refused();
             load.fault(&mut rng).await;
-            let still: Vec<&Redis> =
-                if round % 2 == 0 { vec![&cluster.nodes()[home]] } else { cluster.nodes().iter().collect() };
-            still.iter().for_each(|node| node.pause());
+            // In turn, one stands still, all stand still, one dies.
+            let hit = if round % 3 == 1 { cluster.nodes() } else { &cluster.nodes()[home..=home] };
+            if round % 3 == 2 {
+                hit[0].kill9().await;
+            } else {
+                hit.iter().for_each(Redis::pause);
+            }
             fleet.wait_connected(false).await;
             wait::until(LONG, async || load.refused() >= before + 20).await;
-            if let [_] = still[..] {
+            if hit.len() == 1 {
                 elsewhere(&cluster, &fleet, home).await;
             }
-            still.iter().for_each(|node| node.resume());
+            if round % 3 == 2 {
+                hit[0].restart().await;
+                cluster.wait_ok().await;
+            } else {
+                hit.iter().for_each(Redis::resume);
+            }
             fleet.wait_connected(true).await;
-            load.go_on(1).await;
+            load.go_on(20).await;
+            landed += 1;
         }
-        rounds
+        landed
     };
-    scene(name, &fleet, &load, follow(&fleet).await, faults).await;
+    let landed = scene(name, &fleet, &load, follow(&fleet).await, faults).await;
+    assert_eq!(landed, rounds, "faults that met requests");
 }
 
 /// A room that another server has is published to and read as if nothing had happened.

@@ -124,3 +124,35 @@ async fn hubs_that_start_without_redis_say_so_and_work_when_it_is_there() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_log_that_was_wiped_is_told_to_everybody_who_had_seen_it() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let fleet = Fleet::start(&redis.url()).await;
+    let [one, other] = fleet.apis();
+    let open = async |hub, position: &str| {
+        let request = Stream::request(hub, "/api/v1/rooms/42/stream").person(7).last_event_id(position);
+        request.open().await.expect("a stream")
+    };
+    let mut streams = [open(&fleet.hubs[0], "").await, open(&fleet.hubs[1], "").await];
+    let seen = one.publish_to(42, "a.b", json!({"n": 1})).await;
+    for stream in &mut streams {
+        assert_eq!(stream.expect_event("a.b", LONG).await.own_id.as_ref(), Some(&seen));
+    }
+    redis.command(&["FLUSHALL"]).await.accepted();
+    // Nothing else happens, and they are told all the same.
+    for stream in &mut streams {
+        assert_eq!(stream.expect_event("system.reset", LONG).await.json()["reason"], "unknown");
+    }
+    let next = other.publish_to(42, "a.b", json!({"n": 2})).await;
+    for stream in &mut streams {
+        assert_eq!(stream.expect_event("a.b", LONG).await.own_id.as_ref(), Some(&next));
+    }
+    let mut back = open(&fleet.hubs[1], &seen).await;
+    // Older than the log's first: all that is left follows.
+    assert_eq!(back.expect_event("system.reset", LONG).await.json()["reason"], "trimmed");
+    assert_eq!(back.expect_event("a.b", LONG).await.own_id, Some(next));
+}

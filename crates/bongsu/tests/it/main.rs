@@ -7,6 +7,7 @@ mod browser;
 mod cli;
 mod data_folder;
 mod drain;
+mod fleet;
 mod fleet_people;
 mod identity;
 mod operate;

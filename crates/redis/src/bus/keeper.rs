@@ -59,6 +59,22 @@ enum Link {
     Open(Line),
 }
 
+/// How often reaching a server failed in a row, and when to try again; nothing while that is under way.
+#[derive(Default)]
+struct Rest {
+    attempt: u32,
+    until: Option<Instant>,
+}
+
+/// Stands for whatever server has a channel while none can be asked which it is.
+const NOWHERE: &str = "";
+
+impl Link {
+    fn is(&self, line: LineId) -> bool {
+        matches!(self, Self::Open(open) if open.id == line)
+    }
+}
+
 pub(super) struct Keeper {
     redis: Redis,
     listener: Arc<dyn Listener>,
@@ -68,9 +84,8 @@ pub(super) struct Keeper {
     last_line: LineId,
     work: FuturesUnordered<Work>,
     ears: (mpsc::Sender<Heard>, mpsc::Receiver<Heard>),
-    /// How often reaching a server failed in a row, and when to try again.
-    attempt: u32,
-    retry_at: Option<Instant>,
+    /// Servers that could not be reached. Each has its own, so that one that is gone holds up no other.
+    resting: HashMap<String, Rest>,
     /// Whether commands reached Redis at the last turn.
     reached: bool,
 }
@@ -85,8 +100,7 @@ impl Keeper {
             last_line: 0,
             work: FuturesUnordered::new(),
             ears: mpsc::channel(QUEUE),
-            attempt: 0,
-            retry_at: None,
+            resting: HashMap::new(),
             reached: false,
         }
     }
@@ -123,7 +137,7 @@ impl Keeper {
                     State::Heard(_) => drop(done.send(())),
                     state => {
                         wanted.waiting.push(done);
-                        if state == State::Wanted && self.retry_at.is_none() {
+                        if state == State::Wanted && !self.rests(NOWHERE) {
                             self.place(channel);
                         }
                     }
@@ -152,31 +166,29 @@ impl Keeper {
 
     fn finish(&mut self, done: Done) {
         match done {
-            Done::Placed(channel, Ok(url)) => match self.links.get(&url) {
-                Some(Link::Open(line)) => {
-                    let line = line.id;
-                    self.ask(line, &channel);
+            Done::Placed(channel, Ok(url)) => {
+                if let Some(line) = self.line_for(&channel, &url) {
+                    return self.ask(line, &channel);
                 }
-                Some(Link::Opening) => self.set(&channel, State::Wanted),
-                None => {
-                    self.set(&channel, State::Wanted);
+                self.set(&channel, State::Wanted);
+                if !self.links.contains_key(&url) && !self.rests(&url) {
                     self.open(url);
                 }
-            },
+            }
             Done::Placed(channel, Err(_)) => {
                 self.set(&channel, State::Wanted);
-                self.try_later();
+                self.try_later(NOWHERE);
             }
             Done::Opened(url, Ok(line)) => {
                 tracing::debug!(line = line.id, "the bus has a line");
-                self.retry_at = None;
+                self.resting.remove(NOWHERE);
                 self.links.insert(url, Link::Open(line));
                 self.place_wanted();
             }
             Done::Opened(url, Err(error)) => {
                 tracing::warn!(error, "the bus cannot reach Redis");
                 self.links.remove(&url);
-                self.try_later();
+                self.try_later(&url);
             }
             Done::Sent(line, false) => self.lose(line),
             Done::Sent(_, true) => {}
@@ -241,13 +253,17 @@ impl Keeper {
             return;
         }
         wanted.state = State::Heard(line);
-        // Not before: a server that takes connections and drops them has not been reached.
-        self.attempt = 0;
         for waiting in wanted.waiting.drain(..) {
             let _ = waiting.send(());
         }
         if std::mem::take(&mut wanted.doubted) {
             self.listener.doubt(channel);
+        }
+        // Not before: a server that takes connections and drops them has not been reached.
+        if !self.resting.is_empty()
+            && let Some((url, _)) = self.links.iter().find(|(_, link)| link.is(line))
+        {
+            self.resting.remove(url);
         }
     }
 
@@ -264,11 +280,9 @@ impl Keeper {
 
     /// A line is gone, and with it all that was heard on it.
     fn lose(&mut self, line: LineId) {
-        let before = self.links.len();
-        self.links.retain(|_, link| !matches!(link, Link::Open(open) if open.id == line));
-        if self.links.len() == before {
-            return;
-        }
+        let url = self.links.iter().find(|(_, link)| link.is(line)).map(|(url, _)| url.clone());
+        let Some(url) = url else { return };
+        self.links.remove(&url);
         tracing::warn!(line, "the bus lost a line");
         metrics::counter!("pubsub_reconnect_total").increment(1);
         for (channel, wanted) in &mut self.channels {
@@ -281,7 +295,9 @@ impl Keeper {
                 wanted.state = State::Wanted;
             }
         }
-        self.try_later();
+        self.try_later(&url);
+        // Some may go elsewhere at once.
+        self.place_wanted();
     }
 
     fn look_for_overflow(&mut self) {
@@ -322,11 +338,13 @@ impl Keeper {
         let was_reached = std::mem::replace(&mut self.reached, self.redis.is_connected());
         if self.reached && !was_reached {
             // It is back: nothing is gained by waiting out a pause that grew while it was away.
-            self.attempt = 0;
-            self.retry_at = self.retry_at.map(|_| now);
+            self.resting.values_mut().for_each(|rest| *rest = Rest { attempt: 0, until: Some(now) });
         }
-        if self.retry_at.is_some_and(|at| at <= now) {
-            self.retry_at = None;
+        let mut rested = false;
+        for rest in self.resting.values_mut() {
+            rested |= rest.until.take_if(|until| *until <= now).is_some();
+        }
+        if rested {
             self.place_wanted();
         }
     }
@@ -349,10 +367,29 @@ impl Keeper {
         }
     }
 
-    fn try_later(&mut self) {
-        if self.retry_at.is_none() {
-            self.retry_at = Some(Instant::now() + pause(self.attempt));
-            self.attempt += 1;
+    fn try_later(&mut self, url: &str) {
+        let rest = self.resting.entry(url.to_owned()).or_default();
+        if rest.until.is_none() {
+            rest.until = Some(Instant::now() + pause(rest.attempt));
+            rest.attempt += 1;
+        }
+    }
+
+    /// Whether a server is left alone for now.
+    fn rests(&self, url: &str) -> bool {
+        self.resting.get(url).is_some_and(|rest| rest.until.is_some())
+    }
+
+    /// The line that a channel is asked for on: its server's, and for one that is heard everywhere any other's as well.
+    fn line_for(&self, channel: &Channel, url: &str) -> Option<LineId> {
+        let id = |link: &Link| match link {
+            Link::Open(line) => Some(line.id),
+            Link::Opening => None,
+        };
+        let own = self.links.get(url).and_then(id);
+        match channel {
+            Channel::OfSlot(_) => own,
+            Channel::Everywhere(_) => own.or_else(|| self.links.values().find_map(id)),
         }
     }
 

@@ -1,4 +1,6 @@
 //! The places of this instance, by scope, and which scopes Redis has to be told of.
+//!
+//! A scope is known from the first who wants to enter until Redis knows that nobody is in it any more.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;

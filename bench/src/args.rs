@@ -17,10 +17,16 @@ pub(crate) enum Part {
     Delivery,
     Cpu,
     Memory,
+    Fleet,
 }
 
-const PARTS: [(&str, Part); 4] =
-    [("publish", Part::Publish), ("delivery", Part::Delivery), ("cpu", Part::Cpu), ("memory", Part::Memory)];
+pub(crate) const PARTS: [(&str, Part); 5] = [
+    ("publish", Part::Publish),
+    ("delivery", Part::Delivery),
+    ("cpu", Part::Cpu),
+    ("memory", Part::Memory),
+    ("fleet", Part::Fleet),
+];
 
 pub(crate) struct RunOptions {
     pub(crate) hub: PathBuf,
@@ -97,7 +103,7 @@ fn parse_part(text: &str) -> Result<Part, String> {
         .iter()
         .find(|(name, _)| *name == text)
         .map(|(_, part)| *part)
-        .ok_or_else(|| "one of publish, delivery, cpu, memory".to_owned())
+        .ok_or_else(|| "one of publish, delivery, cpu, memory, fleet".to_owned())
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {
@@ -133,7 +139,9 @@ fn command_line() -> Clap {
             )
             .value_parser(value_parser!(PathBuf)),
         )
-        .arg(option("only", "publish,delivery,cpu,memory").value_delimiter(',').value_parser(parse_part))
+        .arg(
+            option("only", "publish,delivery,cpu,memory,fleet").value_delimiter(',').value_parser(parse_part),
+        )
         .arg(option("quick", "short windows").action(ArgAction::SetTrue))
         .arg(subscribers())
         .arg(

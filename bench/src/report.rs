@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::args::RunOptions;
-use crate::measure::{CpuReport, DeliveryReport, MemoryReport, PublishReport};
+use crate::measure::{CpuReport, DeliveryReport, FleetReport, MemoryReport, PublishReport};
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
@@ -13,6 +13,9 @@ const LEAST_PUBLISHED_PER_SECOND: f64 = 20_000.0;
 const MOST_CPU_RATIO: f64 = 1.25;
 /// Resident memory per idle stream of one room.
 const MOST_KIB_PER_STREAM: f64 = 2.0;
+
+/// One, and what the hubs ask beside it.
+const MOST_SCRIPTS: f64 = 1.05;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -29,6 +32,8 @@ pub(crate) struct Report {
     pub(crate) cpu: Option<CpuReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) memory: Option<Vec<MemoryReport>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fleet: Option<FleetReport>,
     checks: Vec<Check>,
 }
 
@@ -59,6 +64,7 @@ impl Report {
             delivery: None,
             cpu: None,
             memory: None,
+            fleet: None,
             checks: Vec::new(),
         }
     }
@@ -107,6 +113,19 @@ impl Report {
             let closed: usize = rows.iter().map(|row| row.closed_streams).sum();
             check("idle streams closed by the hub".into(), closed as f64, Bound::AtMost, 0.0);
         }
+        if let Some(fleet) = &self.fleet {
+            let name = format!("published/s through Redis, {} publishers", fleet.publishers);
+            check(name, fleet.published_per_second, Bound::AtLeast, LEAST_PUBLISHED_PER_SECOND);
+            check(
+                "publishes through Redis not answered 200".into(),
+                fleet.refused as f64,
+                Bound::AtMost,
+                0.0,
+            );
+            check("scripts for each publish".into(), fleet.scripts_per_publish, Bound::AtMost, MOST_SCRIPTS);
+            check("faults over two hubs".into(), fleet.across.faults() as f64, Bound::AtMost, 0.0);
+            check("idle rooms' streams closed".into(), fleet.idle.closed_streams as f64, Bound::AtMost, 0.0);
+        }
         self.checks = checks;
     }
 
@@ -153,6 +172,9 @@ impl Report {
                 "memory    {} idle streams in {} rooms: {} -> {} KiB, {:.2} KiB each",
                 row.streams, row.rooms, row.before_kib, row.after_kib, row.per_stream_kib
             );
+        }
+        if let Some(fleet) = &self.fleet {
+            fleet.print();
         }
         println!();
         for check in &self.checks {

@@ -104,9 +104,15 @@ impl Generator {
     }
 
     pub(crate) fn open_publishers(&mut self, count: usize) -> Result<()> {
+        let target = self.target.clone();
+        self.open_publishers_at(&target, count)
+    }
+
+    /// At another server than that of the streams.
+    pub(crate) fn open_publishers_at(&mut self, target: &Target, count: usize) -> Result<()> {
         for _ in 0..count {
-            let socket = connect(self.target.address)?;
-            let publisher = Publisher::new(socket, &self.target)?;
+            let socket = connect(target.address)?;
+            let publisher = Publisher::new(socket, target)?;
             let number = self.publishers.len();
             epoll::add(&self.epoll, &publisher.socket, token_of(number, PUBLISHER_BIT), interest())?;
             self.publishers.push(publisher);

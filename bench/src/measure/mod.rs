@@ -3,18 +3,21 @@
 
 mod cpu;
 mod delivery;
+mod fleet;
 mod memory;
 mod publish;
+mod redis;
 mod server;
 mod sizes;
 
 pub(crate) use cpu::CpuReport;
 pub(crate) use delivery::DeliveryReport;
+pub(crate) use fleet::FleetReport;
 pub(crate) use memory::MemoryReport;
 pub(crate) use publish::PublishReport;
 
 use crate::Result;
-use crate::args::{Part, ReferenceOptions, RunOptions};
+use crate::args::{PARTS, Part, ReferenceOptions, RunOptions};
 use crate::process::{bench_dir, raise_descriptor_limit};
 use crate::report::Report;
 use server::HubStarter;
@@ -32,6 +35,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<bool> {
             Part::Publish => report.publish = Some(publish::measure(&hubs, &sizes)?),
             Part::Delivery => report.delivery = Some(delivery::measure(&hubs, &sizes)?),
             Part::Cpu => report.cpu = Some(cpu::measure(&hubs, &sizes)?),
+            Part::Fleet => report.fleet = Some(fleet::measure(&hubs, &sizes)?),
             Part::Memory => report.memory = Some(memory::measure(&hubs, &sizes, descriptors)?),
         }
     }
@@ -52,7 +56,7 @@ pub(crate) fn reference(options: &ReferenceOptions) -> Result<()> {
 
 /// A partial or short run does not replace the report that the documentation shows.
 fn out_file(options: &RunOptions) -> Result<PathBuf> {
-    let full = !options.quick && options.parts.len() == 4;
+    let full = !options.quick && options.parts.len() == PARTS.len();
     Ok(match &options.out {
         Some(path) => path.clone(),
         None if full => PathBuf::from("docs/bench.json"),

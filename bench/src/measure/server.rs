@@ -1,4 +1,4 @@
-//! Starts what is measured: a hub in its embedded mode with a fresh data folder, or the bare loop.
+//! Starts what is measured: a hub with a fresh data folder or on an engine, or the bare loop.
 //! Both are on loopback, and gone when their `Server` is.
 
 use super::progress;
@@ -92,7 +92,12 @@ impl HubStarter {
         Ok(Self { hub, settings: options.hub_settings.clone(), tokens: tokens.into() })
     }
 
+    /// In its embedded mode.
     pub(crate) fn start(&self) -> Result<Server> {
+        self.start_with(&[])
+    }
+
+    pub(crate) fn start_with(&self, settings: &[(&str, String)]) -> Result<Server> {
         let port = free_port()?;
         Server::start("hub", &self.hub, port, Rc::clone(&self.tokens), |command| {
             command
@@ -108,6 +113,7 @@ impl HubStarter {
                 .env("RUST_LOG", "warn")
                 .env("JWT_SECRET", JWT_SECRET)
                 .env("INTERNAL_API_KEY", INTERNAL_KEY)
+                .envs(settings.iter().map(|(name, value)| (name, value)))
                 .envs(self.settings.iter().map(|(name, value)| (name, value)));
         })
     }

@@ -1,10 +1,13 @@
 //! The binary: command line, configuration, wiring, shutdown. The only crate that names all others.
 
+mod admin;
 mod commands;
 mod failure;
+mod fleet;
 mod line;
 mod operate;
 mod settings;
+mod tickets;
 mod wire;
 
 use std::process::ExitCode;

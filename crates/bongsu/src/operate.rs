@@ -124,8 +124,6 @@ envelope_document!(struct TicketEnvelope(Ticket));
     security(("person" = [])),
 )]
 async fn ticket(person: Person, State(operations): State<Operations>) -> Result<Answer<Ticket>, ApiError> {
-    let ticket = operations.identity.tickets().issue(person).map_err(|_| {
-        ApiError::too_many("지금은 티켓이 너무 많습니다.", "Too many tickets are waiting right now.")
-    })?;
+    let ticket = operations.identity.tickets().issue(person).await?;
     Ok(Answer(ticket))
 }

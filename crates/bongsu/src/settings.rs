@@ -1,4 +1,6 @@
 //! All settings of all parts, and where their values come from.
+//!
+//! Combinations that cannot work are refused here, before anything is touched.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -42,6 +44,7 @@ pub(crate) fn all() -> Vec<&'static Setting> {
     all.extend([&DATA_DIR, &IDEMPOTENCY_MAX_KEYS]);
     all.extend(bongsu_live::SETTINGS);
     all.extend(bongsu_rooms::SETTINGS);
+    all.extend(bongsu_presence::SETTINGS);
     all.push(&telemetry::RUST_LOG);
     all.extend(bongsu_redis::SETTINGS);
     all.push(&RECORDS);
@@ -76,6 +79,7 @@ pub(crate) struct Checked {
     pub(crate) identity: identity::Options,
     pub(crate) origins: Origins,
     pub(crate) rooms: bongsu_rooms::Options,
+    pub(crate) presence: bongsu_presence::Options,
     /// Nothing: everything is embedded.
     pub(crate) redis: Option<bongsu_redis::Options>,
     /// Settings whose secrets anybody knows; good enough for loopback only.
@@ -94,7 +98,9 @@ pub(crate) fn check(values: &Values) -> Result<Checked, Bad> {
     let weak = identity.check_secrets(values, host)?;
     let (origins, rooms) = (Origins::from_settings(values)?, bongsu_rooms::Options::from_settings(values)?);
     let redis = bongsu_redis::Options::from_settings(values)?;
-    Ok(Checked { host, identity, origins, rooms, redis, weak })
+    check_combination(values, redis.as_ref(), &rooms)?;
+    let presence = bongsu_presence::Options::from_settings(values)?;
+    Ok(Checked { host, identity, origins, rooms, presence, redis, weak })
 }
 
 /// Refuses an engine that this build does not have, instead of going on without it.
@@ -106,6 +112,33 @@ pub(crate) fn check_engines(values: &Values) -> Result<(), Bad> {
         ))),
         None => Ok(()),
     }
+}
+
+/// Whether there is a store of records, which without Redis also keeps the events.
+pub(crate) fn keeps_records(values: &Values) -> bool {
+    values.text(&RECORDS) == "on"
+}
+
+/// Refuses combinations that cannot work.
+fn check_combination(
+    values: &Values,
+    redis: Option<&bongsu_redis::Options>,
+    rooms: &bongsu_rooms::Options,
+) -> Result<(), Bad> {
+    if keeps_records(values) {
+        return Ok(());
+    }
+    if redis.is_none() {
+        return Err(Bad::value(
+            &RECORDS,
+            "off",
+            "on while events are kept in the data folder (REDIS_URL is unset)",
+        ));
+    }
+    if rooms.mode == bongsu_rooms::Mode::Registered {
+        return Err(Bad("ROOMS_MODE is registered, which needs records: set RECORDS to on".to_owned()));
+    }
+    Ok(())
 }
 
 /// How many idempotency keys are kept.

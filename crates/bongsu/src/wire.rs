@@ -1,5 +1,8 @@
 //! Puts the parts together: store, hub, rooms, identity, routes.
+//!
+//! What differs between one process and a fleet on Redis is chosen here, and nowhere else.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -7,7 +10,12 @@ use std::time::Instant;
 
 use axum::response::IntoResponse;
 use axum::{Router, middleware};
-use bongsu_http::identity::Identity;
+use bongsu_coordination::orders::embedded::EmbeddedOrders;
+use bongsu_coordination::orders::redis::RedisOrders;
+use bongsu_coordination::registry::redis::RedisRegistry;
+use bongsu_coordination::registry::{About, Records};
+use bongsu_coordination::{LEASE, Orders};
+use bongsu_http::identity::{Identity, OwnTickets, Tickets};
 use bongsu_http::origins;
 use bongsu_http::{ApiError, frame, openapi, server};
 use bongsu_kernel::Clock;
@@ -15,32 +23,38 @@ use bongsu_kernel::settings::Values;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::telemetry;
 use bongsu_kernel::text::Text;
+use bongsu_limits::cap::redis::RedisCap;
 use bongsu_live::log::embedded::{self, EmbeddedLog};
 use bongsu_live::log::redis::{RedisBus, RedisLog};
 use bongsu_live::{Hub, Log, log};
+use bongsu_presence::Presence;
 use bongsu_redis::Redis;
 use bongsu_rooms::Rooms;
-use bongsu_sql::{DATA_DIR, DataFolder, Database, Migrations, WriterState};
+use bongsu_rooms::store::sqlite::{self, SqliteStore};
+use bongsu_sql::{self as sql, DATA_DIR, DataFolder, Database, Migrations, WriterState};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
+use crate::admin::{self, Admin};
 use crate::failure::Failure;
+use crate::fleet::{self, Doorkeeper, Ordered, StreamPlaces};
 use crate::operate::{self, Operations};
 use crate::settings::{self, Checked};
+use crate::tickets::RedisTickets;
 
 /// A hub that is ready to be served.
 pub(crate) struct Wired {
     pub(crate) app: Router,
     pub(crate) hub: Hub,
     pub(crate) redis: Option<Redis>,
-    /// What has to be finished at the end; nothing when Redis keeps the events.
+    /// What has to be finished at the end; nothing when nothing is kept here.
     pub(crate) store: Option<Store>,
     pub(crate) ready: Arc<AtomicBool>,
 }
 
 /// The embedded store.
 pub(crate) struct Store {
-    pub(crate) log: Arc<EmbeddedLog>,
+    pub(crate) store: sql::Store,
     pub(crate) writer: WriterState,
 }
 
@@ -59,45 +73,79 @@ pub(crate) fn open_database(values: &Values) -> Result<Database, Failure> {
 
 /// The tables of all parts.
 pub(crate) fn migrations() -> Migrations {
-    Migrations::new([embedded::MIGRATIONS])
+    Migrations::new([embedded::MIGRATIONS, sqlite::MIGRATIONS, bongsu_coordination::MIGRATIONS])
 }
 
-pub(crate) fn wire(
+pub(crate) async fn wire(
     values: &Values,
     checked: Checked,
+    address: SocketAddr,
     shards: usize,
     supervisor: &Supervisor,
 ) -> Result<Wired, Failure> {
     let clock = Clock::system();
-    let Checked { identity, origins, rooms, redis, .. } = checked;
-    let database = if redis.is_none() { Some(open_database(values)?) } else { None };
+    let Checked { identity, origins, rooms, presence, redis, .. } = checked;
+    let database = if settings::keeps_records(values) { Some(open_database(values)?) } else { None };
     let metrics = telemetry::start_metrics(supervisor)?;
     let mut live = bongsu_live::Options::from_settings(values);
     let (_, most_streams) = server::capacity();
     // A limit of 0 is none of ours, but the system has one, and requests need their share of it.
     live.most = if live.most == 0 { most_streams } else { live.most.min(most_streams) };
+    let per_person = u32::try_from(live.per_person).unwrap_or(u32::MAX);
     let hub = Hub::new(live, shards, clock.clone());
     let most_keys = settings::most_keys(values);
     let redis = redis.map(|options| Redis::start(options, supervisor));
-    let (log, store): (Arc<dyn Log>, _) = match (&redis, database) {
+    let store = match database {
+        Some(database) => {
+            let (store, writer) = sql::Store::start(database, supervisor)?;
+            Some(Store { store, writer })
+        }
+        None => None,
+    };
+    let log: Arc<dyn Log> = match (&redis, &store) {
         (Some(redis), _) => {
             let bus = RedisBus::start(redis.clone(), Arc::new(hub.clone()), clock.clone(), supervisor);
             hub.hears_from(Arc::new(bus), supervisor);
-            (Arc::new(RedisLog::new(redis.clone(), log::redis::Options { most_keys }, clock.clone())), None)
+            Arc::new(RedisLog::new(redis.clone(), log::redis::Options { most_keys }, clock.clone()))
         }
-        (None, Some(database)) => {
-            let options = embedded::Options { most_keys };
-            let sink = Arc::new(hub.clone());
-            let (log, writer) = EmbeddedLog::start(database, options, clock.clone(), sink, supervisor)?;
-            let log = Arc::new(log);
-            (log.clone(), Some(Store { log, writer }))
+        (None, Some(Store { store, .. })) => {
+            let (options, sink) = (embedded::Options { most_keys }, Arc::new(hub.clone()));
+            Arc::new(EmbeddedLog::start(store.clone(), options, clock.clone(), sink, supervisor))
         }
         (None, None) => return Err(Failure::Other("there is nowhere to keep events".to_owned())),
     };
+    let doorkeeper = Arc::new(Doorkeeper(hub.clone()));
+    let orders: Arc<dyn Orders> = match (&redis, &store) {
+        (Some(redis), _) => Arc::new(RedisOrders::start(redis.clone(), doorkeeper, supervisor)),
+        (None, Some(Store { store, .. })) => {
+            let (writer, readers) = (store.writer().clone(), store.readers().clone());
+            let opened = EmbeddedOrders::open(writer, readers, clock.clone(), doorkeeper, supervisor).await;
+            Arc::new(opened.map_err(Failure::other)?)
+        }
+        (None, None) => return Err(Failure::Other("there is nowhere to keep orders".to_owned())),
+    };
+    let ordered = Arc::new(Ordered(orders.clone()));
+    if let Some(redis) = &redis {
+        let cap = Arc::new(RedisCap::start(redis.clone(), LEASE, supervisor));
+        hub.asks(Arc::new(StreamPlaces { cap, most: per_person }), ordered.clone());
+        let records = if store.is_some() { Records::Own } else { Records::Off };
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let about = About { records, version, address: address.to_string(), started_at: clock.now() };
+        fleet::join(&RedisRegistry::start(redis.clone(), &about, LEASE, supervisor)).await?;
+    }
+    let records: Option<Arc<dyn bongsu_rooms::store::Store>> = match &store {
+        Some(Store { store, .. }) => Some(Arc::new(SqliteStore::open(store.clone()).await?)),
+        None => None,
+    };
     hub.reads_from(log.clone());
     hub.start_upkeep(supervisor);
-    let identity = Identity::new(&identity, origins.clone(), clock, supervisor)
-        .map_err(|error| Failure::other(error.text.en))?;
+    let tickets: Arc<dyn Tickets> = match &redis {
+        Some(redis) => Arc::new(RedisTickets { redis: redis.clone(), clock: clock.clone() }),
+        None => Arc::new(OwnTickets::new(clock.clone())),
+    };
+    let identity =
+        Identity::new(&identity, origins.clone(), tickets, Some(ordered), clock.clone(), supervisor)
+            .map_err(|error| Failure::other(error.text.en))?;
     let ready = Arc::new(AtomicBool::new(false));
     let operations = Operations {
         hub: hub.clone(),
@@ -108,10 +156,17 @@ pub(crate) fn wire(
         started: Instant::now(),
         ready: ready.clone(),
     };
-    let rooms = Rooms::new(hub.clone(), log, rooms);
+    let sink = Arc::new(hub.clone());
+    let presence = match &redis {
+        Some(redis) => Presence::on_redis(presence, redis.clone(), sink, supervisor),
+        None => Presence::embedded(presence, clock.clone(), sink, supervisor),
+    };
+    let admin = Admin { orders, identity: identity.clone(), clock };
+    let rooms = Rooms::new(hub.clone(), log, records, presence, rooms);
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(bongsu_rooms::routes::router(rooms, identity))
         .merge(operate::router(operations))
+        .merge(admin::router(admin))
         .split_for_parts();
     let app = routes
         .merge(openapi::routes(&openapi::complete(&document)))

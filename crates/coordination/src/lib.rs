@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub use error::Error;
 pub use fence::Fence;
 pub use lock::Locks;
-pub use options::{Options, SETTINGS};
+pub use options::{LEASE, Options, SETTINGS};
 pub use orders::{Apply, Order, Orders};
 pub use registry::Registry;
 

@@ -14,7 +14,7 @@ const LOCK_TTL_SECS: Setting = Setting::text(
 pub const SETTINGS: &[&Setting] = &[&LOCK_TTL_SECS];
 
 /// An instance that was not heard of for so long is gone.
-const LEASE: Duration = Duration::from_secs(10);
+pub const LEASE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {

@@ -5,12 +5,16 @@
 use axum::response::{IntoResponse, Response};
 use bongsu_kernel::text::{Language, Text};
 use bongsu_kernel::{Close, Code, Invalid, Reason};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use http::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE,
+    X_CONTENT_TYPE_OPTIONS,
+};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::frame::language;
+use crate::identity::TicketError;
 
 const SUCCESS: Text = Text::new("성공입니다.", "Success.");
 
@@ -107,6 +111,13 @@ impl ApiError {
         if self.code.passes() {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("3"));
         }
+        if self.code == Code::Common426 {
+            // What would be understood.
+            let headers = response.headers_mut();
+            headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        }
         response
     }
 }
@@ -124,6 +135,22 @@ impl IntoResponse for ApiError {
 /// Marks a refusal that an EventSource must not see as a status.
 #[derive(Clone, Copy)]
 pub(crate) struct PassingRefusal(pub Close);
+
+impl From<TicketError> for ApiError {
+    fn from(error: TicketError) -> Self {
+        match error {
+            TicketError::TooMany => {
+                Self::too_many("지금은 티켓이 너무 많습니다.", "Too many tickets are waiting right now.")
+            }
+            TicketError::Away(_) => {
+                tracing::error!(%error, "no ticket");
+                let text =
+                    Text::new("지금은 Redis에 연결할 수 없습니다.", "Redis cannot be reached right now.");
+                Self::new(Code::Redis5001, text)
+            }
+        }
+    }
+}
 
 impl From<Invalid> for ApiError {
     fn from(invalid: Invalid) -> Self {

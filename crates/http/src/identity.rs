@@ -7,20 +7,22 @@ mod extract;
 mod jwks;
 mod jwt;
 mod keys;
+mod revocations;
 mod settings;
-mod tickets;
+pub mod tickets;
 
 use std::sync::Arc;
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, Millis};
 
-pub use extract::{Operator, Service, StreamPerson};
+pub use extract::{Operator, Service, SocketPerson, StreamPerson};
 pub use jwt::{Claims, mint};
+pub use revocations::Revocations;
 pub use settings::{
     ADMIN_API_KEY, BONGSU_ENV, INTERNAL_API_KEY, JWKS_URL, JWT_ALGORITHM, JWT_SECRET, Options, SETTINGS,
 };
-pub use tickets::{Ticket, Tickets, TooManyTickets};
+pub use tickets::{OwnTickets, Ticket, TicketError, Tickets};
 
 use crate::answer::ApiError;
 use crate::origins::Origins;
@@ -29,6 +31,7 @@ use crate::origins::Origins;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Person {
     pub id: Id,
+    pub issued_at: Millis,
     /// When the token ends, and every stream with it.
     pub expires_at: Millis,
     pub is_admin: bool,
@@ -42,7 +45,8 @@ struct Inner {
     verifier: jwt::Verifier,
     internal: keys::KeyRing,
     admin: keys::KeyRing,
-    tickets: Tickets,
+    tickets: Arc<dyn Tickets>,
+    revocations: Option<Arc<dyn Revocations>>,
     origins: Origins,
 }
 
@@ -50,20 +54,23 @@ impl Identity {
     pub fn new(
         options: &Options,
         origins: Origins,
+        tickets: Arc<dyn Tickets>,
+        revocations: Option<Arc<dyn Revocations>>,
         clock: Clock,
         supervisor: &Supervisor,
     ) -> Result<Self, ApiError> {
         Ok(Self(Arc::new(Inner {
-            verifier: jwt::Verifier::new(options, clock.clone(), supervisor)?,
+            verifier: jwt::Verifier::new(options, clock, supervisor)?,
             internal: keys::KeyRing::new(&options.internal_keys),
             admin: keys::KeyRing::new(&options.admin_keys),
-            tickets: Tickets::new(clock),
+            tickets,
+            revocations,
             origins,
         })))
     }
 
-    pub fn tickets(&self) -> &Tickets {
-        &self.0.tickets
+    pub fn tickets(&self) -> &dyn Tickets {
+        &*self.0.tickets
     }
 
     /// What keeps people from signing in right now, if anything.

@@ -6,6 +6,7 @@
 
 pub mod answer;
 pub mod body;
+mod carried;
 pub mod fields;
 pub mod frame;
 pub mod identity;
@@ -13,9 +14,10 @@ pub mod openapi;
 pub mod origins;
 pub mod server;
 pub mod stream;
+pub mod websocket;
 
 pub use answer::{Answer, ApiError};
 pub use body::{Bulk, Small};
 pub use fields::{Fields, Query};
-pub use identity::{Identity, Operator, Person, Service, StreamPerson};
+pub use identity::{Identity, Operator, Person, Service, SocketPerson, StreamPerson};
 pub use server::Peer;

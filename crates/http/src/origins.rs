@@ -1,4 +1,5 @@
-//! Which pages of other origins may use the hub: CORS, and the Origin check of changes made with a cookie.
+//! Which pages of other origins may use the hub: CORS, and the Origin check of changes made with a cookie and of
+//! WebSockets.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ pub const ALLOWED_ORIGINS: Setting = Setting::text(
     "server",
     "ALLOWED_ORIGINS",
     "http://localhost:3000,http://localhost:5173,http://localhost:5174",
-    "Origins whose pages may call the hub: CORS, and changes or WebSockets authenticated by cookie.",
+    "Origins whose pages may call the hub: CORS, changes authenticated by cookie, and WebSockets.",
 )
 .kind(Kind::List);
 

@@ -1,12 +1,14 @@
 //! The accept loop: connections spread over shards, each shard one thread with a runtime of its own.
 //!
-//! Few threads cost less than many, and a connection never changes its thread, so waking it is cheap. Plain
-//! HTTP/1.1 is served by hyper's own http1 connection, until a stream takes the socket (`carrier`), and HTTP/2 (by
+//! Few threads cost less than many, and a connection never changes its thread, so waking it is cheap. Plain HTTP/1.1 is
+//! served by hyper's own http1 connection, until a stream or a WebSocket takes the socket (`carrier`), and HTTP/2 (by
 //! its preface) by http2. Draining stops the accepting, lets requests that are under way finish, and ends.
 
 mod carrier;
 mod connection;
 mod drain;
+mod duplex;
+mod line;
 mod socket;
 
 use std::future::Future;
@@ -256,7 +258,7 @@ impl RunningShard {
             let connections = self.connections.clone();
             let serve = connection::serve(stream, self.index, self.app.clone(), self.drain.clone());
             self.connections.spawn(async move {
-                // A stream goes on as a task of its own, which is a fraction of the size of this one.
+                // What was carried off goes on as a task of its own, which is a fraction of the size of this one.
                 if let Some(carrier) = serve.await {
                     connections.spawn(async move {
                         carrier.run().await;

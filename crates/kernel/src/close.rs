@@ -3,7 +3,6 @@
 //! Below 3500 the client comes back, from 3500 on it stays away. A WebSocket gets the same number as its close
 //! code.
 
-use crate::position::StreamId;
 use crate::random;
 
 /// The reason for an ending.
@@ -14,12 +13,20 @@ pub enum Close {
     TooSlow,
     EngineLost,
     TooMany,
+    Withdrawn,
     TokenExpired,
 }
 
 impl Close {
-    pub const ALL: [Self; 6] =
-        [Self::Draining, Self::Lifetime, Self::TooSlow, Self::EngineLost, Self::TooMany, Self::TokenExpired];
+    pub const ALL: [Self; 7] = [
+        Self::Draining,
+        Self::Lifetime,
+        Self::TooSlow,
+        Self::EngineLost,
+        Self::TooMany,
+        Self::Withdrawn,
+        Self::TokenExpired,
+    ];
 
     pub fn code(self) -> u16 {
         match self {
@@ -28,6 +35,7 @@ impl Close {
             Self::TooSlow => 3002,
             Self::EngineLost => 3003,
             Self::TooMany => 3004,
+            Self::Withdrawn => 3501,
             Self::TokenExpired => 3502,
         }
     }
@@ -43,6 +51,7 @@ impl Close {
             Self::TooSlow => "reading too slowly",
             Self::EngineLost => "engine lost, position unsafe",
             Self::TooMany => "too many for now",
+            Self::Withdrawn => "right withdrawn",
             Self::TokenExpired => "token expired or revoked",
         }
     }
@@ -58,7 +67,7 @@ impl Close {
             Self::Draining | Self::TooSlow => (500, 3_000),
             Self::EngineLost => (1_000, 5_000),
             Self::TooMany => (3_000, 8_000),
-            Self::TokenExpired => return None,
+            Self::Withdrawn | Self::TokenExpired => return None,
         };
         Some(random::between(least, most))
     }
@@ -68,6 +77,6 @@ impl Close {
 pub const END_PREFIX: &str = "end.";
 
 /// The id that an ending for good leaves in the client.
-pub fn end_id(close: Close, last: StreamId) -> String {
+pub fn end_id(close: Close, last: impl std::fmt::Display) -> String {
     format!("{END_PREFIX}{}.{last}", close.code())
 }

@@ -3,11 +3,14 @@
 //! Nothing that reaches a frame can end a line early: event types, stream ids and objects are types without line
 //! breaks, and the hub's own events have fixed names and serialised data.
 
+use std::fmt::Display;
+
 use serde::Serialize;
 
 use crate::clock::{Millis, rfc3339};
 use crate::close::{Close, end_id};
 use crate::event::EventType;
+use crate::id::Id;
 use crate::json::Object;
 use crate::position::StreamId;
 
@@ -33,8 +36,8 @@ fn timed(data: &Object, at: Millis) -> String {
 
 /// The first words of a stream: how long to wait before reconnecting, and, for a client without a position, where it
 /// stands. Without data nothing is dispatched, but a client that drops before its first event comes back to there.
-pub fn greeting(retry_ms: u64, place: Option<StreamId>) -> Vec<u8> {
-    let id = place.map(|place| format!("id: {}\n", place.named())).unwrap_or_default();
+pub fn greeting(retry_ms: u64, place: Option<impl Display>) -> Vec<u8> {
+    let id = place.map(|place| format!("id: {place}\n")).unwrap_or_default();
     format!("{id}retry: {retry_ms}\n\n").into_bytes()
 }
 
@@ -69,8 +72,48 @@ pub fn lagged(missed: Option<u64>) -> Vec<u8> {
     system("system.lagged", None, &Data { missed })
 }
 
+/// The person may no longer read one of the rooms of a stream; the others go on. The id leaves that room out.
+pub fn removed(room: &Id, place: impl Display) -> Vec<u8> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Data<'a> {
+        room_id: &'a Id,
+    }
+    system("system.removed", Some(&place.to_string()), &Data { room_id: room })
+}
+
+/// A frame of ours, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts<'a> {
+    pub event: &'a str,
+    pub id: Option<&'a str>,
+    /// A JSON object.
+    pub data: &'a str,
+}
+
+/// Takes frames apart that were made here.
+pub fn parts(frames: &[u8]) -> impl Iterator<Item = Parts<'_>> {
+    let text = std::str::from_utf8(frames).unwrap_or_default();
+    text.split_terminator("\n\n").filter_map(|frame| {
+        let line = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name));
+        Some(Parts { event: line("event: ")?, id: line("id: "), data: line("data: ")? })
+    })
+}
+
+/// Writes a frame again with the room it is about (as JSON) in its data, and another id.
+pub fn retell(frame: &Parts<'_>, room: &str, id: Option<&str>, out: &mut Vec<u8>) {
+    let members = frame.data.strip_suffix('}').unwrap_or(frame.data);
+    let comma = if members.len() > 1 { "," } else { "" };
+    let Parts { event, .. } = frame;
+    out.extend_from_slice(format!("event: {event}\n").as_bytes());
+    if let Some(id) = id {
+        out.extend_from_slice(format!("id: {id}\n").as_bytes());
+    }
+    out.extend_from_slice(format!("data: {members}{comma}\"roomId\":{room}}}\n\n").as_bytes());
+}
+
 /// The last frame of a stream: why it ends, and whether and when to come back.
-pub fn close(close: Close, last: StreamId) -> Vec<u8> {
+pub fn close(close: Close, last: impl Display) -> Vec<u8> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Data {
@@ -131,9 +174,28 @@ mod tests {
 
     #[test]
     fn a_stream_begins_with_where_it_stands() {
-        assert_eq!(text(greeting(2_000, None)), "retry: 2000\n\n");
+        assert_eq!(text(greeting(2_000, None::<StreamId>)), "retry: 2000\n\n");
         assert_eq!(text(greeting(2_000, Some(StreamId::new(7, 1)))), "id: 7-1\nretry: 2000\n\n");
-        assert_eq!(text(greeting(2_000, Some(StreamId::START))), "id: 0-1\nretry: 2000\n\n");
+        assert_eq!(text(greeting(2_000, Some(StreamId::START.named()))), "id: 0-1\nretry: 2000\n\n");
+    }
+
+    #[test]
+    fn frames_are_taken_apart_and_told_again_with_their_room() {
+        let (kind, id) = (EventType::new("a.b").unwrap(), StreamId::new(7, 1));
+        let object = |text: &str| Object::stored(text).unwrap();
+        let mut frames = event(&kind, id, &object("{\"n\":1}"), 0);
+        frames.extend(lagged(None));
+        frames.extend(passing(&kind, &object("{}"), 0));
+        let mut again = Vec::new();
+        for frame in parts(&frames) {
+            retell(&frame, "42", frame.id.map(|_| "m1.x"), &mut again);
+        }
+        assert_eq!(
+            text(again),
+            "event: a.b\nid: m1.x\ndata: {\"n\":1,\"timestamp\":\"1970-01-01T00:00:00.000Z\",\"roomId\":42}\n\n\
+             event: system.lagged\ndata: {\"missed\":null,\"roomId\":42}\n\n\
+             event: a.b\ndata: {\"timestamp\":\"1970-01-01T00:00:00.000Z\",\"roomId\":42}\n\n"
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! It keeps no queue: what is durable is told to it in order, and it wakes those who listen. Opening a stream
 //! subscribes first and looks at the log afterwards.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc as StdArc, OnceLock, PoisonError, RwLock};
@@ -10,19 +11,24 @@ use std::time::{Duration, Instant};
 
 use bongsu_http::{Peer, Person};
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, Close, Id, Millis, StreamId, random, sse};
+use bongsu_kernel::{Clock, Close, Id, StreamId, random, sse};
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use metrics::{Counter, Histogram};
 
 use crate::Options;
 use crate::SubjectName;
 use crate::budget::Budget;
+use crate::door::{Gate, Places};
 use crate::log::{Bus, Delivery, Log, LogError, Passing, Sink};
+use crate::many::ManyStream;
 use crate::people::{Full, People};
+use crate::reader::Reader;
 use crate::repair::Doubts;
 use crate::ring::{Frame, Pushed, Ring};
 use crate::seat::{Seat, Terms, Tick};
 use crate::shard::{Inbox, Keeper, dispatch};
+use crate::socket::{Desk, LiveSocket};
 use crate::stream::LiveStream;
 use crate::subject::Subject;
 use crate::sync::Arc;
@@ -43,6 +49,8 @@ pub(crate) struct Inner {
     pub(crate) inboxes: Vec<Inbox>,
     pub(crate) doubts: Doubts,
     bus: OnceLock<StdArc<dyn Bus>>,
+    pub(crate) gate: OnceLock<StdArc<dyn Gate>>,
+    places: OnceLock<StdArc<dyn Places>>,
     keepers: Vec<Keeper>,
     budget: Arc<Budget>,
     log: OnceLock<StdArc<dyn Log>>,
@@ -52,11 +60,8 @@ pub(crate) struct Inner {
     pub(crate) latency: Histogram,
 }
 
-/// A request to listen.
+/// Somebody who wants to listen.
 pub struct Opening {
-    pub subject: SubjectName,
-    /// What the client had last; nothing: from now on.
-    pub position: Option<StreamId>,
     pub person: Person,
     pub peer: Peer,
 }
@@ -69,6 +74,9 @@ pub enum OpenError {
     TooManyForPerson,
     #[error("the hub has too many streams open")]
     TooMany,
+    /// The engine that counts them is away.
+    #[error("{0}")]
+    Away(String),
     #[error(transparent)]
     Log(#[from] LogError),
 }
@@ -87,6 +95,8 @@ impl Hub {
             log: OnceLock::new(),
             doubts: Doubts::default(),
             bus: OnceLock::new(),
+            gate: OnceLock::new(),
+            places: OnceLock::new(),
             draining: AtomicBool::new(false),
             delivered: metrics::counter!("events_delivered_total"),
             lagged: metrics::counter!("events_lagged_total"),
@@ -105,6 +115,12 @@ impl Hub {
         if self.0.bus.set(bus).is_ok() {
             self.start_repair(supervisor);
         }
+    }
+
+    /// What a hub of a fleet asks before it lets somebody in or tells somebody something.
+    pub fn asks(&self, places: StdArc<dyn Places>, gate: StdArc<dyn Gate>) {
+        // Only the first count; there is one wiring.
+        let _ = (self.0.places.set(places), self.0.gate.set(gate));
     }
 
     /// What every shard runs beside its connections.
@@ -161,26 +177,77 @@ impl Hub {
         }
     }
 
-    /// Opens a stream. It is subscribed before this returns, so that nothing is missed from here on.
-    pub async fn open(&self, opening: Opening) -> Result<LiveStream, OpenError> {
+    /// Follows a subject, after a position or from now on. It is subscribed before this returns, so that nothing is
+    /// missed from here on; whoever checks rights does so now.
+    pub async fn open(
+        &self,
+        opening: Opening,
+        subject: SubjectName,
+        position: Option<StreamId>,
+    ) -> Result<LiveStream, OpenError> {
+        let entered = self.enter(opening).await?;
+        let reader = Self::read(&entered.chair, subject, position).await?;
+        self.look_after(&entered.chair);
+        Ok(LiveStream::new(entered, reader, position))
+    }
+
+    /// Follows several subjects, each named by the id that their frames carry.
+    pub async fn open_many(
+        &self,
+        opening: Opening,
+        subjects: Vec<(Id, SubjectName, Option<StreamId>)>,
+    ) -> Result<ManyStream, OpenError> {
+        let entered = self.enter(opening).await?;
+        let reading = subjects.into_iter().map(async |(id, subject, position)| {
+            Ok::<_, OpenError>((id, Self::read(&entered.chair, subject, position).await?))
+        });
+        let readers = try_join_all(reading).await?;
+        self.look_after(&entered.chair);
+        Ok(ManyStream::new(entered, readers))
+    }
+
+    /// A connection whose client will say what it wants to follow.
+    pub async fn open_socket(&self, opening: Opening, desk: Box<dyn Desk>) -> Result<LiveSocket, OpenError> {
+        let entered = self.enter(opening).await?;
+        self.look_after(&entered.chair);
+        Ok(LiveSocket::new(entered, desk))
+    }
+
+    /// Counts somebody in.
+    async fn enter(&self, opening: Opening) -> Result<Entered, OpenError> {
         let inner = &self.0;
-        let Opening { subject, position, person, peer } = opening;
+        let Opening { person, peer } = opening;
         peer.becomes_stream();
         let (shard, now) = (peer.shard, inner.tick());
-        let terms = inner.terms(now, person.expires_at);
+        let terms = inner.terms(now, &person);
         let seat = Arc::new(Seat::new(terms, Some(peer), now));
-        inner.people.enter(&person.id, seat.clone(), inner.options.per_person, inner.options.most).map_err(
-            |full| match full {
+        // Over a fleet the person's places are counted elsewhere.
+        let per_person = if inner.places.get().is_some() { 0 } else { inner.options.per_person };
+        inner.people.enter(&person.id, seat.clone(), per_person, inner.options.most).map_err(|full| {
+            match full {
                 Full::Person => OpenError::TooManyForPerson,
                 Full::Hub => OpenError::TooMany,
-            },
-        )?;
+            }
+        })?;
         // From here on the guards undo what was done, whatever happens.
-        let entered = Entered { hub: self.clone(), seat, person: person.id };
+        let chair = Chair { hub: self.clone(), seat, shard };
+        let mut entered = Entered { chair, person: person.id, held: Vec::new() };
+        if let (Some(places), true) = (inner.places.get(), inner.options.per_person > 0) {
+            entered.held.push(places.take(&entered.person).await?);
+        }
         if inner.draining.load(Ordering::SeqCst) {
             return Err(OpenError::Draining);
         }
-        let listening = Listening::start(entered, subject, shard);
+        Ok(entered)
+    }
+
+    /// Lets a connection follow a subject.
+    pub(crate) async fn read(
+        chair: &Chair,
+        subject: SubjectName,
+        position: Option<StreamId>,
+    ) -> Result<Reader, OpenError> {
+        let (inner, listening) = (&chair.hub.0, Listening::start(chair, subject));
         let find = async || {
             // First the bus, then the log: what comes between is heard.
             if let Some(bus) = inner.bus.get() {
@@ -189,11 +256,19 @@ impl Hub {
             inner.log()?.head(&listening.name).await
         };
         listening.subject.begin(find).await?;
+        if let Some(bus) = inner.bus.get() {
+            bus.announce(&listening.name, listening.subject.listeners()).await;
+        }
+        Ok(Reader::new(listening, position))
+    }
+
+    /// Has the clock look at a stream from now on.
+    fn look_after(&self, chair: &Chair) {
+        let (now, terms) = (self.0.tick(), chair.seat.terms());
         // Spread, so that streams that were opened together are not all looked at together for ever.
         let first_look = now + random::between(0, terms.look().min(terms.keepalive));
-        let first_look = first_look.min(terms.ends_at(now, inner.clock.now()));
-        inner.keepers[shard].look_after(listening.entered.seat.clone(), first_look);
-        Ok(LiveStream::new(listening, position))
+        let first_look = first_look.min(terms.ends_at(now, self.0.clock.now()));
+        self.0.keepers[chair.shard].look_after(chair.seat.clone(), first_look);
     }
 }
 
@@ -227,7 +302,7 @@ impl Inner {
     }
 
     /// When a stream that starts now ends at the latest.
-    fn terms(&self, now: Tick, expires_at: Millis) -> Terms {
+    fn terms(&self, now: Tick, person: &Person) -> Terms {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(Tick::MAX / 4);
         let lifetime = self.options.lifetime.map(|lifetime| {
             let lifetime = millis(lifetime);
@@ -237,7 +312,8 @@ impl Inner {
             keepalive: millis(self.options.keepalive),
             stall: millis(self.options.stall),
             lifetime,
-            expires_at,
+            issued_at: person.issued_at,
+            expires_at: person.expires_at,
         }
     }
 }
@@ -245,16 +321,18 @@ impl Inner {
 impl Sink for Hub {
     fn deliver(&self, delivery: Delivery<'_>) {
         let Some(subject) = self.0.subject(delivery.subject) else { return };
-        let entry = delivery.entry;
-        let bytes = Bytes::from(sse::event(&entry.event_type, entry.place.id, &entry.data, entry.at));
-        let frame = Frame { place: entry.place, passing: false, bytes, accepted: delivery.accepted };
+        if !self.may_pass() {
+            // It is read from the log once the orders are known.
+            return self.doubt_subject(delivery.subject, &subject);
+        }
+        let frame = Frame::of(delivery.entry, delivery.accepted);
         if subject.push(delivery.previous, frame, &self.0.inboxes) == Pushed::Gap {
             self.doubt_subject(delivery.subject, &subject);
         }
     }
 
     fn pass(&self, name: &SubjectName, passing: &Passing) {
-        let Some(subject) = self.0.subject(name) else { return };
+        let Some(subject) = self.0.subject(name).filter(|_| self.may_pass()) else { return };
         let bytes = Bytes::from(sse::passing(&passing.event_type, &passing.data, passing.at));
         subject.pass(bytes, Instant::now(), &self.0.inboxes);
     }
@@ -266,17 +344,27 @@ impl Sink for Hub {
     }
 }
 
-/// A person's stream is counted in; out again when this is dropped.
-pub(crate) struct Entered {
+/// A connection's place at a shard of the hub.
+#[derive(Clone)]
+pub(crate) struct Chair {
     pub(crate) hub: Hub,
     pub(crate) seat: Arc<Seat>,
-    person: Id,
+    shard: usize,
+}
+
+/// A person's stream is counted in; out again when this is dropped.
+pub(crate) struct Entered {
+    pub(crate) chair: Chair,
+    pub(crate) person: Id,
+    /// What goes when the stream goes.
+    pub(crate) held: Vec<Box<dyn Any + Send>>,
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.seat.leave();
-        self.hub.0.people.leave(&self.person, &self.seat);
+        let Chair { hub, seat, .. } = &self.chair;
+        seat.leave();
+        hub.0.people.leave(&self.person, seat);
     }
 }
 
@@ -284,13 +372,12 @@ impl Drop for Entered {
 pub(crate) struct Listening {
     pub(crate) name: SubjectName,
     pub(crate) subject: Arc<Subject>,
-    pub(crate) entered: Entered,
-    shard: usize,
+    pub(crate) chair: Chair,
 }
 
 impl Listening {
-    fn start(entered: Entered, name: SubjectName, shard: usize) -> Self {
-        let inner = &entered.hub.0;
+    fn start(chair: &Chair, name: SubjectName) -> Self {
+        let inner = &chair.hub.0;
         let mut subjects = inner.subjects.write().unwrap_or_else(PoisonError::into_inner);
         let subject = subjects.entry(name.clone()).or_insert_with(|| {
             let ring = Ring::new(inner.options.ring_frames, inner.budget.clone());
@@ -298,16 +385,15 @@ impl Listening {
         });
         let subject = subject.clone();
         // Under the lock that the sweep takes, so that the subject is not swept between.
-        subject.sit_down(shard, entered.seat.clone());
-        inner.tell_audience(&name, &subject);
+        subject.sit_down(chair.shard, chair.seat.clone());
         drop(subjects);
-        Self { name, subject, entered, shard }
+        Self { name, subject, chair: chair.clone() }
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.subject.stand_up(self.shard, &self.entered.seat);
-        self.entered.hub.0.tell_audience(&self.name, &self.subject);
+        self.subject.stand_up(self.chair.shard, &self.chair.seat);
+        self.chair.hub.0.tell_audience(&self.name, &self.subject);
     }
 }

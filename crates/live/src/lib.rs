@@ -6,23 +6,32 @@
 //! in [`stream`]; the neighbours are `rooms` (whose subjects these are) and `http::server` (whose shards).
 
 mod budget;
+pub mod composite;
+pub mod control;
+mod door;
 mod hub;
 pub mod log;
+mod many;
 #[cfg(all(test, feature = "model"))]
 mod model;
 mod options;
 mod people;
+mod reader;
 mod repair;
 mod ring;
 mod seat;
 mod shard;
+pub mod socket;
 pub mod stream;
 mod subject;
 mod sync;
 mod wheel;
 
+pub use door::{Gate, Places};
 pub use hub::{Hub, OpenError, Opening};
 pub use log::{Append, AppendError, Appended, Entry, Log, LogError, Page, Place, Start};
+pub use many::ManyStream;
 pub use options::{Options, SETTINGS};
+pub use socket::{Desk, LiveSocket};
 pub use stream::LiveStream;
 pub use subject::SubjectName;

@@ -40,6 +40,9 @@ pub trait Log: Send + Sync {
     /// The newest place of a subject.
     fn head(&self, subject: &SubjectName) -> Boxed<'_, Result<Place, LogError>>;
 
+    /// Removes all of a subject but its newest entry, and the answers kept for its keys. Ids go on from there.
+    fn purge(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>>;
+
     /// What is wrong right now, if anything.
     fn trouble(&self) -> Option<&'static str>;
 }
@@ -66,8 +69,11 @@ pub trait Bus: Send + Sync {
     /// Nobody here listens to it any more.
     fn forget(&self, subject: &SubjectName);
 
-    /// So many streams of this hub listen to it now.
+    /// So many streams of this hub listen to it now: others learn it a moment later.
     fn audience(&self, subject: &SubjectName, streams: usize);
+
+    /// The same for a stream that has just come; others know it when this returns.
+    fn announce(&self, subject: &SubjectName, streams: usize) -> Boxed<'_, ()>;
 }
 
 /// An event that no log holds.

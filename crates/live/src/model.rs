@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Instant;
 
-use bongsu_kernel::StreamId;
+use bongsu_kernel::{Id, StreamId};
 use bytes::Bytes;
 use shuttle::{check_pct, check_random, future, thread};
 
@@ -29,6 +29,7 @@ fn push(subject: &Arc<Subject>, number: u64, inboxes: &[Inbox]) {
     let frame = Frame {
         place: place(number),
         passing: false,
+        removes: None,
         bytes: Bytes::from(vec![number as u8]),
         accepted: Instant::now(),
     };
@@ -38,10 +39,11 @@ fn push(subject: &Arc<Subject>, number: u64, inboxes: &[Inbox]) {
 /// Reads until `last` was seen. One that is behind reads the log, which here is simply all numbers.
 async fn read_all(subject: Arc<Subject>, seat: Arc<Seat>, mut cursor: Cursor, last: u64) -> Vec<u8> {
     let mut seen = Vec::new();
+    let nobody = Id::new("nobody").expect("an id");
     poll_fn(|cx| {
         loop {
             seat.listen(cx.waker());
-            match subject.take(&mut cursor) {
+            match subject.take(&mut cursor, &nobody, StreamId::START) {
                 Taken::Frames { bytes, .. } => seen.extend_from_slice(&bytes),
                 Taken::Behind => {
                     let next = place(cursor.place.id.ms + 1);
@@ -50,7 +52,7 @@ async fn read_all(subject: Arc<Subject>, seat: Arc<Seat>, mut cursor: Cursor, la
                     cursor = subject.resume(there).unwrap_or(there);
                 }
                 Taken::Level if seen.last() == Some(&(last as u8)) => return Poll::Ready(()),
-                Taken::Level => return Poll::Pending,
+                Taken::Level | Taken::Removed => return Poll::Pending,
             }
         }
     })
@@ -79,7 +81,7 @@ fn scene(frames: u64, readers: usize, capacity: usize) {
     };
     let reading: Vec<_> = (0..readers)
         .map(|_| {
-            let terms = Terms { keepalive: 1, stall: 1, lifetime: None, expires_at: 1 };
+            let terms = Terms { keepalive: 1, stall: 1, lifetime: None, issued_at: 0, expires_at: 1 };
             let seat = Arc::new(Seat::new(terms, None, 0));
             // Listening comes first, then looking where to begin.
             subject.sit_down(0, seat.clone());

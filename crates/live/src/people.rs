@@ -61,6 +61,10 @@ impl People {
         lock(&self.0).count
     }
 
+    pub(crate) fn of(&self, person: &Id) -> Vec<Arc<Seat>> {
+        lock(&self.0).seats.get(person).cloned().unwrap_or_default()
+    }
+
     pub(crate) fn everyone(&self) -> Vec<Arc<Seat>> {
         lock(&self.0).seats.values().flatten().cloned().collect()
     }
@@ -74,8 +78,13 @@ mod tests {
     #[test]
     fn limits_hold_and_places_come_back() {
         let people = People::default();
-        let seat =
-            || Arc::new(Seat::new(Terms { keepalive: 1, stall: 1, lifetime: None, expires_at: 1 }, None, 0));
+        let seat = || {
+            Arc::new(Seat::new(
+                Terms { keepalive: 1, stall: 1, lifetime: None, issued_at: 0, expires_at: 1 },
+                None,
+                0,
+            ))
+        };
         let [anna, ben] = ["anna", "ben"].map(|name| Id::new(name).unwrap());
         let first = seat();
         people.enter(&anna, first.clone(), 2, 3).unwrap();

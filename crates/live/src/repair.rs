@@ -7,9 +7,8 @@
 use std::sync::Arc as StdArc;
 use std::time::{Duration, Instant};
 
+use bongsu_kernel::random;
 use bongsu_kernel::task::{OnEnd, Supervisor};
-use bongsu_kernel::{random, sse};
-use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Mutex, mpsc};
@@ -101,6 +100,7 @@ impl Hub {
     async fn fill(&self, name: &SubjectName, subject: &Arc<Subject>) -> Result<(), LogError> {
         let last = subject.last();
         let page = self.0.log()?.read(name, last.id, PAGE).await?;
+        self.pass_gate().await?;
         if page.start != Start::Known || page.more {
             // Too much is missing, or the log is not the one that the ring came from.
             tracing::info!(subject = ?name, start = ?page.start, "the streams of a room go through its log");
@@ -109,8 +109,7 @@ impl Hub {
         }
         let mut previous = last.id;
         for entry in &page.entries {
-            let bytes = Bytes::from(sse::event(&entry.event_type, entry.place.id, &entry.data, entry.at));
-            let frame = Frame { place: entry.place, passing: false, bytes, accepted: Instant::now() };
+            let frame = Frame::of(entry, Instant::now());
             // What came over the bus meanwhile is known already.
             if subject.push(previous, frame, &self.0.inboxes) == Pushed::Gap {
                 subject.doubt();

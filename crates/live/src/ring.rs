@@ -7,11 +7,12 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use bongsu_kernel::StreamId;
+use bongsu_kernel::{Id, StreamId, sse};
 use bytes::{Bytes, BytesMut};
 
 use crate::budget::Budget;
-use crate::log::Place;
+use crate::control::{self, Removed};
+use crate::log::{Entry, Place};
 use crate::sync::Arc;
 
 /// So many bytes leave in one write at most, but at least one frame.
@@ -37,8 +38,23 @@ pub(crate) struct Frame {
     pub(crate) place: Place,
     /// No log holds it: who is not here now does not get it.
     pub(crate) passing: bool,
+    /// Whose right it ends: a record, with no bytes of its own.
+    pub(crate) removes: Option<Removed>,
     pub(crate) bytes: Bytes,
     pub(crate) accepted: Instant,
+}
+
+impl Frame {
+    /// An event, encoded once for all its readers.
+    pub(crate) fn of(entry: &Entry, accepted: Instant) -> Self {
+        let removes = control::removed(entry);
+        let bytes = if control::is_control(entry) {
+            Bytes::new()
+        } else {
+            sse::event(&entry.event_type, entry.place.id, &entry.data, entry.at).into()
+        };
+        Self { place: entry.place, passing: false, removes, bytes, accepted }
+    }
 }
 
 /// What became of a frame.
@@ -64,11 +80,14 @@ pub(crate) struct Cursor {
 pub(crate) enum Taken {
     Frames {
         bytes: Bytes,
-        count: u64,
+        /// How many of them are events that the log holds.
+        events: u64,
         oldest: Instant,
     },
     /// There is nothing new.
     Level,
+    /// What comes next is not for this person any more.
+    Removed,
     /// The ring has moved on past this reader: the log has what it needs.
     Behind,
 }
@@ -116,7 +135,7 @@ impl Ring {
 
     /// Adds a frame that no log holds, for those who are here now.
     pub(crate) fn pass(&mut self, bytes: Bytes, accepted: Instant) {
-        self.add(Frame { place: self.last, passing: true, bytes, accepted });
+        self.add(Frame { place: self.last, passing: true, removes: None, bytes, accepted });
     }
 
     /// Begins anew at the log's end, because what is between cannot be filled in. Every reader goes through the log,
@@ -189,8 +208,9 @@ impl Ring {
         Cursor { next: self.first() + index as u64, place, here_since }
     }
 
-    /// Takes what is new for a reader, as much as fits into one write.
-    pub(crate) fn take(&mut self, cursor: &mut Cursor) -> Taken {
+    /// Takes what is new for a reader, as much as fits into one write, up to a record after `since` that ends the
+    /// person's right.
+    pub(crate) fn take(&mut self, cursor: &mut Cursor, person: &Id, since: StreamId) -> Taken {
         if cursor.next < self.first() {
             return Taken::Behind;
         }
@@ -200,24 +220,37 @@ impl Ring {
             cursor.next += 1;
         }
         let Some(first) = self.frames.get(start) else { return Taken::Level };
+        let removes = |frame: &Frame| {
+            frame.removes.as_ref().is_some_and(|removed| removed.concerns(person)) && frame.place.id > since
+        };
+        if removes(first) {
+            return Taken::Removed;
+        }
         let oldest = first.accepted;
         let mut size = 0;
         let mut ahead = *cursor;
         let fits = |frame: &&Frame| {
             size += frame.bytes.len();
-            let fits = !ahead.passes_over(frame) && (size <= WRITE_BYTES || size == frame.bytes.len());
+            let fits = !ahead.passes_over(frame)
+                && !removes(frame)
+                && (size <= WRITE_BYTES || size == frame.bytes.len());
             ahead.next += 1;
             fits
         };
         let count = self.frames.range(start..).take_while(fits).count();
         let bytes = self.join(cursor.next, start, count);
         let place = self.frames[start + count - 1].place;
+        let events = self.frames.range(start..start + count).filter(|frame| !frame.passing).count();
         cursor.next += count as u64;
         // A passing frame has the place of one that the reader may be ahead of.
         if place.id > cursor.place.id {
             cursor.place = place;
         }
-        Taken::Frames { bytes, count: count as u64, oldest }
+        if bytes.is_empty() {
+            // Records about others: there may be events behind them.
+            return self.take(cursor, person, since);
+        }
+        Taken::Frames { bytes, events: events as u64, oldest }
     }
 
     /// The bytes of `count` frames from number `from` on, which is at `start`. One frame is shared as it is; several
@@ -260,197 +293,4 @@ impl Drop for Ring {
 }
 
 #[cfg(all(test, not(feature = "model")))]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn place(n: u64) -> Place {
-        Place { id: StreamId::new(n, 0), number: Some(n) }
-    }
-
-    fn frame(n: u64) -> Frame {
-        Frame {
-            place: place(n),
-            passing: false,
-            bytes: Bytes::from(format!("{n};")),
-            accepted: Instant::now(),
-        }
-    }
-
-    fn ring(capacity: usize, limit: usize) -> Ring {
-        Ring::new(capacity, Arc::new(Budget::new(limit)))
-    }
-
-    /// Where a reader stands that has had everything up to here, from the log.
-    fn at(n: u64) -> Cursor {
-        Cursor { next: 0, place: place(n), here_since: 0 }
-    }
-
-    fn read(ring: &mut Ring, cursor: &mut Cursor) -> Option<String> {
-        match ring.take(cursor) {
-            Taken::Frames { bytes, .. } => Some(String::from_utf8_lossy(&bytes).into_owned()),
-            Taken::Level => Some(String::new()),
-            Taken::Behind => None,
-        }
-    }
-
-    #[test]
-    fn a_reader_gets_what_came_after_it_began() {
-        let mut ring = ring(4, 1_000);
-        ring.begin_at(place(5));
-        let mut cursor = ring.end();
-        assert_eq!(read(&mut ring, &mut cursor).unwrap(), "");
-        ring.push(place(5).id, frame(6));
-        ring.push(place(6).id, frame(7));
-        assert_eq!(read(&mut ring, &mut cursor).unwrap(), "6;7;");
-        assert_eq!(read(&mut ring, &mut cursor).unwrap(), "");
-        for n in 8..14 {
-            ring.push(place(n - 1).id, frame(n));
-        }
-        assert_eq!(read(&mut ring, &mut cursor), None, "the ring has moved on");
-        assert!(ring.resume(cursor).is_none());
-        let mut back = ring.resume(at(10)).unwrap();
-        assert_eq!(read(&mut ring, &mut back).unwrap(), "11;12;13;");
-    }
-
-    #[test]
-    fn what_the_log_showed_before_is_not_shown_again() {
-        let mut ring = ring(4, 1_000);
-        ring.begin_at(place(5));
-        let mut cursor = ring.resume(at(7)).unwrap();
-        for n in 6..9 {
-            ring.push(place(n - 1).id, frame(n));
-        }
-        assert_eq!(read(&mut ring, &mut cursor).unwrap(), "8;");
-    }
-
-    #[test]
-    fn only_places_that_exist_are_found() {
-        let mut ring = ring(3, 1_000);
-        for n in [2, 4, 6, 8] {
-            ring.push(place(n - 2).id, frame(n));
-        }
-        assert!(ring.find(place(2).id).is_some(), "the floor");
-        assert!(ring.find(place(6).id).is_some());
-        for missing in [0, 3, 7, 9] {
-            assert!(ring.find(place(missing).id).is_none(), "{missing}");
-        }
-    }
-
-    #[test]
-    fn a_gap_is_told_and_hides_nothing() {
-        let mut ring = ring(8, 1_000);
-        ring.begin_at(place(1));
-        let mut cursor = ring.end();
-        assert_eq!(ring.push(place(1).id, frame(2)), Pushed::Added);
-        assert_eq!(ring.push(place(3).id, frame(4)), Pushed::Gap);
-        assert_eq!(ring.push(place(1).id, frame(2)), Pushed::Known);
-        assert_eq!(read(&mut ring, &mut cursor).unwrap(), "2;");
-        assert_eq!(ring.push(place(2).id, frame(3)), Pushed::Added, "the log had it");
-        assert_eq!(ring.push(place(3).id, frame(4)), Pushed::Added);
-        assert_eq!(read(&mut ring, &mut cursor).unwrap(), "3;4;");
-    }
-
-    #[test]
-    fn a_restart_sends_every_reader_to_the_log() {
-        let mut ring = ring(8, 1_000);
-        ring.begin_at(place(1));
-        let mut behind = ring.end();
-        ring.push(place(1).id, frame(2));
-        let mut level = ring.end();
-        ring.restart_at(place(7));
-        ring.push(place(7).id, frame(8));
-        assert_eq!(read(&mut ring, &mut behind), None);
-        assert_eq!(read(&mut ring, &mut level), None, "also one that had everything until now");
-        assert!(ring.resume(at(2)).is_none());
-        let mut repaired = ring.resume(at(7)).unwrap();
-        assert_eq!(read(&mut ring, &mut repaired).unwrap(), "8;");
-    }
-
-    #[test]
-    fn passing_frames_are_for_those_who_are_here() {
-        let mut ring = ring(8, 1_000);
-        ring.begin_at(place(1));
-        let pass = |ring: &mut Ring, text: &'static str| {
-            ring.pass(Bytes::from_static(text.as_bytes()), Instant::now());
-        };
-        let mut here = ring.end();
-        ring.push(place(1).id, frame(2));
-        pass(&mut ring, "a;");
-        let mut back = ring.find(place(2).id).unwrap();
-        let mut late = ring.find(place(1).id).unwrap();
-        ring.push(place(2).id, frame(3));
-        pass(&mut ring, "b;");
-        assert_eq!(read(&mut ring, &mut here).unwrap(), "2;a;3;b;");
-        assert_eq!(read(&mut ring, &mut back).unwrap(), "3;b;", "it may have had the first before");
-        let mut from_the_log = ring.resume(Cursor { place: place(3), ..late }).unwrap();
-        assert_eq!(read(&mut ring, &mut late).unwrap(), "2;");
-        assert_eq!(read(&mut ring, &mut late).unwrap(), "3;b;");
-        assert_eq!(read(&mut ring, &mut from_the_log).unwrap(), "b;");
-        assert_eq!(from_the_log.place, place(3));
-        let mut again = ring.resume(here).unwrap();
-        assert_eq!(read(&mut ring, &mut again).unwrap(), "", "it has had all of them");
-    }
-
-    #[test]
-    fn memory_is_bounded_over_all_rings() {
-        let budget = Arc::new(Budget::new(10));
-        let mut rings: Vec<Ring> = (0..5).map(|_| Ring::new(100, budget.clone())).collect();
-        for n in 1..100 {
-            for ring in &mut rings {
-                ring.push(place(n - 1).id, frame(n));
-            }
-        }
-        assert!(!budget.is_exceeded());
-        drop(rings);
-        budget.take(10);
-        assert!(!budget.is_exceeded(), "everything was given back");
-    }
-
-    proptest! {
-        /// Whatever the order of pushes and reads, a reader that goes to the log when it is behind sees 1..=n.
-        #[test]
-        fn no_reader_misses_or_repeats(
-            steps in prop::collection::vec((any::<bool>(), 0_usize..3), 1..200),
-            capacity in 1_usize..6,
-            limit in 4_usize..40,
-        ) {
-            let mut ring = ring(capacity, limit);
-            ring.begin_at(Place::START);
-            let mut cursors = [ring.end(); 3];
-            let mut seen = vec![Vec::new(); 3];
-            let mut written = 0;
-            let read_on = |ring: &mut Ring, cursor: &mut Cursor, seen: &mut Vec<u64>, written: u64| loop {
-                match ring.take(cursor) {
-                    Taken::Frames { bytes, .. } => {
-                        let text = String::from_utf8(bytes.to_vec()).unwrap();
-                        seen.extend(text.split_terminator(';').map(|n| n.parse::<u64>().unwrap()));
-                    }
-                    Taken::Level => return,
-                    Taken::Behind => {
-                        let id = cursor.place.id.ms + 1;
-                        assert_ne!(id, written + 1, "behind although level");
-                        seen.push(id);
-                        cursor.place = place(id);
-                        if let Some(resumed) = ring.resume(*cursor) {
-                            *cursor = resumed;
-                        }
-                    }
-                }
-            };
-            for (push, reader) in steps {
-                if push {
-                    written += 1;
-                    ring.push(StreamId::new(written - 1, 0), frame(written));
-                } else {
-                    read_on(&mut ring, &mut cursors[reader], &mut seen[reader], written);
-                }
-            }
-            for reader in 0..3 {
-                read_on(&mut ring, &mut cursors[reader], &mut seen[reader], written);
-                prop_assert_eq!(&seen[reader], &(1..=written).collect::<Vec<_>>());
-            }
-        }
-    }
-}
+mod tests;

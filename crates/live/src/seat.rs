@@ -24,6 +24,8 @@ pub(crate) struct Terms {
     pub(crate) stall: Tick,
     /// When its time is over.
     pub(crate) lifetime: Option<Tick>,
+    /// When its token was issued.
+    pub(crate) issued_at: Millis,
     /// When its token ends, by the clock on the wall: a machine that slept or was set right has not kept count.
     pub(crate) expires_at: Millis,
 }
@@ -81,6 +83,10 @@ impl Seat {
             taken: AtomicU64::new(0),
             left: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        self.terms
     }
 
     /// Registers who is to be woken. Comes before looking for something new, so that nothing is missed between.
@@ -196,7 +202,8 @@ mod tests {
 
     /// A stream whose token ends at 100,000 on the wall.
     fn seat() -> Seat {
-        let terms = Terms { keepalive: 15_000, stall: 30_000, lifetime: None, expires_at: 100_000 };
+        let terms =
+            Terms { keepalive: 15_000, stall: 30_000, lifetime: None, issued_at: 0, expires_at: 100_000 };
         Seat::new(terms, None, 1_000)
     }
 

@@ -195,7 +195,7 @@ impl Subject {
         lock(&self.ring).last()
     }
 
-    pub(crate) fn take(&self, cursor: &mut Cursor) -> Taken {
-        lock(&self.ring).take(cursor)
+    pub(crate) fn take(&self, cursor: &mut Cursor, person: &Id, since: StreamId) -> Taken {
+        lock(&self.ring).take(cursor, person, since)
     }
 }

@@ -66,7 +66,8 @@ mod tests {
         let ends = [150, 20_000, 100_000, 1_000_000];
         let seats = ends.map(|at| {
             let far = Tick::MAX / 2;
-            let terms = Terms { keepalive: far, stall: far, lifetime: Some(at), expires_at: far };
+            let terms =
+                Terms { keepalive: far, stall: far, lifetime: Some(at), issued_at: 0, expires_at: far };
             Arc::new(Seat::new(terms, None, 0))
         });
         for (seat, at) in seats.iter().zip(ends) {

@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
 
 use crate::PATIENCE;
@@ -36,7 +38,8 @@ pub(crate) struct Cluster {
     nodes: RwLock<HashMap<String, Arc<Node>>>,
     /// Which server has which slot; empty before the first look.
     map: RwLock<Map>,
-    looking: tokio::sync::Mutex<Option<Instant>>,
+    /// When the map was asked for last, and what came of it.
+    looking: tokio::sync::Mutex<Option<(Instant, Result<(), Error>)>>,
 }
 
 #[derive(Default)]
@@ -144,8 +147,10 @@ impl Cluster {
                     }
                 },
                 _ => {
-                    if failure.told().may_pass() {
-                        let _ = self.look().await;
+                    // For those who come next. Whoever asked has waited long enough if the server was silent.
+                    let left = PATIENCE.saturating_sub(started.elapsed());
+                    if failure.told().may_pass() && !left.is_zero() {
+                        let _ = tokio::time::timeout(left, self.look()).await;
                     }
                     return Err(failure.told());
                 }
@@ -193,40 +198,51 @@ impl Cluster {
         Ok(map.servers.iter().map(|server| self.node(server)).collect())
     }
 
-    /// Asks the Cluster for its map: those it had first, then those it began with.
+    /// Asks the Cluster for its map: those it had first, then those it began with. Who comes while somebody asks is told
+    /// what came of that.
     async fn look(&self) -> Result<(), Error> {
         let mut looked = self.looking.lock().await;
-        if looked.is_some_and(|at| at.elapsed() < MAP_AGE) {
-            return Ok(());
+        if let Some((at, outcome)) = &*looked
+            && at.elapsed() < MAP_AGE
+        {
+            return outcome.clone();
         }
         let known = {
             let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
             map.servers.clone()
         };
-        let mut why = Error::Unreachable("no server of the Cluster answers".to_owned());
-        let known = known.iter().map(|server| self.node(server));
-        let seeds = self.seeds.iter().map(|url| Arc::new(Node::new(Source::At(url.clone()))));
-        for node in known.chain(seeds) {
-            let mut question = redis::cmd("CLUSTER");
-            question.arg("SLOTS");
-            match node.ask(&question, false).await {
-                Ok(answer) => match read_map(&answer) {
-                    Some(map) => {
-                        self.nodes
-                            .write()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .retain(|server, _| map.servers.contains(server));
-                        *self.map.write().unwrap_or_else(PoisonError::into_inner) = map;
-                        *looked = Some(Instant::now());
-                        return Ok(());
-                    }
-                    None => why = Error::Unexpected("no map of slots".to_owned()),
-                },
-                Err(failure) => why = failure.told(),
-            }
+        let mut found = first_map(known.iter().map(|server| self.node(server)).collect()).await;
+        if found.is_err() {
+            let seeds = self.seeds.iter().map(|url| Arc::new(Node::new(Source::At(url.clone()))));
+            found = first_map(seeds.collect()).await;
         }
-        Err(why)
+        let outcome = found.map(|map| {
+            let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+            nodes.retain(|server, _| map.servers.contains(server));
+            *self.map.write().unwrap_or_else(PoisonError::into_inner) = map;
+        });
+        *looked = Some((Instant::now(), outcome.clone()));
+        outcome
     }
+}
+
+/// Asks all of them at once, because some may be silent, and takes the first map that comes.
+async fn first_map(nodes: Vec<Arc<Node>>) -> Result<Map, Error> {
+    let mut question = redis::cmd("CLUSTER");
+    question.arg("SLOTS");
+    let asked = nodes.iter().map(async |node| match node.ask(&question, false).await {
+        Ok(answer) => read_map(&answer).ok_or_else(|| Error::Unexpected("no map of slots".to_owned())),
+        Err(failure) => Err(failure.told()),
+    });
+    let mut asked: FuturesUnordered<_> = asked.collect();
+    let mut outcome = Err(Error::Unreachable("no server of the Cluster answers".to_owned()));
+    while let Some(answer) = asked.next().await {
+        outcome = answer;
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
 }
 
 /// Where a Cluster sends somebody who asked the wrong server.

@@ -2,7 +2,7 @@
 
 use bongsu_kernel::{Id, StreamId};
 use bongsu_live::log::Most;
-use bongsu_live::{Entry, LogError, Start};
+use bongsu_live::{Entry, LogError, Start, control};
 
 use crate::{Rooms, subject};
 
@@ -28,10 +28,12 @@ pub struct Missed {
 impl Rooms {
     pub async fn events_after(&self, room: &Id, since: StreamId, count: u64) -> Result<Missed, LogError> {
         let most = Most { entries: usize::try_from(count).unwrap_or(usize::MAX), bytes: BYTES };
-        let page = self.0.log.read(&subject(room), since, most).await?;
+        let mut page = self.0.log.read(&subject(room), since, most).await?;
         let unknown = page.start == Start::Unknown;
         let last =
             page.entries.last().map_or(if unknown { page.head.id } else { since }, |entry| entry.place.id);
+        // After `last` was taken: who asks on comes past the records, too.
+        page.entries.retain(|entry| !control::is_control(entry));
         let trimmed = match page.start {
             Start::Trimmed { oldest } => Some(oldest.id),
             Start::Known | Start::Unknown => None,

@@ -1,21 +1,29 @@
 //! Rooms: everyone who looks at the same page sees what happens there, at once and without gaps.
 //!
 //! Services publish events to a room ([`publish`]); people follow it live ([`routes`], `live::stream`) or ask for
-//! what they missed ([`catch_up`]). A room needs no registration: it is there when somebody names it.
+//! what they missed ([`catch_up`]). A room needs no registration: it is there when somebody names it, unless the
+//! settings say otherwise ([`register`]).
 
 pub mod catch_up;
 mod options;
 pub mod publish;
+pub mod register;
 pub mod routes;
+pub mod store;
 
 use std::sync::Arc;
 
 use bongsu_kernel::Id;
 use bongsu_kernel::telemetry::BoundedCounters;
 use bongsu_live::{Hub, Log, SubjectName};
+use bongsu_presence::Presence;
 
-pub use options::{Options, SETTINGS};
+pub use options::{Mode, Options, SETTINGS};
 
+use store::Store;
+
+/// Rooms that one stream follows, at most.
+pub const MOST_ROOMS: usize = 32;
 /// Past so many kinds, an event type counts as `other` in metrics.
 const MOST_EVENT_TYPES: usize = 200;
 
@@ -26,14 +34,23 @@ pub struct Rooms(Arc<Inner>);
 struct Inner {
     hub: Hub,
     log: Arc<dyn Log>,
+    /// Nothing when nothing is recorded.
+    store: Option<Arc<dyn Store>>,
+    presence: Presence,
     options: Options,
     published: BoundedCounters,
 }
 
 impl Rooms {
-    pub fn new(hub: Hub, log: Arc<dyn Log>, options: Options) -> Self {
+    pub fn new(
+        hub: Hub,
+        log: Arc<dyn Log>,
+        store: Option<Arc<dyn Store>>,
+        presence: Presence,
+        options: Options,
+    ) -> Self {
         let published = BoundedCounters::new("events_published_total", "event_type", MOST_EVENT_TYPES);
-        Self(Arc::new(Inner { hub, log, options, published }))
+        Self(Arc::new(Inner { hub, log, store, presence, options, published }))
     }
 }
 

@@ -22,10 +22,25 @@ const EVENT_TYPES: Setting = Setting::text(
     "The only event types that may be published. Unset: any well-formed one.",
 )
 .kind(Kind::List);
-pub const SETTINGS: &[&Setting] = &[&STREAM_MAXLEN, &STREAM_MAXLEN_PER_ROOM, &EVENT_TYPES];
+const ROOMS_MODE: Setting = Setting::text(
+    "rooms",
+    "ROOMS_MODE",
+    "open",
+    "open: any signed-in person, any room. registered: rooms and members have to be registered first.",
+)
+.kind(Kind::OneOf(&["open", "registered"]));
+pub const SETTINGS: &[&Setting] = &[&ROOMS_MODE, &STREAM_MAXLEN, &STREAM_MAXLEN_PER_ROOM, &EVENT_TYPES];
+
+/// Who may read a room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Open,
+    Registered,
+}
 
 #[derive(Clone, Debug)]
 pub struct Options {
+    pub mode: Mode,
     keep: u32,
     keep_per_room: HashMap<Id, u32>,
     /// Nothing: any.
@@ -57,6 +72,7 @@ impl Options {
                 )
             })?;
         Ok(Self {
+            mode: if values.text(&ROOMS_MODE) == "registered" { Mode::Registered } else { Mode::Open },
             keep: u32::try_from(values.whole(&STREAM_MAXLEN)).unwrap_or(u32::MAX),
             keep_per_room,
             event_types: Some(event_types).filter(|types| !types.is_empty()),

@@ -1,4 +1,6 @@
 //! Publishing: one durable, atomic append; a repeated request is one event.
+//!
+//! Who is told beside the streams is decided here: those named, or the registered members.
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{EventType, Id, StreamId};
@@ -6,6 +8,8 @@ use bongsu_live::log::Once;
 use bongsu_live::{Append, AppendError, LogError};
 use sha2::{Digest, Sha256};
 
+use crate::options::Mode;
+use crate::store::StoreError;
 use crate::{Rooms, subject};
 
 /// Who may be told of one event, at most.
@@ -23,7 +27,8 @@ pub struct Publish {
     pub data: Object,
     pub publisher: Option<Id>,
     pub key: Option<String>,
-    pub recipients: Vec<Id>,
+    /// Nothing: the registered members of the room.
+    pub recipients: Option<Vec<Id>>,
 }
 
 /// What a publisher is told.
@@ -41,6 +46,10 @@ pub enum PublishError {
     TypeNotAllowed(EventType),
     #[error("the idempotency key was used for other content")]
     Conflict,
+    #[error("no such room")]
+    NoRoom,
+    #[error(transparent)]
+    Store(#[from] StoreError),
     #[error(transparent)]
     Log(#[from] LogError),
 }
@@ -56,7 +65,10 @@ impl Rooms {
         &self,
         events: Vec<Publish>,
     ) -> Result<Vec<Result<Published, PublishError>>, PublishError> {
-        let checked: Vec<_> = events.into_iter().map(|event| self.check(event)).collect();
+        let mut checked = Vec::with_capacity(events.len());
+        for event in events {
+            checked.push(self.check(event).await);
+        }
         let types: Vec<EventType> =
             checked.iter().flatten().map(|append| append.event_type.clone()).collect();
         let appends = checked.iter().flatten().cloned().collect();
@@ -77,22 +89,32 @@ impl Rooms {
         Ok(outcomes.collect())
     }
 
-    fn check(&self, event: Publish) -> Result<Append, PublishError> {
+    async fn check(&self, event: Publish) -> Result<Append, PublishError> {
         if !self.0.options.allows(&event.event_type) {
             return Err(PublishError::TypeNotAllowed(event.event_type));
         }
-        let subject = subject(&event.room);
-        let mut recipients = event.recipients;
-        recipients.sort_unstable();
-        recipients.dedup();
-        // Nobody is told of what they did themselves.
-        recipients.retain(|recipient| Some(recipient) != event.publisher.as_ref());
+        let registered = self.members(&event.room).await?;
+        if self.0.options.mode == Mode::Registered && registered.is_none() {
+            return Err(PublishError::NoRoom);
+        }
+        let (subject, publisher) = (subject(&event.room), event.publisher.as_ref());
+        let named = event.recipients.as_deref().map(|named| distinct(named, publisher));
+        // Of what the caller said: members come and go between a request and its repetition.
         let digest = |key: String| {
-            let digest = digest(&event.event_type, &event.data, event.publisher.as_ref(), &recipients);
-            Once { key, digest }
+            let named = named.as_deref().unwrap_or_default();
+            Once { key, digest: digest(&event.event_type, &event.data, publisher, named) }
+        };
+        let once = event.key.map(digest);
+        let recipients = match (named, registered) {
+            (Some(mut named), Some(members)) if self.0.options.mode == Mode::Registered => {
+                named.retain(|named| members.binary_search(named).is_ok());
+                named
+            }
+            (Some(named), _) => named,
+            (None, members) => distinct(&members.unwrap_or_default(), publisher),
         };
         Ok(Append {
-            once: event.key.map(digest),
+            once,
             audience: u32::try_from(self.0.hub.listeners(&subject)).unwrap_or(u32::MAX),
             keep: self.0.options.keep(&event.room),
             subject,
@@ -102,6 +124,14 @@ impl Rooms {
             recipients,
         })
     }
+}
+
+/// Each once, in order; nobody is told of what they did themselves.
+fn distinct(people: &[Id], publisher: Option<&Id>) -> Vec<Id> {
+    let mut people: Vec<Id> = people.iter().filter(|person| Some(*person) != publisher).cloned().collect();
+    people.sort_unstable();
+    people.dedup();
+    people
 }
 
 /// Of everything that makes two publishes the same: some clients write the members of an object in another order

@@ -3,7 +3,11 @@
 //! Requests are read in `requests`, their shapes described in `documents`; errors get their codes and words here.
 
 mod documents;
+mod presence;
+mod refusals;
+mod registration;
 mod requests;
+mod socket;
 
 use axum::Extension;
 use axum::extract::{FromRef, State};
@@ -13,15 +17,16 @@ use bongsu_http::frame::language;
 use bongsu_http::{
     ApiError, Bulk, Fields, Identity, Peer, Person, Query, Service, Small, StreamPerson, fields,
 };
-use bongsu_kernel::text::Text;
-use bongsu_kernel::{Code, Reason};
-use bongsu_live::{LogError, OpenError, Opening};
+use bongsu_kernel::Reason;
+use bongsu_live::Opening;
+use futures_util::future::join_all;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::documents::{BatchResult, Batched, EventItem, Events, PublishAnswer};
-use self::requests::{Resume, RoomPath, read_publish};
-use crate::publish::{MOST_IN_BATCH, PublishError};
+use self::refusals::{not_allowed, not_opened, not_published, not_read};
+use self::requests::{Resume, ResumeMany, RoomPath, read_publish, read_rooms};
+use crate::publish::MOST_IN_BATCH;
 use crate::{Rooms, catch_up, subject};
 
 #[derive(Clone)]
@@ -46,9 +51,13 @@ impl FromRef<RoomsState> for Rooms {
 pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
     OpenApiRouter::new()
         .routes(routes!(stream))
+        .routes(routes!(stream_many))
         .routes(routes!(publish))
         .routes(routes!(publish_batch))
         .routes(routes!(events))
+        .merge(registration::router())
+        .merge(socket::router())
+        .merge(presence::router())
         .with_state(RoomsState { rooms, identity })
 }
 
@@ -80,8 +89,60 @@ async fn stream(
     Extension(peer): Extension<Peer>,
     State(rooms): State<Rooms>,
 ) -> Result<Response, ApiError> {
-    let opening = Opening { subject: subject(&room), position, person, peer };
-    let stream = rooms.0.hub.open(opening).await.map_err(refused)?;
+    let user = person.id.clone();
+    rooms.may_read(&room, &user).await.map_err(not_allowed)?;
+    let stream =
+        rooms.0.hub.open(Opening { person, peer }, subject(&room), position).await.map_err(not_opened)?;
+    // Again, now that it is subscribed: a right that ends from here on ends the stream.
+    rooms.may_read(&room, &user).await.map_err(not_allowed)?;
+    let stream = stream.holding(rooms.0.presence.joined(&room, &user).await);
+    Ok(bongsu_http::stream::answer(stream))
+}
+
+/// Follow several rooms
+///
+/// One connection for up to 32 rooms. `roomId` is added to the data of every event; the id holds the positions of all
+/// rooms together, and is given back as it came.
+#[utoipa::path(
+    get,
+    path = "/api/v1/stream",
+    tag = "rooms",
+    params(
+        ("rooms" = String, Query, description = "The rooms, separated by commas.", example = "1,2,3"),
+        ("Last-Event-ID" = Option<String>, Header, description = "The last id that the client had; wins over lastEventId."),
+        ("lastEventId" = Option<String>, Query, description = "The same, for clients that cannot send headers. 0-0: from the beginning of all rooms.", example = "0-0"),
+        ("ticket" = Option<String>, Query, description = "A stream ticket, instead of a header or cookie."),
+        ("token" = Option<String>, Query, description = "A JWT; prefer a ticket, because URLs end up in logs."),
+    ),
+    responses(
+        (status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(documents::STREAM)),
+        (status = 204, description = "The stream ended for good; a plain EventSource stops on this."),
+    ),
+    security(("person" = [])),
+)]
+async fn stream_many(
+    ResumeMany(position): ResumeMany,
+    StreamPerson(person): StreamPerson,
+    query: Query,
+    Extension(peer): Extension<Peer>,
+    State(rooms): State<Rooms>,
+) -> Result<Response, ApiError> {
+    let (user, wanted) = (person.id.clone(), read_rooms(&query)?);
+    for room in &wanted {
+        rooms.may_read(room, &user).await.map_err(not_allowed)?;
+    }
+    let subjects = wanted.iter().map(|room| {
+        let position = position.as_ref().and_then(|position| position.position(room));
+        (room.clone(), subject(room), position)
+    });
+    let stream =
+        rooms.0.hub.open_many(Opening { person, peer }, subjects.collect()).await.map_err(not_opened)?;
+    // Again, now that they are subscribed: a right that ends from here on ends its part of the stream.
+    for room in &wanted {
+        rooms.may_read(room, &user).await.map_err(not_allowed)?;
+    }
+    let joined = join_all(wanted.iter().map(|room| rooms.0.presence.joined(room, &user))).await;
+    let stream = stream.holding(joined);
     Ok(bongsu_http::stream::answer(stream))
 }
 
@@ -169,7 +230,7 @@ async fn publish_batch(
     security(("person" = [])),
 )]
 async fn events(
-    _: Person,
+    person: Person,
     RoomPath(room): RoomPath,
     query: Query,
     State(rooms): State<Rooms>,
@@ -178,10 +239,8 @@ async fn events(
     let since = since.ok_or_else(|| invalid("since", Reason::Required))?;
     let since = since.parse().map_err(|reason| invalid("since", reason))?;
     let count = query.whole("count", 1, catch_up::MOST)?.unwrap_or(catch_up::USUAL);
-    let missed = rooms.events_after(&room, since, count).await.map_err(|error| {
-        tracing::error!(%error, "events could not be read");
-        ApiError::unexpected()
-    })?;
+    rooms.may_read(&room, &person.id).await.map_err(not_allowed)?;
+    let missed = rooms.events_after(&room, since, count).await.map_err(|error| not_read(&error))?;
     Ok(Answer(Events {
         last_id: missed.last.to_string(),
         has_more: missed.more,
@@ -190,82 +249,4 @@ async fn events(
         unknown: missed.unknown.then_some(true),
         events: missed.events.into_iter().map(EventItem::from).collect(),
     }))
-}
-
-fn refused(error: OpenError) -> ApiError {
-    match error {
-        OpenError::Draining => ApiError::draining(),
-        OpenError::TooManyForPerson => ApiError::too_many(
-            "열려 있는 연결이 너무 많습니다.",
-            "You have too many streams open; close one first.",
-        ),
-        OpenError::TooMany => {
-            ApiError::too_many("지금은 연결이 너무 많습니다.", "Too many streams are open right now.")
-        }
-        OpenError::Log(error) => {
-            tracing::error!(%error, "a stream could not be opened");
-            let text = Text::new(
-                "지금은 실시간 연결을 할 수 없습니다.",
-                "Live delivery is not available right now.",
-            );
-            ApiError::new(Code::Sse5001, text)
-        }
-    }
-}
-
-fn not_published(error: PublishError) -> ApiError {
-    let failed = |ko, en| ApiError::new(Code::Notif5001, Text::new(ko, en));
-    match error {
-        PublishError::TypeNotAllowed(event_type) => {
-            let (ko, en) = if event_type.is_reserved() {
-                ("예약된 이벤트 타입입니다", "is reserved for the hub itself")
-            } else {
-                (
-                    "허용 목록(EVENT_TYPES)에 없는 이벤트 타입입니다",
-                    "is not on the list of allowed types (EVENT_TYPES)",
-                )
-            };
-            let text = Text::owned(
-                format!("eventType: {event_type}: {ko}"),
-                format!("eventType: {event_type} {en}"),
-            );
-            ApiError::new(Code::Notif4001, text)
-        }
-        PublishError::Conflict => ApiError::new(
-            Code::Notif4091,
-            Text::new(
-                "idempotencyKey: 같은 키가 다른 내용으로 이미 사용되었습니다",
-                "idempotencyKey: this key was used for other content",
-            ),
-        ),
-        PublishError::Log(LogError::Full) => failed(
-            "저장 공간이 부족해 이벤트를 저장하지 못했습니다.",
-            "The event was not stored: the disk is full.",
-        ),
-        PublishError::Log(LogError::TimedOut) => failed(
-            "제때 저장을 확인하지 못했습니다. 같은 idempotencyKey로 다시 시도해 주세요.",
-            "Storing the event was not confirmed in time; repeat it with the same idempotencyKey.",
-        ),
-        PublishError::Log(LogError::Failed(_)) => {
-            failed("이벤트를 저장하지 못했습니다.", "The event could not be stored.")
-        }
-        PublishError::Log(LogError::Away(_)) => ApiError::new(
-            Code::Redis5001,
-            Text::new(
-                "지금은 Redis에 연결할 수 없습니다.",
-                "Redis cannot be reached right now; nothing was stored.",
-            ),
-        ),
-        PublishError::Log(LogError::Unanswered(_)) => ApiError::new(
-            Code::Redis5001,
-            Text::new(
-                "Redis가 제때 응답하지 않았습니다. 같은 idempotencyKey로 다시 시도해 주세요.",
-                "Redis did not answer in time; repeat it with the same idempotencyKey.",
-            ),
-        ),
-        PublishError::Log(LogError::Refused(_)) => ApiError::new(
-            Code::Redis5002,
-            Text::new("Redis가 요청을 거부했습니다.", "Redis refused to store the event."),
-        ),
-    }
 }

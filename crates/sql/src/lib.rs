@@ -8,6 +8,7 @@ mod error;
 mod folder;
 mod migrate;
 mod readers;
+mod store;
 mod writer;
 
 pub use database::{Database, check_integrity, inspect};
@@ -16,4 +17,5 @@ pub use folder::{DATA_DIR, DataFolder};
 pub use migrate::{Migration, Migrations};
 pub use readers::Readers;
 pub use rusqlite;
+pub use store::Store;
 pub use writer::{Job, Writer, WriterState};

@@ -26,11 +26,11 @@ static STARTER: LazyLock<Sender<Order>> = LazyLock::new(|| {
 });
 
 /// Starts a program with its output at the end of the log file. The child's id is the program's own.
-pub(crate) fn start(program: &Path, argument: &Path, log: &Path) -> Child {
+pub(crate) fn start(program: &Path, arguments: &[&Path], log: &Path) -> Child {
     let output = File::options().create(true).append(true).open(log).expect("a log file");
     let errors = output.try_clone().expect("a second handle of the log file");
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL"]).arg(program).arg(argument);
+    command.args(["--pdeathsig", "KILL"]).arg(program).args(arguments);
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
     let (started, starting) = channel();
     STARTER.send((command, started)).expect("the thread that starts children");
@@ -65,7 +65,7 @@ mod tests {
     fn a_child_outlives_the_thread_that_asked_for_it() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
-        let asking = std::thread::spawn(move || start(Path::new("sleep"), Path::new("4711"), &log));
+        let asking = std::thread::spawn(move || start(Path::new("sleep"), &[Path::new("4711")], &log));
         let mut child = asking.join().unwrap();
         assert!(child.try_wait().unwrap().is_none());
         let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();

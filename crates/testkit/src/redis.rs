@@ -175,7 +175,7 @@ impl Redis {
     }
 
     fn launch(&self) {
-        let child = mortal::start(&self.program, &builder::config_file(&self.folder), &self.log_file());
+        let child = mortal::start(&self.program, &[&builder::config_file(&self.folder)], &self.log_file());
         *self.child.lock().unwrap() = Some(child);
     }
 

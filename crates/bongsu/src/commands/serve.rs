@@ -46,7 +46,7 @@ async fn serve(values: &Values, checked: Checked, port: u16) -> Result<(), Failu
     let listener = server::listen(address)
         .map_err(|error| Failure::Other(format!("cannot listen on {address}: {error}")))?;
     let bound = listener.local_addr().map_err(Failure::other)?;
-    let Wired { app, hub, redis, store, ready } = wire(values, checked, shards, &supervisor)?;
+    let Wired { app, hub, redis, store, ready } = wire(values, checked, bound, shards, &supervisor).await?;
     if let Some(redis) = redis {
         // So that health tells the truth from the first moment. A hub starts without Redis, too.
         redis.look().await;
@@ -88,8 +88,10 @@ async fn serve(values: &Values, checked: Checked, port: u16) -> Result<(), Failu
         () = signals.stop() => return Err(Failure::Other("stopped before everything was finished".to_owned())),
     };
     // Bounded, too: with what the draining may take it is gone within ten seconds.
-    if let Some(Store { log, writer }) = store {
-        let closed = tokio::time::timeout(LAST_WRITES, log.close()).await.is_ok();
+    if let Some(Store { store, writer }) = store {
+        let closed = tokio::time::timeout(LAST_WRITES, store.writer().close()).await.is_ok();
+        // The last handle on the folder.
+        drop(store);
         if !(closed && writer.join(LAST_WRITES)) {
             tracing::warn!(
                 "the disk did not answer in time: publishes that were not answered may be missing"

@@ -60,6 +60,9 @@ async fn who_was_in_an_empty_room_is_told_when_its_first_events_were_trimmed_mea
 
 #[tokio::test]
 async fn a_database_that_is_gone_takes_no_event_any_more() {
+    if !bongsu_testkit::engine::needs_embedded("it takes the file away") {
+        return;
+    }
     let hub = Hub::builder(crate::BONGSU).start().await;
     let api = Api::new(&hub);
     api.publish_to(1, "edge.reached", json!({})).await;
@@ -75,6 +78,9 @@ async fn a_database_that_is_gone_takes_no_event_any_more() {
 
 #[tokio::test]
 async fn a_folder_has_one_hub_also_when_its_lock_file_was_removed() {
+    if !bongsu_testkit::engine::needs_embedded("it is about the data folder") {
+        return;
+    }
     let hub = Hub::builder(crate::BONGSU).start().await;
     std::fs::remove_file(hub.data_dir().join("lock")).unwrap();
     let (status, output) =

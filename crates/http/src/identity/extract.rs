@@ -3,7 +3,9 @@
 //! The first credential that is there decides: one that is malformed or expired does not fall through to the next.
 
 use axum::extract::{FromRef, FromRequestParts};
-use http::header::{AUTHORIZATION, AsHeaderName, COOKIE};
+use bongsu_kernel::Code;
+use bongsu_kernel::text::Text;
+use http::header::{AUTHORIZATION, AsHeaderName, COOKIE, ORIGIN};
 use http::request::Parts;
 use http::{HeaderValue, Method};
 
@@ -16,6 +18,11 @@ use crate::fields::Query;
 #[derive(Debug)]
 pub struct StreamPerson(pub Person);
 
+/// A person on a WebSocket: as [`StreamPerson`], but a cookie counts only together with an Origin that is ours. Comes
+/// after the [`Upgrade`](crate::websocket::Upgrade) in a handler, so that a ticket is not spent on a refused handshake.
+#[derive(Debug)]
+pub struct SocketPerson(pub Person);
+
 /// A service of the same application.
 #[derive(Debug)]
 pub struct Service;
@@ -24,9 +31,45 @@ pub struct Service;
 #[derive(Debug)]
 pub struct Operator;
 
+/// What a cookie is worth. A browser sends it for whoever asks, so where that could do harm the request also has to
+/// come from a page of ours.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cookie {
+    Suffices,
+    NeedsOrigin,
+}
+
+impl Cookie {
+    /// Others than ours cannot read what we answer, but they could make changes.
+    fn for_request(parts: &Parts) -> Self {
+        if matches!(parts.method, Method::GET | Method::HEAD) { Self::Suffices } else { Self::NeedsOrigin }
+    }
+}
+
 impl Identity {
+    async fn verify(&self, token: &str) -> Result<Person, ApiError> {
+        let person = self.0.verifier.verify(token).await?;
+        self.check_revoked(&person).await?;
+        Ok(person)
+    }
+
+    /// Also of a ticket: the token that it was got with may have been revoked since.
+    async fn check_revoked(&self, person: &Person) -> Result<(), ApiError> {
+        let Some(revocations) = &self.0.revocations else { return Ok(()) };
+        let before = revocations.before(&person.id).await.map_err(|error| {
+            tracing::error!(error, "nobody knows whether a token was revoked");
+            let text =
+                Text::new("지금은 로그인 상태를 확인할 수 없습니다.", "Tokens cannot be checked right now.");
+            ApiError::new(Code::Redis5001, text)
+        })?;
+        if before.is_some_and(|before| person.issued_at < before) {
+            return Err(ApiError::unauthorized("취소된 토큰입니다.", "The token was revoked."));
+        }
+        Ok(())
+    }
+
     /// The `Authorization` header, else the cookie. A malformed header does not fall through.
-    async fn person(&self, parts: &Parts) -> Result<Option<Person>, ApiError> {
+    async fn person(&self, parts: &Parts, worth: Cookie) -> Result<Option<Person>, ApiError> {
         if let Some(header) = parts.headers.get(AUTHORIZATION) {
             let token = bearer(header).filter(|_| is_single(parts, AUTHORIZATION)).ok_or_else(|| {
                 ApiError::unauthorized(
@@ -34,36 +77,40 @@ impl Identity {
                     "The Authorization header must be 'Bearer <token>'.",
                 )
             })?;
-            return self.0.verifier.verify(token).await.map(Some);
+            return self.verify(token).await.map(Some);
         }
         let Some(token) = cookie(parts, "access_token") else { return Ok(None) };
-        let person = self.0.verifier.verify(token).await?;
-        // A browser sends the cookie for whoever asks, so a change also needs to come from a page of ours.
-        if !matches!(parts.method, Method::GET | Method::HEAD) && !self.0.origins.permit(parts) {
-            return Err(ApiError::forbidden(
-                "허용되지 않은 Origin입니다.",
-                "This origin is not allowed to make changes.",
-            ));
+        let person = self.verify(token).await?;
+        if worth == Cookie::NeedsOrigin && !self.0.origins.permit(parts) {
+            return Err(foreign());
         }
         Ok(Some(person))
     }
 
-    async fn stream_person(&self, parts: &Parts) -> Result<Option<Person>, ApiError> {
-        if let Some(person) = self.person(parts).await? {
+    /// Refuses a WebSocket that a page of a foreign origin opens, with whatever credentials: nothing else keeps a
+    /// browser from letting that page read along. A client that names no origin is no browser.
+    pub(crate) fn permit_socket(&self, parts: &Parts) -> Result<(), ApiError> {
+        let permitted = !parts.headers.contains_key(ORIGIN) || self.0.origins.permit(parts);
+        if permitted { Ok(()) } else { Err(foreign()) }
+    }
+
+    async fn stream_person(&self, parts: &Parts, worth: Cookie) -> Result<Option<Person>, ApiError> {
+        if let Some(person) = self.person(parts, worth).await? {
             return Ok(Some(person));
         }
         let query = Query::of(parts.uri.query())?;
         if let Some(ticket) = query.get("ticket") {
-            let person = self.0.tickets.redeem(ticket);
-            return person.map(Some).ok_or_else(|| {
+            let person = self.0.tickets.redeem(ticket).await?.ok_or_else(|| {
                 ApiError::unauthorized(
                     "티켓이 올바르지 않거나 이미 사용되었습니다.",
                     "The ticket is not valid, has expired or was used already.",
                 )
-            });
+            })?;
+            self.check_revoked(&person).await?;
+            return Ok(Some(person));
         }
         match query.get("token") {
-            Some(token) => self.0.verifier.verify(token).await.map(Some),
+            Some(token) => self.verify(token).await.map(Some),
             None => Ok(None),
         }
     }
@@ -91,6 +138,10 @@ fn cookie<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value)
 }
 
+fn foreign() -> ApiError {
+    ApiError::forbidden("허용되지 않은 Origin입니다.", "This origin is not allowed to do this.")
+}
+
 fn sign_in() -> ApiError {
     ApiError::unauthorized("로그인이 필요합니다.", "Sign in first.")
 }
@@ -102,7 +153,8 @@ where
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        Identity::from_ref(state).person(parts).await?.ok_or_else(sign_in)
+        let worth = Cookie::for_request(parts);
+        Identity::from_ref(state).person(parts, worth).await?.ok_or_else(sign_in)
     }
 }
 
@@ -113,7 +165,20 @@ where
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        Identity::from_ref(state).stream_person(parts).await?.map(Self).ok_or_else(sign_in)
+        let worth = Cookie::for_request(parts);
+        Identity::from_ref(state).stream_person(parts, worth).await?.map(Self).ok_or_else(sign_in)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for SocketPerson
+where
+    Identity: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let person = Identity::from_ref(state).stream_person(parts, Cookie::NeedsOrigin).await?;
+        person.map(Self).ok_or_else(sign_in)
     }
 }
 
@@ -156,7 +221,7 @@ where
                 ))
             };
         }
-        let person = identity.person(parts).await?.ok_or_else(sign_in)?;
+        let person = identity.person(parts, Cookie::for_request(parts)).await?.ok_or_else(sign_in)?;
         if person.is_admin {
             Ok(Self)
         } else {
@@ -186,7 +251,9 @@ mod tests {
         let values = load(SETTINGS, &input).unwrap();
         let options = Options::from_settings(&values).unwrap();
         let origins = Origins::from_settings(&values).unwrap();
-        let identity = Identity::new(&options, origins, Clock::system(), &Supervisor::new()).unwrap();
+        let tickets = std::sync::Arc::new(crate::identity::OwnTickets::new(Clock::system()));
+        let identity =
+            Identity::new(&options, origins, tickets, None, Clock::system(), &Supervisor::new()).unwrap();
         Router::new().route("/", get(|_: Operator| async {})).with_state(identity)
     }
 

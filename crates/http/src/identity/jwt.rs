@@ -105,6 +105,7 @@ impl Verifier {
         }
         Ok(Person {
             id: claims.sub,
+            issued_at: claims.iat.saturating_mul(1_000),
             expires_at: claims.exp.saturating_mul(1_000),
             is_admin: claims.role.as_deref() == Some("admin"),
         })

@@ -1,48 +1,50 @@
-//! Carries a stream on a socket that has left hyper: the head, then whatever the stream gives, until either ends.
+//! Carries what an answer brought along on a socket that has left hyper: the head, then a stream until either ends, or
+//! a WebSocket's session (`duplex`).
 //!
 //! A stream needs no parser any more, and most of what a connection costs is the parser's. The body ends with the
 //! connection. What hyper did for it is done here: writing in order, and noticing that the peer is gone.
 
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bongsu_kernel::{Clock, clock};
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http::HeaderMap;
-use tokio::io::Interest;
 
 use super::drain::Drain;
-use super::socket::{Remains, Shared};
-use crate::stream::StreamBody;
+use super::duplex::Duplex;
+use super::line::{Line, PIECES};
+use super::socket::Remains;
+use crate::carried::{Carried, StreamBody};
 
 /// A client has nothing to say on a stream. So many bytes are read for nobody, because its end can only be noticed
 /// behind them; one that says more is no client of a stream.
 const IDLE_TALK: usize = 64 << 10;
-/// So many pieces leave in one turn, so that a stream with much to send lets others have theirs.
-const PIECES: usize = 16;
 
 /// An answer that leaves hyper together with its connection.
 pub(super) struct Leaving {
     head: Bytes,
-    stream: StreamBody,
+    carried: Carried,
 }
 
 impl Leaving {
-    /// The answer is a 200: whatever else is said to a client is no stream.
-    pub(super) fn new(headers: &HeaderMap, stream: StreamBody) -> Self {
+    /// What is carried says how the answer begins: whatever else is said to a client is neither.
+    pub(super) fn new(headers: &HeaderMap, carried: Carried) -> Self {
+        let (status, connection): (&[u8], &[u8]) = match carried {
+            // The connection ends with the stream, so that coming back can mean coming to another instance.
+            Carried::Stream(_) => (b"HTTP/1.1 200 OK\r\n", b"close"),
+            Carried::Session(_) => (b"HTTP/1.1 101 Switching Protocols\r\n", b"upgrade"),
+        };
         let mut head = Vec::with_capacity(256);
-        head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        head.extend_from_slice(status);
         for (name, value) in headers {
             push_header(&mut head, name.as_str(), value.as_bytes());
         }
-        // The connection ends with the stream, so that coming back can mean coming to another instance.
-        push_header(&mut head, "connection", b"close");
+        push_header(&mut head, "connection", connection);
         push_header(&mut head, "date", clock::http_date(Clock::system().now()).as_bytes());
         head.extend_from_slice(b"\r\n");
-        Self { head: head.into(), stream }
+        Self { head: head.into(), carried }
     }
 }
 
@@ -53,23 +55,42 @@ fn push_header(head: &mut Vec<u8>, name: &str, value: &[u8]) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// A stream on its own socket.
+/// A stream or a session on its own socket.
 pub(super) struct Carrier {
     carrying: Carrying,
     remains: Remains,
     drain: Drain,
 }
 
+enum Carrying {
+    Stream(Streaming),
+    /// Boxed, because a stream's task would otherwise be as large.
+    Session(Box<Duplex>),
+}
+
 impl Carrier {
-    pub(super) fn new(remains: Remains, leaving: Leaving, drain: Drain) -> Self {
-        let Leaving { head, stream } = leaving;
+    /// `early` is what the client sent behind its request, before it was answered. A WebSocket's client should not
+    /// have, but some do, and it is theirs; on a stream it is for nobody.
+    pub(super) fn new(remains: Remains, leaving: Leaving, early: &[u8], drain: Drain) -> Self {
+        let Leaving { head, carried } = leaving;
         let shared = remains.shared().clone();
-        let carrying = Carrying { shared, stream, pending: head, hearing: false, heard: 0 };
+        let carrying = match carried {
+            Carried::Stream(stream) => {
+                Carrying::Stream(Streaming { line: Line::new(shared, head), stream, heard: 0 })
+            }
+            Carried::Session(session) => {
+                shared.becomes_stream();
+                Carrying::Session(Box::new(Duplex::new(Line::new(shared, head), session, early)))
+            }
+        };
         Self { carrying, remains, drain }
     }
 
     pub(super) async fn run(self) {
-        self.carrying.await;
+        match self.carrying {
+            Carrying::Stream(streaming) => streaming.await,
+            Carrying::Session(duplex) => duplex.await,
+        }
         if !self.drain.has_begun() {
             // Boxed, because it is needed once at the end and would be most of a stream's task.
             Box::pin(self.remains.linger()).await;
@@ -77,59 +98,26 @@ impl Carrier {
     }
 }
 
-struct Carrying {
-    shared: Arc<Shared>,
+struct Streaming {
+    line: Line,
     stream: StreamBody,
-    /// What the stream gave and the kernel has not taken yet.
-    pending: Bytes,
-    /// Whether the runtime has this task's waker, for when the peer says something or is gone.
-    hearing: bool,
     heard: usize,
 }
 
-impl Carrying {
-    /// Listens for the peer's end. Asked on every turn, so it costs one load while the peer is silent.
+impl Streaming {
     fn peer_is_gone(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut scratch = [0; 512];
         while self.heard <= IDLE_TALK {
-            let mut woken = false;
-            let read = self.shared.tcp.try_io(Interest::READABLE, || {
-                woken = true;
-                Ok(rustix::io::read(&self.shared.tcp, &mut scratch)?)
-            });
-            // Who was woken, if only for nothing, has to ask to be woken again.
-            self.hearing &= !woken;
-            match read {
-                Ok(0) => return true,
-                Ok(read) => self.heard += read,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if self.hearing || self.shared.tcp.poll_read_ready(cx).is_pending() {
-                        self.hearing = true;
-                        return false;
-                    }
-                }
-                Err(_) => return true,
+            match self.line.poll_heard(cx, <[u8]>::len) {
+                Poll::Pending => return false,
+                Poll::Ready(Ok(0) | Err(_)) => return true,
+                Poll::Ready(Ok(said)) => self.heard += said,
             }
         }
         true
     }
-
-    /// Writes what is pending; ready when all of it was taken.
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.pending.is_empty() {
-            match self.shared.offer(&self.pending) {
-                Ok(taken) => self.pending.advance(taken),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    std::task::ready!(self.shared.tcp.poll_write_ready(cx))?;
-                }
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
-        Poll::Ready(Ok(()))
-    }
 }
 
-impl Future for Carrying {
+impl Future for Streaming {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -138,7 +126,7 @@ impl Future for Carrying {
             return Poll::Ready(());
         }
         for _ in 0..PIECES {
-            match this.poll_send(cx) {
+            match this.line.poll_sent(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) => {}
@@ -146,7 +134,7 @@ impl Future for Carrying {
             match this.stream.as_mut().poll_frame(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => return Poll::Ready(()),
-                Poll::Ready(Some(Ok(frame))) => this.pending = frame.into_data().unwrap_or_default(),
+                Poll::Ready(Some(Ok(frame))) => this.line.send(frame.into_data().unwrap_or_default()),
             }
         }
         cx.waker().wake_by_ref();

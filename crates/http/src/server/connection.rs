@@ -1,9 +1,11 @@
-//! One connection: which protocol it speaks, and its life until it ends, the server drains, or a stream takes it.
+//! One connection: which protocol it speaks, and its life until it ends, the server drains, or a stream or a WebSocket
+//! takes it.
 //!
-//! hyper parses and answers; what a stream needs afterwards is in `carrier`.
+//! hyper parses and answers; what is needed afterwards is in `carrier`.
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,14 +25,14 @@ use tower::Service;
 use super::carrier::{Carrier, Leaving};
 use super::drain::Drain;
 use super::socket::{Peer, Socket};
-use crate::stream::Carried;
+use crate::carried::Carried;
 
 /// A request head must be complete by then; an idle connection is closed after it, too.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// A request head may have so many bytes. hyper's buffer never shrinks, so this also bounds an idle connection.
 const HEAD_BYTES: usize = 16 << 10;
 
-/// Serves a connection to its end, or until a stream takes it.
+/// Serves a connection to its end, or until an answer takes it.
 pub(super) async fn serve(stream: TcpStream, shard: usize, app: Router, drain: Drain) -> Option<Carrier> {
     prepare(&stream);
     let socket = Socket::new(stream);
@@ -55,13 +57,16 @@ async fn serve_http1(socket: Socket, shard: usize, app: Router, drain: Drain) ->
     let service = service_fn(move |request| call(app.clone(), peer.clone(), request));
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).max_buf_size(HEAD_BYTES);
-    let connection = Box::pin(builder.serve_connection(TokioIo::new(socket), service));
+    let mut connection = Box::pin(builder.serve_connection(TokioIo::new(socket), service));
     let leaving =
-        drain.end(connection, http1::Connection::graceful_shutdown, || remains.take_leaving()).await;
-    match leaving {
-        Some(leaving) => return Some(Carrier::new(remains, *leaving, drain)),
-        None if drain.has_begun() => {}
-        None => remains.linger().await,
+        drain.end(&mut connection, http1::Connection::graceful_shutdown, || remains.take_leaving()).await;
+    if let Some(leaving) = leaving {
+        let early = Pin::into_inner(connection).into_parts().read_buf;
+        return Some(Carrier::new(remains, *leaving, &early, drain));
+    }
+    drop(connection);
+    if !drain.has_begun() {
+        remains.linger().await;
     }
     None
 }
@@ -78,9 +83,9 @@ async fn serve_http2(socket: Socket, shard: usize, app: Router, drain: Drain) {
         .max_concurrent_streams(100)
         .max_header_list_size(u32::try_from(HEAD_BYTES).unwrap_or(u32::MAX))
         .max_send_buf_size(64 << 10);
-    let connection = Box::pin(builder.serve_connection(TokioIo::new(socket), service));
+    let mut connection = Box::pin(builder.serve_connection(TokioIo::new(socket), service));
     let nothing = || None::<Infallible>;
-    drain.end(connection, http2::Connection::graceful_shutdown, nothing).await;
+    drain.end(&mut connection, http2::Connection::graceful_shutdown, nothing).await;
 }
 
 /// Runs each request of an HTTP/2 connection as a task that can be cut off by itself: the others on the connection
@@ -110,8 +115,8 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Scissors {
     }
 }
 
-/// Answers a request. A stream that has its connection to itself takes it out of hyper, which then waits for an
-/// answer that never comes, until it is let go of.
+/// Answers a request. A stream that has its connection to itself, or a WebSocket's session, takes it out of hyper,
+/// which then waits for an answer that never comes, until it is let go of.
 fn call(
     mut app: Router,
     peer: Peer,
@@ -124,13 +129,13 @@ fn call(
     let answer = app.call(request);
     async move {
         let mut response = answer.await?;
-        let stream = response.extensions_mut().remove::<Carried>().and_then(Carried::take);
-        match stream {
-            Some(stream) if leaves && !only_head => {
-                peer.leave_with(Leaving::new(response.headers(), stream));
+        match Carried::take_from(&mut response) {
+            Some(carried) if leaves && !only_head => {
+                peer.leave_with(Leaving::new(response.headers(), carried));
                 std::future::pending().await
             }
-            Some(stream) if !only_head => Ok(response.map(|_| Body::new(stream))),
+            Some(Carried::Stream(stream)) if !only_head => Ok(response.map(|_| Body::new(stream))),
+            // A session is only ever given to a request that it can leave with: see `websocket::Upgrade`.
             _ => Ok(response),
         }
     }

@@ -33,7 +33,7 @@ impl Drain {
     /// drains.
     pub(super) async fn end<C: Future, G>(
         &self,
-        mut connection: Pin<Box<C>>,
+        connection: &mut Pin<Box<C>>,
         ask: fn(Pin<&mut C>),
         gives: impl Fn() -> Option<G>,
     ) -> Option<G> {

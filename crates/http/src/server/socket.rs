@@ -1,7 +1,7 @@
 //! A socket that hyper drives and the stream on it can reach: to see that it is slow, and to let go of it.
 //!
 //! hyper owns one half; the other travels with the request as a [`Peer`] and holds nothing open. A stream that has
-//! the connection to itself leaves hyper with it: see `carrier`.
+//! the connection to itself, or a WebSocket, leaves hyper with it: see `carrier`.
 
 use std::io;
 use std::pin::Pin;
@@ -76,8 +76,7 @@ impl Peer {
     /// From now on the connection carries a stream.
     pub fn becomes_stream(&self) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.carries_stream.store(true, Ordering::Relaxed);
-            shared.hold_unsent(STREAM_UNSENT);
+            shared.becomes_stream();
         }
     }
 
@@ -107,6 +106,11 @@ impl Peer {
 }
 
 impl Shared {
+    pub(super) fn becomes_stream(&self) {
+        self.carries_stream.store(true, Ordering::Relaxed);
+        self.hold_unsent(STREAM_UNSENT);
+    }
+
     fn hold_unsent(&self, bytes: u32) {
         // Where the option is missing a slow reader costs more kernel memory, and nothing else.
         let _ = SockRef::from(&self.tcp).set_tcp_notsent_lowat(bytes);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, StreamId};
-use bongsu_sql::{Database, Error, Migration, Readers, Writer, WriterState};
+use bongsu_sql::{Error, Migration, Store};
 use tokio::sync::oneshot;
 
 use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Place, Sink};
@@ -22,8 +22,6 @@ use crate::SubjectName;
 pub const MIGRATIONS: &[Migration] =
     &[Migration { part: "log", number: 1, sql: include_str!("../../migrations/sqlite/0001_log.sql") }];
 
-/// Connections that read beside the writer.
-const READERS: usize = 4;
 /// A caller that has waited so long is told; the append may still happen.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -35,46 +33,34 @@ pub struct Options {
 
 /// See the module.
 pub struct EmbeddedLog {
-    writer: Writer,
-    readers: Readers,
+    store: Store,
     clock: Clock,
     sink: Arc<dyn Sink>,
-    // Holds the folder until the last query is done.
-    _database: Database,
 }
 
 impl EmbeddedLog {
-    /// Starts on an open database. The writer's thread is given back for joining at shutdown.
     pub fn start(
-        database: Database,
+        store: Store,
         options: Options,
         clock: Clock,
         sink: Arc<dyn Sink>,
         supervisor: &Supervisor,
-    ) -> Result<(Self, WriterState), Error> {
-        let alarm = supervisor.clone();
-        let (writer, state) = database.writer(move || alarm.fail("database-writer"))?;
-        let readers = database.readers(READERS)?;
-        upkeep::start(writer.clone(), options, clock.clone(), supervisor);
-        Ok((Self { writer, readers, clock, sink, _database: database }, state))
-    }
-
-    /// Takes no more events. What was taken is finished; the writer's thread ends then.
-    pub async fn close(&self) {
-        self.writer.close().await;
+    ) -> Self {
+        upkeep::start(store.writer().clone(), options, clock.clone(), supervisor);
+        Self { store, clock, sink }
     }
 }
 
 impl Log for EmbeddedLog {
     fn append(&self, events: Vec<Append>) -> Boxed<'_, Result<Vec<Result<Appended, AppendError>>, LogError>> {
         Box::pin(async move {
-            if self.writer.is_stuck() {
+            if self.store.writer().is_stuck() {
                 return Err(LogError::Failed("the disk does not answer".to_owned()));
             }
             let (reply, answer) = oneshot::channel();
             let job = append::Job::new(events, self.clock.clone(), self.sink.clone(), reply);
             let appended = async {
-                self.writer.submit(Box::new(job)).await?;
+                self.store.writer().submit(Box::new(job)).await?;
                 answer.await.unwrap_or(Err(Error::Closed))
             };
             match tokio::time::timeout(PATIENCE, appended).await {
@@ -87,20 +73,29 @@ impl Log for EmbeddedLog {
     fn read(&self, subject: &SubjectName, after: StreamId, most: Most) -> Boxed<'_, Result<Page, LogError>> {
         let subject = subject.clone();
         Box::pin(async move {
-            let page = self.readers.read(move |connection| read::page(connection, &subject, after, most));
+            let page =
+                self.store.readers().read(move |connection| read::page(connection, &subject, after, most));
             Ok(page.await?)
         })
     }
 
     fn head(&self, subject: &SubjectName) -> Boxed<'_, Result<Place, LogError>> {
         let subject = subject.clone();
-        Box::pin(
-            async move { Ok(self.readers.read(move |connection| read::head(connection, &subject)).await?) },
-        )
+        Box::pin(async move {
+            Ok(self.store.readers().read(move |connection| read::head(connection, &subject)).await?)
+        })
+    }
+
+    fn purge(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>> {
+        let subject = subject.clone();
+        Box::pin(async move {
+            self.store.write(move |connection| append::purge(connection, &subject)).await?;
+            Ok(())
+        })
     }
 
     fn trouble(&self) -> Option<&'static str> {
-        self.writer.trouble()
+        self.store.writer().trouble()
     }
 }
 

@@ -9,7 +9,7 @@ mod audience;
 mod bus;
 mod read;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ pub use bus::RedisBus;
 use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Place};
 use crate::SubjectName;
 
+static PURGE: Script = Script::new("purge", include_str!("../../lua/purge.lua"));
 static MARK: Script = Script::new("mark", include_str!("../../lua/mark.lua"));
 
 /// The index of subjects with follow-ups is spread over so many keys.
@@ -82,18 +83,27 @@ impl RedisLog {
 impl Log for RedisLog {
     fn append(&self, events: Vec<Append>) -> Boxed<'_, Result<Vec<Result<Appended, AppendError>>, LogError>> {
         Box::pin(async move {
-            // Sent one behind the other without waiting, and so in order where order counts: within a subject.
-            let outcomes = join_all(events.iter().map(|event| self.append_one(event))).await;
-            let mut answers = Vec::with_capacity(outcomes.len());
-            for outcome in outcomes {
-                answers.push(match outcome {
-                    Ok(appended) => Ok(appended),
-                    Err(append::Failure::Conflict) => Err(AppendError::Conflict),
-                    Err(append::Failure::Log(error)) if events.len() == 1 => return Err(error),
-                    Err(append::Failure::Log(error)) => Err(AppendError::Failed(error)),
-                });
+            // Order counts within a subject; different ones may be on different servers.
+            let mut by_subject: BTreeMap<&SubjectName, Vec<usize>> = BTreeMap::new();
+            for (at, event) in events.iter().enumerate() {
+                by_subject.entry(&event.subject).or_default().push(at);
             }
-            Ok(answers)
+            let appending = by_subject.values().map(async |places| {
+                let own: Vec<&Append> = places.iter().map(|at| &events[*at]).collect();
+                self.append_to_subject(&own).await
+            });
+            let outcomes = join_all(appending).await;
+            let mut answers: Vec<_> =
+                by_subject.values().flatten().copied().zip(outcomes.into_iter().flatten()).collect();
+            answers.sort_by_key(|(at, _)| *at);
+            let answers: Vec<_> = answers.into_iter().map(|(_, answer)| answer).collect();
+            match &answers[..] {
+                // When nothing was appended, the error stands for all.
+                [Err(AppendError::Failed(error)), rest @ ..] if rest.iter().all(Result::is_err) => {
+                    Err(error.clone())
+                }
+                _ => Ok(answers),
+            }
         })
     }
 
@@ -105,6 +115,15 @@ impl Log for RedisLog {
     fn head(&self, subject: &SubjectName) -> Boxed<'_, Result<Place, LogError>> {
         let subject = subject.clone();
         Box::pin(async move { read::head(&self.redis, &subject).await })
+    }
+
+    fn purge(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>> {
+        let stream = stream_key(&self.redis, subject);
+        Box::pin(async move {
+            let (answers, expiries) = (format!("{{{stream}}}:answers"), format!("{{{stream}}}:expiries"));
+            self.redis.run(&PURGE, Repeat::Safe, &[&stream, &answers, &expiries], &[]).await?;
+            Ok(())
+        })
     }
 
     fn trouble(&self) -> Option<&'static str> {

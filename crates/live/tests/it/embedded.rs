@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use bongsu_kernel::Clock;
 use bongsu_kernel::task::Supervisor;
-use bongsu_live::Log;
 use bongsu_live::log::Sink;
 use bongsu_live::log::embedded::{EmbeddedLog, MIGRATIONS, Options};
+use bongsu_live::{Log, LogError};
 use bongsu_sql::rusqlite::Connection;
-use bongsu_sql::{DataFolder, Database, Error, Migrations, WriterState};
+use bongsu_sql::{DataFolder, Database, Error, Migrations, Store, WriterState};
 use tempfile::TempDir;
 
 use crate::log_contract::support::{Event, NOW, Stage, appended};
@@ -26,6 +26,7 @@ pub(crate) struct EmbeddedAdapter {
 /// An open log and what belongs to it.
 pub(crate) struct Running {
     log: Arc<EmbeddedLog>,
+    store: Store,
     writer: WriterState,
     supervisor: Supervisor,
 }
@@ -37,7 +38,7 @@ impl EmbeddedAdapter {
 
     /// A copy of a folder as it is on the disk now.
     pub(crate) fn copy_of(folder: &std::path::Path) -> Self {
-        let copy = Self::empty();
+        let copy = Self::with_most_keys(1_000_000);
         for file in std::fs::read_dir(folder).unwrap().flatten() {
             // SQLite makes this one anew from the log beside the database.
             if !file.file_name().to_string_lossy().ends_with("-shm") {
@@ -59,29 +60,25 @@ impl EmbeddedAdapter {
 impl Adapter for EmbeddedAdapter {
     type Running = Running;
 
-    fn empty() -> Self {
+    async fn empty() -> Self {
         Self::with_most_keys(1_000_000)
     }
 
     async fn open(&self, clock: Clock, sink: Arc<dyn Sink>) -> Running {
         let supervisor = Supervisor::new();
         let options = Options { most_keys: self.most_keys };
-        let database = self.database().unwrap();
-        let (log, writer) = EmbeddedLog::start(database, options, clock, sink, &supervisor).unwrap();
-        Running { log: Arc::new(log), writer, supervisor }
+        let (store, writer) = Store::start(self.database().unwrap(), &supervisor).unwrap();
+        let log = Arc::new(EmbeddedLog::start(store.clone(), options, clock, sink, &supervisor));
+        Running { log, store, writer, supervisor }
     }
 
     fn log(running: &Running) -> Arc<dyn Log> {
         running.log.clone()
     }
 
-    async fn stop(running: &Running) {
-        running.log.close().await;
-    }
-
     async fn close(&self, running: Running) {
-        Self::stop(&running).await;
-        let Running { log, writer, supervisor } = running;
+        running.store.writer().close().await;
+        let Running { log, writer, supervisor, .. } = running;
         assert!(supervisor.shut_down(Duration::from_secs(10)).await, "a loop was left");
         tokio::task::spawn_blocking(|| assert!(writer.join(Duration::from_secs(30)))).await.unwrap();
         assert_eq!(Arc::strong_count(&log), 1, "somebody still holds the log");
@@ -126,7 +123,7 @@ async fn past_the_limit_of_keys_the_oldest_go_early_and_the_newest_stay() {
 
 #[tokio::test]
 async fn keys_that_ran_out_are_swept_from_the_file() {
-    let stage = Stage::at(EmbeddedAdapter::empty()).await;
+    let stage = Stage::at(EmbeddedAdapter::empty().await).await;
     for number in 0..20 {
         stage.append_one(&Event::of("room").number(number).key(&format!("key {number}"))).await;
     }
@@ -146,7 +143,7 @@ async fn keys_that_ran_out_are_swept_from_the_file() {
 
 #[tokio::test]
 async fn a_folder_is_held_by_one_log_and_free_after_it() {
-    let mut stage = Stage::at(EmbeddedAdapter::empty()).await;
+    let mut stage = Stage::at(EmbeddedAdapter::empty().await).await;
     stage.append_one(&Event::of("room")).await;
     let second = stage.adapter().database().err();
     assert!(matches!(second, Some(Error::InUse(..))), "a second log opened the folder");
@@ -156,8 +153,23 @@ async fn a_folder_is_held_by_one_log_and_free_after_it() {
 
 #[tokio::test]
 async fn a_healthy_log_names_no_trouble() {
-    let stage = Stage::at(EmbeddedAdapter::empty()).await;
+    let stage = Stage::at(EmbeddedAdapter::empty().await).await;
     let answers = stage.append(vec![Event::of("room"), Event::of("hall")]).await;
     assert!(answers.iter().all(|answer| !appended(answer).duplicate));
     assert_eq!(stage.log().trouble(), None);
+}
+
+#[tokio::test]
+async fn a_closed_log_takes_nothing_and_says_so() {
+    let mut stage = Stage::at(EmbeddedAdapter::empty().await).await;
+    stage.append(vec![Event::of("42"); 3]).await;
+    let before = stage.ids("42").await;
+    stage.running().store.writer().close().await;
+    let late = stage.try_append(vec![Event::of("42")]).await;
+    assert!(matches!(late, Err(LogError::Failed(_))), "{late:?}");
+    // What is there can still be read by those who are about to leave.
+    assert_eq!(stage.ids("42").await, before);
+    stage.reopen().await;
+    assert_eq!(stage.ids("42").await, before);
+    assert_eq!(stage.sink.of("42").len(), 3);
 }

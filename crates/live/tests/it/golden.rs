@@ -34,7 +34,7 @@ async fn a_file_of_version_1_opens_reads_and_goes_on() {
         stage.close().await;
         std::fs::copy(stage.adapter().folder().join("bongsu.db"), golden()).unwrap();
     }
-    let adapter = EmbeddedAdapter::empty();
+    let adapter = EmbeddedAdapter::empty().await;
     std::fs::copy(golden(), adapter.folder().join("bongsu.db")).unwrap();
     let stage = Stage::at(adapter).await;
 

@@ -16,23 +16,23 @@ pub(crate) mod trimming;
 use std::sync::Arc;
 
 use bongsu_kernel::Clock;
-use bongsu_live::Log;
 use bongsu_live::log::Sink;
+use bongsu_live::{Log, SubjectName};
 
 /// A place where a log lives: it outlasts the log, which can be opened there again.
 pub(crate) trait Adapter: Sized {
     type Running;
 
     /// A new place with nothing in it.
-    fn empty() -> Self;
+    async fn empty() -> Self;
 
     /// Opens the log. Nothing else has it open.
     async fn open(&self, clock: Clock, sink: Arc<dyn Sink>) -> Self::Running;
 
     fn log(running: &Self::Running) -> Arc<dyn Log>;
 
-    /// Lets it take no more events; what it took is finished.
-    async fn stop(running: &Self::Running);
+    /// Has the sink told of a subject from now on, where that has to be asked for.
+    async fn listen(_: &Self::Running, _: &SubjectName) {}
 
     /// Ends it in order.
     async fn close(&self, running: Self::Running);
@@ -63,7 +63,6 @@ macro_rules! contract {
                 ids_are_not_given_again_after_everything_was_trimmed
                 subjects_do_not_disturb_each_other
                 what_was_acknowledged_is_there_after_a_kill
-                a_closed_log_takes_nothing_and_says_so
             }
             once {
                 the_same_key_and_content_is_one_event
@@ -102,6 +101,7 @@ macro_rules! contract {
                 a_subject_that_keeps_one_event_keeps_the_newest
                 a_lower_number_to_keep_is_reached_with_the_next_events
                 events_are_counted_on_over_trimming
+                a_purge_leaves_the_newest_entry_and_forgets_keys
             }
             follow_up {
                 who_is_to_be_told_is_written_down_with_the_event

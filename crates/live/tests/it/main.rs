@@ -6,3 +6,4 @@
 mod embedded;
 mod golden;
 mod log_contract;
+mod redis;

@@ -71,6 +71,8 @@ pub(super) struct Keeper {
     /// How often reaching a server failed in a row, and when to try again.
     attempt: u32,
     retry_at: Option<Instant>,
+    /// Whether commands reached Redis at the last turn.
+    reached: bool,
 }
 
 impl Keeper {
@@ -85,6 +87,7 @@ impl Keeper {
             ears: mpsc::channel(QUEUE),
             attempt: 0,
             retry_at: None,
+            reached: false,
         }
     }
 
@@ -315,6 +318,12 @@ impl Keeper {
         }
         if unheard {
             self.look_elsewhere();
+        }
+        let was_reached = std::mem::replace(&mut self.reached, self.redis.is_connected());
+        if self.reached && !was_reached {
+            // It is back: nothing is gained by waiting out a pause that grew while it was away.
+            self.attempt = 0;
+            self.retry_at = self.retry_at.map(|_| now);
         }
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = None;

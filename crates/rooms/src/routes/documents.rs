@@ -23,6 +23,56 @@ pub(super) const STREAM: &str = "retry: 2140\n\nevent: retrospect.submitted\nid:
 envelope_document!(pub(super) struct PublishEnvelope(PublishAnswer));
 envelope_document!(pub(super) struct BatchEnvelope(Batched));
 envelope_document!(pub(super) struct EventsEnvelope(Events));
+envelope_document!(pub(super) struct RegisteredEnvelope(Registered));
+envelope_document!(pub(super) struct MemberEnvelope(Member));
+
+envelope_document!(pub(super) struct PresentEnvelope(Present));
+envelope_document!(pub(super) struct AcknowledgedEnvelope(Acknowledged));
+
+/// Who is in a room.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Present {
+    pub(super) online_users: Vec<OnlineUser>,
+    #[schema(example = 1)]
+    pub(super) count: usize,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct OnlineUser {
+    #[schema(value_type = IdSchema)]
+    pub(super) user_id: Id,
+    #[schema(example = "2026-02-16T10:30:00.000Z")]
+    pub(super) last_seen: String,
+}
+
+/// A heartbeat was noted.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Acknowledged {
+    pub(super) acknowledged: bool,
+    #[schema(example = 30)]
+    pub(super) next_in_secs: u64,
+}
+
+/// A room that was registered or deleted.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Registered {
+    #[schema(value_type = IdSchema)]
+    pub(super) room_id: Id,
+}
+
+/// A member who was added or removed.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Member {
+    #[schema(value_type = IdSchema)]
+    pub(super) room_id: Id,
+    #[schema(value_type = IdSchema)]
+    pub(super) user_id: Id,
+}
 
 /// The refusal that every operation may give, which the document describes once.
 pub(super) struct Conflict;
@@ -76,6 +126,15 @@ pub(super) struct RoomIdParam {
     /// The room.
     #[param(rename = "roomId", pattern = "^[A-Za-z0-9._@:-]{1,128}$", example = "42")]
     room_id: String,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "describes the path")]
+pub(super) struct UserIdParam {
+    /// The person.
+    #[param(rename = "userId", pattern = "^[A-Za-z0-9._@:-]{1,128}$", example = "7")]
+    user_id: String,
 }
 
 #[derive(IntoParams)]

@@ -9,10 +9,12 @@ use bongsu_kernel::close::END_PREFIX;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Code, EventType, Id, Invalid, Reason, StreamId};
+use bongsu_live::composite::Composite;
 use http::StatusCode;
 use http::request::Parts;
 use serde_json::value::RawValue;
 
+use crate::MOST_ROOMS;
 use crate::publish::{KEY_LENGTH, MOST_RECIPIENTS, Publish};
 
 /// The room in the path.
@@ -38,13 +40,28 @@ impl<S: Sync> FromRequestParts<S> for Resume {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
-        let position = position(parts).map_err(IntoResponse::into_response)?;
+        let position = position(parts, str::parse).map_err(IntoResponse::into_response)?;
+        position.map(Self).ok_or_else(|| StatusCode::NO_CONTENT.into_response())
+    }
+}
+
+/// The same of a stream that follows several rooms.
+pub(super) struct ResumeMany(pub(super) Option<Composite>);
+
+impl<S: Sync> FromRequestParts<S> for ResumeMany {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
+        let position = position(parts, str::parse).map_err(IntoResponse::into_response)?;
         position.map(Self).ok_or_else(|| StatusCode::NO_CONTENT.into_response())
     }
 }
 
 /// Outer nothing: an earlier stream ended for good.
-fn position(parts: &Parts) -> Result<Option<Option<StreamId>>, ApiError> {
+fn position<T>(
+    parts: &Parts,
+    read: impl Fn(&str) -> Result<T, Reason>,
+) -> Result<Option<Option<T>>, ApiError> {
     let query = Query::of(parts.uri.query())?;
     let (name, position) = match parts.headers.get("last-event-id") {
         Some(header) => {
@@ -59,7 +76,24 @@ fn position(parts: &Parts) -> Result<Option<Option<StreamId>>, ApiError> {
     if position.is_empty() {
         return Ok(Some(None));
     }
-    position.parse().map(|id| Some(Some(id))).map_err(|reason| invalid(name, reason))
+    read(position).map(|position| Some(Some(position))).map_err(|reason| invalid(name, reason))
+}
+
+/// The rooms of a stream, each once, in the order given.
+pub(super) fn read_rooms(query: &Query) -> Result<Vec<Id>, ApiError> {
+    let given = query.get("rooms").filter(|rooms| !rooms.is_empty());
+    let given = given.ok_or_else(|| invalid("rooms", Reason::Required))?;
+    let mut rooms: Vec<Id> = Vec::new();
+    for room in given.split(',') {
+        let room = Id::new(room).map_err(|reason| invalid("rooms", reason))?;
+        if !rooms.contains(&room) {
+            rooms.push(room);
+        }
+        if rooms.len() > MOST_ROOMS {
+            return Err(invalid("rooms", Reason::TooMany(MOST_ROOMS)));
+        }
+    }
+    Ok(rooms)
 }
 
 pub(super) fn read_publish(fields: &Fields<'_>) -> Result<Publish, ApiError> {
@@ -69,7 +103,7 @@ pub(super) fn read_publish(fields: &Fields<'_>) -> Result<Publish, ApiError> {
         data: read_data(fields)?,
         publisher: fields.optional("publisherId", fields::id)?,
         key: fields.optional("idempotencyKey", |raw| fields::text(raw, KEY_LENGTH))?,
-        recipients: read_recipients(fields)?.unwrap_or_default(),
+        recipients: read_recipients(fields)?,
     })
 }
 

@@ -18,6 +18,7 @@ pub struct Builder {
     setup: Setup,
     data_dir: Option<PathBuf>,
     engine: Engine,
+    alone: bool,
 }
 
 #[derive(Clone)]
@@ -43,7 +44,7 @@ impl Builder {
             env: Vec::new(),
             is_twin: false,
         };
-        Self { setup, data_dir: None, engine: engine() }
+        Self { setup, data_dir: None, engine: engine(), alone: false }
     }
 
     /// Sets a variable, over the defaults: `SERVER_HOST=127.0.0.1`, `SERVER_PORT` (a free one), `DATA_DIR`,
@@ -63,6 +64,12 @@ impl Builder {
     /// test itself says something about `REDIS_URL`.
     pub fn engine(mut self, engine: Engine) -> Self {
         self.engine = engine;
+        self
+    }
+
+    /// Has no twin on a shared engine, and keeps records in its own folder.
+    pub fn alone(mut self) -> Self {
+        self.alone = true;
         self
     }
 
@@ -104,14 +111,13 @@ impl Builder {
             && let Some(url) = self.engine.shared_url().await
         {
             let number = getrandom::u64().expect("the system gives random bytes");
-            // Without a database of their own, two hubs cannot both keep records.
-            setup.engine = vec![
-                ("REDIS_URL", url),
-                ("REDIS_KEY_PREFIX", format!("t{number:x}:")),
-                ("RECORDS", "off".to_owned()),
-            ];
-            let setup = Setup { wrapper: Vec::new(), is_twin: true, ..setup.clone() };
-            twin = Some(Box::new(hub(setup, None, None)));
+            setup.engine = vec![("REDIS_URL", url), ("REDIS_KEY_PREFIX", format!("t{number:x}:"))];
+            if !self.alone {
+                // Without a database of their own, two hubs cannot both keep records.
+                setup.engine.push(("RECORDS", "off".to_owned()));
+                let setup = Setup { wrapper: Vec::new(), is_twin: true, ..setup.clone() };
+                twin = Some(Box::new(hub(setup, None, None)));
+            }
         }
         hub(setup, self.data_dir, twin)
     }

@@ -25,6 +25,7 @@ pub struct Request {
     headers: Vec<(String, String)>,
     receive_buffer: Option<u32>,
     http2: bool,
+    presence: bool,
 }
 
 impl Request {
@@ -32,7 +33,7 @@ impl Request {
     pub fn new(addr: SocketAddr, path: &str) -> Self {
         let headers = [("accept", "text/event-stream"), ("cache-control", "no-cache")];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        Self { addr, path: path.to_owned(), headers, receive_buffer: None, http2: false }
+        Self { addr, path: path.to_owned(), headers, receive_buffer: None, http2: false, presence: false }
     }
 
     /// Sets a header; it replaces one of that name.
@@ -68,6 +69,12 @@ impl Request {
         self
     }
 
+    /// Hands out `presence.update` as well. Most tests are about other things, and people come and go beside them.
+    pub fn with_presence(mut self) -> Self {
+        self.presence = true;
+        self
+    }
+
     /// Opens it: the stream, or the answer that was no stream. Panics when no answer comes.
     pub async fn open(self) -> Result<Stream, Answer> {
         let path = self.path.clone();
@@ -89,7 +96,7 @@ impl Request {
             opened.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
         if opened.status == 200 && kind.split(';').next() == Some("text/event-stream") {
             let position = self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("last-event-id"));
-            Ok(Ok(Stream::new(opened, position.map_or("", |(_, id)| id))))
+            Ok(Ok(Stream::new(opened, position.map_or("", |(_, id)| id), self.presence)))
         } else {
             opened.into_answer().await.map(Err)
         }
@@ -118,6 +125,7 @@ pub struct Stream {
     ready: VecDeque<Item>,
     /// The last event id string as of the last event that was handed out; the parser may be ahead of it.
     handed_out: String,
+    presence: bool,
     end: Option<End>,
 }
 
@@ -133,10 +141,10 @@ impl Stream {
         Request::new(hub.addr(), path)
     }
 
-    fn new(opened: Opened, position: &str) -> Self {
+    fn new(opened: Opened, position: &str, presence: bool) -> Self {
         let Opened { status, headers, source } = opened;
         let (parser, ready) = (Parser::resumed(position), VecDeque::new());
-        Self { status, headers, source, parser, ready, handed_out: position.to_owned(), end: None }
+        Self { status, headers, source, parser, ready, handed_out: position.to_owned(), presence, end: None }
     }
 
     /// The next item, or none at the stream's end.
@@ -154,7 +162,13 @@ impl Stream {
             }
             match timeout_at(deadline, self.source.read()).await {
                 Err(_) => return Err(TimedOut),
-                Ok(Ok(Some(bytes))) => self.ready.extend(self.parser.feed(&bytes)),
+                Ok(Ok(Some(bytes))) => {
+                    let presence = self.presence;
+                    let about_people =
+                        |item: &Item| matches!(item, Item::Event(event) if event.event == "presence.update");
+                    let items = self.parser.feed(&bytes);
+                    self.ready.extend(items.into_iter().filter(|item| presence || !about_people(item)));
+                }
                 Ok(Ok(None)) => self.end = Some(End::Proper),
                 Ok(Err(_)) => self.end = Some(End::Cut),
             }

@@ -42,7 +42,7 @@ impl Tail {
             let data = serde_json::from_str(data.unwrap_or_default());
             let data = data.unwrap_or_else(|error| panic!("{line:?}: {error}"));
             match kind {
-                Some("system.close") => {}
+                Some("system.close" | "presence.update") => {}
                 kind => {
                     return (id.unwrap_or_default().to_owned(), kind.unwrap_or_default().to_owned(), data);
                 }

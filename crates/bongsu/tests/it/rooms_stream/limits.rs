@@ -63,7 +63,7 @@ async fn the_hub_has_so_many_streams_in_all_and_no_more() {
     for request in both(person(3)) {
         told_to_come_back(open(request).await).await;
     }
-    refused_plainly(&Api::new(&hub).person(3), "a").await;
+    refused_plainly(&Api::at(&hub.url("")).person(3), "a").await;
     first.close();
     until(SOON, async || hub.metrics().await.get("sse_active_connections", &[]) == 1.0).await;
     open(person(3)).await;

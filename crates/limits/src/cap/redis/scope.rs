@@ -1,6 +1,6 @@
 //! The places of this instance, by scope, and which scopes Redis has to be told of.
 //!
-//! A scope is known from the first who wants to enter until Redis knows that nobody is in it any more.
+//! What an instance holds is known to itself first; what it says to Redis is numbered, so that a late word changes nothing.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;

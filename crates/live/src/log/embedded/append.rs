@@ -11,6 +11,7 @@ use bongsu_sql::rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::oneshot;
 
 use super::{signed, unsigned};
+use crate::SubjectName;
 use crate::log::{Append, AppendError, Appended, Delivery, Entry, FollowUp, Once, Place, Sink};
 
 /// How long an answer is kept under its key.
@@ -225,6 +226,19 @@ fn write_follow_up(connection: &Connection, event: &Append, id: StreamId, now: M
     };
     let record = serde_json::to_string(&record).map_err(unwritable)?;
     connection.prepare_cached("INSERT INTO follow_ups (record) VALUES (?1)")?.execute([record])?;
+    Ok(())
+}
+
+/// Removes all but the newest entry, and the answers kept for its keys.
+pub(super) fn purge(connection: &Connection, subject: &SubjectName) -> Result<(), Error> {
+    let kept =
+        "SELECT 1 FROM subjects s WHERE s.id = subject_id AND s.ms = entries.ms AND s.seq = entries.seq";
+    let id = "(SELECT id FROM subjects WHERE subject = ?1)";
+    let subject = [subject.as_str()];
+    connection
+        .execute(&format!("DELETE FROM entries WHERE subject_id = {id} AND NOT EXISTS ({kept})"), subject)?;
+    connection.execute(&format!("DELETE FROM idempotency WHERE subject_id = {id}"), subject)?;
+    connection.execute("UPDATE subjects SET trimmed = number - 1 WHERE subject = ?1", subject)?;
     Ok(())
 }
 

@@ -1,96 +1,118 @@
-//! Appending: one event, one script, one round trip.
+//! Appending: the events of one subject, one script, one round trip.
+//!
+//! Nothing is sent a second time from here: a caller with a key may repeat, and finds the first answer.
 
 use bongsu_kernel::Id;
 use bongsu_redis::redis::Value;
 use bongsu_redis::{Repeat, Script};
 
 use super::{RedisLog, bus_channel, stream_key, take};
-use crate::log::{Append, Appended, FollowUp, LogError};
+use crate::log::{Append, AppendError, Appended, FollowUp, LogError};
 
 static APPEND: Script = Script::new("append", include_str!("../../../lua/append.lua"));
 
 /// How long an answer is kept under its key.
-const KEY_LIFE: &[u8] = b"86400000";
+const KEY_LIFE: &str = "86400000";
 /// A mark that was too old when the append came is made anew, so often.
 const MARKS: u32 = 3;
+/// So many events go into one call, so that others have their turn in between.
+const AT_ONCE: usize = 64;
 
-pub(super) enum Failure {
-    Conflict,
-    Log(LogError),
-}
-
-impl<E: Into<LogError>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::Log(error.into())
-    }
-}
+type Outcome = Result<Appended, AppendError>;
 
 impl RedisLog {
-    pub(super) async fn append_one(&self, event: &Append) -> Result<Appended, Failure> {
-        for _ in 0..MARKS {
-            let marked =
-                if event.recipients.is_empty() { None } else { Some(self.mark(&event.subject).await?) };
-            if let Some(appended) = self.try_append(event, marked.as_deref()).await? {
-                return Ok(appended);
+    /// Appends events of one subject in order. Each has an outcome, also when a later call fails.
+    pub(super) async fn append_to_subject(&self, events: &[&Append]) -> Vec<Outcome> {
+        let mut outcomes: Vec<Outcome> = Vec::with_capacity(events.len());
+        for some in events.chunks(AT_ONCE) {
+            match self.append_some(some).await {
+                Ok(answers) => outcomes.extend(answers),
+                Err(error) => {
+                    // What comes after it must not overtake it.
+                    outcomes.resize_with(events.len(), || Err(AppendError::Failed(error.clone())));
+                    break;
+                }
             }
-            self.forget_mark(&event.subject);
         }
-        Err(LogError::Failed("the index of follow-ups could not be marked in time".to_owned()).into())
+        outcomes
+    }
+
+    async fn append_some(&self, events: &[&Append]) -> Result<Vec<Outcome>, LogError> {
+        let Some(first) = events.first() else { return Ok(Vec::new()) };
+        let follows = events.iter().any(|event| !event.recipients.is_empty());
+        for _ in 0..MARKS {
+            let marked = if follows { self.mark(&first.subject).await? } else { String::new() };
+            if let Some(answers) = self.try_append(first, events, &marked).await? {
+                return Ok(answers);
+            }
+            self.forget_mark(&first.subject);
+        }
+        Err(LogError::Failed("the index of follow-ups could not be marked in time".to_owned()))
     }
 
     /// Nothing when the mark had become too old.
-    async fn try_append(&self, event: &Append, marked: Option<&str>) -> Result<Option<Appended>, Failure> {
-        let stream = stream_key(&self.redis, &event.subject);
+    async fn try_append(
+        &self,
+        first: &Append,
+        events: &[&Append],
+        marked: &str,
+    ) -> Result<Option<Vec<Outcome>>, LogError> {
+        let stream = stream_key(&self.redis, &first.subject);
         let helper = |name: &str| format!("{{{stream}}}:{name}");
-        let (answers, expiries, follow_ups) = (helper("answers"), helper("expiries"), helper("follow-ups"));
-        let (gone, listening) = (helper("gone"), helper("audience"));
-        let keys = [stream.as_str(), &answers, &expiries, &follow_ups, &gone, &listening];
-        let (keep, most_keys) = (event.keep.to_string(), self.options.most_keys.to_string());
-        let once = event.once.as_ref();
-        let record = if marked.is_some() { follow_up(event)? } else { Default::default() };
-        let (now, audience) = (self.clock.now().max(1).to_string(), event.audience.to_string());
-        let arguments: [&[u8]; 16] = [
-            event.event_type.as_str().as_bytes(),
-            event.data.as_str().as_bytes(),
-            event.publisher.as_ref().map_or("", Id::as_str).as_bytes(),
-            keep.as_bytes(),
-            once.map_or("", |once| once.key.as_str()).as_bytes(),
-            once.map_or(&[], |once| &once.digest),
-            most_keys.as_bytes(),
-            KEY_LIFE,
-            record[0].as_bytes(),
-            record[1].as_bytes(),
-            record[2].as_bytes(),
-            marked.unwrap_or("0").as_bytes(),
-            &bus_channel(&stream).into_bytes(),
-            now.as_bytes(),
-            self.redis.instance().as_bytes(),
-            audience.as_bytes(),
-        ];
+        let helpers = ["answers", "expiries", "follow-ups", "gone", "audience"].map(helper);
+        let mut keys = vec![stream.as_str()];
+        keys.extend(helpers.iter().map(String::as_str));
+        // Before 1970 no clock is right, and 0-0 is no event.
+        let now = self.clock.now().max(1).to_string();
+        let (audience, channel) = (first.audience.to_string(), bus_channel(&stream));
+        let (keep, most_keys) = (first.keep.to_string(), self.options.most_keys.to_string());
+        let head = [&now, self.redis.instance(), &audience, &channel, &keep, &most_keys, KEY_LIFE, marked];
+        let mut arguments: Vec<&[u8]> = head.map(str::as_bytes).to_vec();
+        let records = events.iter().map(|event| follow_up(event)).collect::<Result<Vec<_>, _>>()?;
+        for (event, record) in events.iter().zip(&records) {
+            let once = event.once.as_ref();
+            arguments.push(event.event_type.as_str().as_bytes());
+            arguments.push(event.data.as_str().as_bytes());
+            arguments.push(event.publisher.as_ref().map_or("", Id::as_str).as_bytes());
+            arguments.push(once.map_or("", |once| once.key.as_str()).as_bytes());
+            arguments.push(once.map_or(&[], |once| &once.digest));
+            arguments.extend(record.iter().map(String::as_bytes));
+        }
         // Without a key, nobody could tell a repetition from a second event.
-        let answer = self.redis.run(&APPEND, Repeat::Never, &keys, &arguments).await?;
-        let answer: Vec<Value> = take(answer)?;
-        let mut answer = answer.into_iter();
-        let mut text = || answer.next().map_or_else(|| Ok(String::new()), take::<String>);
-        let outcome = text()?;
-        match outcome.as_str() {
-            "stored" | "again" => {
-                let unreadable = || LogError::Failed("the answer of an append is not readable".to_owned());
-                Ok(Some(Appended {
-                    id: text()?.parse().map_err(|_| unreadable())?,
-                    at: text()?.parse().map_err(|_| unreadable())?,
-                    audience: text()?.parse().map_err(|_| unreadable())?,
-                    duplicate: outcome == "again",
-                }))
+        match self.redis.run(&APPEND, Repeat::Never, &keys, &arguments).await? {
+            Value::Array(answers) if answers.len() == events.len() => {
+                answers.into_iter().map(read_answer).collect::<Result<_, _>>().map(Some)
             }
-            "conflict" => Err(Failure::Conflict),
+            Value::Array(_) => Err(unreadable()),
             _ => Ok(None),
         }
     }
 }
 
-/// The follow-up record around the two things that only the script knows: the event's id and its time.
+fn unreadable() -> LogError {
+    LogError::Failed("the answer of an append is not readable".to_owned())
+}
+
+fn read_answer(answer: Value) -> Result<Outcome, LogError> {
+    let answer: Vec<String> = take(answer)?;
+    match answer.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["conflict"] => Ok(Err(AppendError::Conflict)),
+        [outcome, id, at, audience] => Ok(Ok(Appended {
+            id: id.parse().map_err(|_| unreadable())?,
+            at: at.parse().map_err(|_| unreadable())?,
+            audience: audience.parse().map_err(|_| unreadable())?,
+            duplicate: outcome == "again",
+        })),
+        _ => Err(unreadable()),
+    }
+}
+
+/// The follow-up record around the two things that only the script knows: the event's id and its time. Empty when
+/// nobody is to be told.
 fn follow_up(event: &Append) -> Result<[String; 3], LogError> {
+    if event.recipients.is_empty() {
+        return Ok(Default::default());
+    }
     const ID: &str = "\u{1}id\u{1}";
     let unwritable = |error: serde_json::Error| LogError::Failed(error.to_string());
     let record = FollowUp {

@@ -68,6 +68,11 @@ impl Audience {
         self.bell.notify_one();
     }
 
+    pub(super) async fn announce(&self, subject: SubjectName, count: usize) {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).current.insert(subject.clone(), count);
+        self.tell_one(subject, count).await;
+    }
+
     async fn tell_for_ever(&self) {
         let mut refresh = Instant::now() + REFRESH;
         loop {
@@ -84,15 +89,17 @@ impl Audience {
     }
 
     async fn tell(&self, counts: HashMap<SubjectName, usize>) {
-        let told = counts.into_iter().map(|(subject, count)| async move {
-            let key = format!("{{{}}}:audience", stream_key(&self.redis, &subject));
-            let (count, ends, life) =
-                (count.to_string(), (self.clock.now() + LIFE).to_string(), LIFE.to_string());
-            let arguments = [self.redis.instance(), &count, &ends, &life].map(str::as_bytes);
-            // What does not arrive is said again with the next change, or at the next turn.
-            let _ = self.redis.run(&AUDIENCE, Repeat::Never, &[&key], &arguments).await;
-        });
+        let told = counts.into_iter().map(|(subject, count)| self.tell_one(subject, count));
         futures_util::stream::iter(told).buffer_unordered(AT_ONCE).collect::<()>().await;
+    }
+
+    async fn tell_one(&self, subject: SubjectName, count: usize) {
+        let key = format!("{{{}}}:audience", stream_key(&self.redis, &subject));
+        let (count, ends, life) =
+            (count.to_string(), (self.clock.now() + LIFE).to_string(), LIFE.to_string());
+        let arguments = [self.redis.instance(), &count, &ends, &life].map(str::as_bytes);
+        // What does not arrive is said again with the next change, or at the next turn.
+        let _ = self.redis.run(&AUDIENCE, Repeat::Never, &[&key], &arguments).await;
     }
 
     /// The streams of this hub have gone.

@@ -62,6 +62,11 @@ impl log::Bus for RedisBus {
     fn audience(&self, subject: &SubjectName, streams: usize) {
         self.audience.set(subject, streams);
     }
+
+    fn announce(&self, subject: &SubjectName, streams: usize) -> Boxed<'_, ()> {
+        let subject = subject.clone();
+        Box::pin(async move { self.audience.announce(subject, streams).await })
+    }
 }
 
 struct Ears {

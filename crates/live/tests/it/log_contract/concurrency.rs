@@ -17,6 +17,7 @@ pub(crate) async fn many_appenders_are_told_and_read_in_the_order_of_ids<A: Adap
     const APPENDERS: u64 = 32;
     const EACH: u64 = 40;
     let stage = Stage::<A>::empty().await;
+    stage.listen(&ROOMS.map(subject)).await;
     let (turns, mut appending) = (Arc::new(AtomicU64::new(0)), tokio::task::JoinSet::new());
     for appender in 0..APPENDERS {
         let (log, clock, turns) = (stage.log(), stage.clock.clone(), turns.clone());
@@ -48,6 +49,7 @@ pub(crate) async fn many_appenders_are_told_and_read_in_the_order_of_ids<A: Adap
     }
     assert_eq!(acknowledged.values().map(BTreeSet::len).sum::<usize>(), count, "an id was given twice");
     for room in ROOMS {
+        stage.sink.wait_for(&subject(room), *acknowledged[room].last().unwrap()).await;
         let told: Vec<StreamId> = stage.sink.of(room).iter().map(|told| told.entry.place.id).collect();
         assert!(grow(&told), "the sink was told out of order");
         assert_eq!(told, acknowledged[room].iter().copied().collect::<Vec<_>>());

@@ -17,7 +17,8 @@ pub(crate) async fn who_is_to_be_told_is_written_down_with_the_event<A: Adapter>
     let event = Event::of("42").number(7).publisher("1").recipients(&["2", "kim"]);
     let first = stage.append_one(&event).await;
     let second = stage.append_one(&Event::of("lobby").recipients(&["9"])).await;
-    let records = decoded(&stage.adapter().follow_ups().await);
+    let mut records = decoded(&stage.adapter().follow_ups().await);
+    records.sort_by_key(|record| record.subject.clone());
     assert_eq!(records.len(), 2);
     let FollowUp { v, subject, stream_id, event_type, data, publisher_id, timestamp, recipients } =
         &records[0];

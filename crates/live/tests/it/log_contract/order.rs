@@ -1,7 +1,7 @@
 //! Order: ids of a subject only grow, over everything that can happen, and none is given twice.
 
 use bongsu_kernel::StreamId;
-use bongsu_live::{LogError, Place};
+use bongsu_live::Place;
 
 use super::Adapter;
 use super::support::{Event, NOW, Stage, appended, grow};
@@ -85,17 +85,4 @@ pub(crate) async fn what_was_acknowledged_is_there_after_a_kill<A: Adapter>() {
         stage.kill_and_reopen().await;
         assert_eq!(stage.ids("42").await, ids, "after kill {round}");
     }
-}
-
-pub(crate) async fn a_closed_log_takes_nothing_and_says_so<A: Adapter>() {
-    let mut stage = Stage::<A>::empty().await;
-    let before = append_ids(&stage, "42", 3).await;
-    stage.stop().await;
-    let late = stage.try_append(vec![Event::of("42")]).await;
-    assert!(matches!(late, Err(LogError::Failed(_))), "{late:?}");
-    // What is there can still be read by those who are about to leave.
-    assert_eq!(stage.ids("42").await, before);
-    stage.reopen().await;
-    assert_eq!(stage.ids("42").await, before);
-    assert_eq!(stage.sink.of("42").len(), 3);
 }

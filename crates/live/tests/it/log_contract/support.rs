@@ -112,6 +112,19 @@ impl Memory {
         self.0.lock().unwrap().clone()
     }
 
+    /// Until it was told of this event. A log in this process has told it before it answers; a bus needs a moment.
+    pub(crate) async fn wait_for(&self, subject: &SubjectName, id: StreamId) {
+        let told = || {
+            let all = self.0.lock().unwrap();
+            all.iter().rev().any(|told| told.subject == *subject && told.entry.place.id == id)
+        };
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while !told() {
+            assert!(std::time::Instant::now() < deadline, "the sink was never told of {id}");
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    }
+
     pub(crate) fn of(&self, room: &str) -> Vec<Told> {
         let subject = subject(room);
         self.all().into_iter().filter(|told| told.subject == subject).collect()
@@ -140,7 +153,7 @@ pub(crate) struct Stage<A: Adapter> {
 
 impl<A: Adapter> Stage<A> {
     pub(crate) async fn empty() -> Self {
-        Self::at(A::empty()).await
+        Self::at(A::empty().await).await
     }
 
     pub(crate) async fn at(adapter: A) -> Self {
@@ -154,12 +167,11 @@ impl<A: Adapter> Stage<A> {
     }
 
     pub(crate) fn log(&self) -> Arc<dyn Log> {
-        A::log(self.running.as_ref().expect("the log is open"))
+        A::log(self.running())
     }
 
-    /// Lets the log take no more events.
-    pub(crate) async fn stop(&self) {
-        A::stop(self.running.as_ref().expect("the log is open")).await;
+    pub(crate) fn running(&self) -> &A::Running {
+        self.running.as_ref().expect("the log is open")
     }
 
     /// Ends the log in order and opens it again.
@@ -185,7 +197,23 @@ impl<A: Adapter> Stage<A> {
     }
 
     pub(crate) async fn try_append(&self, events: Vec<Event>) -> Result<Vec<Outcome>, LogError> {
-        self.log().append(events.into_iter().map(|event| event.0).collect()).await
+        let events: Vec<Append> = events.into_iter().map(|event| event.0).collect();
+        let subjects: Vec<SubjectName> = events.iter().map(|event| event.subject.clone()).collect();
+        self.listen(&subjects).await;
+        let outcomes = self.log().append(events).await?;
+        for (subject, outcome) in subjects.iter().zip(&outcomes) {
+            if let Ok(Appended { id, duplicate: false, .. }) = outcome {
+                self.sink.wait_for(subject, *id).await;
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Has the sink told of these.
+    pub(crate) async fn listen(&self, subjects: &[SubjectName]) {
+        for subject in subjects {
+            A::listen(self.running(), subject).await;
+        }
     }
 
     pub(crate) async fn append(&self, events: Vec<Event>) -> Vec<Outcome> {

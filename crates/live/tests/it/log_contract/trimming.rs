@@ -3,7 +3,7 @@
 use bongsu_kernel::StreamId;
 
 use super::Adapter;
-use super::support::{Event, Stage};
+use super::support::{Event, Stage, subject};
 
 /// How many more than asked for may be kept at times: adapters remove in steps.
 const MORE: usize = 128;
@@ -72,4 +72,22 @@ pub(crate) async fn events_are_counted_on_over_trimming<A: Adapter>() {
         let numbers: Vec<u64> = entries.iter().map(|entry| entry.place.number.unwrap()).collect();
         assert_eq!(numbers, (first..=newest).collect::<Vec<_>>());
     }
+}
+
+pub(crate) async fn a_purge_leaves_the_newest_entry_and_forgets_keys<A: Adapter>() {
+    let mut stage = Stage::<A>::empty().await;
+    for number in 0..100 {
+        stage.append_one(&Event::of("42").number(number).key(&format!("key {number}"))).await;
+    }
+    let other = stage.append_one(&Event::of("43").key("key 1")).await;
+    let newest = stage.ids("42").await[99];
+    stage.log().purge(&subject("42")).await.unwrap();
+    stage.log().purge(&subject("nowhere")).await.unwrap();
+    stage.kill_and_reopen().await;
+    assert_eq!(stage.ids("42").await, [newest]);
+    let again = stage.append_one(&Event::of("42").number(1).key("key 1")).await;
+    assert!(!again.duplicate && again.id > newest);
+    assert_eq!(stage.entries("42").await[1].place.number, Some(101), "events are counted on");
+    assert_eq!(stage.ids("43").await, [other.id], "and other subjects are left alone");
+    assert!(stage.append_one(&Event::of("43").key("key 1")).await.duplicate);
 }

@@ -1,0 +1,102 @@
+//! Joins the hub to what a fleet decides: orders to send people away, places of a person over all hubs, the registry.
+
+use std::any::Any;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bongsu_coordination::registry::JoinError;
+use bongsu_coordination::{Apply, LEASE, Order, Orders, Registry};
+use bongsu_http::identity::Revocations;
+use bongsu_kernel::{Id, Millis};
+use bongsu_limits::Cap;
+use bongsu_limits::cap::Refused;
+use bongsu_live::log::Boxed;
+use bongsu_live::{Gate, Hub, LogError, OpenError, Places};
+
+use crate::failure::Failure;
+
+/// Carries out orders on this hub's streams.
+pub(crate) struct Doorkeeper(pub(crate) Hub);
+
+impl Apply for Doorkeeper {
+    fn apply(&self, order: &Order) {
+        match order {
+            Order::Disconnect { user } => self.0.disconnect(user),
+            Order::Revoke { user, issued_before } => self.0.revoke(user, *issued_before),
+        }
+    }
+
+    fn missed(&self) {
+        tracing::warn!("orders may have been missed: every stream is asked to come back");
+        self.0.check_everybody();
+    }
+}
+
+/// The orders as the hub and the check of tokens ask for them.
+pub(crate) struct Ordered(pub(crate) Arc<dyn Orders>);
+
+impl Gate for Ordered {
+    fn is_current(&self) -> bool {
+        self.0.is_current()
+    }
+
+    fn catch_up(&self) -> Boxed<'_, Result<(), LogError>> {
+        Box::pin(async move { self.0.catch_up().await.map_err(|error| LogError::Away(error.to_string())) })
+    }
+}
+
+impl Revocations for Ordered {
+    fn before<'a>(
+        &'a self,
+        person: &'a Id,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<Millis>, String>> + Send + 'a>> {
+        Box::pin(async move { self.0.revoked_before(person).await.map_err(|error| error.to_string()) })
+    }
+}
+
+/// A person's streams over all hubs.
+pub(crate) struct StreamPlaces {
+    pub(crate) cap: Arc<dyn Cap>,
+    pub(crate) most: u32,
+}
+
+impl Places for StreamPlaces {
+    fn take<'a>(&'a self, person: &'a Id) -> Boxed<'a, Result<Box<dyn Any + Send>, OpenError>> {
+        Box::pin(async move {
+            match self.cap.enter(person.as_str(), self.most).await {
+                Ok(place) => Ok(Box::new(place) as Box<dyn Any + Send>),
+                Err(Refused::Full) => Err(OpenError::TooManyForPerson),
+                Err(Refused::Away(away)) => Err(OpenError::Away(away.to_string())),
+            }
+        })
+    }
+}
+
+/// An instance that was killed counts until its lease ends, and is perhaps just this one, started again.
+const PATIENCE: Duration = LEASE.saturating_add(Duration::from_secs(2));
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// Joins the fleet, unless another instance does not allow it. While Redis is away it is tried on by itself.
+pub(crate) async fn join(registry: &dyn Registry) -> Result<(), Failure> {
+    let started = Instant::now();
+    let mut told = false;
+    loop {
+        match registry.join().await {
+            Ok(()) => return Ok(()),
+            Err(JoinError::Refused(refused)) if started.elapsed() > PATIENCE => {
+                return Err(Failure::Other(refused.to_string()));
+            }
+            Err(JoinError::Refused(refused)) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(%refused, "waiting for the lease of the other instance to end");
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+            Err(JoinError::Engine(error)) => {
+                tracing::warn!(%error, "the fleet could not be joined yet");
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Stream tickets of a fleet: kept in Redis, so that a ticket is good at whichever hub the client comes to.
+//!
+//! A key is named by the ticket's hash, so that who can list keys cannot use a ticket.
+
+use bongsu_http::Person;
+use bongsu_http::identity::tickets::{Boxed, LIFETIME, MOST_PER_PERSON, new_ticket};
+use bongsu_http::identity::{Ticket, TicketError, Tickets};
+use bongsu_kernel::{Clock, Id, Millis};
+use bongsu_redis::redis::{self, FromRedisValue};
+use bongsu_redis::{Error, Redis, Repeat, Script};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+static COUNT: Script = Script::new("ticket_count", include_str!("../lua/ticket_count.lua"));
+
+pub(crate) struct RedisTickets {
+    pub(crate) redis: Redis,
+    pub(crate) clock: Clock,
+}
+
+/// A person as a ticket keeps them. Version 1.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept {
+    v: u32,
+    id: Id,
+    issued_at: Millis,
+    expires_at: Millis,
+    is_admin: bool,
+}
+
+impl RedisTickets {
+    fn key(&self, ticket: &str) -> String {
+        let hash: String = Sha256::digest(ticket).iter().map(|byte| format!("{byte:02x}")).collect();
+        self.redis.key(format_args!("ticket:{hash}"))
+    }
+}
+
+fn away(error: &Error) -> TicketError {
+    TicketError::Away(error.to_string())
+}
+
+impl Tickets for RedisTickets {
+    fn issue(&self, person: Person) -> Boxed<'_, Ticket> {
+        Box::pin(async move {
+            let own = self.redis.key(format_args!("tickets-of:{}", person.id));
+            let life = LIFETIME.to_string();
+            let count = self.redis.run(&COUNT, Repeat::Safe, &[&own], &[life.as_bytes()]).await;
+            let count = count.map_err(|error| away(&error))?;
+            if u32::from_redis_value(count).unwrap_or(u32::MAX) > MOST_PER_PERSON {
+                return Err(TicketError::TooMany);
+            }
+            let now = self.clock.now();
+            let life = person.expires_at.min(now + LIFETIME).saturating_sub(now).max(1);
+            let ticket = new_ticket();
+            let Person { id, issued_at, expires_at, is_admin } = person;
+            let kept = serde_json::to_string(&Kept { v: 1, id, issued_at, expires_at, is_admin })
+                .unwrap_or_default();
+            let key = self.key(&ticket);
+            let mut set = redis::cmd("SET");
+            set.arg(&key).arg(kept).arg("PX").arg(life);
+            self.redis.ask("set", &key, &set, Repeat::Safe).await.map_err(|error| away(&error))?;
+            Ok(Ticket { ticket, expires_in: life.div_ceil(1_000) })
+        })
+    }
+
+    fn redeem<'a>(&'a self, ticket: &'a str) -> Boxed<'a, Option<Person>> {
+        Box::pin(async move {
+            let key = self.key(ticket);
+            let mut take = redis::cmd("GETDEL");
+            take.arg(&key);
+            // Not repeated: an answer that was lost took the ticket with it.
+            let kept =
+                self.redis.ask("getdel", &key, &take, Repeat::Never).await.map_err(|error| away(&error))?;
+            let kept: Option<String> = redis::from_redis_value(kept).unwrap_or_default();
+            let kept = kept.and_then(|kept| serde_json::from_str::<Kept>(&kept).ok());
+            let kept = kept.filter(|kept| kept.v == 1 && self.clock.now() < kept.expires_at);
+            Ok(kept.map(|Kept { id, issued_at, expires_at, is_admin, .. }| Person {
+                id,
+                issued_at,
+                expires_at,
+                is_admin,
+            }))
+        })
+    }
+}

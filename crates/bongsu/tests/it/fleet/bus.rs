@@ -1,0 +1,101 @@
+//! The bus loses a single message, and no connection breaks: under load the next message shows it, in a silent room
+//! only a comparison with the log does.
+
+use bongsu_testkit::proxy::Proxy;
+use bongsu_testkit::redis::Redis;
+use bongsu_testkit::{Hub, Rng, proof, tier, wait};
+use serde_json::json;
+
+use super::load::{Load, ROOMS, follow, scene};
+use super::{Fleet, LONG};
+
+struct Lossy {
+    _redis: Redis,
+    proxies: [Proxy; 2],
+    fleet: Fleet,
+}
+
+impl Lossy {
+    async fn start() -> Self {
+        let redis = Redis::start().await;
+        let proxies = [Proxy::start(redis.addr()).await, Proxy::start(redis.addr()).await];
+        let urls = proxies.each_ref().map(|proxy| format!("redis://{}", proxy.addr()));
+        let fleet = Fleet::on([&urls[0], &urls[1]]).await;
+        Self { _redis: redis, proxies, fleet }
+    }
+
+    fn dropped(&self) -> u64 {
+        self.proxies.iter().map(Proxy::dropped).sum()
+    }
+
+    /// How often hubs lost a connection of the bus.
+    async fn reconnects(&self) -> f64 {
+        let mut reconnects = 0.0;
+        for hub in &self.fleet.hubs {
+            reconnects += hub.metrics().await.get("pubsub_reconnect_total", &[]);
+        }
+        reconnects
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_the_bus_loses_under_load_still_reaches_everybody_in_order() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let name = "a_message_that_the_bus_loses_under_load_still_reaches_everybody_in_order";
+    let (rounds, mut rng) = (tier::size(3, 50) as u64, Rng::for_test(name));
+    let lossy = Lossy::start().await;
+    let load = Load::new(lossy.fleet.apis());
+    let faults = async {
+        for _ in 0..rounds {
+            load.go_on(rng.range(20..200)).await;
+            let before = lossy.dropped();
+            load.fault(&mut rng).await;
+            let (proxy, room) = (rng.pick(&lossy.proxies), rng.pick(&ROOMS));
+            proxy.drop_next_message(channel(room).as_bytes());
+            wait::until(LONG, async || lossy.dropped() > before).await;
+        }
+        load.go_on(20).await;
+        lossy.dropped() as usize
+    };
+    let reading = follow(&lossy.fleet).await;
+    let landed = scene(name, &lossy.fleet, &load, reading, faults).await;
+    assert_eq!(landed as u64, rounds, "messages that were taken out");
+    assert_eq!(lossy.reconnects().await, 0.0, "no connection was lost on the way");
+}
+
+#[tokio::test]
+async fn the_last_message_of_a_room_that_the_bus_loses_still_reaches_everybody() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let lossy = Lossy::start().await;
+    let (rounds, [one, _]) = (tier::size(3, 50), lossy.fleet.apis());
+    let hubs: &[Hub; 2] = &lossy.fleet.hubs;
+    let open = async |hub| {
+        let request = bongsu_testkit::sse::Stream::request(hub, "/api/v1/rooms/silent/stream");
+        request.person(7).open().await.expect("a stream")
+    };
+    let mut streams = [open(&hubs[0]).await, open(&hubs[1]).await];
+    for round in 0..rounds {
+        // At both hubs, so that neither can help the other.
+        lossy.proxies.iter().for_each(|proxy| proxy.drop_next_message(channel("silent").as_bytes()));
+        let id = one.publish_to("silent", "a.b", json!({ "round": round })).await;
+        for stream in &mut streams {
+            assert_eq!(stream.expect_event("a.b", LONG).await.own_id.as_ref(), Some(&id));
+        }
+        assert_eq!(lossy.dropped() as usize, 2 * (round + 1), "messages that were taken out");
+    }
+    assert_eq!(lossy.reconnects().await, 0.0, "no connection was lost on the way");
+    proof::record(
+        "fleet",
+        "the_last_message_of_a_room_that_the_bus_loses_still_reaches_everybody",
+        json!({"messagesTakenOut": lossy.dropped(), "delivered": 2 * rounds, "missing": 0, "repeated": 0}),
+    );
+}
+
+/// What the hubs of a room talk to each other on.
+fn channel(room: &str) -> String {
+    format!("{{room:events:{room}}}:bus")
+}

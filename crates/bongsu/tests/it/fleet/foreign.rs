@@ -1,0 +1,193 @@
+//! What other programs PUBLISH straight to `room:42`: it is passed on to those who look, without an id, and nothing
+//! that is wrong with it changes anything for anybody.
+
+use bongsu_testkit::redis::Redis;
+use bongsu_testkit::sse::Stream;
+use bongsu_testkit::tokens::token;
+use bongsu_testkit::{Browser, Hub, tier, wait};
+use serde_json::json;
+
+use super::{Fleet, LONG};
+
+const CHANNEL: &str = "room:42";
+const STREAM: &str = "/api/v1/rooms/42/stream";
+const GOOD: &str = r#"{"eventType":"comment.created","roomId":"42","data":{"content":"안녕"},"timestamp":"2026-02-16T10:30:00Z"}"#;
+
+#[tokio::test]
+async fn what_another_program_publishes_reaches_everybody_live_without_an_id() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let fleet = Fleet::start(&redis.url()).await;
+    let api = &fleet.apis()[0];
+    let before = api.publish_to(42, "a.b", json!({"n": 1})).await;
+    let mut streams = open(&fleet).await;
+    let heard = redis.cli(&["PUBLISH", CHANNEL, GOOD]);
+    assert_eq!(heard, "2", "both hubs listen");
+    let after = api.publish_to(42, "a.b", json!({"n": 2})).await;
+    for stream in &mut streams {
+        let event = stream.expect_event("comment.created", LONG).await;
+        assert_eq!((event.own_id, &event.id), (None, &before), "the position stays where it was");
+        let data: serde_json::Value = serde_json::from_str(&event.data).unwrap();
+        assert_eq!(data["content"], "안녕");
+        assert_ne!(data["timestamp"], "2026-02-16T10:30:00Z", "the hub's own time counts");
+        assert_eq!(stream.expect_event("a.b", LONG).await.own_id.as_ref(), Some(&after));
+    }
+    // No log holds it.
+    assert_eq!(api.stored_ids(42).await, [before.clone(), after.clone()]);
+    let request = Stream::request(&fleet.hubs[1], STREAM).person(7).last_event_id(&before);
+    let mut back = request.open().await.expect("a stream");
+    assert_eq!(back.expect_event("a.b", LONG).await.own_id, Some(after));
+}
+
+#[tokio::test]
+async fn malformed_and_forged_messages_change_nothing_and_are_counted() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let fleet = Fleet::start(&redis.url()).await;
+    let api = &fleet.apis()[0];
+    let mut streams = open(&fleet).await;
+    let mut ids = vec![api.publish_to(42, "a.b", json!({"n": 0})).await];
+    let long = format!(r#"{{"eventType":"a.b","roomId":42,"data":{{"text":"{}"}}}}"#, "x".repeat(100 << 10));
+    let wrong: Vec<Vec<u8>> = [
+        "",
+        "not JSON",
+        "[]",
+        "{}",
+        r#"{"eventType":"a.b","roomId":42}"#,
+        r#"{"eventType":"a.b","roomId":42,"data":"text"}"#,
+        r#"{"eventType":"No Type","roomId":42,"data":{}}"#,
+        r#"{"eventType":"system.close","roomId":42,"data":{"code":3500}}"#,
+        r#"{"eventType":"system.reset","roomId":42,"data":{"reason":"unknown"}}"#,
+        r#"{"eventType":"presence.update","roomId":42,"data":{}}"#,
+        r#"{"eventType":"a.b","roomId":43,"data":{}}"#,
+        "{\"eventType\":\"a.b\\nid: 9-9\",\"roomId\":42,\"data\":{}}",
+        long.as_str(),
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .into_iter()
+    .chain([b"{\"eventType\":\"a.b\",\"data\":{\"text\":\"\xFF\"}}".to_vec()])
+    .collect();
+    for (n, message) in wrong.iter().enumerate() {
+        redis.command(&[b"PUBLISH", CHANNEL.as_bytes(), message.as_slice()]).await.accepted();
+        // What is real goes on between them.
+        ids.push(api.publish_to(42, "a.b", json!({"n": n + 1})).await);
+    }
+    // Over the hubs' own channel, too: no real one is hidden by it.
+    for forged in ["nonsense", "1 99999999999999-0 0-0 7 1 a.b \n{}", "2 1-0 0-0 1 1 a.b \n{}"] {
+        redis.command(&["SPUBLISH", "{room:events:42}:bus", forged]).await.accepted();
+        ids.push(api.publish_to(42, "a.b", json!({"forged": forged})).await);
+    }
+    for stream in &mut streams {
+        for id in &ids {
+            assert_eq!(stream.expect_event("a.b", LONG).await.own_id.as_ref(), Some(id));
+        }
+    }
+    for hub in &fleet.hubs {
+        let counted = wait::value_within(LONG, || async {
+            let counted = malformed(hub).await;
+            (counted >= wrong.len() + 2).then_some(counted)
+        });
+        assert_eq!(counted.await, Some(wrong.len() + 2), "messages that were not taken");
+    }
+    assert_eq!(api.stored_ids(42).await, ids);
+}
+
+#[tokio::test]
+async fn a_stream_id_in_a_message_only_makes_the_hub_read_the_log() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let fleet = Fleet::start(&redis.url()).await;
+    let api = &fleet.apis()[0];
+    let mut streams = open(&fleet).await;
+    let mut ids = vec![api.publish_to(42, "a.b", json!({})).await];
+    for id in ["99999999999999-0", "1-1", "nonsense"] {
+        let forged = json!({"eventType": "a.forged", "roomId": 42, "data": {}, "streamId": id}).to_string();
+        redis.cli(&["PUBLISH", CHANNEL, &forged]);
+        ids.push(api.publish_to(42, "a.b", json!({})).await);
+    }
+    // What another program stored without a word on the hubs' channel is found by such a hint.
+    let id = format!("{}-7", number(&ids) + 1);
+    let fields =
+        ["type", "a.stored", "payload", "{\"by\":\"another\"}", "publisher_id", "", "timestamp", "1"];
+    let words: Vec<&str> = ["XADD", "room:events:42", &id].into_iter().chain(fields).collect();
+    redis.command(&words).await.accepted();
+    let hint = json!({"eventType": "a.stored", "roomId": 42, "data": {}, "streamId": id}).to_string();
+    redis.cli(&["PUBLISH", CHANNEL, &hint]);
+    for stream in &mut streams {
+        for id in &ids {
+            assert_eq!(stream.expect_event("a.b", LONG).await.own_id.as_ref(), Some(id));
+        }
+        let stored = stream.expect_event("a.stored", LONG).await;
+        assert_eq!((stored.own_id.as_ref(), &stored.json()["by"]), (Some(&id), &json!("another")));
+    }
+    for hub in &fleet.hubs {
+        assert_eq!(malformed(hub).await, 0);
+    }
+}
+
+#[tokio::test]
+async fn an_event_source_hears_other_programs_and_keeps_its_place() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let Some(browser) = Browser::start().await else { return };
+    let redis = Redis::start().await;
+    let fleet = Fleet::start(&redis.url()).await;
+    let [one, other] = &fleet.hubs;
+    browser.goto(&one.url("/docs")).await;
+    browser.set_cookie("access_token", &token(7)).await;
+    let follow = format!(
+        "(() => {{
+            window.seen = [];
+            const source = new EventSource('{STREAM}');
+            source.onopen = () => window.opened = (window.opened || 0) + 1;
+            for (const type of ['comment.created', 'a.b'])
+                source.addEventListener(type, e => seen.push([type, e.lastEventId, JSON.parse(e.data).content]));
+        }})()"
+    );
+    browser.eval(&follow).await;
+    browser.wait_for("window.opened === 1", LONG).await;
+    // From the other hub, by another program, and from the other hub again.
+    let publish = async |content: &str| {
+        bongsu_testkit::Api::new(other).publish_to(42, "a.b", json!({ "content": content })).await
+    };
+    let first = publish("first").await;
+    browser.wait_for("seen.length === 1", LONG).await;
+    redis.cli(&["PUBLISH", CHANNEL, GOOD]);
+    browser.wait_for("seen.length === 2", LONG).await;
+    let last = publish("last").await;
+    browser.wait_for("seen.length === 3", LONG).await;
+    let seen = json!([["a.b", first, "first"], ["comment.created", first, "안녕"], ["a.b", last, "last"]]);
+    assert_eq!(browser.eval("seen").await, seen);
+
+    // It comes back by itself, has what was stored meanwhile, and what was passed on meanwhile is gone.
+    one.kill9().await;
+    redis.cli(&["PUBLISH", CHANNEL, GOOD]);
+    let meanwhile = publish("meanwhile").await;
+    one.restart().await;
+    browser.wait_for("seen.length === 4", LONG).await;
+    assert_eq!(browser.eval("seen[3]").await, json!(["a.b", meanwhile, "meanwhile"]));
+    assert_eq!(browser.eval("window.opened").await, 2);
+}
+
+async fn open(fleet: &Fleet) -> Vec<Stream> {
+    let mut streams = Vec::new();
+    for hub in &fleet.hubs {
+        streams.push(Stream::request(hub, STREAM).person(7).open().await.expect("a stream"));
+    }
+    streams
+}
+
+async fn malformed(hub: &Hub) -> usize {
+    hub.metrics().await.get("bus_malformed_total", &[]) as usize
+}
+
+fn number(ids: &[String]) -> u64 {
+    super::load::number(ids.last().expect("an id")).0
+}

@@ -1,0 +1,248 @@
+//! Publishers that go on through faults, clients that stay connected through them, and the comparison of what both
+//! sides say with what the log holds.
+
+mod follower;
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bongsu_testkit::{Api, Rng, proof, tier, wait};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio::task::yield_now;
+use tokio::time::{sleep, timeout};
+
+pub(super) use follower::{Seen, follow, resume, wander};
+
+use super::{Fleet, IN_TIME, LONG};
+
+pub(super) const ROOMS: [&str; 3] = ["one", "two", "three"];
+const COUNTED: &str = "fleet.counted";
+const END: &str = "fleet.end";
+/// Enough that some are always under way, and not so many that readers, on the same two cores, fall behind.
+const PUBLISHERS: usize = 12;
+const PACE: Duration = Duration::from_millis(10);
+
+/// An event that was acknowledged.
+#[derive(Clone, Debug)]
+struct Told {
+    n: u64,
+    publisher: usize,
+    room: &'static str,
+    id: String,
+}
+
+/// What the publishers share.
+pub(super) struct Load {
+    apis: Vec<Api>,
+    publishers: usize,
+    /// A publisher rests up to so long after each event.
+    pace: Duration,
+    next: AtomicU64,
+    acknowledged: AtomicU64,
+    in_flight: AtomicU64,
+    /// Faults so far: a request that began before one and ended after it was in flight.
+    faults: AtomicU64,
+    crossed: AtomicU64,
+    cut: AtomicU64,
+    /// Requests that were answered by an error or not at all.
+    refused: AtomicU64,
+    /// Requests that were repeated under their key and turned out to be stored already.
+    found_stored: AtomicU64,
+    late: AtomicU64,
+    stopped: AtomicBool,
+    told: Mutex<Vec<Told>>,
+}
+
+impl Load {
+    pub(super) fn new(apis: impl Into<Vec<Api>>) -> Self {
+        Self {
+            apis: apis.into(),
+            publishers: PUBLISHERS,
+            pace: PACE,
+            next: AtomicU64::new(0),
+            acknowledged: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            faults: AtomicU64::new(0),
+            crossed: AtomicU64::new(0),
+            cut: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            found_stored: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            told: Mutex::default(),
+        }
+    }
+
+    /// Fewer events, for many readers.
+    pub(super) fn steady(self) -> Self {
+        Self { publishers: 4, pace: Duration::from_millis(200), ..self }
+    }
+
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::SeqCst)
+    }
+
+    /// Requests that were in flight when a fault came, and failed.
+    pub(super) fn cut(&self) -> u64 {
+        self.cut.load(Ordering::SeqCst)
+    }
+
+    /// Requests that were in flight when a fault came, however they ended.
+    pub(super) fn crossed(&self) -> u64 {
+        self.crossed.load(Ordering::SeqCst)
+    }
+
+    /// Waits for a moment with requests in flight, none like the other: what breaks next breaks then.
+    pub(super) async fn fault(&self, rng: &mut Rng) {
+        for _ in 0..rng.below(100) {
+            yield_now().await;
+        }
+        while self.in_flight.load(Ordering::SeqCst) < 2 {
+            yield_now().await;
+        }
+        self.faults.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Waits until so many more events were acknowledged.
+    pub(super) async fn go_on(&self, more: u64) {
+        let enough = self.acknowledged() + more;
+        wait::until(LONG * 2, async || self.acknowledged() >= enough).await;
+    }
+
+    async fn publish(&self, publisher: usize, mut rng: Rng) {
+        while !self.stopped.load(Ordering::SeqCst) {
+            let n = self.next.fetch_add(1, Ordering::SeqCst);
+            let room = *rng.pick(&ROOMS);
+            let event = json!({"roomId": room, "eventType": COUNTED, "data": {"n": n, "text": "봉수\n"},
+                "publisherId": publisher, "idempotencyKey": format!("event {n}")});
+            let id = self.until_acknowledged(&event, &mut rng).await;
+            self.told.lock().unwrap().push(Told { n, publisher, room, id });
+            self.acknowledged.fetch_add(1, Ordering::SeqCst);
+            sleep(Duration::from_millis(rng.below(self.pace.as_millis() as u64))).await;
+        }
+    }
+
+    /// Sends it through any hub, again and again under its key; gives its id.
+    async fn until_acknowledged(&self, event: &Value, rng: &mut Rng) -> String {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let (api, faults) = (rng.pick(&self.apis), self.faults.load(Ordering::SeqCst));
+            self.in_flight.fetch_add(1, Ordering::SeqCst);
+            let answer = timeout(IN_TIME, api.try_publish(event)).await;
+            self.in_flight.fetch_sub(1, Ordering::SeqCst);
+            let crossed = u64::from(self.faults.load(Ordering::SeqCst) > faults);
+            self.crossed.fetch_add(crossed, Ordering::SeqCst);
+            match answer {
+                Ok(Ok(answer)) if answer.status == 200 => {
+                    let again = answer.result()["duplicate"] == true;
+                    assert!(!again || tries > 1, "sent once, and told that it was repeated");
+                    self.found_stored.fetch_add(u64::from(again), Ordering::SeqCst);
+                    return answer.result()["streamId"].as_str().expect("an id").to_owned();
+                }
+                // From a proxy whose hub went away under the request.
+                Ok(Ok(answer)) if answer.status == 502 => {}
+                Ok(Ok(answer)) => drop(answer.expect_error(503, "REDIS5001")),
+                Ok(Err(_)) => {}
+                Err(_) => drop(self.late.fetch_add(1, Ordering::SeqCst)),
+            }
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            self.cut.fetch_add(crossed, Ordering::SeqCst);
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// The last event of every room.
+    async fn end(&self, rng: &mut Rng) {
+        for room in ROOMS {
+            let event = json!({"roomId": room, "eventType": END, "data": {},
+                "idempotencyKey": "the end"});
+            self.until_acknowledged(&event, rng).await;
+        }
+    }
+}
+
+/// Publishes and reads while `faults` breaks things, then compares the accounts of all sides. `faults` gives how many
+/// rounds landed while requests were in flight.
+pub(super) async fn scene(
+    name: &str,
+    fleet: &Fleet,
+    load: &Load,
+    reading: impl Future<Output = Vec<Seen>>,
+    faults: impl Future<Output = usize>,
+) -> usize {
+    let mut rng = Rng::for_test(&format!("{name} load"));
+    let publishing = (0..load.publishers).map(|publisher| load.publish(publisher, Rng::new(rng.next_u64())));
+    let publishing = join_all(publishing.collect::<Vec<_>>());
+    let working = async {
+        let faults = async {
+            let landed = faults.await;
+            load.stopped.store(true, Ordering::SeqCst);
+            landed
+        };
+        let (landed, _) = tokio::join!(faults, publishing);
+        load.end(&mut rng).await;
+        landed
+    };
+    let (landed, seen) = tokio::join!(working, reading);
+    compare(name, fleet, load, &seen, landed).await;
+    landed
+}
+
+async fn compare(name: &str, fleet: &Fleet, load: &Load, seen: &[Seen], landed: usize) {
+    let mut told = load.told.lock().unwrap().clone();
+    told.sort_by_key(|told| told.n);
+    let (mut missing, mut repeated, mut strange) = (0, 0, Vec::new());
+    for room in ROOMS {
+        let mut stored = fleet.apis()[0].stored_ids(room).await;
+        stored.pop().expect("the end");
+        let own: Vec<&Told> = told.iter().filter(|told| told.room == room).collect();
+        let kept: HashSet<&String> = stored.iter().collect();
+        missing += own.iter().filter(|told| !kept.contains(&told.id)).count();
+        // Everything was repeated until it was acknowledged, so what nobody was told of is there twice.
+        repeated += stored.len() - own.len().min(stored.len());
+        for publisher in 0..load.publishers {
+            let ids: Vec<_> =
+                own.iter().filter(|told| told.publisher == publisher).map(|told| number(&told.id)).collect();
+            assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "events of a publisher changed places");
+        }
+        for seen in seen.iter().filter(|seen| seen.room == room) {
+            let had: HashSet<&String> = seen.ids.iter().collect();
+            missing += stored.iter().filter(|id| !had.contains(id)).count();
+            repeated += seen.ids.len() - had.len();
+            strange.extend(seen.strange.iter().map(|what| format!("{}: {what}", seen.reader)));
+            if seen.ids != stored && had.len() == stored.len() {
+                strange.push(format!("{}: another order than the log's", seen.reader));
+            }
+        }
+    }
+    let late = load.late.load(Ordering::SeqCst);
+    proof::record(
+        "fleet",
+        name,
+        json!({
+            "seed": tier::seed(), "faults": load.faults.load(Ordering::SeqCst), "landedInFlight": landed,
+            "inFlight": load.crossed(), "requestsCut": load.cut(), "refused": load.refused(), "answeredLate": late,
+            "acknowledged": told.len(), "repeatedUnderTheirKey": load.found_stored.load(Ordering::SeqCst),
+            "clients": seen.len(), "comebacks": seen.iter().map(|seen| seen.comebacks).sum::<u64>(),
+            "delivered": seen.iter().map(|seen| seen.ids.len()).sum::<usize>(),
+            "missing": missing, "repeated": repeated,
+        }),
+    );
+    assert!(strange.is_empty(), "clients were told: {strange:#?}");
+    assert_eq!((missing, repeated), (0, 0), "events that are missing, and twice there");
+    assert_eq!(late, 0, "requests that were not answered within {IN_TIME:?}");
+}
+
+/// An id as the pair of numbers that it is.
+pub(super) fn number(id: &str) -> (u64, u64) {
+    let (ms, sequence) = id.split_once('-').expect("an id");
+    (ms.parse().expect("milliseconds"), sequence.parse().expect("a number"))
+}

@@ -1,0 +1,121 @@
+//! People of a fleet: who is there when a hub is killed, whose streams count, and that nobody who was sent away hears
+//! anything more, also when the hub could not hear of it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
+
+use std::time::{Duration, Instant};
+
+use bongsu_testkit::proxy::Proxy;
+use bongsu_testkit::redis::Redis;
+use bongsu_testkit::sse::{Request, Stream};
+use bongsu_testkit::tokens::{self, Claims};
+use bongsu_testkit::{Api, Hub, tier, wait};
+use serde_json::{Value, json};
+
+use crate::BONGSU;
+
+const SOON: Duration = Duration::from_secs(30);
+
+async fn hub(url: &str, settings: &[(&str, &str)]) -> Hub {
+    let builder = Hub::builder(BONGSU).env("REDIS_URL", url).env("RECORDS", "off");
+    settings.iter().fold(builder, |builder, (name, value)| builder.env(name, value)).start().await
+}
+
+fn listen(hub: &Hub, user: u64) -> Request {
+    Stream::request(hub, "/api/v1/rooms/1/stream").person(user)
+}
+
+async fn open(request: Request) -> Stream {
+    request.open().await.unwrap_or_else(|answer| panic!("no stream: {} {}", answer.status, answer.text()))
+}
+
+#[tokio::test]
+async fn people_of_a_killed_hub_leave_once_and_those_with_another_tab_stay() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let settings = [("PRESENCE_USER_TTL_SECS", "3"), ("PRESENCE_HASH_TTL_SECS", "6")];
+    let hubs = [
+        hub(&redis.url(), &settings).await,
+        hub(&redis.url(), &settings).await,
+        hub(&redis.url(), &settings).await,
+    ];
+    let mut watching = open(listen(&hubs[0], 1).with_presence()).await;
+    let _killed_with_it = [open(listen(&hubs[1], 2)).await, open(listen(&hubs[1], 3)).await];
+    let other_tab = open(listen(&hubs[2], 2)).await;
+    let api = Api::at(&hubs[0].url(""));
+    let online = async || api.person(1).get("/api/v1/rooms/1/presence").await.result()["count"].as_u64();
+    wait::until(SOON, async || online().await == Some(3)).await;
+    hubs[1].kill9().await;
+    let killed = Instant::now();
+    wait::until(SOON, async || online().await == Some(2)).await;
+    assert!(killed.elapsed() < Duration::from_secs(3 + 5), "ghosts for {:?}", killed.elapsed());
+    let (mut joined, mut left) = (Vec::new(), Vec::new());
+    let mut note = async |joined: &mut Vec<Value>, left: &mut Vec<Value>| {
+        let update = watching.expect_event("presence.update", SOON).await.json();
+        joined.extend(Some(update["joined"].clone()).filter(|person| !person.is_null()));
+        left.extend(Some(update["left"].clone()).filter(|person| !person.is_null()));
+    };
+    while left.is_empty() {
+        note(&mut joined, &mut left).await;
+    }
+    drop(other_tab);
+    wait::until(SOON, async || online().await == Some(1)).await;
+    // A last one, behind which nothing about the others can come any more.
+    let _last = open(listen(&hubs[2], 4)).await;
+    while !joined.contains(&json!(4)) {
+        note(&mut joined, &mut left).await;
+    }
+    joined.sort_by_key(Value::as_u64);
+    assert_eq!(joined, [json!(1), json!(2), json!(3), json!(4)], "each joins once");
+    assert_eq!(left, [json!(3), json!(2)], "each leaves once, and who has another tab later");
+}
+
+#[tokio::test]
+async fn the_streams_of_a_killed_hub_stop_counting_when_its_lease_ends() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let settings = [("SSE_MAX_CONNECTIONS_PER_USER", "2")];
+    let (stays, killed) = (hub(&redis.url(), &settings).await, hub(&redis.url(), &settings).await);
+    let _held = [open(listen(&killed, 7)).await, open(listen(&killed, 7)).await];
+    let gets_in = async || {
+        let mut stream = open(listen(&stays, 7)).await;
+        stream.try_next_event(Duration::from_millis(300)).await.is_err()
+    };
+    assert!(!gets_in().await, "both places are taken, on the other hub");
+    killed.kill9().await;
+    wait::until(SOON, gets_in).await;
+}
+
+#[tokio::test]
+async fn nobody_who_was_revoked_hears_more_even_if_the_hub_could_not_hear_of_it() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let proxy = Proxy::start(redis.addr()).await;
+    let (near, far) = (hub(&redis.url(), &[]).await, hub(&format!("redis://{}", proxy.addr()), &[]).await);
+    let api = Api::at(&near.url(""));
+    for round in 0..tier::size(3, 20) {
+        let (gone, stays) = (1_000 + round as u64, 8);
+        let old = Claims::new(gone).iat(tokens::now() - 60).sign();
+        let mut revoked = open(Stream::request(&far, "/api/v1/rooms/1/stream").bearer(&old)).await;
+        let mut other = open(listen(&far, stays)).await;
+        api.publish_to(1, "a.b", json!({"before": round})).await;
+        for stream in [&mut revoked, &mut other] {
+            assert_eq!(stream.expect_event("a.b", SOON).await.json()["before"], round);
+        }
+        proxy.cut();
+        api.admin().post(&format!("/api/admin/users/{gone}/revoke"), json!({})).await.expect(200);
+        api.publish_to(1, "a.b", json!({"after": round})).await;
+        proxy.heal();
+        let close = revoked.expect_event("system.close", SOON).await;
+        assert_eq!(close.json()["code"], 3502, "round {round}");
+        assert_eq!(other.expect_event("a.b", SOON).await.json()["after"], round, "others miss nothing");
+        let health = Api::at(&far.url("")).anonymous();
+        wait::until(SOON, async || health.get("/health").await.result()["redisConnected"] == true).await;
+    }
+}

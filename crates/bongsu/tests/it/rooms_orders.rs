@@ -1,0 +1,119 @@
+//! Operators send people away: over the whole fleet, at once, and for as long as they mean it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
+
+use std::time::{Duration, Instant};
+
+use bongsu_testkit::sse::{Request, Stream};
+use bongsu_testkit::tokens::{self, Claims};
+use bongsu_testkit::ws::{Said, WebSocket};
+use bongsu_testkit::{Api, Hub, wait};
+use serde_json::json;
+
+use crate::BONGSU;
+
+const SOON: Duration = Duration::from_secs(20);
+
+async fn hub() -> Hub {
+    Hub::builder(BONGSU).start().await
+}
+
+async fn open(request: Request) -> Stream {
+    request.open().await.unwrap_or_else(|answer| panic!("no stream: {} {}", answer.status, answer.text()))
+}
+
+async fn order(api: &Api, user: &str, what: &str) {
+    api.admin().post(&format!("/api/admin/users/{user}/{what}"), json!({})).await.expect(200);
+}
+
+#[tokio::test]
+async fn who_is_revoked_is_ended_and_stays_out_until_there_is_a_new_token() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let old = Claims::new(7).iat(tokens::now() - 60).sign();
+    let request = |token: &str| Stream::request(&hub, "/api/v1/rooms/1/stream").bearer(token);
+    let mut gone = open(request(&old)).await;
+    let mut socket = WebSocket::try_open(&hub, "/api/v1/ws", &[("authorization", &format!("Bearer {old}"))])
+        .await
+        .unwrap();
+    let mut stays = open(Stream::request(&hub, "/api/v1/rooms/1/stream").person(8)).await;
+    let ticket = api.bearer(&old).post("/api/v1/stream-tickets", json!({})).await.expect(200);
+    let ticket = ticket.result()["ticket"].as_str().unwrap().to_owned();
+    let given = Instant::now();
+    order(&api, "7", "revoke").await;
+    let close = gone.expect_event("system.close", SOON).await;
+    assert!(given.elapsed() < Duration::from_secs(1), "it took {:?}", given.elapsed());
+    assert_eq!((&close.json()["code"], &close.json()["reconnect"]), (&json!(3502), &json!(false)));
+    assert_eq!(socket.next(SOON).await, Said::Closed(3502, "token expired or revoked".to_owned()));
+    api.publish_to(1, "a.b", json!({"n": 1})).await;
+    stays.expect_event("a.b", SOON).await;
+    assert!(gone.next_event(SOON).await.is_none(), "nothing comes after the end");
+    for hub_restarts in 0..2 {
+        for base in [hub.url(""), hub.twin().unwrap_or(&hub).url("")] {
+            let api = Api::at(&base).bearer(&old);
+            api.get("/api/v1/rooms/1/events?since=0-0").await.expect_error(401, "AUTH4001");
+        }
+        request(&old).open().await.err().unwrap().expect_error(401, "AUTH4001");
+        let late = Stream::request(&hub, &format!("/api/v1/rooms/1/stream?ticket={ticket}")).open().await;
+        late.err().unwrap().expect_error(401, "AUTH4001");
+        if hub_restarts == 0 {
+            hub.restart().await;
+        }
+    }
+    let new = Claims::new(7).iat(tokens::now() + 1).sign();
+    open(request(&new)).await;
+}
+
+#[tokio::test]
+async fn who_is_disconnected_may_come_back() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let listen = || Stream::request(&hub, "/api/v1/rooms/1/stream").person(7);
+    let mut streams = [open(listen()).await, open(listen().http2()).await];
+    order(&api, "7", "disconnect").await;
+    for stream in &mut streams {
+        let close = stream.expect_event("system.close", SOON).await;
+        assert_eq!((&close.json()["code"], &close.json()["reconnect"]), (&json!(3001), &json!(true)));
+    }
+    open(listen()).await;
+    order(&api, "nobody", "disconnect").await;
+}
+
+#[tokio::test]
+async fn only_operators_give_orders_and_about_people_only() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    for what in ["disconnect", "revoke"] {
+        let path = format!("/api/admin/users/7/{what}");
+        api.anonymous().post(&path, json!({})).await.expect_error(401, "AUTH4001");
+        api.post(&path, json!({})).await.expect_error(401, "AUTH4001");
+        api.person(7).post(&path, json!({})).await.expect_error(403, "COMMON403");
+        let admin = Claims::new(1).role("admin").sign();
+        api.bearer(&admin).post(&path, json!({})).await.expect(200);
+        let nobody = format!("/api/admin/users/a%20b/{what}");
+        api.admin().post(&nobody, json!({})).await.expect_error(400, "COMMON400");
+    }
+}
+
+#[tokio::test]
+async fn a_person_never_has_more_streams_than_allowed_however_many_come_at_once() {
+    let hub = hub().await;
+    let other = hub.twin().unwrap_or(&hub);
+    let opening = (0..50).map(async |n| {
+        let at = if n % 2 == 0 { &hub } else { other };
+        let mut stream = open(Stream::request(at, "/api/v1/rooms/1/stream").person(7)).await;
+        let refused = stream.try_next_event(Duration::from_millis(300)).await;
+        (stream, matches!(refused, Ok(Some(event)) if event.event == "system.close"))
+    });
+    let opened = futures_util::future::join_all(opening).await;
+    let inside: Vec<Stream> =
+        opened.into_iter().filter(|(_, refused)| !refused).map(|(stream, _)| stream).collect();
+    assert_eq!(inside.len(), 5);
+    drop(inside);
+    // A place is free again a moment after its stream has ended.
+    wait::until(SOON, async || {
+        let mut stream = open(Stream::request(other, "/api/v1/rooms/1/stream").person(7)).await;
+        stream.try_next_event(Duration::from_millis(200)).await.is_err()
+    })
+    .await;
+}

@@ -1,0 +1,184 @@
+//! Registered rooms and members: who gets in, who is told, and that a right ends in the room's own order.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
+
+use std::time::Duration;
+
+use bongsu_testkit::sse::{Request, Stream};
+use bongsu_testkit::{Api, Hub, tier};
+use serde_json::json;
+
+use crate::BONGSU;
+
+const SOON: Duration = Duration::from_secs(20);
+
+async fn registered() -> (Hub, Api) {
+    let hub = Hub::builder(BONGSU)
+        .alone()
+        .env("ROOMS_MODE", "registered")
+        .env("SSE_MAX_CONNECTIONS_PER_USER", 0)
+        .start()
+        .await;
+    let api = Api::new(&hub);
+    (hub, api)
+}
+
+fn listen(hub: &Hub, room: &str, user: u64) -> Request {
+    Stream::request(hub, &format!("/api/v1/rooms/{room}/stream")).person(user)
+}
+
+async fn open(request: Request) -> Stream {
+    request.open().await.unwrap_or_else(|answer| panic!("no stream: {} {}", answer.status, answer.text()))
+}
+
+async fn put(api: &Api, path: &str) {
+    api.call("PUT", path, "").await.expect(200);
+}
+
+async fn delete(api: &Api, path: &str) {
+    api.call("DELETE", path, "").await.expect(200);
+}
+
+#[tokio::test]
+async fn only_members_of_a_registered_room_get_in() {
+    let (hub, api) = registered().await;
+    let person = api.person(7);
+    person.get("/api/v1/rooms/42/events?since=0-0").await.expect_error(404, "ROOM4041");
+    api.publish(&json!({"roomId": 42, "eventType": "a.b", "data": {}})).await.expect_error(404, "ROOM4041");
+    api.call("PUT", "/api/v1/rooms/42/members/7", "").await.expect_error(404, "ROOM4041");
+    put(&api, "/api/v1/rooms/42").await;
+    put(&api, "/api/v1/rooms/42").await;
+    let refused = listen(&hub, "42", 7).open().await.err().unwrap();
+    refused.expect_error(403, "COMMON403");
+    person.get("/api/v1/rooms/42/events?since=0-0").await.expect_error(403, "COMMON403");
+    put(&api, "/api/v1/rooms/42/members/7").await;
+    put(&api, "/api/v1/rooms/42/members/7").await;
+    let mut stream = open(listen(&hub, "42", 7)).await;
+    api.publish_to(42, "a.b", json!({"n": 1})).await;
+    stream.expect_event("a.b", SOON).await;
+    person.get("/api/v1/rooms/42/events?since=0-0").await.expect(200);
+    hub.restart().await;
+    person.get("/api/v1/rooms/42/events?since=0-0").await.expect(200);
+    let many = Stream::request(&hub, "/api/v1/stream?rooms=42,43").person(7).open().await.err().unwrap();
+    many.expect_error(404, "ROOM4041");
+    put(&api, "/api/v1/rooms/43").await;
+    let many = Stream::request(&hub, "/api/v1/stream?rooms=42,43").person(7).open().await.err().unwrap();
+    many.expect_error(403, "COMMON403");
+}
+
+#[tokio::test]
+async fn ids_that_are_none_and_callers_without_right_change_nothing() {
+    let (_hub, api) = registered().await;
+    for path in ["/api/v1/rooms/a%20b", "/api/v1/rooms/1/members/%00"] {
+        for method in ["PUT", "DELETE"] {
+            api.call(method, path, "").await.expect_error(400, "COMMON400");
+            api.person(7).call(method, path, "").await.expect_error(401, "AUTH4001");
+        }
+    }
+    api.anonymous().call("PUT", "/api/v1/rooms/1", "").await.expect_error(401, "AUTH4001");
+    api.person(7).get("/api/v1/rooms/1/events?since=0-0").await.expect_error(404, "ROOM4041");
+    delete(&api, "/api/v1/rooms/1").await;
+    api.call("DELETE", "/api/v1/rooms/1/members/7", "").await.expect_error(404, "ROOM4041");
+}
+
+#[tokio::test]
+async fn who_was_removed_is_ended_for_good_and_may_come_back_when_let_in_again() {
+    let (hub, api) = registered().await;
+    put(&api, "/api/v1/rooms/42").await;
+    for user in [7, 8] {
+        put(&api, &format!("/api/v1/rooms/42/members/{user}")).await;
+    }
+    let (mut gone, mut stays) = (open(listen(&hub, "42", 7)).await, open(listen(&hub, "42", 8)).await);
+    let mut many = {
+        put(&api, "/api/v1/rooms/43").await;
+        put(&api, "/api/v1/rooms/43/members/7").await;
+        open(Stream::request(&hub, "/api/v1/stream?rooms=42,43").person(7)).await
+    };
+    api.publish_to(42, "a.b", json!({"n": 1})).await;
+    delete(&api, "/api/v1/rooms/42/members/7").await;
+    api.publish_to(42, "a.b", json!({"n": 2})).await;
+    assert_eq!(gone.expect_event("a.b", SOON).await.json()["n"], 1);
+    let close = gone.expect_event("system.close", SOON).await;
+    assert_eq!((&close.json()["code"], &close.json()["reconnect"]), (&json!(3501), &json!(false)));
+    let ended = gone.last_event_id().to_owned();
+    assert!(ended.starts_with("end.3501."), "{ended}");
+    let back = listen(&hub, "42", 7).last_event_id(&ended).open().await.err().unwrap();
+    assert_eq!(back.status, 204);
+    listen(&hub, "42", 7).open().await.err().unwrap().expect_error(403, "COMMON403");
+    for n in 1..=2 {
+        assert_eq!(stays.expect_event("a.b", SOON).await.json()["n"], n, "others are not disturbed");
+    }
+    assert_eq!(many.expect_event("a.b", SOON).await.json()["n"], 1);
+    assert_eq!(many.expect_event("system.removed", SOON).await.json(), json!({"roomId": 42}));
+    api.publish_to(43, "a.b", json!({"n": 3})).await;
+    assert_eq!(many.expect_event("a.b", SOON).await.json()["roomId"], 43, "the other room goes on");
+    put(&api, "/api/v1/rooms/42/members/7").await;
+    let mut again = open(listen(&hub, "42", 7).last_event_id("0-0")).await;
+    for n in 1..=2 {
+        assert_eq!(
+            again.expect_event("a.b", SOON).await.json()["n"],
+            n,
+            "the old record is none of theirs now"
+        );
+    }
+    let page = api.person(7).get("/api/v1/rooms/42/events?since=0-0").await.expect(200);
+    assert_eq!(page.result()["events"].as_array().unwrap().len(), 2, "records are no events");
+}
+
+#[tokio::test]
+async fn a_deleted_room_ends_its_streams_and_forgets_its_events() {
+    let (hub, api) = registered().await;
+    put(&api, "/api/v1/rooms/42").await;
+    put(&api, "/api/v1/rooms/42/members/7").await;
+    let mut stream = open(listen(&hub, "42", 7)).await;
+    let event = json!({"roomId": 42, "eventType": "a.b", "data": {"n": 1}, "idempotencyKey": "k"});
+    api.publish(&event).await.expect(200);
+    delete(&api, "/api/v1/rooms/42").await;
+    stream.expect_event("a.b", SOON).await;
+    assert_eq!(stream.expect_event("system.close", SOON).await.json()["code"], 3501);
+    api.person(7).get("/api/v1/rooms/42/events?since=0-0").await.expect_error(404, "ROOM4041");
+    put(&api, "/api/v1/rooms/42").await;
+    put(&api, "/api/v1/rooms/42/members/7").await;
+    let page = api.person(7).get("/api/v1/rooms/42/events?since=0-0").await.expect(200);
+    assert_eq!(page.result()["events"], json!([]));
+    let again = api.publish(&event).await.expect(200);
+    assert_eq!(again.result()["duplicate"], false, "the answers went with the log");
+    let mut back = open(listen(&hub, "42", 7).last_event_id("0-0")).await;
+    let first = back.next_event(SOON).await.unwrap();
+    assert!(first.event == "a.b" || first.event == "system.reset", "{first:?}");
+}
+
+#[tokio::test]
+async fn nothing_after_the_removal_reaches_that_person_however_it_races() {
+    let rounds = tier::size(50, 500);
+    let (hub, api) = registered().await;
+    put(&api, "/api/v1/rooms/42").await;
+    for round in 0..rounds {
+        put(&api, "/api/v1/rooms/42/members/7").await;
+        let mut stream = open(listen(&hub, "42", 7)).await;
+        let publish = async {
+            let mut ids = Vec::new();
+            for n in 0..6 {
+                ids.push(api.publish_to(42, "a.b", json!({"round": round, "n": n})).await);
+            }
+            ids
+        };
+        let remove = async {
+            tokio::time::sleep(Duration::from_micros(round as u64 * 37 % 4_000)).await;
+            delete(&api, "/api/v1/rooms/42/members/7").await;
+            // What is published from here on is after the record.
+            api.publish_to(42, "a.b", json!({"round": round, "n": "after"})).await
+        };
+        let (_, after) = futures_util::future::join(publish, remove).await;
+        loop {
+            let event = stream.next_event(SOON).await.expect("an end");
+            if event.event == "system.close" {
+                assert_eq!(event.json()["code"], 3501);
+                break;
+            }
+            let id = event.own_id.clone().unwrap();
+            assert!(id < after, "round {round}: {id} came although {after} was after the removal");
+            assert_ne!(event.json()["n"], "after");
+        }
+    }
+}

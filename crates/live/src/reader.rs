@@ -1,0 +1,195 @@
+//! A reader: one connection's way through one subject.
+//!
+//! Subscribed before anything is read, it follows the subject's ring; where the ring does not reach it reads the log
+//! page by page, and passes on only what is newer than what it has passed on already. So there is no gap and no
+//! repetition at the seam, whatever the timing. It holds at most one page in memory, however slow its client is.
+
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bongsu_kernel::{Id, StreamId, random, sse};
+use bytes::Bytes;
+
+use crate::control;
+use crate::hub::Listening;
+use crate::log::{Boxed, LogError, Most, Page, Place, Start};
+use crate::ring::{Cursor, Taken};
+
+/// What a reader reads from the log at once: what it holds in memory while its client is slow.
+const PAGE: Most = Most { entries: 256, bytes: 16 << 10 };
+/// So long a reader waits for a log that is away.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Reader {
+    listening: Listening,
+    cursor: Cursor,
+    state: State,
+    /// Whether the client's own position is still to be checked.
+    unchecked: bool,
+    /// Records that end a right apply from here on: the right was looked at after this.
+    since: StreamId,
+}
+
+enum State {
+    Following,
+    Reading(Boxed<'static, Result<Page, LogError>>),
+    /// The right has ended; nothing comes after what was said.
+    Removed,
+}
+
+/// What a reader has to say.
+pub(crate) enum Said {
+    /// Whole frames, and when the oldest of them was accepted, where that was a moment ago.
+    Frames(Bytes, Option<Instant>),
+    /// The person may not read on.
+    Removed,
+    /// The log cannot be read; why was logged.
+    Failed,
+}
+
+impl Reader {
+    pub(crate) fn new(listening: Listening, position: Option<StreamId>) -> Self {
+        let found = match position {
+            None => Some(listening.subject.end()),
+            Some(StreamId::EMPTY) => listening.subject.find(StreamId::START),
+            Some(id) => listening.subject.find(id),
+        };
+        let id = position.unwrap_or_default();
+        let number = (id <= StreamId::EMPTY).then_some(0);
+        // Where the ring stands now: what passes before is not for this reader.
+        let unknown = Cursor { place: Place { id, number }, ..listening.subject.end() };
+        let mut reader = Self {
+            cursor: found.unwrap_or(unknown),
+            state: State::Following,
+            unchecked: found.is_none(),
+            since: listening.subject.last().id,
+            listening,
+        };
+        if reader.unchecked {
+            reader.read_log();
+        }
+        reader
+    }
+
+    /// Where it stands.
+    pub(crate) fn place(&self) -> StreamId {
+        self.cursor.place.id
+    }
+
+    /// What is new; pending when there is nothing. The caller has registered to be woken before.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, person: &Id) -> Poll<Said> {
+        loop {
+            match &mut self.state {
+                State::Removed => return Poll::Ready(Said::Removed),
+                State::Reading(page) => match page.as_mut().poll(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Ok(page)) => {
+                        let out = self.take_page(&page, person);
+                        if !out.is_empty() {
+                            return Poll::Ready(Said::Frames(out.into(), None));
+                        }
+                    }
+                    Poll::Ready(Err(error)) => {
+                        tracing::error!(subject = ?self.listening.name, %error, "a stream could not read its log");
+                        return Poll::Ready(Said::Failed);
+                    }
+                },
+                State::Following => match self.listening.subject.take(&mut self.cursor, person, self.since) {
+                    Taken::Frames { bytes, events, oldest } => {
+                        self.listening.chair.hub.0.delivered.increment(events);
+                        return Poll::Ready(Said::Frames(bytes, (events > 0).then_some(oldest)));
+                    }
+                    Taken::Removed => self.state = State::Removed,
+                    Taken::Behind => self.read_log(),
+                    Taken::Level => return Poll::Pending,
+                },
+            }
+        }
+    }
+
+    /// Starts to read on from the log. While its engine is away for a moment the reader waits: it has lost nothing,
+    /// and coming back would help nobody.
+    fn read_log(&mut self) {
+        let (name, after) = (self.listening.name.clone(), self.cursor.place.id);
+        let hub = self.listening.chair.hub.clone();
+        self.state = State::Reading(Box::pin(async move {
+            let (log, started) = (hub.0.log()?.clone(), Instant::now());
+            loop {
+                let page = async {
+                    let page = log.read(&name, after, PAGE).await?;
+                    hub.pass_gate().await?;
+                    Ok::<Page, LogError>(page)
+                };
+                match page.await {
+                    Err(error) if error.may_pass() && started.elapsed() < PATIENCE => {
+                        tokio::time::sleep(Duration::from_millis(random::between(200, 600))).await;
+                    }
+                    outcome => return outcome,
+                }
+            }
+        }));
+    }
+
+    /// The bytes of a page, and where to go on after it.
+    fn take_page(&mut self, page: &Page, person: &Id) -> Vec<u8> {
+        let first = std::mem::take(&mut self.unchecked);
+        let mut out = Vec::new();
+        match page.start {
+            Start::Trimmed { oldest } if first => out = sse::reset_trimmed(oldest.id),
+            Start::Unknown => {
+                self.cursor.place = page.head;
+                out = sse::reset_unknown(page.head.id);
+            }
+            Start::Known if first => {}
+            // One that fell behind: what the log lost meanwhile shows in the numbers, also when it had nothing yet and
+            // so stands at the beginning, which is always known.
+            Start::Known | Start::Trimmed { .. } => out = self.tell_missed(page),
+        }
+        if page.entries.is_empty() && page.head.id == self.cursor.place.id {
+            // Now it is known which event that was: should it be trimmed, the next one still follows on it.
+            self.cursor.place = page.head;
+        }
+        let mut events = 0;
+        for entry in &page.entries {
+            match control::removed(entry) {
+                Some(removed) if removed.concerns(person) && entry.place.id > self.since => {
+                    self.state = State::Removed;
+                    return out;
+                }
+                Some(_) => {}
+                None => {
+                    events += 1;
+                    out.extend_from_slice(&sse::event(
+                        &entry.event_type,
+                        entry.place.id,
+                        &entry.data,
+                        entry.at,
+                    ));
+                }
+            }
+            self.cursor.place = entry.place;
+        }
+        self.listening.chair.hub.0.delivered.increment(events);
+        match self.listening.subject.resume(self.cursor) {
+            Some(cursor) if !page.more => {
+                self.cursor = cursor;
+                self.state = State::Following;
+            }
+            _ => self.read_log(),
+        }
+        out
+    }
+
+    /// Says how many events were trimmed before this reader took them, if any.
+    fn tell_missed(&self, page: &Page) -> Vec<u8> {
+        let next = page.entries.first().and_then(|entry| entry.place.number);
+        let missed = next.zip(self.cursor.place.number).map(|(next, had)| next.saturating_sub(had + 1));
+        match (missed, page.start) {
+            (Some(0), _) | (None, Start::Known) => Vec::new(),
+            (missed, _) => {
+                self.listening.chair.hub.0.lagged.increment(missed.unwrap_or(1));
+                sse::lagged(missed)
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Presence: who is in a room, over a fleet of hubs, and one `presence.update` for everybody when that changes.
+//!
+//! A stream is joined (`join.rs`) and leaves when its guard is dropped; people without one send heartbeats. Who is here
+//! is kept by this hub (`here.rs`) and told to the [`store`] again and again (`renew.rs`), where comings and goings of
+//! all hubs are decided; what the store announces reaches this hub's streams through `announce.rs`.
+
+mod announce;
+mod here;
+mod join;
+mod options;
+mod renew;
+pub mod store;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Clock, Id};
+use bongsu_live::log::Sink;
+use bongsu_redis::Redis;
+use metrics::Counter;
+
+pub use join::Joined;
+pub use options::{Options, SETTINGS};
+pub use store::{Error, Online};
+
+use announce::Announcer;
+use here::Here;
+use store::Store;
+use store::embedded::EmbeddedStore;
+use store::redis::RedisStore;
+
+/// The handle. Cheap to clone.
+///
+/// On Redis, a room with people on this hub costs it one command per fifty of them and third of
+/// `PRESENCE_USER_TTL_SECS`, whatever happens there: 10,000 idle rooms are 500 commands a second. A coming or going is
+/// one more for its hub, somebody's expiry one for every hub with people in the room. Rooms without people here cost
+/// nothing.
+#[derive(Clone)]
+pub struct Presence(Arc<Inner>);
+
+struct Inner {
+    options: Options,
+    store: Arc<dyn Store>,
+    here: Arc<Here>,
+    announcer: Arc<Announcer>,
+    heartbeats: Counter,
+    /// When a failure was last logged.
+    complained: Mutex<Option<Instant>>,
+}
+
+impl Presence {
+    /// For one process. What changes is passed on to `sink`, as an event of the subject `room:<id>`.
+    pub fn embedded(options: Options, clock: Clock, sink: Arc<dyn Sink>, supervisor: &Supervisor) -> Self {
+        Self::start(options, sink, supervisor, |ears| EmbeddedStore::start(options, clock, ears, supervisor))
+    }
+
+    /// For a fleet. Does not wait for Redis, and goes on without it: who is here is told when it is there.
+    pub fn on_redis(options: Options, redis: Redis, sink: Arc<dyn Sink>, supervisor: &Supervisor) -> Self {
+        Self::start(options, sink, supervisor, |ears| {
+            Arc::new(RedisStore::start(options, redis, ears, supervisor))
+        })
+    }
+
+    fn start<S: Store + 'static>(
+        options: Options,
+        sink: Arc<dyn Sink>,
+        supervisor: &Supervisor,
+        open: impl FnOnce(Arc<Announcer>) -> Arc<S>,
+    ) -> Self {
+        let here = Arc::new(Here::new(options.user_ttl));
+        let announcer = Arc::new(Announcer::new(sink, here.clone()));
+        let store = open(announcer.clone());
+        let heartbeats = metrics::counter!("presence_heartbeat_total");
+        let this = Self(Arc::new(Inner {
+            options,
+            store,
+            here,
+            announcer,
+            heartbeats,
+            complained: Mutex::default(),
+        }));
+        this.start_renewing(supervisor);
+        this
+    }
+
+    /// A person without a stream is still there. Gives the time until the next heartbeat is due.
+    pub async fn heartbeat(&self, room: &Id, user: &Id) -> Result<Duration, Error> {
+        self.0.store.beat(room, user).await?;
+        self.0.heartbeats.increment(1);
+        Ok(self.0.options.heartbeat())
+    }
+
+    /// Who is in a room, in the order of [`in_order`]; how many are listed is the room's count.
+    pub async fn who(&self, room: &Id) -> Result<Vec<Online>, Error> {
+        let mut online = self.0.store.who(room, usize::MAX).await?.online.unwrap_or_default();
+        online.sort_by(|one, other| in_order(&one.user, &other.user));
+        Ok(online)
+    }
+}
+
+/// The order of ids in lists: shorter ones first, so that numbers stand in their own order.
+pub fn in_order(one: &Id, other: &Id) -> std::cmp::Ordering {
+    let key = |id: &Id| id.as_str().len();
+    key(one).cmp(&key(other)).then_with(|| one.cmp(other))
+}

@@ -1,0 +1,64 @@
+//! Who is in a room, and the sign of those without a stream.
+
+use axum::extract::State;
+use bongsu_http::answer::Answer;
+use bongsu_http::{ApiError, Person};
+use bongsu_kernel::clock::rfc3339;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::RoomsState;
+use super::documents::{self, Acknowledged, OnlineUser, Present};
+use super::refusals::{no_presence, not_allowed};
+use super::requests::RoomPath;
+use crate::Rooms;
+
+pub(super) fn router() -> OpenApiRouter<RoomsState> {
+    OpenApiRouter::new().routes(routes!(present)).routes(routes!(heartbeat))
+}
+
+/// Who is there
+///
+/// People with a stream or a WebSocket on the room, and those who sent a heartbeat within the last minute.
+#[utoipa::path(
+    get,
+    path = "/api/v1/rooms/{roomId}/presence",
+    tag = "rooms",
+    params(documents::RoomIdParam),
+    responses((status = 200, description = "Who is there.", body = documents::PresentEnvelope)),
+    security(("person" = [])),
+)]
+async fn present(
+    person: Person,
+    RoomPath(room): RoomPath,
+    State(rooms): State<Rooms>,
+) -> Result<Answer<Present>, ApiError> {
+    rooms.may_read(&room, &person.id).await.map_err(not_allowed)?;
+    let online = rooms.0.presence.who(&room).await.map_err(|error| no_presence(&error))?;
+    let online_users: Vec<OnlineUser> = online
+        .into_iter()
+        .map(|online| OnlineUser { user_id: online.user, last_seen: rfc3339(online.last_seen) })
+        .collect();
+    Ok(Answer(Present { count: online_users.len(), online_users }))
+}
+
+/// I am still there
+///
+/// For those who look at a room without a stream, every 30 seconds.
+#[utoipa::path(
+    post,
+    path = "/api/v1/rooms/{roomId}/presence/heartbeat",
+    tag = "rooms",
+    params(documents::RoomIdParam),
+    responses((status = 200, description = "Noted.", body = documents::AcknowledgedEnvelope)),
+    security(("person" = [])),
+)]
+async fn heartbeat(
+    person: Person,
+    RoomPath(room): RoomPath,
+    State(rooms): State<Rooms>,
+) -> Result<Answer<Acknowledged>, ApiError> {
+    rooms.may_read(&room, &person.id).await.map_err(not_allowed)?;
+    let next = rooms.0.presence.heartbeat(&room, &person.id).await.map_err(|error| no_presence(&error))?;
+    Ok(Answer(Acknowledged { acknowledged: true, next_in_secs: next.as_secs().max(1) }))
+}

@@ -27,7 +27,7 @@ static CATCH_UP: Script = Script::new("orders_catch_up", include_str!("../../lua
 const LOOK: Duration = Duration::from_millis(250);
 /// Until it is heard for the first time, the bus is asked again after so long.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Who wants to be certain waits so long.
+/// Who wants to be certain, or to know, waits so long.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// So many orders the feed holds; a hub that was away for more is told that it missed some.
 const KEPT: usize = 10_000;
@@ -114,10 +114,8 @@ impl Inner {
             return looked.1.clone();
         }
         let answered = self.calls.load(Ordering::SeqCst);
-        let outcome = match tokio::time::timeout(PATIENCE, self.look()).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Error::Away("Redis does not answer".to_owned())),
-        };
+        let looked_at = tokio::time::timeout(PATIENCE, self.look()).await;
+        let outcome = looked_at.unwrap_or_else(|_| Err(silent()));
         *looked = (answered, outcome.clone());
         outcome
     }
@@ -178,10 +176,15 @@ impl Inner {
         let key = self.revoked_key(user);
         let mut question = redis::cmd("GET");
         question.arg(&key);
-        let answer: Value = self.redis.ask("revoked", &key, &question, Repeat::Safe).await?;
+        let asked = self.redis.ask("revoked", &key, &question, Repeat::Safe);
+        let answer: Value = tokio::time::timeout(PATIENCE, asked).await.map_err(|_| silent())??;
         let before = from_redis_value(answer).map_err(|_| Error::unreadable("a revocation"))?;
         Ok(self.feed.learn(user, before, mark))
     }
+}
+
+fn silent() -> Error {
+    Error::Away("Redis does not answer".to_owned())
 }
 
 impl Orders for RedisOrders {

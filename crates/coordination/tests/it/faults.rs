@@ -12,7 +12,8 @@ use bongsu_testkit::redis::Cluster;
 use bongsu_testkit::{Proxy, Redis, wait};
 
 use crate::hub::{Hub, PATIENCE, id, kick, revoke};
-use crate::runner_contract::{Diary, run};
+use crate::orders_contract::some_orders;
+use crate::runner_contract::{Diary, run, run_quietly};
 
 /// A Redis, one hub on it, and another one behind a proxy. None where there is no Redis.
 async fn redis_with_hubs() -> Option<(Redis, Hub, Proxy, Hub)> {
@@ -45,7 +46,8 @@ async fn orders_that_were_given_while_the_bus_was_cut_are_applied_before_catch_u
     assert_eq!(far.revoked("anna").await, None);
     proxy.cut();
     becomes_uncertain(&far).await;
-    let orders = [kick("ben"), revoke("anna", 100), kick("cho")];
+    // More than are read at once.
+    let orders = [some_orders(300), vec![revoke("anna", 100)]].concat();
     for order in &orders {
         near.give(order.clone()).await;
     }
@@ -61,7 +63,25 @@ async fn orders_that_were_given_while_the_bus_was_cut_are_applied_before_catch_u
     assert_eq!(far.applied.orders(), orders, "all of them, when it returned");
     assert_eq!(far.revoked("anna").await, Some(100));
     far.is_current().await;
-    assert_eq!((far.applied.orders().len(), far.applied.missed()), (3, 1));
+    assert_eq!((far.applied.orders().len(), far.applied.missed()), (301, 1));
+}
+
+#[tokio::test]
+async fn a_hub_that_was_away_for_longer_than_the_feed_holds_is_told_that_it_missed_something() {
+    let Some((redis, near, proxy, far)) = redis_with_hubs().await else { return };
+    near.give(kick("before")).await;
+    far.applied.comes_to(&[kick("before")]).await;
+    proxy.cut();
+    near.give(revoke("anna", 100)).await;
+    near.give(kick("ben")).await;
+    redis.command(&["XTRIM", "{orders}:feed", "MAXLEN", "1"]).await.accepted();
+    proxy.heal();
+    catches_up(&far).await;
+    assert_eq!((far.applied.orders(), far.applied.missed()), (vec![kick("before")], 2));
+    assert_eq!(far.revoked("anna").await, Some(100));
+    near.give(kick("cho")).await;
+    far.applied.comes_to(&[kick("before"), kick("cho")]).await;
+    assert_eq!(near.applied.missed(), 1);
 }
 
 #[tokio::test]
@@ -78,6 +98,30 @@ async fn an_order_whose_message_was_lost_in_silence_is_found() {
     near.give(kick("ben")).await;
     near.give(kick("cho")).await;
     far.applied.comes_to(&[revoke("anna", 100), kick("ben"), kick("cho")]).await;
+}
+
+#[tokio::test]
+async fn while_only_the_bus_is_down_nobody_is_current_but_catching_up_works() {
+    let Some((redis, near, _proxy, _far)) = redis_with_hubs().await else { return };
+    let allow = async |channels: &str| {
+        redis.command(&["ACL", "SETUSER", "deaf", "on", ">word", "~*", "+@all", channels]).await.accepted();
+    };
+    allow("allchannels").await;
+    let url = redis.url().replace("redis://", "redis://deaf:word@");
+    let deaf = Hub::start(&url, "", Records::Off).await;
+    deaf.is_current().await;
+    // Its subscriptions are ended, and new ones refused; all else goes on.
+    allow("resetchannels").await;
+    becomes_uncertain(&deaf).await;
+    for n in 1..20 {
+        near.give(revoke("anna", n)).await;
+        deaf.catch_up().await;
+        assert_eq!(deaf.revoked("anna").await, Some(n));
+        assert!(!deaf.coordination.orders.is_current());
+    }
+    allow("allchannels").await;
+    deaf.is_current().await;
+    assert_eq!((deaf.applied.orders().len(), deaf.applied.missed()), (19, 1));
 }
 
 #[tokio::test]
@@ -130,8 +174,11 @@ async fn while_redis_stands_still_nobody_runs_and_everybody_counts_as_lost() {
         run(hub, who, &diary);
     }
     let (_, fence) = diary.runs_on().await;
+    let quiet = Arc::new(Diary::default());
+    run_quietly(&near, &quiet);
+    wait::until(PATIENCE, || async { quiet.running() == 1 }).await;
     redis.pause();
-    wait::until(PATIENCE, || async { diary.running() == 0 }).await;
+    wait::until(PATIENCE, || async { diary.running() == 0 && quiet.running() == 0 }).await;
     for hub in [&near, &far] {
         let registry = &hub.coordination.registry;
         wait::until(PATIENCE, || async { registry.fleet().borrow().standing == Standing::Lost }).await;

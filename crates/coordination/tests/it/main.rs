@@ -48,6 +48,7 @@ macro_rules! contract {
             orders_contract {
                 orders_are_applied_once_and_in_order
                 what_was_given_is_applied_when_catch_up_returns
+                many_catch_up_at_once_and_each_has_what_was_given_before
                 a_revocation_is_known_and_never_falls_back
                 a_revocation_outlasts_a_kill
             }
@@ -67,6 +68,7 @@ macro_rules! contract {
             runner_contract {
                 a_loop_moves_when_its_hub_is_killed
                 a_holder_that_stood_still_takes_no_further_step
+                a_holder_that_stood_still_and_goes_on_at_once_takes_no_further_step
                 a_late_write_of_a_holder_that_stood_still_is_refused
             }
             orders_contract {

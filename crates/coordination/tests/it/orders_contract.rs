@@ -1,10 +1,11 @@
 //! The contract of orders.
 
 use bongsu_coordination::Order;
+use tokio::task::JoinSet;
 
 use crate::hub::{Engine, Shared, kick, revoke};
 
-fn some_orders(count: u64) -> Vec<Order> {
+pub(crate) fn some_orders(count: u64) -> Vec<Order> {
     (0..count)
         .map(|n| if n % 3 == 0 { revoke(&format!("user{n}"), n + 1) } else { kick(&format!("user{n}")) })
         .collect()
@@ -37,6 +38,25 @@ pub(crate) async fn what_was_given_is_applied_when_catch_up_returns<E: Engine>(m
     }
 }
 
+pub(crate) async fn many_catch_up_at_once_and_each_has_what_was_given_before<E: Engine>(mut engine: E) {
+    let hubs = [engine.hub().await, engine.hub().await];
+    hubs[1].catch_up().await;
+    let mut many = JoinSet::new();
+    for (n, order) in some_orders(60).into_iter().enumerate() {
+        let [giving, applying] = hubs.each_ref().map(|hub| hub.coordination.orders.clone());
+        let applied = hubs[1].applied.clone();
+        many.spawn(async move {
+            giving.give(order.clone()).await.unwrap();
+            applying.catch_up().await.unwrap();
+            assert!(applied.orders().contains(&order), "order {n}");
+        });
+    }
+    while let Some(outcome) = many.join_next().await {
+        outcome.unwrap();
+    }
+    assert_eq!(hubs[1].applied.orders().len(), 60);
+}
+
 pub(crate) async fn a_revocation_is_known_and_never_falls_back<E: Engine>(mut engine: E) {
     let hubs = [engine.hub().await, engine.hub().await];
     for hub in &hubs {
@@ -58,11 +78,13 @@ pub(crate) async fn a_revocation_is_known_and_never_falls_back<E: Engine>(mut en
 
 pub(crate) async fn a_revocation_outlasts_a_kill<E: Engine>(mut engine: E) {
     let hub = engine.hub().await;
-    hub.give(revoke("anna", 100)).await;
+    for before in [100, 300, 200] {
+        hub.give(revoke("anna", before)).await;
+    }
     hub.give(kick("ben")).await;
     engine.kill(vec![hub]).await;
     let hub = engine.hub().await;
-    assert_eq!(hub.revoked("anna").await, Some(100));
+    assert_eq!(hub.revoked("anna").await, Some(300));
     assert_eq!(hub.revoked("ben").await, None);
     hub.catch_up().await;
     assert_eq!(hub.applied.orders(), [], "nobody here has had anything open then");

@@ -1,6 +1,6 @@
 //! The contract of runners: one at a time, fenced, and never nobody for long.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -55,20 +55,36 @@ impl Diary {
 
 /// Runs a loop on a hub that writes down its steps.
 pub(crate) fn run(hub: &Hub, who: usize, diary: &Arc<Diary>) {
+    start(hub, "test", diary, move |diary, fence| async move {
+        loop {
+            diary.steps.lock().unwrap().push((who, fence));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+}
+
+/// Runs a loop on a hub that waits for something that does not come.
+pub(crate) fn run_quietly(hub: &Hub, diary: &Arc<Diary>) {
+    start(hub, "quiet", diary, |_, _| std::future::pending());
+}
+
+fn start<F: Future<Output = ()> + Send + 'static>(
+    hub: &Hub,
+    name: &'static str,
+    diary: &Arc<Diary>,
+    work: impl Fn(Arc<Diary>, Fence) -> F + Clone + Send + Sync + 'static,
+) {
     let diary = diary.clone();
     let _there = hub.process.as_ref().map(|process| process.island.enter());
-    let work = move |fence| {
-        let diary = diary.clone();
+    let turn = move |fence| {
+        let (diary, work) = (diary.clone(), work.clone());
         async move {
             *diary.running.lock().unwrap() += 1;
             let _turn = Turn(diary.clone());
-            loop {
-                diary.steps.lock().unwrap().push((who, fence));
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            work(diary, fence).await;
         }
     };
-    runner::start(hub.coordination.locks.clone(), "test", &hub.supervisor, work).unwrap();
+    runner::start(hub.coordination.locks.clone(), name, &hub.supervisor, turn).unwrap();
 }
 
 pub(crate) async fn a_loop_runs_and_comes_again_after_it_returned<E: Engine>(mut engine: E) {
@@ -145,6 +161,39 @@ pub(crate) async fn a_holder_that_stood_still_takes_no_further_step<E: Shared>(m
     // Its turn was dropped when it woke up.
     wait::until(PATIENCE, || async { diary.running() == 1 }).await;
     assert!(diary.was_in_order());
+}
+
+/// Here nothing but the clock can tell it, for it goes on before anybody else there has had a look.
+pub(crate) async fn a_holder_that_stood_still_and_goes_on_at_once_takes_no_further_step<E: Shared>(
+    mut engine: E,
+) {
+    let (first, second) = (engine.hub().await, engine.hub().await);
+    let steps = Arc::new(AtomicUsize::new(0));
+    let next = Arc::new(Diary::default());
+    {
+        let (steps, next) = (steps.clone(), next.clone());
+        let work = move |_| {
+            let (steps, next) = (steps.clone(), next.clone());
+            std::future::poll_fn(move |context| {
+                if steps.fetch_add(1, Ordering::SeqCst) == 0 {
+                    let woken = std::time::Instant::now() + PATIENCE;
+                    while next.running() == 0 && std::time::Instant::now() < woken {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                    context.waker().wake_by_ref();
+                }
+                std::task::Poll::Pending
+            })
+        };
+        let _there = first.island().enter();
+        runner::start(first.coordination.locks.clone(), "test", &first.supervisor, work).unwrap();
+    }
+    wait::until(PATIENCE, || async { steps.load(Ordering::SeqCst) == 1 }).await;
+    run(&second, 2, &next);
+    next.runs_on().await;
+    // When this comes back, the first one has been through everything that it had to do.
+    first.island().run(tokio::time::sleep(Duration::from_millis(50))).await;
+    assert_eq!((steps.load(Ordering::SeqCst), next.running()), (1, 1));
 }
 
 async fn write(redis: Redis, text: &'static str, fence: Fence) -> String {

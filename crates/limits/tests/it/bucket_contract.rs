@@ -77,3 +77,10 @@ pub(crate) async fn buckets_do_not_disturb_each_other<E: Engine>(mut engine: E) 
         assert!(take(&hub, &key, rate(TRICKLE, 1), 1).await.is_err(), "{key}");
     }
 }
+
+pub(crate) async fn a_smaller_burst_holds_at_once<E: Engine>(mut engine: E) {
+    let hub = engine.hub().await;
+    assert_eq!(take(&hub, "anna", rate(TRICKLE, 10), 1).await, Ok(()));
+    assert_eq!(take(&hub, "anna", rate(TRICKLE, 2), 2).await, Ok(()));
+    assert!(take(&hub, "anna", rate(TRICKLE, 2), 1).await.is_err());
+}

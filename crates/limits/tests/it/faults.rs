@@ -88,8 +88,10 @@ async fn an_old_word_that_comes_late_does_no_harm() {
     drop(two.enters("anna", 1).await);
     // The same word once more, as a wire that held it back would bring it.
     let (places, number) = said.split_once(' ').unwrap();
-    let script = include_str!("../../lua/enter.lua");
-    let words = ["EVAL", script, "2", &leases, &key, &instance, number, places, "1", "1000", "600000"];
+    let enter = include_str!("../../lua/enter.lua");
+    let words = ["EVAL", enter, "2", &leases, &key, &instance, number, places, "9", "1000", "600000"];
     redis.command(&words).await.accepted();
+    let tell = include_str!("../../lua/tell.lua");
+    redis.command(&["EVAL", tell, "1", &key, &instance, "600000", number, places]).await.accepted();
     drop(two.enter("anna", 1).await.unwrap());
 }

@@ -39,6 +39,7 @@ macro_rules! contract {
                 what_was_announced_is_there
                 of_many_at_once_no_more_is_taken_than_is_there
                 more_than_a_bucket_holds_is_never_given
+                a_smaller_burst_holds_at_once
                 buckets_do_not_disturb_each_other
             }
         }

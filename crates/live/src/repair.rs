@@ -89,7 +89,8 @@ impl Hub {
             }
             metrics::counter!("bus_repairs_total").increment(1);
             if let Err(error) = self.fill(&name, &subject).await {
-                tracing::warn!(subject = ?name, %error, "a room could not be compared with its log");
+                // For every room, twice a second: that the engine is away is said elsewhere, once.
+                tracing::debug!(subject = ?name, %error, "a room could not be compared with its log");
                 tokio::time::sleep(AGAIN).await;
                 subject.doubt();
             }

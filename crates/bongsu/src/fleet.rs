@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bongsu_coordination::registry::JoinError;
+use bongsu_coordination::registry::{JoinError, Standing};
 use bongsu_coordination::{Apply, LEASE, Order, Orders, Registry};
 use bongsu_http::identity::Revocations;
+use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_kernel::{Id, Millis};
 use bongsu_limits::Cap;
 use bongsu_limits::cap::Refused;
@@ -71,6 +72,28 @@ impl Places for StreamPlaces {
             }
         })
     }
+}
+
+/// An instance that came in while Redis was away may turn out not to be allowed: it must not go on beside the other.
+pub(crate) fn watch(registry: &dyn Registry, supervisor: &Supervisor) {
+    let (fleet, alarm) = (registry.fleet(), supervisor.clone());
+    supervisor.spawn("registry-watch", OnEnd::Restart, move || {
+        let (mut fleet, alarm) = (fleet.clone(), alarm.clone());
+        async move {
+            let refused = fleet.wait_for(|fleet| matches!(fleet.standing, Standing::Refused(_)));
+            let stop = alarm.stop();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                refused = refused => {
+                    if let Ok(Standing::Refused(refused)) = refused.map(|fleet| fleet.standing.clone()) {
+                        tracing::error!(%refused, "this instance may not be part of the fleet");
+                        alarm.fail("registry");
+                    }
+                }
+            }
+            stop.cancelled().await;
+        }
+    });
 }
 
 /// An instance that was killed counts until its lease ends, and is perhaps just this one, started again.

@@ -131,7 +131,9 @@ pub(crate) async fn wire(
         let records = if store.is_some() { Records::Own } else { Records::Off };
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let about = About { records, version, address: address.to_string(), started_at: clock.now() };
-        fleet::join(&RedisRegistry::start(redis.clone(), &about, LEASE, supervisor)).await?;
+        let registry = RedisRegistry::start(redis.clone(), &about, LEASE, supervisor);
+        fleet::join(&registry).await?;
+        fleet::watch(&registry, supervisor);
     }
     let records: Option<Arc<dyn bongsu_rooms::store::Store>> = match &store {
         Some(Store { store, .. }) => Some(Arc::new(SqliteStore::open(store.clone()).await?)),

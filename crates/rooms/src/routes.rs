@@ -88,11 +88,13 @@ async fn stream(
     RoomPath(room): RoomPath,
     Extension(peer): Extension<Peer>,
     State(rooms): State<Rooms>,
+    State(identity): State<Identity>,
 ) -> Result<Response, ApiError> {
     let user = person.id.clone();
     rooms.may_read(&room, &user).await.map_err(not_allowed)?;
-    let stream =
-        rooms.0.hub.open(Opening { person, peer }, subject(&room), position).await.map_err(not_opened)?;
+    let opening = Opening { person: person.clone(), peer };
+    let stream = rooms.0.hub.open(opening, subject(&room), position).await.map_err(not_opened)?;
+    identity.check_revoked(&person).await?;
     // Again, now that it is subscribed: a right that ends from here on ends the stream.
     rooms.may_read(&room, &user).await.map_err(not_allowed)?;
     let stream = stream.holding(rooms.0.presence.joined(&room, &user).await);
@@ -126,6 +128,7 @@ async fn stream_many(
     query: Query,
     Extension(peer): Extension<Peer>,
     State(rooms): State<Rooms>,
+    State(identity): State<Identity>,
 ) -> Result<Response, ApiError> {
     let (user, wanted) = (person.id.clone(), read_rooms(&query)?);
     for room in &wanted {
@@ -135,8 +138,9 @@ async fn stream_many(
         let position = position.as_ref().and_then(|position| position.position(room));
         (room.clone(), subject(room), position)
     });
-    let stream =
-        rooms.0.hub.open_many(Opening { person, peer }, subjects.collect()).await.map_err(not_opened)?;
+    let opening = Opening { person: person.clone(), peer };
+    let stream = rooms.0.hub.open_many(opening, subjects.collect()).await.map_err(not_opened)?;
+    identity.check_revoked(&person).await?;
     // Again, now that they are subscribed: a right that ends from here on ends its part of the stream.
     for room in &wanted {
         rooms.may_read(room, &user).await.map_err(not_allowed)?;

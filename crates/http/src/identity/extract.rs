@@ -53,8 +53,9 @@ impl Identity {
         Ok(person)
     }
 
-    /// Also of a ticket: the token that it was got with may have been revoked since.
-    async fn check_revoked(&self, person: &Person) -> Result<(), ApiError> {
+    /// Whether a person's token still counts. Asked when it is shown, of a ticket because the token that it was got with
+    /// may have been revoked since, and again once a stream is open: an order that came between did not find it.
+    pub async fn check_revoked(&self, person: &Person) -> Result<(), ApiError> {
         let Some(revocations) = &self.0.revocations else { return Ok(()) };
         let before = revocations.before(&person.id).await.map_err(|error| {
             tracing::error!(error, "nobody knows whether a token was revoked");

@@ -6,7 +6,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use bongsu_http::websocket::Upgrade;
-use bongsu_http::{ApiError, Peer, SocketPerson};
+use bongsu_http::{ApiError, Identity, Peer, SocketPerson};
 use bongsu_kernel::{Code, Id};
 use bongsu_live::log::Boxed;
 use bongsu_live::{Desk, Opening, SubjectName};
@@ -45,10 +45,12 @@ async fn socket(
     SocketPerson(person): SocketPerson,
     Extension(peer): Extension<Peer>,
     State(rooms): State<Rooms>,
+    State(identity): State<Identity>,
 ) -> Result<Response, ApiError> {
     let desk = RoomDesk { user: person.id.clone(), rooms: rooms.clone() };
-    let socket =
-        rooms.0.hub.open_socket(Opening { person, peer }, Box::new(desk)).await.map_err(not_opened)?;
+    let opening = Opening { person: person.clone(), peer };
+    let socket = rooms.0.hub.open_socket(opening, Box::new(desk)).await.map_err(not_opened)?;
+    identity.check_revoked(&person).await?;
     Ok(upgrade.answer(socket))
 }
 

@@ -104,7 +104,7 @@ impl Load {
         for _ in 0..rng.below(100) {
             yield_now().await;
         }
-        while self.in_flight.load(Ordering::SeqCst) < 2 {
+        while self.in_flight.load(Ordering::SeqCst) < self.publishers.div_ceil(6) as u64 {
             yield_now().await;
         }
         self.faults.fetch_add(1, Ordering::SeqCst);

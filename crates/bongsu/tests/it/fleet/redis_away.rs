@@ -54,13 +54,13 @@ async fn a_redis_that_stands_still_is_told_of_and_costs_nobody_an_event() {
         let mut landed = 0;
         for _ in 0..rounds {
             load.go_on(rng.range(20..300)).await;
-            let (before, until) = (load.cut(), Instant::now() + Duration::from_secs(5));
+            let (before, until) = (load.refused(), Instant::now() + Duration::from_secs(5));
             load.fault(&mut rng).await;
             redis.pause();
             fleet.wait_connected(false).await;
             // How long it stands still is the fault, not a wait for something.
             sleep_until(until).await;
-            landed += usize::from(load.cut() > before);
+            landed += usize::from(load.refused() > before);
             redis.resume();
             fleet.wait_connected(true).await;
             load.go_on(1).await;
@@ -68,7 +68,7 @@ async fn a_redis_that_stands_still_is_told_of_and_costs_nobody_an_event() {
         landed
     };
     let landed = scene(name, &fleet, &load, follow(&fleet).await, faults).await;
-    assert_eq!(landed, rounds, "pauses that landed while requests were in flight");
+    assert_eq!(landed, rounds, "pauses that requests waited in");
 }
 
 #[tokio::test]

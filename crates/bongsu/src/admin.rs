@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::{FromRef, Path, State};
 use bongsu_coordination::{Error, Order, Orders};
 use bongsu_http::answer::{Answer, invalid};
+use bongsu_http::openapi::IdSchema;
 use bongsu_http::{ApiError, Identity, Operator, envelope_document};
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Clock, Code, Id};
@@ -33,7 +34,7 @@ pub(crate) fn router(admin: Admin) -> OpenApiRouter {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Ordered {
-    #[schema(value_type = String)]
+    #[schema(value_type = IdSchema)]
     user_id: Id,
 }
 
@@ -46,7 +47,7 @@ envelope_document!(struct OrderedEnvelope(Ordered));
     post,
     path = "/api/admin/users/{userId}/disconnect",
     tag = "operating",
-    params(("userId" = String, Path, description = "The person.", pattern = "^[A-Za-z0-9._@:-]{1,128}$", example = "7")),
+    params(("userId" = String, Path, description = "The person.", pattern = "^[A-Za-z0-9._@:-]{1,128}$", example = "1001")),
     responses((status = 200, description = "It is on its way to every hub.", body = OrderedEnvelope)),
     security(("operator" = [])),
 )]
@@ -68,7 +69,7 @@ async fn disconnect(
     post,
     path = "/api/admin/users/{userId}/revoke",
     tag = "operating",
-    params(("userId" = String, Path, description = "The person.", pattern = "^[A-Za-z0-9._@:-]{1,128}$", example = "7")),
+    params(("userId" = String, Path, description = "The person.", pattern = "^[A-Za-z0-9._@:-]{1,128}$", example = "1001")),
     responses((status = 200, description = "It is on its way to every hub.", body = OrderedEnvelope)),
     security(("operator" = [])),
 )]

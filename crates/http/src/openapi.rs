@@ -6,7 +6,9 @@ use axum::routing::get;
 use http::HeaderValue;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use serde_json::{Value, json};
-use utoipa::openapi::OpenApi;
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
+use utoipa::openapi::{OpenApi, RefOr};
+use utoipa::{PartialSchema, ToSchema};
 
 const PAGE: &str = include_str!("openapi/page.html");
 
@@ -112,4 +114,33 @@ pub fn routes<S: Clone + Send + Sync + 'static>(document: &Value) -> Router<S> {
         .route("/openapi.json", get(serve))
         .route("/docs", get(page))
         .route("/", get(|| async { Redirect::temporary("/docs") }))
+}
+
+const ID_PATTERN: &str = "^[A-Za-z0-9._@:-]{1,128}$";
+
+/// An id: text, or an integer within ±(2^53−1).
+pub struct IdSchema;
+
+impl ToSchema for IdSchema {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Id".into()
+    }
+}
+
+impl PartialSchema for IdSchema {
+    fn schema() -> RefOr<Schema> {
+        let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some(ID_PATTERN));
+        let number = ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .minimum(Some(-9_007_199_254_740_991_i64))
+            .maximum(Some(9_007_199_254_740_991_i64));
+        OneOfBuilder::new()
+            .item(text)
+            .item(number)
+            .description(Some(
+                "An id: 1 to 128 characters of A-Z a-z 0-9 . _ @ : -, or an integer within ±(2^53−1).",
+            ))
+            .examples([42])
+            .into()
+    }
 }

@@ -6,12 +6,13 @@
 #![allow(unused_qualifications, reason = "the derive writes its types with their paths")]
 
 use bongsu_http::envelope_document;
+use bongsu_http::openapi::IdSchema;
 use bongsu_kernel::Id;
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::json::Object;
 use bongsu_live::Entry;
 use serde::Serialize;
-use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
+use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
@@ -87,35 +88,6 @@ impl PartialSchema for Conflict {
     fn schema() -> RefOr<Schema> {
         // Written by `bongsu_http::openapi`.
         Ref::from_schema_name("Refusal").into()
-    }
-}
-
-const ID_PATTERN: &str = "^[A-Za-z0-9._@:-]{1,128}$";
-
-/// An id: text, or an integer within ±(2^53−1).
-pub(super) struct IdSchema;
-
-impl ToSchema for IdSchema {
-    fn name() -> std::borrow::Cow<'static, str> {
-        "Id".into()
-    }
-}
-
-impl PartialSchema for IdSchema {
-    fn schema() -> RefOr<Schema> {
-        let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some(ID_PATTERN));
-        let number = ObjectBuilder::new()
-            .schema_type(Type::Integer)
-            .minimum(Some(-9_007_199_254_740_991_i64))
-            .maximum(Some(9_007_199_254_740_991_i64));
-        OneOfBuilder::new()
-            .item(text)
-            .item(number)
-            .description(Some(
-                "An id: 1 to 128 characters of A-Z a-z 0-9 . _ @ : -, or an integer within ±(2^53−1).",
-            ))
-            .examples([42])
-            .into()
     }
 }
 

@@ -98,6 +98,7 @@ pub(crate) fn watch(registry: &dyn Registry, supervisor: &Supervisor) {
 
 /// An instance that was killed counts until its lease ends, and is perhaps just this one, started again.
 const PATIENCE: Duration = LEASE.saturating_add(Duration::from_secs(2));
+const SETTLING: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(250);
 
 /// Joins the fleet, unless another instance does not allow it. While Redis is away it is tried on by itself.
@@ -121,5 +122,14 @@ pub(crate) async fn join(registry: &dyn Registry) -> Result<(), Failure> {
                 return Ok(());
             }
         }
+    }
+}
+
+/// Waits until orders are heard of, so that the first streams need not wait for it. Not for long: without Redis, too,
+/// the hub starts.
+pub(crate) async fn settle(orders: &dyn Orders) {
+    let started = Instant::now();
+    while !orders.is_current() && started.elapsed() < SETTLING {
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

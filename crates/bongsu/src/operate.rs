@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use axum::extract::{FromRef, State};
 use axum::response::IntoResponse;
+use bongsu_coordination::Orders;
 use bongsu_http::answer::Answer;
 use bongsu_http::envelope_document;
 use bongsu_http::identity::Ticket;
@@ -26,6 +27,7 @@ pub(crate) struct Operations {
     pub(crate) hub: Hub,
     pub(crate) log: Arc<dyn Log>,
     pub(crate) redis: Option<Redis>,
+    pub(crate) orders: Arc<dyn Orders>,
     pub(crate) identity: Identity,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) started: Instant,
@@ -63,12 +65,16 @@ struct Health {
 
 envelope_document!(struct HealthEnvelope(Health));
 
+const BLIND: &str =
+    "it is not known here who was disconnected or revoked: nothing is delivered until it is known again";
+
 /// How the hub does
 #[utoipa::path(get, path = "/health", tag = "operating", responses((status = 200, description = "Also when something does not work as it should: see degraded.", body = HealthEnvelope)))]
 async fn health(State(operations): State<Operations>) -> Answer<Health> {
     let redis = operations.redis.as_ref();
+    let blind = (!operations.orders.is_current()).then_some(BLIND);
     let mut degraded: Vec<_> =
-        [operations.log.trouble(), operations.identity.trouble()].into_iter().flatten().collect();
+        [operations.log.trouble(), operations.identity.trouble(), blind].into_iter().flatten().collect();
     degraded.extend(redis.map(Redis::warnings).unwrap_or_default());
     Answer(Health {
         status: if degraded.is_empty() { "healthy" } else { "degraded" },

@@ -134,6 +134,7 @@ pub(crate) async fn wire(
         let registry = RedisRegistry::start(redis.clone(), &about, LEASE, supervisor);
         fleet::join(&registry).await?;
         fleet::watch(&registry, supervisor);
+        fleet::settle(&*orders).await;
     }
     let records: Option<Arc<dyn bongsu_rooms::store::Store>> = match &store {
         Some(Store { store, .. }) => Some(Arc::new(SqliteStore::open(store.clone()).await?)),
@@ -153,6 +154,7 @@ pub(crate) async fn wire(
         hub: hub.clone(),
         log: log.clone(),
         redis: redis.clone(),
+        orders: orders.clone(),
         identity: identity.clone(),
         metrics,
         started: Instant::now(),

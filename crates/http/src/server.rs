@@ -25,6 +25,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use drain::Drain;
 pub use socket::Peer;
@@ -128,6 +129,7 @@ impl Server {
                 app: app.clone(),
                 open,
                 connections: server.connections.clone(),
+                expects: server.connections.token(),
                 drain: server.drain.clone(),
             };
             let (stop, side_loop) = (server.stop.clone(), shard_loop(index));
@@ -146,7 +148,7 @@ impl Server {
         Ok((server, acceptor))
     }
 
-    /// Takes no more connections. Those that wait in the backlog are refused by the system.
+    /// Takes no more connections than those that wait already.
     pub fn stop_accepting(&self) {
         self.stop_accepting.cancel();
     }
@@ -176,28 +178,41 @@ pub struct Acceptor {
 
 impl Acceptor {
     pub async fn run(self, listener: TcpListener) {
+        let stop = self.stop.clone();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.accept(&listener) => {}
+        }
+        self.take_waiting(listener);
+    }
+
+    async fn accept(&self, listener: &TcpListener) {
         let refused = metrics::counter!("http_accept_errors_total");
         loop {
             // At the limit, further connections wait in the backlog until one ends.
             if self.places.available_permits() == 0 {
                 tracing::warn!("no connection is free: new ones wait until one ends");
             }
-            let place = tokio::select! {
-                () = self.stop.cancelled() => return,
-                place = self.places.clone().acquire_owned() => place,
-            };
-            let Ok(place) = place else { return };
-            let accepted = tokio::select! {
-                () = self.stop.cancelled() => return,
-                accepted = listener.accept() => accepted,
-            };
-            match accepted.and_then(|(stream, _)| stream.into_std()) {
+            let Ok(place) = self.places.clone().acquire_owned().await else { return };
+            match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
                 Ok(stream) => self.hand_over(stream, place),
                 Err(error) => {
                     refused.increment(1);
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
+            }
+        }
+    }
+
+    /// Those who wait in the backlog count as connected on their side, and may have sent their request already: closing
+    /// the listener would take it from them.
+    fn take_waiting(&self, listener: TcpListener) {
+        let Ok(listener) = listener.into_std() else { return };
+        while let Ok(place) = self.places.clone().try_acquire_owned() {
+            let Ok((stream, _)) = listener.accept() else { return };
+            if stream.set_nonblocking(true).is_ok() {
+                self.hand_over(stream, place);
             }
         }
     }
@@ -229,6 +244,8 @@ struct RunningShard {
     app: Router,
     open: Arc<AtomicUsize>,
     connections: TaskTracker,
+    /// Kept until every connection that was accepted is among them.
+    expects: TaskTrackerToken,
     drain: Drain,
 }
 
@@ -251,6 +268,7 @@ impl RunningShard {
             };
             let Some((stream, place)) = arrival else {
                 // The acceptor is gone; connections go on until the end.
+                drop(self.expects);
                 return stop.cancelled().await;
             };
             let held = Held { open: self.open.clone(), _place: place };

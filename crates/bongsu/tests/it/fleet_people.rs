@@ -91,7 +91,7 @@ async fn the_streams_of_a_killed_hub_stop_counting_when_its_lease_ends() {
 }
 
 #[tokio::test]
-async fn nobody_who_was_revoked_hears_more_even_if_the_hub_could_not_hear_of_it() {
+async fn a_revocation_that_a_hub_was_cut_off_from_comes_before_what_else_it_missed() {
     if !tier::needs_engine("redis") {
         return;
     }
@@ -117,5 +117,46 @@ async fn nobody_who_was_revoked_hears_more_even_if_the_hub_could_not_hear_of_it(
         assert_eq!(other.expect_event("a.b", SOON).await.json()["after"], round, "others miss nothing");
         let health = Api::at(&far.url("")).anonymous();
         wait::until(SOON, async || health.get("/health").await.result()["redisConnected"] == true).await;
+    }
+}
+
+#[tokio::test]
+async fn nobody_who_was_revoked_hears_more_even_if_the_hub_could_not_hear_of_it() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let far_may = async |what: &[&str]| {
+        let words = [&["ACL", "SETUSER", "far", "on", "nopass", "+@all"], what].concat();
+        redis.command(&words).await;
+    };
+    far_may(&["allkeys", "allchannels"]).await;
+    let (near, far) =
+        (hub(&redis.url(), &[]).await, hub(&format!("redis://far:any@{}", redis.addr()), &[]).await);
+    let (api, health) = (Api::at(&near.url("")), Api::at(&far.url("")).anonymous());
+    let status = async || health.get("/health").await.result()["status"].clone();
+    for round in 0..tier::size(2, 20) {
+        let (gone, stays) = (1_000 + round as u64, 8);
+        let old = Claims::new(gone).iat(tokens::now() - 60).sign();
+        let mut revoked = open(Stream::request(&far, "/api/v1/rooms/1/stream").bearer(&old)).await;
+        let mut other = open(listen(&far, stays)).await;
+        api.publish_to(1, "a.b", json!({"before": round})).await;
+        for stream in [&mut revoked, &mut other] {
+            assert_eq!(stream.expect_event("a.b", SOON).await.json()["before"], round);
+        }
+        // It goes on hearing of rooms, over the same wire, and no more of orders.
+        far_may(&["resetkeys", "~[^{]*", "~{[^o]*", "resetchannels", "&[^{]*", "&{[^o]*"]).await;
+        wait::until(SOON, async || status().await == "degraded").await;
+        api.admin().post(&format!("/api/admin/users/{gone}/revoke"), json!({})).await.expect(200);
+        api.publish_to(1, "a.b", json!({"after": round})).await;
+        for stream in [&mut other, &mut revoked] {
+            let early = stream.try_next_event(Duration::from_millis(500)).await;
+            assert!(early.is_err(), "told while nobody knew who may hear it: {early:?}");
+        }
+        far_may(&["allkeys", "allchannels"]).await;
+        let close = revoked.expect_event("system.close", SOON).await;
+        assert_eq!(close.json()["code"], 3502, "round {round}");
+        assert_eq!(other.expect_event("a.b", SOON).await.json()["after"], round, "others miss nothing");
+        wait::until(SOON, async || status().await == "healthy").await;
     }
 }

@@ -36,6 +36,32 @@ async fn other_programs_take_and_see_the_same_locks() {
     assert!(matches!(locks.acquire(&id("42")).await.unwrap(), Acquired::Taken(None)));
 }
 
+/// As the source names it among its integration scenarios.
+#[tokio::test]
+async fn distributed_lock_one_of_three_tasks_gets_it_and_only_its_owner_releases_it() {
+    if !bongsu_testkit::tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let hub = Hub::start(&redis.url(), "", Records::Off).await;
+    let (locks, event) = (&hub.coordination.locks, id("42"));
+    let tries = tokio::join!(locks.acquire(&event), locks.acquire(&event), locks.acquire(&event));
+    let granted = [tries.0, tries.1, tries.2].into_iter().filter_map(|tried| match tried.unwrap() {
+        Acquired::Granted(grant) => Some(grant),
+        Acquired::Taken(_) => None,
+    });
+    let [grant] = <[_; 1]>::try_from(granted.collect::<Vec<_>>()).expect("one of three has it");
+    let key = "lock:event:42";
+    let owner = redis.command(&["GET", key]).await.text().to_owned();
+    // It ended, and another has it now: the first one's release does not touch it.
+    redis.command(&["SET", key, "another"]).await.accepted();
+    assert!(!locks.release(&grant).await.unwrap());
+    assert_eq!(redis.command(&["GET", key]).await.text(), "another");
+    redis.command(&["SET", key, owner.as_str()]).await.accepted();
+    assert!(locks.release(&grant).await.unwrap());
+    assert_eq!(redis.command(&["EXISTS", key]).await.integer(), 0);
+}
+
 #[tokio::test]
 async fn tokens_grow_also_when_redis_has_lost_everything() {
     if !bongsu_testkit::tier::needs_engine("redis") {

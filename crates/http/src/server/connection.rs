@@ -29,6 +29,8 @@ use crate::carried::Carried;
 
 /// A request head must be complete by then; an idle connection is closed after it, too.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// While the server drains, one who has just come has so long to begin a request.
+const LAST_PATIENCE: Duration = Duration::from_millis(500);
 /// A request head may have so many bytes. hyper's buffer never shrinks, so this also bounds an idle connection.
 const HEAD_BYTES: usize = 16 << 10;
 
@@ -36,18 +38,22 @@ const HEAD_BYTES: usize = 16 << 10;
 pub(super) async fn serve(stream: TcpStream, shard: usize, app: Router, drain: Drain) -> Option<Carrier> {
     prepare(&stream);
     let socket = Socket::new(stream);
-    let sniffed = tokio::select! {
-        () = drain.wait() => return None,
-        sniffed = tokio::time::timeout(HEAD_PATIENCE, speaks_http2(socket.stream())) => sniffed,
+    let too_late = async {
+        let drained = async {
+            drain.wait().await;
+            tokio::time::sleep(LAST_PATIENCE).await;
+        };
+        let _ = tokio::time::timeout(HEAD_PATIENCE, drained).await;
     };
-    match sniffed {
-        Ok(Ok(true)) => {
-            serve_http2(socket, shard, app, drain).await;
-            None
-        }
-        Ok(Ok(false)) => serve_http1(socket, shard, app, drain).await,
-        Ok(Err(_)) | Err(_) => None,
+    let sniffed = tokio::select! {
+        () = too_late => return None,
+        sniffed = speaks_http2(socket.stream()) => sniffed,
+    };
+    if sniffed.ok()? {
+        serve_http2(socket, shard, app, drain).await;
+        return None;
     }
+    serve_http1(socket, shard, app, drain).await
 }
 
 // hyper's connections are boxed: a task is as large as the largest state it can be in, and HTTP/2's is several KiB.

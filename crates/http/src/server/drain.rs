@@ -37,7 +37,7 @@ impl Drain {
         ask: fn(Pin<&mut C>),
         gives: impl Fn() -> Option<G>,
     ) -> Option<G> {
-        let mut bell = pin!(self.bell.cancelled());
+        let (mut bell, mut look) = (pin!(self.bell.cancelled()), pin!(tokio::task::yield_now()));
         let (mut listening, mut asked) = (false, false);
         poll_fn(|cx| {
             // Once is enough: the bell keeps this task's waker, and what it rings for is the flag.
@@ -45,11 +45,19 @@ impl Drain {
                 listening = true;
                 let _ = bell.as_mut().poll(cx);
             }
-            if !asked && self.has_begun() {
-                asked = true;
-                ask(connection.as_mut());
-            }
             // How it ended is the peer's affair: it went away, sent garbage, was too slow.
+            let ended = connection.as_mut().poll(cx).is_ready();
+            let given = gives();
+            if ended || given.is_some() {
+                return Poll::Ready(given);
+            }
+            // Not before the system was asked what has arrived meanwhile: a request that has is under way, and a
+            // connection that idles ends at once.
+            if asked || !self.has_begun() || look.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            asked = true;
+            ask(connection.as_mut());
             let ended = connection.as_mut().poll(cx).is_ready();
             match gives() {
                 None if !ended => Poll::Pending,

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 #![allow(clippy::disallowed_methods, reason = "a test's tasks end with its runtime")]
 
+mod drain;
 mod serving;
 mod stream;
 mod websocket;

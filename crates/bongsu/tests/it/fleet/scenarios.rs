@@ -1,4 +1,5 @@
-//! The scenarios that the source names for its integration and load tests, as far as rooms go, over two hubs.
+//! The scenarios that the source names for its integration and load tests, as far as rooms go, over two hubs. The lock
+//! is with coordination's own tests, and what is written behind belongs to the inbox.
 
 use std::time::Duration;
 
@@ -9,9 +10,10 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Fleet, LONG, health};
+use super::{Fleet, LONG, health, hub};
 
 const STREAM: &str = "/api/v1/rooms/42/stream";
+const PRESENCE: &str = "/api/v1/rooms/42/presence";
 
 #[tokio::test]
 async fn pub_sub_fan_out_a_published_event_reaches_subscribers_on_both_instances() {
@@ -56,6 +58,25 @@ async fn streams_xadd_xrange_what_came_since_a_position_is_found() {
 }
 
 #[tokio::test]
+async fn presence_heartbeat_a_sign_of_life_counts_for_its_time_and_is_gone_afterwards() {
+    let Some(redis) = redis().await else { return };
+    let start = async || {
+        let hub = hub(&redis.url()).env("PRESENCE_USER_TTL_SECS", 2).env("PRESENCE_HASH_TTL_SECS", 4);
+        hub.start().await
+    };
+    let fleet = Fleet { hubs: [start().await, start().await] };
+    let [one, other] = fleet.apis();
+    one.person(9).post(&format!("{PRESENCE}/heartbeat"), json!({})).await.expect(200);
+    assert_eq!(redis.command(&["HEXISTS", "presence:42", "9"]).await.integer(), 1);
+    let left = redis.command(&["PTTL", "presence:42"]).await.integer();
+    assert!((1..=4_000).contains(&left), "{left}");
+    let present = async || other.person(7).get(PRESENCE).await.expect(200).result()["count"].clone();
+    assert_eq!(present().await, 1);
+    wait::until(LONG, async || present().await == 0).await;
+    wait::until(LONG, async || redis.command(&["EXISTS", "presence:42"]).await.integer() == 0).await;
+}
+
+#[tokio::test]
 async fn sse_catch_up_a_stream_begins_with_what_came_after_its_position() {
     let Some((_redis, fleet)) = start().await else { return };
     let [one, other] = fleet.apis();
@@ -78,9 +99,13 @@ async fn cleanup_on_disconnect_a_stream_that_ended_is_counted_no_more() {
     let [one, other] = fleet.apis();
     let event = json!({"roomId": 42, "eventType": "member.joined", "data": {}});
     let audience = async || other.publish(&event).await.expect(200).result()["deliveredTo"].clone();
+    let person = other.person(7);
+    let present = async || person.get(PRESENCE).await.expect(200).result()["count"].clone();
     let streams = [open(&fleet.hubs[0], "").await, open(&fleet.hubs[0], "").await];
     assert_eq!(audience().await, 2);
+    wait::until(LONG, async || present().await == 1).await;
     drop(streams);
+    wait::until(LONG, async || present().await == 0).await;
     wait::until(LONG, async || audience().await == 0).await;
     wait::until(LONG, async || health(&fleet.hubs[0]).await["activeConnections"] == 0).await;
     assert_eq!(one.publish(&event).await.expect(200).result()["deliveredTo"], 0);
@@ -147,11 +172,15 @@ async fn the_load_of_the_source_is_delivered_once_and_in_order() {
     );
 }
 
-async fn start() -> Option<(Redis, Fleet)> {
+async fn redis() -> Option<Redis> {
     if !tier::needs_engine("redis") {
         return None;
     }
-    let redis = Redis::start().await;
+    Some(Redis::start().await)
+}
+
+async fn start() -> Option<(Redis, Fleet)> {
+    let redis = redis().await?;
     let fleet = Fleet::start(&redis.url()).await;
     Some((redis, fleet))
 }

@@ -2,11 +2,11 @@
 //!
 //! Nothing is sent a second time from here: a caller with a key may repeat, and finds the first answer.
 
-use bongsu_kernel::Id;
-use bongsu_redis::redis::Value;
+use bongsu_kernel::{Id, Millis};
+use bongsu_redis::redis::{Value, from_redis_value};
 use bongsu_redis::{Repeat, Script};
 
-use super::{RedisLog, bus_channel, stream_key, take};
+use super::{RedisLog, bus_channel, stream_key};
 use crate::log::{Append, AppendError, Appended, FollowUp, LogError};
 
 static APPEND: Script = Script::new("append", include_str!("../../../lua/append.lua"));
@@ -63,7 +63,8 @@ impl RedisLog {
         let mut keys = vec![stream.as_str()];
         keys.extend(helpers.iter().map(String::as_str));
         // Before 1970 no clock is right, and 0-0 is no event.
-        let now = self.clock.now().max(1).to_string();
+        let at = self.clock.now().max(1);
+        let now = at.to_string();
         let (audience, channel) = (first.audience.to_string(), bus_channel(&stream));
         let (keep, most_keys) = (first.keep.to_string(), self.options.most_keys.to_string());
         let head = [&now, self.redis.instance(), &audience, &channel, &keep, &most_keys, KEY_LIFE, marked];
@@ -80,10 +81,10 @@ impl RedisLog {
         }
         // Without a key, nobody could tell a repetition from a second event.
         match self.redis.run(&APPEND, Repeat::Never, &keys, &arguments).await? {
-            Value::Array(answers) if answers.len() == events.len() => {
-                answers.into_iter().map(read_answer).collect::<Result<_, _>>().map(Some)
-            }
-            Value::Array(_) => Err(unreadable()),
+            Value::Array(answers) => read_answers(answers, at)
+                .filter(|read| read.len() == events.len())
+                .ok_or_else(unreadable)
+                .map(Some),
             _ => Ok(None),
         }
     }
@@ -93,18 +94,31 @@ fn unreadable() -> LogError {
     LogError::Failed("the answer of an append is not readable".to_owned())
 }
 
-fn read_answer(answer: Value) -> Result<Outcome, LogError> {
-    let answer: Vec<String> = take(answer)?;
-    match answer.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["conflict"] => Ok(Err(AppendError::Conflict)),
-        [outcome, id, at, audience] => Ok(Ok(Appended {
-            id: id.parse().map_err(|_| unreadable())?,
-            at: at.parse().map_err(|_| unreadable())?,
-            audience: audience.parse().map_err(|_| unreadable())?,
-            duplicate: outcome == "again",
-        })),
-        _ => Err(unreadable()),
+/// As the script gives them: the audience, then two for each event.
+fn read_answers(answers: Vec<Value>, now: Millis) -> Option<Vec<Outcome>> {
+    let mut answers = answers.into_iter();
+    let audience: u32 = from_redis_value(answers.next()?).ok()?;
+    let mut outcomes = Vec::with_capacity(answers.len() / 2);
+    while let Some(outcome) = answers.next() {
+        let answer: String = from_redis_value(answers.next()?).ok()?;
+        outcomes.push(match outcome {
+            Value::BulkString(outcome) if outcome == b"stored" => {
+                Ok(Appended { id: answer.parse().ok()?, at: now, audience, duplicate: false })
+            }
+            Value::BulkString(outcome) if outcome == b"again" => {
+                let mut kept = answer.split(' ');
+                Ok(Appended {
+                    id: kept.next()?.parse().ok()?,
+                    at: kept.next()?.parse().ok()?,
+                    audience: kept.next()?.parse().ok()?,
+                    duplicate: true,
+                })
+            }
+            Value::BulkString(outcome) if outcome == b"conflict" => Err(AppendError::Conflict),
+            _ => return None,
+        });
     }
+    Some(outcomes)
 }
 
 /// The follow-up record around the two things that only the script knows: the event's id and its time. Empty when

@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bongsu_coordination::orders::REVOCATION_LIFE;
 use bongsu_coordination::registry::{JoinError, Standing};
 use bongsu_coordination::{Apply, LEASE, Order, Orders, Registry};
-use bongsu_http::identity::Revocations;
+use bongsu_http::identity::{LONGEST_LIFE, Revocations};
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_kernel::{Id, Millis};
 use bongsu_limits::Cap;
@@ -33,6 +34,9 @@ impl Apply for Doorkeeper {
         self.0.check_everybody();
     }
 }
+
+/// A revocation outlives every token that it is about.
+const _: () = assert!(REVOCATION_LIFE.as_secs() >= LONGEST_LIFE.as_secs());
 
 /// The orders as the hub and the check of tokens ask for them.
 pub(crate) struct Ordered(pub(crate) Arc<dyn Orders>);

@@ -73,8 +73,14 @@ impl Tickets for RedisTickets {
             let kept =
                 self.redis.ask("getdel", &key, &take, Repeat::Never).await.map_err(|error| away(&error))?;
             let kept: Option<String> = redis::from_redis_value(kept).unwrap_or_default();
-            let kept = kept.and_then(|kept| serde_json::from_str::<Kept>(&kept).ok());
-            let kept = kept.filter(|kept| kept.v == 1 && self.clock.now() < kept.expires_at);
+            let kept = kept.and_then(|kept| {
+                let read = serde_json::from_str::<Kept>(&kept).ok().filter(|kept| kept.v == 1);
+                if read.is_none() {
+                    tracing::warn!("a ticket was written by another version and cannot be read");
+                }
+                read
+            });
+            let kept = kept.filter(|kept| self.clock.now() < kept.expires_at);
             Ok(kept.map(|Kept { id, issued_at, expires_at, is_admin, .. }| Person {
                 id,
                 issued_at,

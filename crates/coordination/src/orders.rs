@@ -14,7 +14,7 @@ use crate::{Boxed, Error};
 
 /// How long a revocation is kept. Tokens that live longer than this outlive it: whoever accepts tokens refuses those
 /// that were issued longer ago.
-pub const REVOCATION_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+pub const REVOCATION_LIFE: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
 /// An ordered feed of orders that every hub applies.
 ///

@@ -17,7 +17,7 @@ use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, Millis};
 
 pub use extract::{Operator, Service, SocketPerson, StreamPerson};
-pub use jwt::{Claims, mint};
+pub use jwt::{Claims, LONGEST_LIFE, mint};
 pub use revocations::Revocations;
 pub use settings::{
     ADMIN_API_KEY, BONGSU_ENV, INTERNAL_API_KEY, JWKS_URL, JWT_ALGORITHM, JWT_SECRET, Options, SETTINGS,

@@ -146,6 +146,7 @@ async fn a_token_that_is_expired_forged_or_of_the_wrong_kind_is_refused() {
     let refused = [
         ("expired", good.clone().expires_in(-1).sign()),
         ("expired long ago", good.clone().exp(0).sign()),
+        ("issued too long ago", good.clone().iat(tokens::now() - 401 * 86_400).sign()),
         ("another secret", good.sign_with("another secret")),
         ("an empty secret", good.sign_with("")),
         ("not signed", good.unsigned()),
@@ -195,6 +196,7 @@ async fn a_token_that_is_expired_forged_or_of_the_wrong_kind_is_refused() {
         good.clone().subject("x".repeat(128)),
         good.clone().extra("aud", json!("somebody else")),
         good.clone().exp(i64::MAX),
+        good.clone().iat(tokens::now() - 399 * 86_400),
     ];
     for claims in taken {
         let answer = ask(&api, &[("authorization", &bearer(&claims.sign()))]).await;

@@ -1,5 +1,7 @@
 //! Tokens of people: verified with one pinned algorithm, whatever the token says of itself.
 
+use std::time::Duration;
+
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Clock, Code, Id};
@@ -54,6 +56,8 @@ pub fn mint(claims: &Claims, secret: &str) -> Result<String, jsonwebtoken::error
 }
 
 /// How far a token may be ahead of our clock: the machine that signed it has one of its own.
+/// However late it expires, a token counts no longer than this: nobody could revoke it any more.
+pub const LONGEST_LIFE: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 const LEEWAY_SECS: u64 = 5;
 
 pub(super) struct Verifier {
@@ -91,7 +95,8 @@ impl Verifier {
             }
         };
         let now = self.clock.now() / 1_000;
-        if claims.exp <= now {
+        let expires = claims.exp.min(claims.iat.saturating_add(LONGEST_LIFE.as_secs()));
+        if expires <= now {
             return Err(ApiError::unauthorized("토큰이 만료되었습니다.", "The token has expired."));
         }
         if claims.nbf.is_some_and(|nbf| nbf > now + LEEWAY_SECS) {
@@ -106,7 +111,7 @@ impl Verifier {
         Ok(Person {
             id: claims.sub,
             issued_at: claims.iat.saturating_mul(1_000),
-            expires_at: claims.exp.saturating_mul(1_000),
+            expires_at: expires.saturating_mul(1_000),
             is_admin: claims.role.as_deref() == Some("admin"),
         })
     }

@@ -1,10 +1,12 @@
 //! A WebSocket client, by a library that knows nothing of the hub.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::Value;
 use tokio::net::TcpStream;
+use tokio::time::error::Elapsed;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -34,15 +36,25 @@ impl WebSocket {
 
     /// The status of the refusal, if it was refused.
     pub async fn try_open(hub: &Hub, path: &str, headers: &[(&str, &str)]) -> Result<Self, u16> {
-        let mut request = format!("ws://{}{path}", hub.addr()).into_client_request().expect("a request");
+        let opened = Self::connect(hub.addr(), path, headers).await;
+        opened.unwrap_or_else(|error| panic!("no WebSocket and no answer: {error}"))
+    }
+
+    /// As [`WebSocket::try_open`], where there may be nobody to answer.
+    pub async fn connect(
+        addr: SocketAddr,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Result<Self, u16>, Error> {
+        let mut request = format!("ws://{addr}{path}").into_client_request().expect("a request");
         for (name, value) in headers {
             let name: HeaderName = name.parse().expect("a header's name");
             request.headers_mut().insert(name, HeaderValue::from_str(value).expect("a header's value"));
         }
         match connect_async(request).await {
-            Ok((socket, _)) => Ok(Self(socket)),
-            Err(Error::Http(response)) => Err(response.status().as_u16()),
-            Err(error) => panic!("no WebSocket and no answer: {error}"),
+            Ok((socket, _)) => Ok(Ok(Self(socket))),
+            Err(Error::Http(response)) => Ok(Err(response.status().as_u16())),
+            Err(error) => Err(error),
         }
     }
 
@@ -51,11 +63,22 @@ impl WebSocket {
     }
 
     pub async fn send_text(&mut self, text: &str) {
-        self.0.send(Message::text(text)).await.expect("the hub reads");
+        self.try_send_text(text).await.expect("the hub reads");
+    }
+
+    /// As [`WebSocket::send_text`], to a hub that may be gone.
+    pub async fn try_send_text(&mut self, text: &str) -> Result<(), Error> {
+        self.0.send(Message::text(text)).await
     }
 
     /// The next message or end; pings are answered on the way.
     pub async fn next(&mut self, timeout: Duration) -> Said {
+        let next = self.try_next(timeout).await;
+        next.unwrap_or_else(|_| panic!("nothing came within {timeout:?}"))
+    }
+
+    /// As [`WebSocket::next`], where nothing may come.
+    pub async fn try_next(&mut self, timeout: Duration) -> Result<Said, Elapsed> {
         let next = async {
             loop {
                 match self.0.next().await {
@@ -75,9 +98,7 @@ impl WebSocket {
                 }
             }
         };
-        tokio::time::timeout(timeout, next)
-            .await
-            .unwrap_or_else(|_| panic!("nothing came within {timeout:?}"))
+        tokio::time::timeout(timeout, next).await
     }
 
     /// The next message, which has to be one.

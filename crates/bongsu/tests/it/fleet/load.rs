@@ -2,8 +2,9 @@
 //! sides say with what the log holds.
 
 mod follower;
+mod socket;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
+use follower::Mark;
 pub(super) use follower::{Seen, follow, resume, wander};
 
 use super::{Fleet, IN_TIME, LONG};
@@ -200,6 +202,8 @@ async fn compare(name: &str, fleet: &Fleet, load: &Load, seen: &[Seen], landed: 
     let mut told = load.told.lock().unwrap().clone();
     told.sort_by_key(|told| told.n);
     let (mut missing, mut repeated, mut strange) = (0, 0, Vec::new());
+    let ids: HashMap<u64, &String> = told.iter().map(|told| (told.n, &told.id)).collect();
+    let nobody_knows = String::from("of an event that was not acknowledged");
     for room in ROOMS {
         let mut stored = fleet.apis()[0].stored_ids(room).await;
         stored.pop().expect("the end");
@@ -214,11 +218,16 @@ async fn compare(name: &str, fleet: &Fleet, load: &Load, seen: &[Seen], landed: 
             assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "events of a publisher changed places");
         }
         for seen in seen.iter().filter(|seen| seen.room == room) {
-            let had: HashSet<&String> = seen.ids.iter().collect();
+            let events = seen.events.iter().map(|mark| match mark {
+                Mark::Id(id) => id,
+                Mark::Number(n) => ids.get(n).copied().unwrap_or(&nobody_knows),
+            });
+            let events: Vec<&String> = events.collect();
+            let had: HashSet<&String> = events.iter().copied().collect();
             missing += stored.iter().filter(|id| !had.contains(id)).count();
-            repeated += seen.ids.len() - had.len();
+            repeated += events.len() - had.len();
             strange.extend(seen.strange.iter().map(|what| format!("{}: {what}", seen.reader)));
-            if seen.ids != stored && had.len() == stored.len() {
+            if events.iter().copied().ne(&stored) && had.len() == stored.len() {
                 strange.push(format!("{}: another order than the log's", seen.reader));
             }
         }
@@ -232,7 +241,7 @@ async fn compare(name: &str, fleet: &Fleet, load: &Load, seen: &[Seen], landed: 
             "inFlight": load.crossed(), "requestsCut": load.cut(), "refused": load.refused(), "answeredLate": late,
             "acknowledged": told.len(), "repeatedUnderTheirKey": load.found_stored.load(Ordering::SeqCst),
             "clients": seen.len(), "comebacks": seen.iter().map(|seen| seen.comebacks).sum::<u64>(),
-            "delivered": seen.iter().map(|seen| seen.ids.len()).sum::<usize>(),
+            "delivered": seen.iter().map(|seen| seen.events.len()).sum::<usize>(),
             "missing": missing, "repeated": repeated,
         }),
     );

@@ -30,7 +30,7 @@ use bongsu_live::{Hub, Log, log};
 use bongsu_presence::Presence;
 use bongsu_redis::Redis;
 use bongsu_rooms::Rooms;
-use bongsu_rooms::store::sqlite::{self, SqliteStore};
+use bongsu_rooms::store::sql::{self as rooms_store, SqlStore};
 use bongsu_sql::{self as sql, DATA_DIR, DataFolder, Database, Migrations, WriterState};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -73,7 +73,7 @@ pub(crate) fn open_database(values: &Values) -> Result<Database, Failure> {
 
 /// The tables of all parts.
 pub(crate) fn migrations() -> Migrations {
-    Migrations::new([embedded::MIGRATIONS, sqlite::MIGRATIONS, bongsu_coordination::MIGRATIONS])
+    Migrations::new([embedded::MIGRATIONS, rooms_store::MIGRATIONS, bongsu_coordination::MIGRATIONS])
 }
 
 pub(crate) async fn wire(
@@ -137,7 +137,9 @@ pub(crate) async fn wire(
         fleet::settle(&*orders).await;
     }
     let records: Option<Arc<dyn bongsu_rooms::store::Store>> = match &store {
-        Some(Store { store, .. }) => Some(Arc::new(SqliteStore::open(store.clone()).await?)),
+        Some(Store { store, .. }) => {
+            Some(Arc::new(SqlStore::open(sql::Records::embedded(store.clone()), supervisor).await?))
+        }
         None => None,
     };
     hub.reads_from(log.clone());

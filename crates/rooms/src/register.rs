@@ -88,7 +88,7 @@ impl Rooms {
     /// The registered members of a room; nothing when it is not registered.
     pub(crate) async fn members(&self, room: &Id) -> Result<Option<Vec<Id>>, StoreError> {
         match &self.0.store {
-            Some(store) if store.has_rooms() => store.members(room).await,
+            Some(store) if store.may_have_rooms() => store.members(room).await,
             _ => Ok(None),
         }
     }

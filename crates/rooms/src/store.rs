@@ -1,6 +1,6 @@
-//! The store of registered rooms and their members: a port, and its adapter in SQLite.
+//! The store of registered rooms and their members: a port, and its adapter in SQL.
 
-pub mod sqlite;
+pub mod sql;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -34,8 +34,8 @@ pub trait Store: Send + Sync {
     /// Who is a member, in order; nothing when the room is not registered.
     fn members(&self, room: &Id) -> Boxed<'_, Option<Vec<Id>>>;
 
-    /// Whether there is any registered room: asked on every publish, so it must cost nothing.
-    fn has_rooms(&self) -> bool;
+    /// Whether there may be a registered room: asked on every publish, so it must cost nothing.
+    fn may_have_rooms(&self) -> bool;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

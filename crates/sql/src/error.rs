@@ -1,4 +1,4 @@
-//! What can go wrong with the embedded store, told apart by what helps.
+//! What can go wrong with the store, told apart by what helps.
 
 use std::path::PathBuf;
 
@@ -21,6 +21,15 @@ pub enum Error {
     Full,
     #[error("the database failed: {0}")]
     Failed(String),
+    /// The server cannot be reached, or did not answer in time; nothing was kept, and repeating helps once it is back.
+    #[error("the database is away: {0}")]
+    Away(String),
+    /// The connection broke while the change was made durable: whether it was kept is unknown.
+    #[error("the database did not say whether a change was kept: {0}")]
+    Unanswered(String),
+    /// A change took itself back.
+    #[error("the change was taken back")]
+    Undone,
     /// The process is shutting down.
     #[error("the database is closed")]
     Closed,
@@ -29,7 +38,7 @@ pub enum Error {
 impl Error {
     /// Whether the fault lies with the store and not with one job: the next job would meet it too.
     pub(crate) fn concerns_all(&self) -> bool {
-        !matches!(self, Self::Failed(_))
+        !matches!(self, Self::Failed(_) | Self::Undone)
     }
 }
 

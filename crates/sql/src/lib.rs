@@ -1,21 +1,24 @@
-//! The embedded store: one SQLite file in one data folder, used by one process.
+//! Where records are kept: in the embedded SQLite file, or on a server that a fleet shares (PostgreSQL, MariaDB).
 //!
-//! [`DataFolder`] keeps a second process out, [`Database`] opens and migrates the file, its [`Writer`] is the one
-//! thread that writes (every group of jobs is one synced transaction), its [`Readers`] read beside it.
+//! [`Records`] is the same for all of them: a [`Query`] is a file with named arguments, a change is a function of a
+//! [`Transaction`] that may run again, and an [`Error`] says whether repeating can help. `embedded` is the engine in
+//! the process, which also carries the rooms' log.
 
-mod database;
+pub mod embedded;
 mod error;
-mod folder;
 mod migrate;
-mod readers;
-mod store;
-mod writer;
+mod query;
+mod records;
+mod transaction;
+mod value;
 
-pub use database::{Database, check_integrity, inspect};
+pub use embedded::{
+    DATA_DIR, DataFolder, Database, Job, Readers, Store, Writer, WriterState, check_integrity, inspect,
+};
 pub use error::Error;
-pub use folder::{DATA_DIR, DataFolder};
 pub use migrate::{Migration, Migrations};
-pub use readers::Readers;
+pub use query::{Dialect, Query};
+pub use records::{Boxed, Change, Records};
 pub use rusqlite;
-pub use store::Store;
-pub use writer::{Job, Writer, WriterState};
+pub use transaction::{Arguments, Transaction};
+pub use value::{Row, Value};

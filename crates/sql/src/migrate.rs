@@ -7,14 +7,16 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::Error;
-use crate::database::{APPLICATION_ID, open};
+use crate::embedded::{APPLICATION_ID, open};
 
 /// One step of a part's schema. Its text never changes once it was released.
 #[derive(Clone, Copy, Debug)]
 pub struct Migration {
     pub part: &'static str,
     pub number: u32,
-    pub sql: &'static str,
+    pub sqlite: &'static str,
+    /// For PostgreSQL, and for MariaDB and MySQL. None for what is only ever kept in the process.
+    pub servers: Option<[&'static str; 2]>,
 }
 
 /// The steps of all parts.
@@ -64,7 +66,7 @@ impl Migrations {
         }
         for migration in &self.0 {
             if !applied.iter().any(|(part, number)| part == migration.part && *number == migration.number) {
-                transaction.execute_batch(migration.sql)?;
+                transaction.execute_batch(migration.sqlite)?;
                 transaction
                     .execute("INSERT INTO migrations VALUES (?1, ?2)", (migration.part, migration.number))?;
                 tracing::info!(part = migration.part, number = migration.number, "migrated");

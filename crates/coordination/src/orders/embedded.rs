@@ -19,7 +19,8 @@ use crate::{Boxed, Error};
 pub const MIGRATIONS: &[Migration] = &[Migration {
     part: "coordination",
     number: 1,
-    sql: include_str!("../../migrations/sqlite/0001_revocations.sql"),
+    sqlite: include_str!("../../migrations/sqlite/0001_revocations.sql"),
+    servers: None,
 }];
 
 /// So many revocations are held in memory.
@@ -156,7 +157,7 @@ struct Revoke {
 }
 
 impl Job for Revoke {
-    fn apply(&mut self, connection: &Connection) -> Result<(), bongsu_sql::Error> {
+    fn apply(&mut self, connection: &mut Connection) -> Result<(), bongsu_sql::Error> {
         let life = u64::try_from(REVOCATION_LIFE.as_millis()).unwrap_or(u64::MAX);
         let expires_at = self.clock.now().saturating_add(life);
         connection
@@ -184,7 +185,7 @@ impl Job for Revoke {
 struct Sweep(Clock);
 
 impl Job for Sweep {
-    fn apply(&mut self, connection: &Connection) -> Result<(), bongsu_sql::Error> {
+    fn apply(&mut self, connection: &mut Connection) -> Result<(), bongsu_sql::Error> {
         connection
             .prepare_cached(
                 "DELETE FROM revocations WHERE user_id IN

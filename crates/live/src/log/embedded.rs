@@ -19,8 +19,12 @@ use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Pla
 use crate::SubjectName;
 
 /// The tables of this log.
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { part: "log", number: 1, sql: include_str!("../../migrations/sqlite/0001_log.sql") }];
+pub const MIGRATIONS: &[Migration] = &[Migration {
+    part: "log",
+    number: 1,
+    sqlite: include_str!("../../migrations/sqlite/0001_log.sql"),
+    servers: None,
+}];
 
 /// A caller that has waited so long is told; the append may still happen.
 const PATIENCE: Duration = Duration::from_secs(5);

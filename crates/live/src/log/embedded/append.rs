@@ -52,7 +52,7 @@ impl Job {
 }
 
 impl bongsu_sql::Job for Job {
-    fn apply(&mut self, connection: &Connection) -> Result<(), Error> {
+    fn apply(&mut self, connection: &mut Connection) -> Result<(), Error> {
         self.outcomes.clear();
         // Before 1970 no clock is right, and 0-0 is no event.
         let now = self.clock.now().max(1);

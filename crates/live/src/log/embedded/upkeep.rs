@@ -29,7 +29,7 @@ struct Sweep {
 }
 
 impl Job for Sweep {
-    fn apply(&mut self, connection: &Connection) -> Result<(), Error> {
+    fn apply(&mut self, connection: &mut Connection) -> Result<(), Error> {
         let now = signed(self.clock.now());
         connection
             .prepare_cached(

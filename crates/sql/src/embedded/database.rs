@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::writer::OpenFile;
+use super::writer::OpenFile;
 use crate::{DataFolder, Error, Migrations, Readers, Writer, WriterState};
 
 /// `BONG` in ASCII, in the file's header: what tells our files from others.

@@ -56,7 +56,7 @@ struct Change<F, T> {
 }
 
 impl<F: FnMut(&Connection) -> Result<T, Error> + Send, T: Send> Job for Change<F, T> {
-    fn apply(&mut self, connection: &Connection) -> Result<(), Error> {
+    fn apply(&mut self, connection: &mut Connection) -> Result<(), Error> {
         self.given = Some((self.change)(connection)?);
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::Error;
 /// Work that is done within a group's transaction.
 pub trait Job: Send {
     /// Does it. May be called again, after everything the first call did was rolled back.
-    fn apply(&mut self, connection: &Connection) -> Result<(), Error>;
+    fn apply(&mut self, connection: &mut Connection) -> Result<(), Error>;
     /// It is durable.
     fn committed(self: Box<Self>);
     /// Nothing of it was kept.
@@ -84,7 +84,7 @@ impl WriterState {
 
 impl Writer {
     pub(crate) fn start(
-        connection: Connection,
+        mut connection: Connection,
         file: OpenFile,
         died: impl FnOnce() + Send + 'static,
     ) -> Result<(Self, WriterState), Error> {
@@ -100,7 +100,7 @@ impl Writer {
             .name("database-writer".to_owned())
             .spawn(move || {
                 let alarm = Alarm(Some(died));
-                run(&connection, &file, jobs, &watched);
+                run(&mut connection, &file, jobs, &watched);
                 alarm.disarm();
             })
             .map_err(|error| Error::Failed(error.to_string()))?;
@@ -180,7 +180,7 @@ impl<F: FnOnce()> Drop for Alarm<F> {
 }
 
 fn run(
-    connection: &Connection,
+    connection: &mut Connection,
     file: &OpenFile,
     mut queue: mpsc::Receiver<Option<Box<dyn Job>>>,
     health: &Health,
@@ -239,7 +239,7 @@ fn run(
 /// Applies and commits a group. Gives back the jobs that share its outcome; a job that failed on its own has been
 /// told already.
 fn apply_group(
-    connection: &Connection,
+    connection: &mut Connection,
     file: &OpenFile,
     mut jobs: Vec<Box<dyn Job>>,
 ) -> (Vec<Box<dyn Job>>, Result<(), Error>) {
@@ -250,7 +250,10 @@ fn apply_group(
                 // The transaction may have been rolled back by the engine itself; then this says so, harmlessly.
                 let _ = connection.execute_batch("ROLLBACK");
                 match culprit {
-                    Some(culprit) if !error.concerns_all() && jobs.len() > 1 => {
+                    // What undoes itself says nothing of the store, also when it is alone.
+                    Some(culprit)
+                        if matches!(error, Error::Undone) || (!error.concerns_all() && jobs.len() > 1) =>
+                    {
                         jobs.remove(culprit).failed(&error);
                     }
                     _ => return (jobs, Err(error)),
@@ -261,7 +264,7 @@ fn apply_group(
 }
 
 fn try_group(
-    connection: &Connection,
+    connection: &mut Connection,
     file: &OpenFile,
     jobs: &mut [Box<dyn Job>],
 ) -> Result<(), (Option<usize>, Error)> {
@@ -286,7 +289,7 @@ mod tests {
     struct Insert(i64, std_mpsc::Sender<(i64, bool)>);
 
     impl Job for Insert {
-        fn apply(&mut self, connection: &Connection) -> Result<(), Error> {
+        fn apply(&mut self, connection: &mut Connection) -> Result<(), Error> {
             connection.execute("INSERT INTO numbers VALUES (?1)", [self.0])?;
             Ok(())
         }
@@ -318,11 +321,11 @@ mod tests {
 
     #[test]
     fn a_job_that_fails_on_its_own_is_left_out_and_the_others_are_kept() {
-        let connection = numbers();
+        let mut connection = numbers();
         let (told, heard) = std_mpsc::channel();
         let group: Vec<Box<dyn Job>> =
             [1, -1, 2, -2, 3].map(|n| Box::new(Insert(n, told.clone())) as Box<dyn Job>).into();
-        let (kept, outcome) = apply_group(&connection, &file(), group);
+        let (kept, outcome) = apply_group(&mut connection, &file(), group);
         assert!(outcome.is_ok());
         kept.into_iter().for_each(Job::committed);
         drop(told);
@@ -335,12 +338,12 @@ mod tests {
 
     #[test]
     fn when_the_store_is_full_nothing_of_the_group_is_kept() {
-        let connection = numbers();
+        let mut connection = numbers();
         let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
         connection.pragma_update(None, "max_page_count", pages + 1).unwrap();
         let (told, heard) = std_mpsc::channel();
         let group = (0..5_000).map(|n| Box::new(Insert(n, told.clone())) as Box<dyn Job>).collect();
-        let (kept, outcome) = apply_group(&connection, &file(), group);
+        let (kept, outcome) = apply_group(&mut connection, &file(), group);
         assert!(matches!(outcome, Err(Error::Full)), "{outcome:?}");
         assert_eq!(kept.len(), 5_000, "all share the outcome");
         assert!(heard.try_recv().is_err(), "nobody was told otherwise");
@@ -352,14 +355,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         std::fs::write(&path, "one").unwrap();
-        let (connection, file) = (numbers(), OpenFile::of(&path).unwrap());
+        let (mut connection, file) = (numbers(), OpenFile::of(&path).unwrap());
         let (told, _heard) = std_mpsc::channel();
         let group = || vec![Box::new(Insert(1, told.clone())) as Box<dyn Job>];
-        assert!(apply_group(&connection, &file, group()).1.is_ok());
+        assert!(apply_group(&mut connection, &file, group()).1.is_ok());
         std::fs::rename(&path, dir.path().join("old")).unwrap();
-        assert!(apply_group(&connection, &file, group()).1.is_err(), "it is gone");
+        assert!(apply_group(&mut connection, &file, group()).1.is_err(), "it is gone");
         std::fs::write(&path, "two").unwrap();
-        assert!(apply_group(&connection, &file, group()).1.is_err(), "it is another");
+        assert!(apply_group(&mut connection, &file, group()).1.is_err(), "it is another");
         assert_eq!(stored(&connection), [1]);
     }
 

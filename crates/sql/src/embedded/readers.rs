@@ -26,16 +26,16 @@ impl Readers {
     /// Runs a query on a thread where waiting for the disk holds nobody up.
     pub async fn read<T: Send + 'static>(
         &self,
-        query: impl FnOnce(&Connection) -> Result<T, rusqlite::Error> + Send + 'static,
+        query: impl FnOnce(&mut Connection) -> Result<T, rusqlite::Error> + Send + 'static,
     ) -> Result<T, Error> {
         let permit = self.permits.clone().acquire_owned().await.map_err(|_| Error::Closed)?;
         let free = self.free.clone();
         let read = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let connection =
+            let mut connection =
                 free.lock().unwrap_or_else(PoisonError::into_inner).pop().ok_or(Error::Closed)?;
             // A query that panics must not take its connection with it: others wait for it.
-            let result = std::panic::catch_unwind(AssertUnwindSafe(|| query(&connection)));
+            let result = std::panic::catch_unwind(AssertUnwindSafe(|| query(&mut connection)));
             free.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
             match result {
                 Ok(result) => result.map_err(Error::from),

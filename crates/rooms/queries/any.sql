@@ -1,0 +1,1 @@
+SELECT 1 FROM bongsu_rooms LIMIT 1

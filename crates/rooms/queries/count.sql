@@ -1,0 +1,1 @@
+SELECT count(*) FROM bongsu_members WHERE room_id = :id

@@ -1,0 +1,1 @@
+SELECT id FROM bongsu_rooms WHERE room = :room

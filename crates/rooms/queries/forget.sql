@@ -1,0 +1,1 @@
+DELETE FROM bongsu_rooms WHERE id = :id

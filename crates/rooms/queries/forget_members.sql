@@ -1,0 +1,1 @@
+DELETE FROM bongsu_members WHERE room_id = :id

@@ -1,0 +1,1 @@
+SELECT user_id FROM bongsu_members WHERE room_id = :id ORDER BY user_id

@@ -1,0 +1,1 @@
+INSERT IGNORE INTO bongsu_rooms (room) VALUES (:room)

@@ -1,0 +1,1 @@
+INSERT INTO bongsu_rooms (room) VALUES (:room) ON CONFLICT DO NOTHING

@@ -1,0 +1,18 @@
+//! The embedded engine: one SQLite file in one data folder, used by one process.
+//!
+//! [`DataFolder`] keeps a second process out, [`Database`] opens and migrates the file, its [`Writer`] is the one
+//! thread that writes (every group of jobs is one synced transaction), its [`Readers`] read beside it. The hot path, a
+//! room's log, uses these directly; what may also be kept on a server goes through `Records`.
+
+mod database;
+mod folder;
+mod readers;
+mod store;
+mod writer;
+
+pub(crate) use database::{APPLICATION_ID, open};
+pub use database::{Database, check_integrity, inspect};
+pub use folder::{DATA_DIR, DataFolder};
+pub use readers::Readers;
+pub use store::Store;
+pub use writer::{Job, Writer, WriterState};

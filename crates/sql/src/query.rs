@@ -1,0 +1,162 @@
+//! Queries: files with named arguments, one for all dialects or one for each.
+//!
+//! A query names its arguments as `:name`. Each dialect gets it with placeholders of its own, worked out once.
+
+use std::sync::OnceLock;
+
+/// What a database speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    Sqlite,
+    Postgres,
+    Mysql,
+}
+
+impl Dialect {
+    pub const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Mysql];
+}
+
+/// A query, declared by [`query!`](crate::query) as a static beside what it does.
+#[derive(Debug)]
+pub struct Query {
+    name: &'static str,
+    texts: [&'static str; 3],
+    written: [OnceLock<Written>; 3],
+}
+
+/// A query as a dialect takes it.
+#[derive(Debug)]
+pub struct Written {
+    pub text: String,
+    /// Which argument stands at which placeholder.
+    pub arguments: Vec<String>,
+}
+
+impl Query {
+    /// The texts in the order of [`Dialect::ALL`].
+    pub const fn new(name: &'static str, texts: [&'static str; 3]) -> Self {
+        Self { name, texts, written: [const { OnceLock::new() }; 3] }
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub fn written(&self, dialect: Dialect) -> &Written {
+        let at = dialect as usize;
+        self.written[at].get_or_init(|| write(self.texts[at], dialect))
+    }
+}
+
+/// Declares a query by the name of its file in `queries/`, and the dialects that have a file of their own:
+/// `query!("list")` takes `queries/list.sql` for all, `query!("insert", mysql)` takes `queries/insert.mysql.sql` for
+/// MariaDB and MySQL.
+#[macro_export]
+macro_rules! query {
+    ($name:literal) => {
+        $crate::Query::new($name, [$crate::query!(@ $name, ".sql"); 3])
+    };
+    ($name:literal, mysql) => {
+        $crate::Query::new($name, [
+            $crate::query!(@ $name, ".sql"),
+            $crate::query!(@ $name, ".sql"),
+            $crate::query!(@ $name, ".mysql.sql"),
+        ])
+    };
+    ($name:literal, postgres) => {
+        $crate::Query::new($name, [
+            $crate::query!(@ $name, ".sql"),
+            $crate::query!(@ $name, ".postgres.sql"),
+            $crate::query!(@ $name, ".sql"),
+        ])
+    };
+    ($name:literal, sqlite) => {
+        $crate::Query::new($name, [
+            $crate::query!(@ $name, ".sqlite.sql"),
+            $crate::query!(@ $name, ".sql"),
+            $crate::query!(@ $name, ".sql"),
+        ])
+    };
+    ($name:literal, all) => {
+        $crate::Query::new($name, [
+            $crate::query!(@ $name, ".sqlite.sql"),
+            $crate::query!(@ $name, ".postgres.sql"),
+            $crate::query!(@ $name, ".mysql.sql"),
+        ])
+    };
+    (@ $name:literal, $end:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/queries/", $name, $end))
+    };
+}
+
+/// Puts a dialect's placeholders where the names are; text in quotes, comments and casts (`::`) are left alone.
+fn write(text: &str, dialect: Dialect) -> Written {
+    let (mut out, mut arguments) = (String::with_capacity(text.len()), Vec::new());
+    let mut rest = text.trim();
+    while let Some(at) = rest.find(['\'', ':', '-']) {
+        let (before, from) = rest.split_at(at);
+        out.push_str(before);
+        let length = match from.as_bytes() {
+            [b'\'', inside @ ..] => {
+                inside.iter().position(|byte| *byte == b'\'').map_or(from.len(), |end| end + 2)
+            }
+            [b'-', b'-', ..] => {
+                rest = from.find('\n').map_or("", |end| &from[end..]);
+                continue;
+            }
+            [b':', b':', ..] => 2,
+            [b':', first, ..] if first.is_ascii_lowercase() => {
+                let end = from[1..].find(|c: char| !c.is_ascii_lowercase() && c != '_');
+                let end = end.map_or(from.len(), |end| end + 1);
+                place(&mut out, &mut arguments, &from[1..end], dialect);
+                rest = &from[end..];
+                continue;
+            }
+            _ => 1,
+        };
+        out.push_str(&from[..length]);
+        rest = &from[length..];
+    }
+    out.push_str(rest);
+    Written { text: out, arguments }
+}
+
+fn place(out: &mut String, arguments: &mut Vec<String>, name: &str, dialect: Dialect) {
+    let known = arguments.iter().position(|known| known == name);
+    let number = match known {
+        // There a placeholder has no number, so an argument that is used twice is given twice.
+        Some(at) if dialect != Dialect::Mysql => at + 1,
+        _ => {
+            arguments.push(name.to_owned());
+            arguments.len()
+        }
+    };
+    match dialect {
+        Dialect::Sqlite => out.push_str(&format!("?{number}")),
+        Dialect::Postgres => out.push_str(&format!("${number}")),
+        Dialect::Mysql => out.push('?'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_the_placeholders_of_each_dialect() {
+        let text =
+            "SELECT ':no', a::text FROM t -- :not here\nWHERE a = :one AND b - 1 = :the_other OR c = :one;";
+        let written = Dialect::ALL.map(|dialect| write(text, dialect));
+        let texts = written.each_ref().map(|written| written.text.as_str());
+        assert_eq!(
+            texts,
+            [
+                "SELECT ':no', a::text FROM t \nWHERE a = ?1 AND b - 1 = ?2 OR c = ?1;",
+                "SELECT ':no', a::text FROM t \nWHERE a = $1 AND b - 1 = $2 OR c = $1;",
+                "SELECT ':no', a::text FROM t \nWHERE a = ? AND b - 1 = ? OR c = ?;",
+            ]
+        );
+        assert_eq!(written[0].arguments, ["one", "the_other"]);
+        assert_eq!(written[2].arguments, ["one", "the_other", "one"]);
+    }
+}

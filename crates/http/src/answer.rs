@@ -22,6 +22,10 @@ const SUCCESS: Text = Text::new("성공입니다.", "Success.");
 #[derive(Debug)]
 pub struct Answer<T>(pub T);
 
+/// A successful answer to what goes on after it (202).
+#[derive(Debug)]
+pub struct Accepted<T>(pub T);
+
 /// What goes over the wire, for errors with `result: null`.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -37,9 +41,19 @@ pub struct Envelope<T> {
 
 impl<T: Serialize> IntoResponse for Answer<T> {
     fn into_response(self) -> Response {
-        let message = SUCCESS.get(language()).to_owned();
-        json(StatusCode::OK, &Envelope { is_success: true, code: "COMMON200", message, result: self.0 })
+        success(StatusCode::OK, self.0)
     }
+}
+
+impl<T: Serialize> IntoResponse for Accepted<T> {
+    fn into_response(self) -> Response {
+        success(StatusCode::ACCEPTED, self.0)
+    }
+}
+
+fn success(status: StatusCode, result: impl Serialize) -> Response {
+    let message = SUCCESS.get(language()).to_owned();
+    json(status, &Envelope { is_success: true, code: "COMMON200", message, result })
 }
 
 /// A refusal or a failure, as a client may read it.

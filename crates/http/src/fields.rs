@@ -67,6 +67,24 @@ impl<'a> Fields<'a> {
     }
 }
 
+impl<'a> Fields<'a> {
+    /// The members of a field that is an object itself, if it is there.
+    pub fn within(&self, name: &str) -> Result<Option<Self>, Invalid> {
+        let path = format!("{}{name}.", self.path);
+        self.optional(name, |raw| Self::read(raw.get(), path))
+    }
+
+    /// Whether a field is there and says nothing.
+    pub fn is_null(&self, name: &str) -> bool {
+        self.members.get(name).is_some_and(|raw| raw.get() == "null")
+    }
+
+    /// All of them, in no order.
+    pub fn members(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+        self.members.iter().map(|(name, raw)| (name.as_ref(), *raw))
+    }
+}
+
 /// Readers for [`Fields`].
 pub fn id(raw: &RawValue) -> Result<Id, Reason> {
     Id::from_json(raw.get())
@@ -83,6 +101,14 @@ pub fn text(raw: &RawValue, most: usize) -> Result<String, Reason> {
         Err(Reason::ControlCharacters)
     } else {
         Ok(text)
+    }
+}
+
+pub fn flag(raw: &RawValue) -> Result<bool, Reason> {
+    match raw.get() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(Reason::NotAFlag),
     }
 }
 

@@ -106,11 +106,14 @@ pub enum Reason {
     IdForm,
     IdCharacters,
     EventTypeForm,
+    NotificationType,
     Position,
     NotText,
     ControlCharacters,
     NotAnObject,
     NotAList,
+    NotAFlag,
+    OneOf(&'static [&'static str]),
     TooDeep(usize),
     Escape,
     Whole { min: u64, max: u64 },
@@ -146,6 +149,10 @@ impl Reason {
                 "점으로 나뉜 소문자 이름이어야 합니다 (예: comment.created)",
                 "must be a dotted lower-case name such as comment.created",
             ),
+            Self::NotificationType => Text::new(
+                "대문자 이름이어야 합니다 (예: POST_LIKE)",
+                "must be a name in capitals such as POST_LIKE",
+            ),
             Self::Position => Text::new(
                 "스트림 ID가 아닙니다 (예: 1708070400000-0)",
                 "not a stream id such as 1708070400000-0",
@@ -156,6 +163,11 @@ impl Reason {
             }
             Self::NotAnObject => Text::new("객체여야 합니다", "must be an object"),
             Self::NotAList => Text::new("배열이어야 합니다", "must be a list"),
+            Self::NotAFlag => Text::new("true 또는 false여야 합니다", "must be true or false"),
+            Self::OneOf(known) => {
+                let known = known.join(", ");
+                Text::owned(format!("다음 중 하나여야 합니다: {known}"), format!("must be one of {known}"))
+            }
             Self::TooDeep(max) => Text::owned(
                 format!("{max}단계보다 깊을 수 없습니다"),
                 format!("nested deeper than {max} levels"),

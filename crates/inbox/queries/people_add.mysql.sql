@@ -1,0 +1,6 @@
+-- In order, as everybody does who needs several: nobody waits for one who waits for them.
+INSERT INTO bongsu_people (person_id, last_seq, unread, version)
+SELECT person, 0, 0, 0
+FROM JSON_TABLE(:people, '$[*]' COLUMNS (person VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS listed
+ORDER BY person
+ON DUPLICATE KEY UPDATE person_id = person_id

@@ -1,0 +1,1 @@
+SELECT last_seq, unread, version FROM bongsu_people WHERE person_id = :person

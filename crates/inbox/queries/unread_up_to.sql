@@ -1,0 +1,3 @@
+SELECT seq FROM bongsu_inbox
+WHERE person_id = :person AND read_at IS NULL AND deleted_at IS NULL AND seq <= :last
+ORDER BY seq LIMIT :limit

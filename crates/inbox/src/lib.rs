@@ -1,0 +1,80 @@
+//! The inbox: what people are told of, kept until its time is over, counted until they have read it.
+//!
+//! Rows in SQL are the truth: what happened is saved once, with an entry and a number for everybody who is told of it, and
+//! their counts change in the same transaction. Others call [`Inbox::notify`]; whoever is connected hears of it through
+//! [`Live`]. Wording is in [`templates`], what people want to hear of in [`settings`].
+
+mod list;
+mod live;
+mod notice;
+mod notify;
+mod options;
+mod read;
+mod retention;
+pub mod routes;
+pub mod settings;
+pub mod store;
+pub mod templates;
+
+use std::sync::Arc;
+
+use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Clock, Millis};
+use bongsu_sql::Records;
+
+pub use list::{Listed, MOST_LISTED, Standing, Wanted};
+pub use live::Live;
+pub use notice::{Entry, EventId, Kind, Notice};
+pub use notify::{MOST_TARGETS, NotifyError, Told};
+pub use options::{Options, SETTINGS};
+pub use read::{Changed, EntryId, Read};
+pub use templates::Templates;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Inbox(Arc<Inner>);
+
+struct Inner {
+    records: Records,
+    clock: Clock,
+    live: Arc<dyn Live>,
+    templates: Templates,
+    keeps: Millis,
+}
+
+impl Inbox {
+    pub fn start(
+        records: Records,
+        options: Options,
+        clock: Clock,
+        live: Arc<dyn Live>,
+        supervisor: &Supervisor,
+    ) -> Self {
+        let Options { templates, keeps } = options;
+        templates.start(supervisor);
+        let keeps = u64::try_from(keeps.as_millis()).unwrap_or(u64::MAX);
+        let inbox = Self(Arc::new(Inner { records, clock, live, templates, keeps }));
+        inbox.start_retention(supervisor);
+        inbox
+    }
+
+    fn records(&self) -> &Records {
+        &self.0.records
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    fn live(&self) -> &dyn Live {
+        &*self.0.live
+    }
+
+    pub fn templates(&self) -> &Templates {
+        &self.0.templates
+    }
+
+    fn keeps(&self) -> Millis {
+        self.0.keeps
+    }
+}

@@ -1,0 +1,112 @@
+//! Telling people: one transaction saves what happened, an entry for everybody who was not told of it before, and their
+//! counts; whoever is connected hears of it afterwards.
+//!
+//! Everybody's rows are taken in the order of their ids, so that two who tell overlapping sets of people wait for each
+//! other in one direction only. However many people there are, it is the same number of statements.
+
+use std::collections::HashMap;
+
+use bongsu_kernel::{Id, Millis, crash_point};
+use bongsu_sql::{Boxed, Error, Transaction};
+
+use crate::settings::Settings;
+use crate::store::{self, list};
+use crate::{Inbox, Notice};
+
+/// So many people are told at once, at most.
+pub const MOST_TARGETS: usize = 1_000;
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NotifyError {
+    /// The id was used for something else; repeating cannot help.
+    #[error("the event id was used for other content")]
+    Conflict,
+    #[error(transparent)]
+    Records(#[from] Error),
+}
+
+/// Somebody was told: where their inbox stands now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    pub person: Id,
+    pub seq: u64,
+    pub unread: u64,
+    pub version: u64,
+    /// They have switched this off: it is kept and counted, and not sent.
+    pub silent: bool,
+}
+
+struct Saving {
+    notice: Notice,
+    /// As a JSON list, each once.
+    people: String,
+    now: Millis,
+}
+
+impl Inbox {
+    /// Tells people of something. Repeating it changes nothing more; who is named anew is told. Gives who was told now.
+    pub async fn notify(&self, notice: Notice, targets: &[Id]) -> Result<Vec<Told>, NotifyError> {
+        let mut targets: Vec<&Id> = targets.iter().collect();
+        targets.sort_unstable();
+        targets.dedup();
+        let now = self.clock().now();
+        let saving = Saving { people: list(&targets), notice: notice.clone(), now };
+        let told = self.records().write(saving, save).await?;
+        crash_point!("after-notify");
+        self.live().saved(&notice, now, &told);
+        Ok(told)
+    }
+}
+
+fn save<'t>(saving: &'t Saving, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Vec<Told>, NotifyError>> {
+    Box::pin(async move {
+        let notice = number_of(&saving.notice, saving.now, tx).await?;
+        let people = [("people", saving.people.as_str().into())];
+        tx.run(&store::PEOPLE_ADD, &people).await?;
+        let held = tx.rows(&store::PEOPLE_HOLD, &people).await?;
+        let both = [("notice", notice.into()), ("people", saving.people.as_str().into())];
+        let known = tx.rows(&store::TOLD_ALREADY, &both).await?;
+        let known = known.iter().map(|row| row.id(0)).collect::<Result<Vec<_>, _>>()?;
+        let settings = tx.rows(&store::SETTINGS_OF, &people).await?;
+        let settings = settings.iter().map(|row| Ok((row.id(0)?, Settings::stored(row.text(1)?))));
+        let settings = settings.collect::<Result<HashMap<_, _>, Error>>()?;
+        let mut told = Vec::with_capacity(held.len());
+        for row in &held {
+            let person = row.id(0)?;
+            if !known.contains(&person) {
+                let silent =
+                    settings.get(&person).is_some_and(|settings| !settings.wants(&saving.notice.kind));
+                let (seq, unread, version) = (row.count(1)? + 1, row.count(2)? + 1, row.count(3)? + 1);
+                told.push(Told { person, seq, unread, version, silent });
+            }
+        }
+        let fresh = list(&told.iter().map(|told| &told.person).collect::<Vec<_>>());
+        if !told.is_empty() {
+            let arguments =
+                [("notice", notice.into()), ("now", saving.now.into()), ("people", fresh.as_str().into())];
+            tx.run(&store::ENTRIES_ADD, &arguments).await?;
+            tx.run(&store::PEOPLE_COUNT, &[("people", fresh.as_str().into())]).await?;
+        }
+        Ok(told)
+    })
+}
+
+/// The number of what happened; it is saved unless it was before.
+async fn number_of(notice: &Notice, now: Millis, tx: &mut Transaction<'_>) -> Result<i64, NotifyError> {
+    let arguments = [
+        ("event", notice.event.as_str().into()),
+        ("type", notice.kind.as_str().into()),
+        ("ref", notice.reference.as_ref().into()),
+        ("actor", notice.actor.as_ref().into()),
+        ("payload", notice.payload.as_str().into()),
+        ("now", now.into()),
+    ];
+    tx.run(&store::NOTICE_ADD, &arguments).await?;
+    let row = tx.row(&store::NOTICE_FIND, &[("event", notice.event.as_str().into())]).await?;
+    let row = row.ok_or_else(|| Error::Failed("what was saved is not there".to_owned()))?;
+    let same = row.text(2)? == notice.kind.as_str()
+        && row.maybe_id(3)? == notice.reference
+        && row.maybe_id(4)? == notice.actor
+        && Notice::read(&row, 1)?.payload.canonical() == notice.payload.canonical();
+    if same { Ok(row.int(0)?) } else { Err(NotifyError::Conflict) }
+}

@@ -1,0 +1,40 @@
+//! The settings of the inbox.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bongsu_kernel::settings::{Setting, Values};
+
+use crate::Templates;
+
+const PART: &str = "inbox";
+const INBOX_RETENTION_DAYS: Setting = Setting::text(
+    PART,
+    "INBOX_RETENTION_DAYS",
+    "30",
+    "Notifications are kept so long after they were created, read or not.",
+)
+.whole(1, 3_650);
+const INBOX_TEMPLATES_DIR: Setting = Setting::text(
+    PART,
+    "INBOX_TEMPLATES_DIR",
+    "",
+    "A folder with wordings of notifications, ko/<TYPE>.txt and en/<TYPE>.txt, in place of those that come with the hub. Changes are taken up while it runs.",
+);
+pub const SETTINGS: &[&Setting] = &[&INBOX_RETENTION_DAYS, &INBOX_TEMPLATES_DIR];
+
+pub struct Options {
+    pub templates: Templates,
+    pub keeps: Duration,
+}
+
+impl Options {
+    /// The error says what is wrong with which setting.
+    pub fn from_settings(values: &Values) -> Result<Self, String> {
+        let folder = Some(values.text(&INBOX_TEMPLATES_DIR)).filter(|folder| !folder.is_empty());
+        let templates = Templates::load(folder.map(PathBuf::from))
+            .map_err(|error| format!("INBOX_TEMPLATES_DIR: {error}"))?;
+        let days = values.size(&INBOX_RETENTION_DAYS) as u64;
+        Ok(Self { templates, keeps: Duration::from_secs(days * 24 * 60 * 60) })
+    }
+}

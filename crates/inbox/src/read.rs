@@ -1,0 +1,173 @@
+//! Reading marks: one entry, all of them, or one taken away. The count changes with the rows, once, and whoever is
+//! connected hears the new one.
+
+use bongsu_kernel::{Id, Millis};
+use bongsu_sql::{Boxed, Error, Transaction};
+
+use crate::store;
+use crate::{EventId, Inbox};
+
+/// So many entries are marked in one transaction, so that no other change of the person's waits for long.
+const AT_ONCE: usize = 500;
+
+/// What an entry is named by: its number in the person's inbox, or the event that it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryId {
+    Seq(u64),
+    Event(EventId),
+}
+
+impl EntryId {
+    pub fn new(text: &str) -> Result<Self, bongsu_kernel::Reason> {
+        let event = EventId::new(text)?;
+        let number = text.parse::<u64>().ok().filter(|number| number.to_string() == text);
+        Ok(number.map_or(Self::Event(event), Self::Seq))
+    }
+}
+
+/// What changed in a person's inbox, for their other devices. The count is the whole one, and the version says which of
+/// two is newer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    pub seqs: Vec<u64>,
+    pub unread: u64,
+    pub version: u64,
+}
+
+/// An entry that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    pub seq: u64,
+    pub read_at: Millis,
+}
+
+struct Marking {
+    person: Id,
+    entry: EntryId,
+    now: Millis,
+}
+
+impl Inbox {
+    /// Marks an entry as read; nothing when the person has no such entry. Reading it again changes nothing.
+    pub async fn mark_read(&self, person: &Id, entry: EntryId) -> Result<Option<Read>, Error> {
+        let marking = Marking { person: person.clone(), entry, now: self.clock().now() };
+        let Some((read, changed)) = self.records().write(marking, mark).await? else { return Ok(None) };
+        self.tell_changed(person, changed);
+        Ok(Some(read))
+    }
+
+    /// Marks all that is there now. Gives the count that is left, which newer entries may have raised.
+    pub async fn mark_all_read(&self, person: &Id) -> Result<u64, Error> {
+        let Some(last) = self.standing(person).await?.map(|standing| standing.last_seq) else { return Ok(0) };
+        loop {
+            let marking = MarkingAll { person: person.clone(), last, now: self.clock().now() };
+            let (changed, more) = self.records().write(marking, mark_some).await?;
+            let unread = changed.unread;
+            self.tell_changed(person, Some(changed).filter(|changed| !changed.seqs.is_empty()));
+            if !more {
+                return Ok(unread);
+            }
+        }
+    }
+
+    /// Takes an entry away; false when the person has no such entry.
+    pub async fn delete(&self, person: &Id, entry: EntryId) -> Result<bool, Error> {
+        let marking = Marking { person: person.clone(), entry, now: self.clock().now() };
+        let Some(changed) = self.records().write(marking, delete).await? else { return Ok(false) };
+        self.tell_changed(person, Some(changed));
+        Ok(true)
+    }
+
+    fn tell_changed(&self, person: &Id, changed: Option<Changed>) {
+        if let Some(changed) = changed {
+            self.live().changed(person, &changed);
+        }
+    }
+}
+
+/// The entry's number, and since when it is read.
+async fn find(marking: &Marking, tx: &mut Transaction<'_>) -> Result<Option<(u64, Option<Millis>)>, Error> {
+    let person = ("person", (&marking.person).into());
+    let row = match &marking.entry {
+        EntryId::Seq(seq) => tx.row(&store::ENTRY, &[person, ("seq", (*seq).into())]).await?,
+        EntryId::Event(event) => {
+            tx.row(&store::ENTRY_OF_EVENT, &[person, ("event", event.as_str().into())]).await?
+        }
+    };
+    let read = |at: i64| u64::try_from(at).unwrap_or_default();
+    row.map(|row| Ok((row.count(0)?, row.maybe_int(1)?.map(read)))).transpose()
+}
+
+/// Holds the person's row and gives their count and version.
+async fn hold(person: &Id, tx: &mut Transaction<'_>) -> Result<(u64, u64), Error> {
+    let row = tx.row(&store::PERSON_HOLD, &[("person", person.into())]).await?;
+    row.map_or(Ok((0, 0)), |row| Ok((row.count(1)?, row.count(2)?)))
+}
+
+async fn change(person: &Id, read: usize, tx: &mut Transaction<'_>) -> Result<(), Error> {
+    tx.run(&store::PERSON_CHANGE, &[("person", person.into()), ("read", read.into())]).await?;
+    Ok(())
+}
+
+type Marked = Option<(Read, Option<Changed>)>;
+
+fn mark<'t>(marking: &'t Marking, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Marked, Error>> {
+    Box::pin(async move {
+        let (unread, version) = hold(&marking.person, tx).await?;
+        let Some((seq, read_at)) = find(marking, tx).await? else { return Ok(None) };
+        if let Some(read_at) = read_at {
+            return Ok(Some((Read { seq, read_at }, None)));
+        }
+        let arguments =
+            [("person", (&marking.person).into()), ("seq", seq.into()), ("now", marking.now.into())];
+        tx.run(&store::ENTRY_READ, &arguments).await?;
+        change(&marking.person, 1, tx).await?;
+        let changed = Changed { seqs: vec![seq], unread: unread.saturating_sub(1), version: version + 1 };
+        Ok(Some((Read { seq, read_at: marking.now }, Some(changed))))
+    })
+}
+
+struct MarkingAll {
+    person: Id,
+    last: u64,
+    now: Millis,
+}
+
+fn mark_some<'t>(
+    all: &'t MarkingAll,
+    tx: &'t mut Transaction<'_>,
+) -> Boxed<'t, Result<(Changed, bool), Error>> {
+    Box::pin(async move {
+        let (unread, version) = hold(&all.person, tx).await?;
+        let arguments =
+            [("person", (&all.person).into()), ("last", all.last.into()), ("limit", AT_ONCE.into())];
+        let rows = tx.rows(&store::UNREAD_UP_TO, &arguments).await?;
+        let seqs = rows.iter().map(|row| row.count(0)).collect::<Result<Vec<_>, _>>()?;
+        if seqs.is_empty() {
+            return Ok((Changed { seqs, unread, version }, false));
+        }
+        let listed = serde_json::to_string(&seqs).map_err(|error| Error::Failed(error.to_string()))?;
+        let arguments = [("person", (&all.person).into()), ("now", all.now.into()), ("seqs", listed.into())];
+        tx.run(&store::ENTRIES_READ, &arguments).await?;
+        change(&all.person, seqs.len(), tx).await?;
+        let (more, unread) = (seqs.len() == AT_ONCE, unread.saturating_sub(seqs.len() as u64));
+        Ok((Changed { seqs, unread, version: version + 1 }, more))
+    })
+}
+
+fn delete<'t>(
+    marking: &'t Marking,
+    tx: &'t mut Transaction<'_>,
+) -> Boxed<'t, Result<Option<Changed>, Error>> {
+    Box::pin(async move {
+        let (unread, version) = hold(&marking.person, tx).await?;
+        let Some((seq, read_at)) = find(marking, tx).await? else { return Ok(None) };
+        let arguments =
+            [("person", (&marking.person).into()), ("seq", seq.into()), ("now", marking.now.into())];
+        tx.run(&store::ENTRY_DELETE, &arguments).await?;
+        let counted = usize::from(read_at.is_none());
+        change(&marking.person, counted, tx).await?;
+        let unread = unread.saturating_sub(counted as u64);
+        Ok(Some(Changed { seqs: vec![seq], unread, version: version + 1 }))
+    })
+}

@@ -1,0 +1,62 @@
+//! The tables of the inbox and every query on them.
+
+use bongsu_kernel::Id;
+use bongsu_sql::{Migration, Query, query};
+
+pub const MIGRATIONS: &[Migration] = &[Migration {
+    part: "inbox",
+    number: 1,
+    sqlite: include_str!("../migrations/sqlite/0001_inbox.sql"),
+    servers: Some([
+        include_str!("../migrations/postgres/0001_inbox.sql"),
+        include_str!("../migrations/mysql/0001_inbox.sql"),
+    ]),
+}];
+
+macro_rules! queries {
+    ($($name:ident = $query:expr;)*) => {
+        $(pub(crate) static $name: Query = $query;)*
+
+        /// All of them, for the test that every database understands them.
+        pub static QUERIES: &[&Query] = &[$(&$name),*];
+    };
+}
+
+queries! {
+    NOTICE_ADD = query!("notice_add", mysql);
+    NOTICE_FIND = query!("notice_find", sqlite);
+    PEOPLE_ADD = query!("people_add", all);
+    PEOPLE_HOLD = query!("people_hold", all);
+    PEOPLE_COUNT = query!("people_count", all);
+    PEOPLE_FORGET = query!("people_forget", all);
+    TOLD_ALREADY = query!("told_already", all);
+    ENTRIES_ADD = query!("entries_add", all);
+    ENTRIES_READ = query!("entries_read", all);
+    PERSON = query!("person");
+    PERSON_HOLD = query!("person_hold", sqlite);
+    PERSON_CHANGE = query!("person_change");
+    LIST = query!("list");
+    LIST_UNREAD = query!("list_unread");
+    AFTER = query!("after");
+    NEWEST_UNREAD = query!("newest_unread");
+    ENTRY = query!("entry");
+    ENTRY_OF_EVENT = query!("entry_of_event");
+    ENTRY_READ = query!("entry_read");
+    ENTRY_DELETE = query!("entry_delete");
+    UNREAD_UP_TO = query!("unread_up_to");
+    SETTINGS = query!("settings");
+    SETTINGS_OF = query!("settings_of", all);
+    SETTINGS_PUT = query!("settings_put", mysql);
+    OLD = query!("old");
+    OLD_REMOVE = query!("old_remove", all);
+    OLD_NOTICES = query!("old_notices");
+    OLD_NOTICES_HOLD = query!("old_notices_hold", all);
+    OLD_NOTICES_REMOVE = query!("old_notices_remove", all);
+}
+
+/// People as a JSON list, always as text: an id that looks like a number is none.
+pub(crate) fn list(people: &[&Id]) -> String {
+    let people: Vec<&str> = people.iter().map(|person| person.as_str()).collect();
+    // Ids have no character that JSON would have to escape.
+    format!("[{}]", people.iter().map(|person| format!("\"{person}\"")).collect::<Vec<_>>().join(","))
+}

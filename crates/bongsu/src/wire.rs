@@ -24,9 +24,10 @@ use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::telemetry;
 use bongsu_kernel::text::Text;
 use bongsu_limits::cap::redis::RedisCap;
+use bongsu_live::log::Bus;
 use bongsu_live::log::embedded::{self, EmbeddedLog};
 use bongsu_live::log::redis::{RedisBus, RedisLog};
-use bongsu_live::{Hub, Log, log};
+use bongsu_live::{Family, Hub, Log, LogSource, log};
 use bongsu_presence::Presence;
 use bongsu_redis::Redis;
 use bongsu_rooms::Rooms;
@@ -102,10 +103,11 @@ pub(crate) async fn wire(
         }
         None => None,
     };
+    let mut rooms_bus = None;
     let log: Arc<dyn Log> = match (&redis, &store) {
         (Some(redis), _) => {
             let bus = RedisBus::start(redis.clone(), Arc::new(hub.clone()), clock.clone(), supervisor);
-            hub.hears_from(Arc::new(bus), supervisor);
+            rooms_bus = Some(Arc::new(bus) as Arc<dyn Bus>);
             Arc::new(RedisLog::new(redis.clone(), log::redis::Options { most_keys }, clock.clone()))
         }
         (None, Some(Store { store, .. })) => {
@@ -142,7 +144,8 @@ pub(crate) async fn wire(
         }
         None => None,
     };
-    hub.reads_from(log.clone());
+    let source = Arc::new(LogSource(log.clone()));
+    hub.serves(bongsu_rooms::FAMILY, Family { source, bus: rooms_bus });
     hub.start_upkeep(supervisor);
     let tickets: Arc<dyn Tickets> = match &redis {
         Some(redis) => Arc::new(RedisTickets { redis: redis.clone(), clock: clock.clone() }),

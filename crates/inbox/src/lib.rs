@@ -4,6 +4,7 @@
 //! their counts change in the same transaction. Others call [`Inbox::notify`]; whoever is connected hears of it through
 //! [`Live`]. Wording is in [`templates`], what people want to hear of in [`settings`].
 
+mod derive;
 mod list;
 mod live;
 mod notice;
@@ -13,8 +14,10 @@ mod read;
 mod retention;
 pub mod routes;
 pub mod settings;
+mod source;
 pub mod store;
 pub mod templates;
+pub mod told;
 
 use std::sync::Arc;
 
@@ -28,6 +31,7 @@ pub use notice::{Entry, EventId, Kind, Notice};
 pub use notify::{MOST_TARGETS, NotifyError, Told};
 pub use options::{Options, SETTINGS};
 pub use read::{Changed, EntryId, Read};
+pub use source::{FAMILY, InboxSource, subject};
 pub use templates::Templates;
 
 /// Cheap to clone.

@@ -25,6 +25,7 @@ macro_rules! queries {
 queries! {
     NOTICE_ADD = query!("notice_add", mysql);
     NOTICE_FIND = query!("notice_find", sqlite);
+    PEOPLE = query!("people", all);
     PEOPLE_ADD = query!("people_add", all);
     PEOPLE_HOLD = query!("people_hold", all);
     PEOPLE_COUNT = query!("people_count", all);

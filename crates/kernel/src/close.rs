@@ -13,17 +13,19 @@ pub enum Close {
     TooSlow,
     EngineLost,
     TooMany,
+    Replaced,
     Withdrawn,
     TokenExpired,
 }
 
 impl Close {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Draining,
         Self::Lifetime,
         Self::TooSlow,
         Self::EngineLost,
         Self::TooMany,
+        Self::Replaced,
         Self::Withdrawn,
         Self::TokenExpired,
     ];
@@ -35,6 +37,7 @@ impl Close {
             Self::TooSlow => 3002,
             Self::EngineLost => 3003,
             Self::TooMany => 3004,
+            Self::Replaced => 3500,
             Self::Withdrawn => 3501,
             Self::TokenExpired => 3502,
         }
@@ -51,6 +54,7 @@ impl Close {
             Self::TooSlow => "reading too slowly",
             Self::EngineLost => "engine lost, position unsafe",
             Self::TooMany => "too many for now",
+            Self::Replaced => "replaced by a newer connection",
             Self::Withdrawn => "right withdrawn",
             Self::TokenExpired => "token expired or revoked",
         }
@@ -67,7 +71,7 @@ impl Close {
             Self::Draining | Self::TooSlow => (500, 3_000),
             Self::EngineLost => (1_000, 5_000),
             Self::TooMany => (3_000, 8_000),
-            Self::Withdrawn | Self::TokenExpired => return None,
+            Self::Replaced | Self::Withdrawn | Self::TokenExpired => return None,
         };
         Some(random::between(least, most))
     }

@@ -22,6 +22,11 @@ pub fn event(event: &EventType, id: StreamId, data: &Object, at: Millis) -> Vec<
     format!("event: {event}\nid: {id}\ndata: {}\n\n", timed(data, at)).into_bytes()
 }
 
+/// The frame of an event with a name of the hub's own, its data as it is.
+pub fn named(event: &'static str, id: StreamId, data: &Object) -> Vec<u8> {
+    format!("event: {event}\nid: {id}\ndata: {}\n\n", data.as_str()).into_bytes()
+}
+
 /// The frame of an event that no log holds: it has no id, so that nobody comes back to it.
 pub fn passing(event: &EventType, data: &Object, at: Millis) -> Vec<u8> {
     format!("event: {event}\ndata: {}\n\n", timed(data, at)).into_bytes()
@@ -39,6 +44,11 @@ fn timed(data: &Object, at: Millis) -> String {
 pub fn greeting(retry_ms: u64, place: Option<impl Display>) -> Vec<u8> {
     let id = place.map(|place| format!("id: {place}\n")).unwrap_or_default();
     format!("{id}retry: {retry_ms}\n\n").into_bytes()
+}
+
+/// Where a stream stands, for a client that may drop before its next event. Without data nothing is dispatched.
+pub fn place(place: impl Display) -> Vec<u8> {
+    format!("id: {place}\n\n").into_bytes()
 }
 
 /// The log no longer holds what the client asked for. It carries no id: a client that drops right after this keeps its
@@ -61,6 +71,15 @@ pub fn reset_unknown(now: StreamId) -> Vec<u8> {
         reason: &'static str,
     }
     system("system.reset", Some(&now.named().to_string()), &Data { reason: "unknown" })
+}
+
+/// More followed on the client's position than was told. The id is where the stream goes on from.
+pub fn reset_cut(now: StreamId) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Data {
+        reason: &'static str,
+    }
+    system("system.reset", Some(&now.named().to_string()), &Data { reason: "trimmed" })
 }
 
 /// Events were trimmed before a slow reader took them.

@@ -20,8 +20,9 @@ use crate::Options;
 use crate::SubjectName;
 use crate::budget::Budget;
 use crate::door::{Gate, Places};
-use crate::log::{Bus, Delivery, Log, LogError, Passing, Sink};
+use crate::log::{Delivery, LogError, Passing, Place, Sink};
 use crate::many::ManyStream;
+use crate::options::Manner;
 use crate::people::{Full, People};
 use crate::reader::Reader;
 use crate::repair::Doubts;
@@ -29,6 +30,7 @@ use crate::ring::{Frame, Pushed, Ring};
 use crate::seat::{Seat, Terms, Tick};
 use crate::shard::{Inbox, Keeper, dispatch};
 use crate::socket::{Desk, LiveSocket};
+use crate::source::Family;
 use crate::stream::LiveStream;
 use crate::subject::Subject;
 use crate::sync::Arc;
@@ -48,12 +50,11 @@ pub(crate) struct Inner {
     pub(crate) people: People,
     pub(crate) inboxes: Vec<Inbox>,
     pub(crate) doubts: Doubts,
-    bus: OnceLock<StdArc<dyn Bus>>,
+    families: RwLock<HashMap<&'static str, Family, foldhash::fast::RandomState>>,
     pub(crate) gate: OnceLock<StdArc<dyn Gate>>,
     places: OnceLock<StdArc<dyn Places>>,
     keepers: Vec<Keeper>,
     budget: Arc<Budget>,
-    log: OnceLock<StdArc<dyn Log>>,
     draining: AtomicBool,
     pub(crate) delivered: Counter,
     pub(crate) lagged: Counter,
@@ -92,9 +93,8 @@ impl Hub {
             people: People::default(),
             inboxes: (0..shards).map(|_| Inbox::default()).collect(),
             keepers: (0..shards).map(|_| Keeper::new(0)).collect(),
-            log: OnceLock::new(),
             doubts: Doubts::default(),
-            bus: OnceLock::new(),
+            families: RwLock::default(),
             gate: OnceLock::new(),
             places: OnceLock::new(),
             draining: AtomicBool::new(false),
@@ -104,17 +104,10 @@ impl Hub {
         }))
     }
 
-    /// The log that streams read from. The log in turn delivers to this hub, so it comes second.
-    pub fn reads_from(&self, log: StdArc<dyn Log>) {
-        // Only the first counts; there is one wiring.
-        let _ = self.0.log.set(log);
-    }
-
-    /// The bus that brings what other hubs append to the same log.
-    pub fn hears_from(&self, bus: StdArc<dyn Bus>, supervisor: &Supervisor) {
-        if self.0.bus.set(bus).is_ok() {
-            self.start_repair(supervisor);
-        }
+    /// What streams of a family of subjects read, and hear of others. What is read from in turn delivers to this hub, so
+    /// it comes second.
+    pub fn serves(&self, family: &'static str, served: Family) {
+        self.0.families.write().unwrap_or_else(PoisonError::into_inner).insert(family, served);
     }
 
     /// What a hub of a fleet asks before it lets somebody in or tells somebody something.
@@ -131,8 +124,9 @@ impl Hub {
         );
     }
 
-    /// Forgets subjects that nobody listens to, for as long as the process runs.
+    /// Repairs rings, and forgets subjects that nobody listens to, for as long as the process runs.
     pub fn start_upkeep(&self, supervisor: &Supervisor) {
+        self.start_repair(supervisor);
         let hub = self.clone();
         supervisor.every("subject-sweep", SWEEP, move || {
             hub.sweep();
@@ -144,7 +138,7 @@ impl Hub {
         let mut subjects = self.0.subjects.write().unwrap_or_else(PoisonError::into_inner);
         subjects.retain(|name, subject| {
             let stays = subject.listeners() > 0;
-            if let (false, Some(bus)) = (stays, self.0.bus.get()) {
+            if let (false, Ok(Family { bus: Some(bus), .. })) = (stays, self.0.family(name)) {
                 // Under the lock: who listens to it next has to come after this.
                 bus.forget(name);
             }
@@ -185,10 +179,24 @@ impl Hub {
         subject: SubjectName,
         position: Option<StreamId>,
     ) -> Result<LiveStream, OpenError> {
-        let entered = self.enter(opening).await?;
+        let entered = self.enter(opening, self.0.options.manner()).await?;
         let reader = Self::read(&entered.chair, subject, position).await?;
         self.look_after(&entered.chair);
         Ok(LiveStream::new(entered, reader, position))
+    }
+
+    /// Follows a subject in a manner of its own.
+    pub async fn open_personal(
+        &self,
+        opening: Opening,
+        subject: SubjectName,
+        position: Option<StreamId>,
+        manner: Manner,
+    ) -> Result<LiveStream, OpenError> {
+        let entered = self.enter(opening, manner).await?;
+        let reader = Self::read(&entered.chair, subject, position).await?;
+        self.look_after(&entered.chair);
+        Ok(LiveStream::unplaced(entered, reader))
     }
 
     /// Follows several subjects, each named by the id that their frames carry.
@@ -197,7 +205,7 @@ impl Hub {
         opening: Opening,
         subjects: Vec<(Id, SubjectName, Option<StreamId>)>,
     ) -> Result<ManyStream, OpenError> {
-        let entered = self.enter(opening).await?;
+        let entered = self.enter(opening, self.0.options.manner()).await?;
         let reading = subjects.into_iter().map(async |(id, subject, position)| {
             Ok::<_, OpenError>((id, Self::read(&entered.chair, subject, position).await?))
         });
@@ -208,21 +216,21 @@ impl Hub {
 
     /// A connection whose client will say what it wants to follow.
     pub async fn open_socket(&self, opening: Opening, desk: Box<dyn Desk>) -> Result<LiveSocket, OpenError> {
-        let entered = self.enter(opening).await?;
+        let entered = self.enter(opening, self.0.options.manner()).await?;
         self.look_after(&entered.chair);
         Ok(LiveSocket::new(entered, desk))
     }
 
     /// Counts somebody in.
-    async fn enter(&self, opening: Opening) -> Result<Entered, OpenError> {
+    async fn enter(&self, opening: Opening, manner: Manner) -> Result<Entered, OpenError> {
         let inner = &self.0;
         let Opening { person, peer } = opening;
         peer.becomes_stream();
         let (shard, now) = (peer.shard, inner.tick());
-        let terms = inner.terms(now, &person);
+        let terms = inner.terms(now, &person, &manner);
         let seat = Arc::new(Seat::new(terms, Some(peer), now));
         // Over a fleet the person's places are counted elsewhere.
-        let per_person = if inner.places.get().is_some() { 0 } else { inner.options.per_person };
+        let per_person = if inner.places.get().is_some() { 0 } else { manner.per_person };
         inner.people.enter(&person.id, seat.clone(), per_person, inner.options.most).map_err(|full| {
             match full {
                 Full::Person => OpenError::TooManyForPerson,
@@ -231,8 +239,8 @@ impl Hub {
         })?;
         // From here on the guards undo what was done, whatever happens.
         let chair = Chair { hub: self.clone(), seat, shard };
-        let mut entered = Entered { chair, person: person.id, held: Vec::new() };
-        if let (Some(places), true) = (inner.places.get(), inner.options.per_person > 0) {
+        let mut entered = Entered { chair, person: person.id, held: Vec::new(), alive: manner.alive };
+        if let (Some(places), true) = (inner.places.get(), manner.per_person > 0) {
             entered.held.push(places.take(&entered.person).await?);
         }
         if inner.draining.load(Ordering::SeqCst) {
@@ -247,19 +255,35 @@ impl Hub {
         subject: SubjectName,
         position: Option<StreamId>,
     ) -> Result<Reader, OpenError> {
-        let (inner, listening) = (&chair.hub.0, Listening::start(chair, subject));
+        let Family { source, bus } = chair.hub.0.family(&subject)?;
+        let listening = Listening::start(chair, subject);
         let find = async || {
             // First the bus, then the log: what comes between is heard.
-            if let Some(bus) = inner.bus.get() {
+            if let Some(bus) = &bus {
                 bus.listen(&listening.name).await?;
             }
-            inner.log()?.head(&listening.name).await
+            let heads = source.heads(std::slice::from_ref(&listening.name)).await?;
+            heads.into_iter().next().ok_or_else(|| LogError::Failed("no head".to_owned()))
         };
         listening.subject.begin(find).await?;
-        if let Some(bus) = inner.bus.get() {
+        if let Some(bus) = &bus {
             bus.announce(&listening.name, listening.subject.listeners()).await;
         }
-        Ok(Reader::new(listening, position))
+        Ok(Reader::new(listening, source, position))
+    }
+
+    /// A subject has come to a place of which nobody is told.
+    pub fn advance(&self, name: &SubjectName, previous: StreamId, place: Place) {
+        let Some(subject) = self.0.subject(name) else { return };
+        if subject.push(previous, Frame::silent(place), &self.0.inboxes) == Pushed::Gap {
+            self.doubt_subject(name, &subject);
+        }
+    }
+
+    /// Something that nobody keeps, as streams are told it, for those who listen right now.
+    pub fn pass_frame(&self, name: &SubjectName, frame: Bytes) {
+        let Some(subject) = self.0.subject(name).filter(|_| self.may_pass()) else { return };
+        subject.pass(frame, Instant::now(), &self.0.inboxes);
     }
 
     /// Has the clock look at a stream from now on.
@@ -281,12 +305,14 @@ impl Inner {
         u64::try_from(moment.duration_since(self.started).as_millis()).unwrap_or(Tick::MAX)
     }
 
-    pub(crate) fn log(&self) -> Result<&StdArc<dyn Log>, LogError> {
-        self.log.get().ok_or_else(|| LogError::Failed("no log".to_owned()))
+    pub(crate) fn family(&self, subject: &SubjectName) -> Result<Family, LogError> {
+        let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
+        let family = families.get(subject.parts().0).cloned();
+        family.ok_or_else(|| LogError::Failed("nobody keeps such subjects".to_owned()))
     }
 
     fn tell_audience(&self, name: &SubjectName, subject: &Subject) {
-        if let Some(bus) = self.bus.get() {
+        if let Ok(Family { bus: Some(bus), .. }) = self.family(name) {
             bus.audience(name, subject.listeners());
         }
     }
@@ -302,14 +328,14 @@ impl Inner {
     }
 
     /// When a stream that starts now ends at the latest.
-    fn terms(&self, now: Tick, person: &Person) -> Terms {
+    fn terms(&self, now: Tick, person: &Person, manner: &Manner) -> Terms {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(Tick::MAX / 4);
-        let lifetime = self.options.lifetime.map(|lifetime| {
+        let lifetime = manner.lifetime.map(|lifetime| {
             let lifetime = millis(lifetime);
             now + random::between(lifetime - lifetime / 10, lifetime)
         });
         Terms {
-            keepalive: millis(self.options.keepalive),
+            keepalive: millis(manner.keepalive),
             stall: millis(self.options.stall),
             lifetime,
             issued_at: person.issued_at,
@@ -325,16 +351,15 @@ impl Sink for Hub {
             // It is read from the log once the orders are known.
             return self.doubt_subject(delivery.subject, &subject);
         }
-        let frame = Frame::of(delivery.entry, delivery.accepted);
+        let Ok(Family { source, .. }) = self.0.family(delivery.subject) else { return };
+        let frame = Frame::of(delivery.entry, &*source, delivery.accepted);
         if subject.push(delivery.previous, frame, &self.0.inboxes) == Pushed::Gap {
             self.doubt_subject(delivery.subject, &subject);
         }
     }
 
     fn pass(&self, name: &SubjectName, passing: &Passing) {
-        let Some(subject) = self.0.subject(name).filter(|_| self.may_pass()) else { return };
-        let bytes = Bytes::from(sse::passing(&passing.event_type, &passing.data, passing.at));
-        subject.pass(bytes, Instant::now(), &self.0.inboxes);
+        self.pass_frame(name, sse::passing(&passing.event_type, &passing.data, passing.at).into());
     }
 
     fn doubt(&self, name: &SubjectName) {
@@ -358,6 +383,8 @@ pub(crate) struct Entered {
     pub(crate) person: Id,
     /// What goes when the stream goes.
     pub(crate) held: Vec<Box<dyn Any + Send>>,
+    /// What it says when it has been silent for long.
+    pub(crate) alive: &'static [u8],
 }
 
 impl Drop for Entered {

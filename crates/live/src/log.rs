@@ -214,8 +214,37 @@ pub enum Start {
     Known,
     /// Older than all that is left; the entries begin with the oldest.
     Trimmed { oldest: Place },
+    /// Known, and more followed than is told: the entries are the first of it, and what comes next is after
+    /// [`Page::head`].
+    Cut,
     /// Nothing that this log knows; there are no entries.
     Unknown,
+}
+
+/// What was written down for people, until somebody has seen to it.
+///
+/// - **Durable** with the event it is about, and there until it is [`done`](FollowUps::done), however often it was taken.
+/// - **In order** per subject. Several hubs may take the same ones: seeing to one twice has to be harmless.
+pub trait FollowUps: Send + Sync {
+    /// Some of the oldest.
+    fn take(&self, most: usize) -> Boxed<'_, Result<Vec<Pending>, LogError>>;
+
+    /// These were seen to.
+    fn done(&self, pending: Vec<Pending>) -> Boxed<'_, Result<(), LogError>>;
+}
+
+/// A record, and how its keeper finds it again.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    pub key: String,
+    pub record: String,
+}
+
+impl Pending {
+    /// Nothing when it is of a version that is not known here.
+    pub fn read(&self) -> Option<FollowUp> {
+        serde_json::from_str::<FollowUp>(&self.record).ok().filter(|record| record.v == 1)
+    }
 }
 
 /// What is to be done for people, written down with the event and read by the inbox. Version 1.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bongsu_kernel::settings::{Setting, Values};
+use bongsu_kernel::sse;
 
 const PART: &str = "live";
 const SSE_CHANNEL_CAPACITY: Setting = Setting::text(
@@ -63,7 +64,28 @@ pub struct Options {
     pub most: usize,
 }
 
+/// How a stream behaves where families of subjects differ.
+#[derive(Clone, Debug)]
+pub struct Manner {
+    pub keepalive: Duration,
+    /// What it says after so much silence.
+    pub alive: &'static [u8],
+    pub lifetime: Option<Duration>,
+    /// So many of a person's are let in; 0 where that is not for the hub to count.
+    pub per_person: usize,
+}
+
 impl Options {
+    /// How streams of rooms behave.
+    pub(crate) fn manner(&self) -> Manner {
+        Manner {
+            keepalive: self.keepalive,
+            alive: sse::KEEPALIVE,
+            lifetime: self.lifetime,
+            per_person: self.per_person,
+        }
+    }
+
     pub fn from_settings(values: &Values) -> Self {
         Self {
             ring_frames: values.size(&SSE_CHANNEL_CAPACITY),

@@ -4,6 +4,7 @@
 //! page by page, and passes on only what is newer than what it has passed on already. So there is no gap and no
 //! repetition at the seam, whatever the timing. It holds at most one page in memory, however slow its client is.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use crate::control;
 use crate::hub::Listening;
 use crate::log::{Boxed, LogError, Most, Page, Place, Start};
 use crate::ring::{Cursor, Taken};
+use crate::source::Source;
 
 /// What a reader reads from the log at once: what it holds in memory while its client is slow.
 const PAGE: Most = Most { entries: 256, bytes: 16 << 10 };
@@ -22,10 +24,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Reader {
     listening: Listening,
+    source: Arc<dyn Source>,
     cursor: Cursor,
     state: State,
     /// Whether the client's own position is still to be checked.
     unchecked: bool,
+    /// Whether the page at hand is what a stream without a position begins with.
+    begins: bool,
     /// Records that end a right apply from here on: the right was looked at after this.
     since: StreamId,
 }
@@ -48,7 +53,7 @@ pub(crate) enum Said {
 }
 
 impl Reader {
-    pub(crate) fn new(listening: Listening, position: Option<StreamId>) -> Self {
+    pub(crate) fn new(listening: Listening, source: Arc<dyn Source>, position: Option<StreamId>) -> Self {
         let found = match position {
             None => Some(listening.subject.end()),
             Some(StreamId::EMPTY) => listening.subject.find(StreamId::START),
@@ -62,10 +67,12 @@ impl Reader {
             cursor: found.unwrap_or(unknown),
             state: State::Following,
             unchecked: found.is_none(),
+            begins: position.is_none() && source.begin(&listening.name).is_some(),
             since: listening.subject.last().id,
+            source,
             listening,
         };
-        if reader.unchecked {
+        if reader.unchecked || reader.begins {
             reader.read_log();
         }
         reader
@@ -111,12 +118,13 @@ impl Reader {
     /// and coming back would help nobody.
     fn read_log(&mut self) {
         let (name, after) = (self.listening.name.clone(), self.cursor.place.id);
-        let hub = self.listening.chair.hub.clone();
+        let (hub, source, begins) = (self.listening.chair.hub.clone(), self.source.clone(), self.begins);
         self.state = State::Reading(Box::pin(async move {
-            let (log, started) = (hub.0.log()?.clone(), Instant::now());
+            let started = Instant::now();
             loop {
                 let page = async {
-                    let page = log.read(&name, after, PAGE).await?;
+                    let beginning = if begins { source.begin(&name) } else { None };
+                    let page = beginning.unwrap_or_else(|| source.read(&name, after, PAGE)).await?;
                     hub.pass_gate().await?;
                     Ok::<Page, LogError>(page)
                 };
@@ -134,6 +142,9 @@ impl Reader {
     fn take_page(&mut self, page: &Page, person: &Id) -> Vec<u8> {
         let first = std::mem::take(&mut self.unchecked);
         let mut out = Vec::new();
+        if std::mem::take(&mut self.begins) {
+            return self.take_beginning(page);
+        }
         match page.start {
             Start::Trimmed { oldest } if first => out = sse::reset_trimmed(oldest.id),
             Start::Unknown => {
@@ -141,6 +152,7 @@ impl Reader {
                 out = sse::reset_unknown(page.head.id);
             }
             Start::Known if first => {}
+            Start::Cut => {}
             // One that fell behind: what the log lost meanwhile shows in the numbers, also when it had nothing yet and
             // so stands at the beginning, which is always known.
             Start::Known | Start::Trimmed { .. } => out = self.tell_missed(page),
@@ -159,25 +171,45 @@ impl Reader {
                 Some(_) => {}
                 None => {
                     events += 1;
-                    out.extend_from_slice(&sse::event(
-                        &entry.event_type,
-                        entry.place.id,
-                        &entry.data,
-                        entry.at,
-                    ));
+                    out.extend_from_slice(&self.source.frame(entry));
                 }
             }
             self.cursor.place = entry.place;
         }
+        if page.start == Start::Cut {
+            out.extend_from_slice(&sse::reset_cut(page.head.id));
+        }
+        if !page.more && page.head.id > self.cursor.place.id {
+            // What follows up to there is nothing to be told of.
+            self.cursor.place = page.head;
+        }
         self.listening.chair.hub.0.delivered.increment(events);
+        self.go_on(page.more);
+        out
+    }
+
+    /// What a stream without a position begins with; it goes on from the end, and the client is told where that is.
+    fn take_beginning(&mut self, page: &Page) -> Vec<u8> {
+        let mut out = Vec::new();
+        for entry in &page.entries {
+            out.extend_from_slice(&self.source.frame(entry));
+        }
+        out.extend_from_slice(&sse::place(page.head.id));
+        self.listening.chair.hub.0.delivered.increment(page.entries.len() as u64);
+        self.cursor.place = page.head;
+        self.go_on(false);
+        out
+    }
+
+    /// In the ring, when it has all that comes next.
+    fn go_on(&mut self, more: bool) {
         match self.listening.subject.resume(self.cursor) {
-            Some(cursor) if !page.more => {
+            Some(cursor) if !more => {
                 self.cursor = cursor;
                 self.state = State::Following;
             }
             _ => self.read_log(),
         }
-        out
     }
 
     /// Says how many events were trimmed before this reader took them, if any.

@@ -4,6 +4,7 @@
 //! sure, when its end differs from the log's, which is compared every few seconds. The log is read once for all
 //! readers of a subject; only when that cannot fill the gap does every reader go through the log by itself.
 
+use std::collections::HashMap;
 use std::sync::Arc as StdArc;
 use std::time::{Duration, Instant};
 
@@ -16,14 +17,17 @@ use tokio::sync::{Mutex, mpsc};
 use crate::hub::Hub;
 use crate::log::{LogError, Most, Start};
 use crate::ring::{Frame, Pushed};
+use crate::source::Family;
 use crate::subject::Subject;
 use crate::sync::Arc;
 use crate::{Place, SubjectName};
 
 /// Ends are compared so often.
 const COMPARE: Duration = Duration::from_secs(4);
-/// So many subjects are compared or repaired at the same time.
+/// So many subjects are repaired at the same time.
 const AT_ONCE: usize = 64;
+/// So many subjects are asked about at once.
+const COMPARED: usize = 512;
 /// What is read at once to fill a gap.
 const PAGE: Most = Most { entries: 256, bytes: 256 << 10 };
 /// After the log could not be read, it is tried again.
@@ -99,8 +103,8 @@ impl Hub {
 
     /// Reads what the ring does not have.
     async fn fill(&self, name: &SubjectName, subject: &Arc<Subject>) -> Result<(), LogError> {
-        let last = subject.last();
-        let page = self.0.log()?.read(name, last.id, PAGE).await?;
+        let (last, source) = (subject.last(), self.0.family(name)?.source);
+        let page = source.read(name, last.id, PAGE).await?;
         self.pass_gate().await?;
         if page.start != Start::Known || page.more {
             // Too much is missing, or the log is not the one that the ring came from.
@@ -110,7 +114,7 @@ impl Hub {
         }
         let mut previous = last.id;
         for entry in &page.entries {
-            let frame = Frame::of(entry, Instant::now());
+            let frame = Frame::of(entry, &*source, Instant::now());
             // What came over the bus meanwhile is known already.
             if subject.push(previous, frame, &self.0.inboxes) == Pushed::Gap {
                 subject.doubt();
@@ -118,30 +122,49 @@ impl Hub {
             }
             previous = entry.place.id;
         }
+        if page.head.id > previous {
+            // What follows up to there is nothing to be told of.
+            subject.push(previous, Frame::silent(page.head), &self.0.inboxes);
+        }
         Ok(())
     }
 
     async fn compare_all(&self) {
-        let mut subjects = self.0.listened_to();
-        // In another order each time, so that the same ones are not always the last.
-        let start = random::between(0, subjects.len().max(1) as u64 - 1);
-        subjects.rotate_left(usize::try_from(start).unwrap_or_default());
-        let compared = subjects.into_iter().map(|(name, subject)| async move {
-            let Some(last) = subject.settled() else { return Ok(()) };
-            let head = self.0.log()?.head(&name).await?;
-            // A frame that is still on its way over the bus makes a harmless repair.
-            if differs(head, last, subject.last()) {
-                self.doubt_subject(&name, &subject);
-            }
-            Ok::<(), LogError>(())
-        });
-        let mut compared = futures_util::stream::iter(compared).buffer_unordered(AT_ONCE);
-        while let Some(outcome) = compared.next().await {
-            if outcome.is_err() {
-                // The log is away; when it is back, the bus is too, and doubts everything.
-                return;
+        let mut families: HashMap<String, Vec<(SubjectName, Arc<Subject>)>> = HashMap::new();
+        for (name, subject) in self.0.listened_to() {
+            families.entry(name.parts().0.to_owned()).or_default().push((name, subject));
+        }
+        for mut subjects in families.into_values() {
+            // In another order each time, so that the same ones are not always the last.
+            let start = random::between(0, subjects.len().max(1) as u64 - 1);
+            subjects.rotate_left(usize::try_from(start).unwrap_or_default());
+            for some in subjects.chunks(COMPARED) {
+                if self.compare(some).await.is_err() {
+                    // The log is away; when it is back, the bus is too, and doubts everything.
+                    break;
+                }
             }
         }
+    }
+
+    /// Compares subjects of one family.
+    async fn compare(&self, subjects: &[(SubjectName, Arc<Subject>)]) -> Result<(), LogError> {
+        let settled = subjects.iter().filter_map(|(name, subject)| Some((name, subject, subject.settled()?)));
+        let settled: Vec<_> = settled.collect();
+        let Some((first, ..)) = settled.first() else { return Ok(()) };
+        let Family { source, bus: Some(_) } = self.0.family(first)? else {
+            // Everything is told here, in order.
+            return Ok(());
+        };
+        let names: Vec<SubjectName> = settled.iter().map(|(name, ..)| (*name).clone()).collect();
+        let heads = source.heads(&names).await?;
+        for ((name, subject, last), head) in settled.into_iter().zip(heads) {
+            // A frame that is still on its way over the bus makes a harmless repair.
+            if differs(head, last, subject.last()) {
+                self.doubt_subject(name, subject);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -7,12 +7,13 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use bongsu_kernel::{Id, StreamId, sse};
+use bongsu_kernel::{Id, StreamId};
 use bytes::{Bytes, BytesMut};
 
 use crate::budget::Budget;
 use crate::control::{self, Removed};
 use crate::log::{Entry, Place};
+use crate::source::Source;
 use crate::sync::Arc;
 
 /// So many bytes leave in one write at most, but at least one frame.
@@ -46,14 +47,14 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// An event, encoded once for all its readers.
-    pub(crate) fn of(entry: &Entry, accepted: Instant) -> Self {
-        let removes = control::removed(entry);
-        let bytes = if control::is_control(entry) {
-            Bytes::new()
-        } else {
-            sse::event(&entry.event_type, entry.place.id, &entry.data, entry.at).into()
-        };
+    pub(crate) fn of(entry: &Entry, source: &dyn Source, accepted: Instant) -> Self {
+        let (removes, bytes) = (control::removed(entry), source.frame(entry).into());
         Self { place: entry.place, passing: false, removes, bytes, accepted }
+    }
+
+    /// A place that nobody is told of.
+    pub(crate) fn silent(place: Place) -> Self {
+        Self { place, passing: false, removes: None, bytes: Bytes::new(), accepted: Instant::now() }
     }
 }
 

@@ -12,7 +12,7 @@ use bongsu_kernel::{Close, StreamId, random, sse};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
-use crate::hub::Entered;
+use crate::hub::{Chair, Entered};
 use crate::reader::{Reader, Said};
 
 /// What a body gives.
@@ -24,23 +24,51 @@ pub struct LiveStream {
     reader: Reader,
     entered: Entered,
     greeting: Option<Bytes>,
+    dress: Option<Dress>,
     ended: bool,
 }
+
+/// Rewrites frames for one connection.
+type Dress = Box<dyn Fn(&[u8]) -> Bytes + Send>;
 
 impl LiveStream {
     pub(crate) fn new(entered: Entered, reader: Reader, position: Option<StreamId>) -> Self {
         let place = position.is_none().then(|| reader.place().named());
         let greeting = Some(sse::greeting(random::between(1_000, 3_000), place).into());
-        Self { reader, entered, greeting, ended: false }
+        Self { reader, entered, greeting, dress: None, ended: false }
+    }
+
+    /// One whose place is told with its first event, or after it.
+    pub(crate) fn unplaced(entered: Entered, reader: Reader) -> Self {
+        let greeting = Some(sse::greeting(random::between(1_000, 3_000), None::<StreamId>).into());
+        Self { reader, entered, greeting, dress: None, ended: false }
     }
 }
 
 impl LiveStream {
+    /// What ends it from elsewhere.
+    pub fn ender(&self) -> Ender {
+        Ender(self.entered.chair.clone())
+    }
+
     /// Keeps something for as long as the stream lives.
     #[must_use]
     pub fn holding(mut self, what: impl std::any::Any + Send) -> Self {
         self.entered.held.push(Box::new(what));
         self
+    }
+}
+
+impl LiveStream {
+    /// Says everything in words of this connection's own.
+    #[must_use]
+    pub fn dressed(mut self, dress: impl Fn(&[u8]) -> Bytes + Send + 'static) -> Self {
+        self.dress = Some(Box::new(dress));
+        self
+    }
+
+    fn dress(&self, bytes: Bytes) -> Bytes {
+        self.dress.as_ref().map_or_else(|| bytes.clone(), |dress| dress(&bytes))
     }
 }
 
@@ -61,15 +89,28 @@ impl Body for LiveStream {
             this.entered.chair.seat.listen(cx.waker());
             if let Some(close) = this.entered.chair.seat.closing() {
                 this.ended = true;
-                return this.entered.hand_out(sse::close(close, this.reader.place()), Instant::now());
+                let last = this.dress(sse::close(close, this.reader.place()).into());
+                return this.entered.hand_out(last, Instant::now());
             }
             match this.reader.poll(cx, &this.entered.person) {
-                Poll::Ready(Said::Frames(bytes, accepted)) => return this.entered.deliver(bytes, accepted),
+                Poll::Ready(Said::Frames(bytes, accepted)) => {
+                    return this.entered.deliver(this.dress(bytes), accepted);
+                }
                 Poll::Ready(Said::Removed) => this.entered.end(Close::Withdrawn),
                 Poll::Ready(Said::Failed) => this.entered.end(Close::EngineLost),
                 Poll::Pending => return this.entered.rest(),
             }
         }
+    }
+}
+
+/// Ends a stream, wherever it is. Cheap to clone.
+#[derive(Clone)]
+pub struct Ender(Chair);
+
+impl Ender {
+    pub fn end(&self, close: Close) {
+        self.0.seat.end(close, self.0.hub.0.tick());
     }
 }
 
@@ -106,7 +147,7 @@ impl Entered {
     /// There is nothing new.
     pub(crate) fn rest(&self) -> Piece {
         if self.chair.seat.take_keepalive() {
-            return self.hand_out(sse::KEEPALIVE, Instant::now());
+            return self.hand_out(self.alive, Instant::now());
         }
         self.chair.seat.caught_up();
         Poll::Pending

@@ -54,7 +54,10 @@ impl Rooms {
     }
 }
 
+/// The family of subjects that rooms are.
+pub const FAMILY: &str = "room";
+
 /// The subject that a room's events are about.
 fn subject(room: &Id) -> SubjectName {
-    SubjectName::new("room", room)
+    SubjectName::new(FAMILY, room)
 }

@@ -1,6 +1,5 @@
 //! A transaction, or a connection to read on: where queries run.
 
-use bongsu_kernel::crash_point;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::query::Written;
@@ -27,7 +26,6 @@ impl Transaction<'_> {
     pub async fn run(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<u64, Error> {
         let written = query.written(self.dialect());
         let values = order(query, written, arguments)?;
-        crash_point!("within-transaction");
         match &mut self.0 {
             Inner::Sqlite(connection) => {
                 let mut statement = connection.prepare_cached(&written.text)?;

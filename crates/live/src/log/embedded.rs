@@ -4,6 +4,7 @@
 //! answered in order. Reads use snapshots beside it.
 
 mod append;
+mod follow_ups;
 mod read;
 mod upkeep;
 
@@ -17,6 +18,8 @@ use tokio::sync::oneshot;
 
 use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Place, Sink};
 use crate::SubjectName;
+
+pub use follow_ups::EmbeddedFollowUps;
 
 /// The tables of this log.
 pub const MIGRATIONS: &[Migration] = &[Migration {

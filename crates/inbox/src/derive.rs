@@ -1,0 +1,89 @@
+//! What rooms wrote down for people becomes entries.
+//!
+//! A record stays where it is until its entries are durable, and an entry is unique by its event and its person: a hub
+//! that dies between the two does it again, and nobody gets it twice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bongsu_kernel::json::Object;
+use bongsu_kernel::{EventType, Id, StreamId, crash_point};
+use bongsu_live::SubjectName;
+use bongsu_live::log::{FollowUp, FollowUps, Pending};
+
+use crate::notify::{MOST_TARGETS, NotifyError};
+use crate::{EventId, Inbox, Kind, Notice};
+
+/// So many records are taken at once.
+const AT_ONCE: usize = 64;
+/// After nothing was found, and after it could not be done.
+const IDLE: Duration = Duration::from_millis(100);
+const AGAIN: Duration = Duration::from_secs(1);
+
+impl Inbox {
+    /// Turns records into entries, until it is dropped.
+    pub async fn derive(self, follow_ups: Arc<dyn FollowUps>) {
+        let mut was_well = true;
+        loop {
+            let outcome = self.derive_some(&*follow_ups).await;
+            if let Err(error) = &outcome
+                && was_well
+            {
+                tracing::warn!(error, "what rooms wrote down for people waits");
+            }
+            was_well = outcome.is_ok();
+            match outcome {
+                Ok(0) => tokio::time::sleep(IDLE).await,
+                Ok(_) => {}
+                Err(_) => tokio::time::sleep(AGAIN).await,
+            }
+        }
+    }
+
+    async fn derive_some(&self, follow_ups: &dyn FollowUps) -> Result<usize, String> {
+        let pending = follow_ups.take(AT_ONCE).await.map_err(|error| error.to_string())?;
+        let count = pending.len();
+        for one in &pending {
+            self.derive_one(one).await.map_err(|error| error.to_string())?;
+        }
+        crash_point!("after-derivation");
+        if count > 0 {
+            follow_ups.done(pending).await.map_err(|error| error.to_string())?;
+        }
+        Ok(count)
+    }
+
+    async fn derive_one(&self, pending: &Pending) -> Result<(), bongsu_sql::Error> {
+        let Some((notice, recipients)) = pending.read().and_then(notice) else {
+            // It can never be done, and would hold up all behind it.
+            metrics::counter!("inbox_follow_ups_unreadable_total").increment(1);
+            tracing::error!("what a room wrote down for people cannot be read, and is left out");
+            return Ok(());
+        };
+        for some in recipients.chunks(MOST_TARGETS) {
+            match self.notify(notice.clone(), some).await {
+                Ok(_) => {}
+                Err(NotifyError::Records(error)) => return Err(error),
+                Err(NotifyError::Conflict) => {
+                    tracing::error!(event = %notice.event, "an event of a room has the id of another notice");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An event of a room as people are told of it: about the room, by whoever published it.
+fn notice(record: FollowUp) -> Option<(Notice, Vec<Id>)> {
+    let subject = SubjectName::known(&record.subject);
+    let room = Id::new(subject.parts().1).ok()?;
+    let id: StreamId = record.stream_id.parse().ok()?;
+    let notice = Notice {
+        event: EventId::new(&format!("{room}:{id}")).ok()?,
+        kind: Kind::from(&EventType::new(&record.event_type).ok()?),
+        reference: Some(room),
+        actor: record.publisher_id,
+        payload: Object::stored(record.data.get())?,
+    };
+    Some((notice, record.recipients))
+}

@@ -1,0 +1,133 @@
+//! What a personal stream reads: a person's entries as the history of the subject `member:<id>`.
+//!
+//! A position is a number of the person's, so whatever is asked for is known as long as it was given out. Those who come
+//! with a position get what was saved after it, up to a hundred; those who come without, the newest that are unread.
+
+use bongsu_kernel::{Id, StreamId, sse};
+use bongsu_live::log::{Boxed, LogError, Most};
+use bongsu_live::{Entry as LiveEntry, Page, Place, Source, Start, SubjectName};
+use bongsu_sql::{self as sql, Error, Transaction};
+
+use crate::list::standing;
+use crate::settings::settings;
+use crate::{Entry, Inbox, store, told};
+
+/// So much is replayed to one who comes back; who missed more is told to look at the list.
+const REPLAYED: usize = 100;
+/// So much is shown to one who comes anew.
+const SHOWN: usize = 10;
+
+/// The family of subjects that people are.
+pub const FAMILY: &str = "member";
+
+pub fn subject(person: &Id) -> SubjectName {
+    SubjectName::new(FAMILY, person)
+}
+
+/// See the module.
+pub struct InboxSource(pub Inbox);
+
+impl From<Error> for Unread {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+/// The records could not be read.
+struct Unread(Error);
+
+impl From<Unread> for LogError {
+    fn from(Unread(error): Unread) -> Self {
+        match error {
+            Error::Away(_) | Error::Unanswered(_) => Self::Away(error.to_string()),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl Source for InboxSource {
+    fn read(&self, subject: &SubjectName, after: StreamId, _: Most) -> Boxed<'_, Result<Page, LogError>> {
+        let person = Id::new(subject.parts().1);
+        Box::pin(async move {
+            let person = person.map_err(|_| LogError::Failed("no person".to_owned()))?;
+            let page = self.0.records().read((person, after.ms), after_position);
+            page.await.map_err(LogError::from)
+        })
+    }
+
+    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Result<Vec<Place>, LogError>> {
+        Box::pin(async move {
+            let people: Vec<Id> = subjects.iter().filter_map(|name| Id::new(name.parts().1).ok()).collect();
+            self.0.records().read(people, heads).await.map_err(LogError::from)
+        })
+    }
+
+    fn begin(&self, subject: &SubjectName) -> Option<Boxed<'_, Result<Page, LogError>>> {
+        let person = Id::new(subject.parts().1).ok()?;
+        Some(Box::pin(
+            async move { self.0.records().read(person, newest_unread).await.map_err(LogError::from) },
+        ))
+    }
+
+    fn frame(&self, entry: &LiveEntry) -> Vec<u8> {
+        sse::named(told::EVENT, entry.place.id, &entry.data)
+    }
+}
+
+fn head(last_seq: u64) -> Place {
+    if last_seq == 0 { Place { number: None, ..Place::START } } else { told::place(last_seq) }
+}
+
+fn written(entries: &[Entry]) -> Result<Vec<LiveEntry>, Error> {
+    let unwritable = || Error::Failed("an entry cannot be told".to_owned());
+    entries.iter().map(|entry| entry.written().ok_or_else(unwritable)).collect()
+}
+
+fn after_position<'t>(
+    given: &'t (Id, u64),
+    tx: &'t mut Transaction<'_>,
+) -> sql::Boxed<'t, Result<Page, Unread>> {
+    Box::pin(async move {
+        let (person, after) = given;
+        let last = standing(person, tx).await?.unwrap_or_default().last_seq;
+        if *after > last {
+            return Ok(Page { start: Start::Unknown, entries: Vec::new(), more: false, head: head(last) });
+        }
+        let arguments =
+            [("person", person.into()), ("after", (*after).into()), ("limit", (REPLAYED + 1).into())];
+        let rows = tx.rows(&store::AFTER, &arguments).await?;
+        let entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, _>>()?;
+        let start = match entries.get(REPLAYED) {
+            Some(_) => Start::Cut,
+            None => Start::Known,
+        };
+        let settings = settings(person, tx).await?;
+        let wanted: Vec<Entry> =
+            entries.into_iter().take(REPLAYED).filter(|entry| settings.wants(&entry.notice.kind)).collect();
+        Ok(Page { start, entries: written(&wanted)?, more: false, head: head(last) })
+    })
+}
+
+fn newest_unread<'t>(person: &'t Id, tx: &'t mut Transaction<'_>) -> sql::Boxed<'t, Result<Page, Unread>> {
+    Box::pin(async move {
+        let last = standing(person, tx).await?.unwrap_or_default().last_seq;
+        let settings = settings(person, tx).await?;
+        let arguments = [("person", person.into()), ("limit", SHOWN.into())];
+        let rows =
+            if settings.enabled { tx.rows(&store::NEWEST_UNREAD, &arguments).await? } else { Vec::new() };
+        let mut entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, _>>()?;
+        entries.retain(|entry| settings.wants(&entry.notice.kind));
+        entries.reverse();
+        Ok(Page { start: Start::Known, entries: written(&entries)?, more: false, head: head(last) })
+    })
+}
+
+fn heads<'t>(people: &'t Vec<Id>, tx: &'t mut Transaction<'_>) -> sql::Boxed<'t, Result<Vec<Place>, Unread>> {
+    Box::pin(async move {
+        let listed = store::list(&people.iter().collect::<Vec<_>>());
+        let rows = tx.rows(&store::PEOPLE, &[("people", listed.into())]).await?;
+        let known = rows.iter().map(|row| Ok((row.id(0)?, row.count(1)?)));
+        let known = known.collect::<Result<std::collections::HashMap<_, _>, Error>>()?;
+        Ok(people.iter().map(|person| head(known.get(person).copied().unwrap_or(0))).collect())
+    })
+}

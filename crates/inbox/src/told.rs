@@ -1,0 +1,94 @@
+//! An entry on its way to those who are connected: what the bus carries and the ring holds. Version 1.
+//!
+//! It has no wording: every connection says it in its own language.
+
+use bongsu_kernel::clock::rfc3339;
+use bongsu_kernel::json::Object;
+use bongsu_kernel::text::Language;
+use bongsu_kernel::{EventType, Id, Millis, StreamId};
+use bongsu_live::{Entry as LiveEntry, Place};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{Entry, EventId, Kind, Notice, Templates};
+
+/// The name of the event on a personal stream, as the contract has it.
+pub const EVENT: &str = "notification";
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire {
+    v: u32,
+    id: u64,
+    event_id: String,
+    r#type: String,
+    ref_id: Option<Id>,
+    actor_id: Option<Id>,
+    payload: Box<RawValue>,
+    at: Millis,
+}
+
+/// What a client is told.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Said<'a> {
+    id: u64,
+    event_id: &'a str,
+    r#type: &'a str,
+    message: String,
+    ref_id: Option<&'a Id>,
+    actor_id: Option<&'a Id>,
+    payload: &'a RawValue,
+    created_at: String,
+}
+
+/// The place of an entry among a person's.
+pub fn place(seq: u64) -> Place {
+    Place { id: StreamId::new(seq, 0), number: None }
+}
+
+/// As the bus and the ring have it.
+pub fn written(seq: u64, notice: &Notice, at: Millis) -> Option<LiveEntry> {
+    let wire = Wire {
+        v: 1,
+        id: seq,
+        event_id: notice.event.to_string(),
+        r#type: notice.kind.as_str().to_owned(),
+        ref_id: notice.reference.clone(),
+        actor_id: notice.actor.clone(),
+        payload: RawValue::from_string(notice.payload.as_str().to_owned()).ok()?,
+        at,
+    };
+    let data = Object::stored(&serde_json::to_string(&wire).ok()?)?;
+    let event_type = EventType::new("inbox.saved").ok()?;
+    Some(LiveEntry { place: place(seq), event_type, data, publisher: None, at })
+}
+
+impl Entry {
+    pub(crate) fn written(&self) -> Option<LiveEntry> {
+        written(self.seq, &self.notice, self.created_at)
+    }
+}
+
+/// The data of [`written`] as a client is told it. What cannot be read is passed on as it is.
+pub fn said(data: &str, templates: &Templates, language: Language) -> Option<String> {
+    let wire: Wire = serde_json::from_str(data).ok()?;
+    let notice = Notice {
+        event: EventId::new(&wire.event_id).ok()?,
+        kind: Kind::new(&wire.r#type).ok()?,
+        reference: wire.ref_id.clone(),
+        actor: wire.actor_id.clone(),
+        payload: Object::stored(wire.payload.get())?,
+    };
+    let said = Said {
+        id: wire.id,
+        event_id: &wire.event_id,
+        r#type: &wire.r#type,
+        message: templates.message(&notice, language),
+        ref_id: wire.ref_id.as_ref(),
+        actor_id: wire.actor_id.as_ref(),
+        payload: &wire.payload,
+        created_at: rfc3339(wire.at),
+    };
+    serde_json::to_string(&said).ok()
+}

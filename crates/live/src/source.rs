@@ -1,0 +1,68 @@
+//! Where the streams of a family of subjects read what the ring does not have: a port, and the rooms' log behind it.
+
+use std::sync::Arc;
+
+use bongsu_kernel::{StreamId, sse};
+use futures_util::StreamExt;
+
+use crate::log::{Boxed, Bus, Entry, Log, LogError, Most, Page, Place};
+use crate::{SubjectName, control};
+
+/// So many subjects are asked about at the same time.
+const AT_ONCE: usize = 64;
+
+/// What was told, in order, for those who were not there.
+///
+/// - **Order.** Ids of a subject only grow. What is read is read from one moment.
+/// - **Complete.** Everything up to [`Page::head`] is in the page, or after it where there is more.
+pub trait Source: Send + Sync {
+    /// Reads on after a position, at most so many events and about so many bytes, but at least one event.
+    fn read(&self, subject: &SubjectName, after: StreamId, most: Most) -> Boxed<'_, Result<Page, LogError>>;
+
+    /// The newest places of subjects, in their order.
+    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Result<Vec<Place>, LogError>>;
+
+    /// What a stream without a position begins with; nothing where it begins with what comes next.
+    fn begin(&self, _subject: &SubjectName) -> Option<Boxed<'_, Result<Page, LogError>>> {
+        None
+    }
+
+    /// An event as streams are told it; empty for what is a record and no event.
+    fn frame(&self, entry: &Entry) -> Vec<u8>;
+}
+
+/// A family of subjects: where its streams read, and what brings them what other hubs tell.
+#[derive(Clone)]
+pub struct Family {
+    pub source: Arc<dyn Source>,
+    pub bus: Option<Arc<dyn Bus>>,
+}
+
+/// The log of rooms, for their streams.
+pub struct LogSource(pub Arc<dyn Log>);
+
+impl Source for LogSource {
+    fn read(&self, subject: &SubjectName, after: StreamId, most: Most) -> Boxed<'_, Result<Page, LogError>> {
+        self.0.read(subject, after, most)
+    }
+
+    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Result<Vec<Place>, LogError>> {
+        // Made here and not one by one while others are asked: each of them is a future of its own.
+        let heads: Vec<_> = subjects.iter().map(|subject| self.0.head(subject)).collect();
+        Box::pin(async move {
+            let mut asked = futures_util::stream::iter(heads).buffered(AT_ONCE);
+            let mut heads = Vec::with_capacity(subjects.len());
+            while let Some(head) = asked.next().await {
+                heads.push(head?);
+            }
+            Ok(heads)
+        })
+    }
+
+    fn frame(&self, entry: &Entry) -> Vec<u8> {
+        if control::is_control(entry) {
+            return Vec::new();
+        }
+        sse::event(&entry.event_type, entry.place.id, &entry.data, entry.at)
+    }
+}

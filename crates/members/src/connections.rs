@@ -1,0 +1,82 @@
+//! Which connections a person has: a port, and its adapter for one process.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bongsu_kernel::{Close, Id};
+use bongsu_live::Ender;
+
+/// A future that a trait object can give.
+pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, Away>> + Send + 'a>>;
+
+/// The engine that counts them is away.
+#[derive(Clone, Debug)]
+pub struct Away(pub String);
+
+/// The connections of every person, over all hubs.
+///
+/// - **The newest stay.** One more than the limit is let in, and the oldest is ended (3500), wherever it is.
+/// - **Only the living count.** Those of a hub that is gone push nobody out.
+pub trait Connections: Send + Sync {
+    /// Counts one in. It is counted out when what comes back is dropped.
+    fn enter(&self, person: &Id, ender: Ender, most: usize) -> Boxed<'_, Place>;
+}
+
+/// A place among a person's connections.
+pub struct Place(#[expect(dead_code, reason = "what it does is to be dropped")] Box<dyn Send>);
+
+impl Place {
+    pub fn held_by(guard: impl Send + 'static) -> Self {
+        Self(Box::new(guard))
+    }
+}
+
+type Open = Mutex<HashMap<Id, VecDeque<(u64, Ender)>>>;
+
+/// The connections of one process.
+#[derive(Default)]
+pub struct EmbeddedConnections {
+    open: Arc<Open>,
+    next: Mutex<u64>,
+}
+
+struct Entered {
+    open: Arc<Open>,
+    person: Id,
+    number: u64,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = open.get_mut(&self.person) {
+            own.retain(|(number, _)| *number != self.number);
+            if own.is_empty() {
+                open.remove(&self.person);
+            }
+        }
+    }
+}
+
+impl Connections for EmbeddedConnections {
+    fn enter(&self, person: &Id, ender: Ender, most: usize) -> Boxed<'_, Place> {
+        let number = {
+            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            *next += 1;
+            *next
+        };
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = open.entry(person.clone()).or_default();
+        own.push_back((number, ender));
+        while own.len() > most {
+            if let Some((_, oldest)) = own.pop_front() {
+                oldest.end(Close::Replaced);
+            }
+        }
+        drop(open);
+        let entered = Entered { open: self.open.clone(), person: person.clone(), number };
+        Box::pin(std::future::ready(Ok(Place::held_by(entered))))
+    }
+}

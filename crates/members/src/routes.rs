@@ -1,0 +1,139 @@
+//! The personal stream over HTTP.
+
+use axum::Extension;
+use axum::extract::{FromRef, FromRequestParts, State};
+use axum::response::{IntoResponse, Response};
+use bongsu_http::answer::invalid;
+use bongsu_http::frame::language;
+use bongsu_http::{ApiError, Identity, Peer, Query, StreamPerson};
+use bongsu_kernel::close::END_PREFIX;
+use bongsu_kernel::text::Text;
+use bongsu_kernel::{Code, Reason, StreamId};
+use bongsu_live::{OpenError, Opening};
+use http::StatusCode;
+use http::request::Parts;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::Members;
+use crate::dress::dress;
+
+const STREAM: &str = "retry: 2140\n\nid: 17\nevent: notification\ndata: {\"id\":17,\"eventId\":\"0b3f\",\
+    \"type\":\"POST_LIKE\",\"message\":\"...\",\"refId\":100}\n\nevent: ping\ndata: {}\n\n";
+
+/// Nothing when nothing is recorded.
+#[derive(Clone)]
+struct MembersState {
+    members: Option<Members>,
+    identity: Identity,
+}
+
+impl FromRef<MembersState> for Identity {
+    fn from_ref(state: &MembersState) -> Self {
+        state.identity.clone()
+    }
+}
+
+/// The routes of this part, with their documents.
+pub fn router(members: Option<Members>, identity: Identity) -> OpenApiRouter {
+    OpenApiRouter::new().routes(routes!(stream)).with_state(MembersState { members, identity })
+}
+
+/// Where a stream begins: after this number of the person's inbox, or with the newest that are unread.
+struct Resume(Option<StreamId>);
+
+impl<S: Sync> FromRequestParts<S> for Resume {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
+        match position(parts) {
+            Ok(Some(position)) => Ok(Self(position)),
+            Ok(None) => Err(StatusCode::NO_CONTENT.into_response()),
+            Err(error) => Err(error.into_response()),
+        }
+    }
+}
+
+/// Outer nothing: an earlier stream ended for good.
+fn position(parts: &Parts) -> Result<Option<Option<StreamId>>, ApiError> {
+    let query = Query::of(parts.uri.query())?;
+    let (name, text) = match parts.headers.get("last-event-id") {
+        Some(header) => ("Last-Event-ID", header.to_str().unwrap_or("-")),
+        None => ("lastEventId", query.get("lastEventId").unwrap_or_default()),
+    };
+    if text.starts_with(END_PREFIX) {
+        return Ok(None);
+    }
+    if text.is_empty() {
+        return Ok(Some(None));
+    }
+    let wrong = || invalid(name, Reason::Whole { min: 0, max: i64::MAX as u64 });
+    let number = text.parse::<u64>().ok().filter(|number| number.to_string() == text);
+    let number = number.filter(|number| *number <= i64::MAX as u64).ok_or_else(wrong)?;
+    Ok(Some(Some(if number == 0 { StreamId::EMPTY } else { StreamId::new(number, 0) })))
+}
+
+/// The personal stream
+///
+/// Notifications as they are saved, and what was read on other devices. With a position, what was saved after it first
+/// (100 at most, then `system.reset`); without, the 10 newest that are unread. A fourth connection of a person ends the
+/// oldest, for good.
+#[utoipa::path(
+    get,
+    path = "/api/notifications/stream",
+    tag = "members",
+    params(
+        ("Last-Event-ID" = Option<String>, Header, description = "The last id that the client had; wins over lastEventId."),
+        ("lastEventId" = Option<String>, Query, description = "The same, for clients that cannot send headers.", example = "17"),
+        ("ticket" = Option<String>, Query, description = "A stream ticket, instead of a header or cookie."),
+        ("token" = Option<String>, Query, description = "A JWT; prefer a ticket, because URLs end up in logs."),
+    ),
+    responses(
+        (status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(STREAM)),
+        (status = 204, description = "The stream ended for good; a plain EventSource stops on this."),
+    ),
+    security(("person" = [])),
+)]
+async fn stream(
+    Resume(position): Resume,
+    StreamPerson(person): StreamPerson,
+    Extension(peer): Extension<Peer>,
+    State(state): State<MembersState>,
+) -> Result<Response, ApiError> {
+    let MembersState { members, identity } = state;
+    let members = members.ok_or_else(|| {
+        let text = Text::new("기록을 사용하지 않는 서버입니다.", "Nothing is recorded here: RECORDS is off.");
+        ApiError::new(Code::Common503, text)
+    })?;
+    let (inner, user) = (&members.0, person.id.clone());
+    let opening = Opening { person: person.clone(), peer };
+    let subject = bongsu_inbox::subject(&user);
+    let stream = inner.hub.open_personal(opening, subject, position, inner.options.manner()).await;
+    let stream = stream.map_err(not_opened)?;
+    identity.check_revoked(&person).await?;
+    let place = inner.connections.enter(&user, stream.ender(), inner.options.most).await;
+    let place = place.map_err(|away| unavailable(&away.0))?;
+    let (templates, language) = (inner.inbox.templates().clone(), language());
+    let stream = stream.holding(place).dressed(move |frames| dress(&templates, language, frames));
+    Ok(bongsu_http::stream::answer(stream))
+}
+
+fn not_opened(error: OpenError) -> ApiError {
+    match error {
+        OpenError::Draining => ApiError::draining(),
+        OpenError::TooManyForPerson | OpenError::TooMany => {
+            ApiError::too_many("지금은 연결이 너무 많습니다.", "Too many streams are open right now.")
+        }
+        OpenError::Away(error) => unavailable(&error),
+        OpenError::Log(error) => unavailable(&error.to_string()),
+    }
+}
+
+fn unavailable(error: &str) -> ApiError {
+    tracing::error!(error, "a personal stream could not be opened");
+    let text = Text::new(
+        "지금은 실시간 알림을 받을 수 없습니다. 알림함을 이용해 주세요.",
+        "Live delivery is not available right now; use the inbox.",
+    );
+    ApiError::new(Code::Sse5001, text)
+}

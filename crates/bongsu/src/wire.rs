@@ -23,6 +23,9 @@ use bongsu_kernel::settings::Values;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::telemetry;
 use bongsu_kernel::text::Text;
+use bongsu_limits::bucket::Buckets;
+use bongsu_limits::bucket::embedded::EmbeddedBuckets;
+use bongsu_limits::bucket::redis::RedisBuckets;
 use bongsu_limits::cap::redis::RedisCap;
 use bongsu_live::log::embedded::{self, EmbeddedLog};
 use bongsu_live::log::redis::{RedisBus, RedisLog};
@@ -134,6 +137,7 @@ pub(crate) async fn wire(
         let registry = RedisRegistry::start(redis.clone(), &about, LEASE, supervisor);
         fleet::join(&registry).await?;
         fleet::watch(&registry, supervisor);
+        fleet::watch_stalls(hub.clone(), supervisor);
         fleet::settle(&*orders).await;
     }
     let records: Option<Arc<dyn bongsu_rooms::store::Store>> = match &store {
@@ -165,8 +169,12 @@ pub(crate) async fn wire(
         Some(redis) => Presence::on_redis(presence, redis.clone(), sink, supervisor),
         None => Presence::embedded(presence, clock.clone(), sink, supervisor),
     };
+    let buckets: Arc<dyn Buckets> = match &redis {
+        Some(redis) => Arc::new(RedisBuckets::new(redis.clone())),
+        None => Arc::new(EmbeddedBuckets::new(clock.clone())),
+    };
     let admin = Admin { orders, identity: identity.clone(), clock };
-    let rooms = Rooms::new(hub.clone(), log, records, presence, rooms);
+    let rooms = Rooms::new(hub.clone(), log, records, presence, buckets, rooms);
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(bongsu_rooms::routes::router(rooms, identity))
         .merge(operate::router(operations))

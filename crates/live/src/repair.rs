@@ -137,7 +137,8 @@ impl Hub {
         });
         let mut compared = futures_util::stream::iter(compared).buffer_unordered(AT_ONCE);
         while let Some(outcome) = compared.next().await {
-            if outcome.is_err() {
+            // One that the engine refuses to show says nothing of the others.
+            if outcome.is_err_and(|error| error.may_pass()) {
                 // The log is away; when it is back, the bus is too, and doubts everything.
                 return;
             }

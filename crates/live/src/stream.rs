@@ -61,7 +61,7 @@ impl Body for LiveStream {
             this.entered.chair.seat.listen(cx.waker());
             if let Some(close) = this.entered.chair.seat.closing() {
                 this.ended = true;
-                return this.entered.hand_out(sse::close(close, this.reader.place()), Instant::now());
+                return this.entered.hand_out(sse::close(close, this.reader.place().named()), Instant::now());
             }
             match this.reader.poll(cx, &this.entered.person) {
                 Poll::Ready(Said::Frames(bytes, accepted)) => return this.entered.deliver(bytes, accepted),

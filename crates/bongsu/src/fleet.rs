@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bongsu_coordination::orders::REVOCATION_LIFE;
@@ -99,6 +99,23 @@ pub(crate) fn watch(registry: &dyn Registry, supervisor: &Supervisor) {
         }
     });
 }
+
+/// A process that stood still for longer than its lease lasts was given up by the others: what its people had may have
+/// been taken by somebody else meanwhile. So everybody comes back, and is counted anew.
+pub(crate) fn watch_stalls(hub: Hub, supervisor: &Supervisor) {
+    let last = Mutex::new(Instant::now());
+    supervisor.every("stall-watch", TICK, move || {
+        let stood =
+            std::mem::replace(&mut *last.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+        if stood.elapsed() > LEASE {
+            tracing::warn!("this process stood still: every stream is asked to come back");
+            hub.check_everybody();
+        }
+        std::future::ready(())
+    });
+}
+
+const TICK: Duration = Duration::from_secs(1);
 
 /// An instance that was killed counts until its lease ends, and is perhaps just this one, started again.
 const PATIENCE: Duration = LEASE.saturating_add(Duration::from_secs(2));

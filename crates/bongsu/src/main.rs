@@ -6,6 +6,7 @@ mod failure;
 mod fleet;
 mod line;
 mod operate;
+mod people;
 mod settings;
 mod tickets;
 mod wire;

@@ -45,6 +45,9 @@ pub(crate) fn all() -> Vec<&'static Setting> {
     all.extend(bongsu_live::SETTINGS);
     all.extend(bongsu_rooms::SETTINGS);
     all.extend(bongsu_presence::SETTINGS);
+    all.extend(bongsu_inbox::SETTINGS);
+    all.extend(bongsu_members::SETTINGS);
+    all.extend(bongsu_coordination::SETTINGS);
     all.push(&telemetry::RUST_LOG);
     all.extend(bongsu_redis::SETTINGS);
     all.push(&RECORDS);
@@ -80,10 +83,28 @@ pub(crate) struct Checked {
     pub(crate) origins: Origins,
     pub(crate) rooms: bongsu_rooms::Options,
     pub(crate) presence: bongsu_presence::Options,
+    pub(crate) people: People,
     /// Nothing: everything is embedded.
     pub(crate) redis: Option<bongsu_redis::Options>,
     /// Settings whose secrets anybody knows; good enough for loopback only.
     pub(crate) weak: Vec<&'static str>,
+}
+
+/// What people are told, and how.
+pub(crate) struct People {
+    pub(crate) inbox: bongsu_inbox::Options,
+    pub(crate) members: bongsu_members::Options,
+    pub(crate) coordination: bongsu_coordination::Options,
+}
+
+impl People {
+    fn from_settings(values: &Values) -> Result<Self, Bad> {
+        Ok(Self {
+            inbox: bongsu_inbox::Options::from_settings(values).map_err(Bad)?,
+            members: bongsu_members::Options::from_settings(values),
+            coordination: bongsu_coordination::Options::from_settings(values),
+        })
+    }
 }
 
 pub(crate) fn check(values: &Values) -> Result<Checked, Bad> {
@@ -100,7 +121,8 @@ pub(crate) fn check(values: &Values) -> Result<Checked, Bad> {
     let redis = bongsu_redis::Options::from_settings(values)?;
     check_combination(values, redis.as_ref(), &rooms)?;
     let presence = bongsu_presence::Options::from_settings(values)?;
-    Ok(Checked { host, identity, origins, rooms, presence, redis, weak })
+    let people = People::from_settings(values)?;
+    Ok(Checked { host, identity, origins, rooms, presence, people, redis, weak })
 }
 
 /// Refuses an engine that this build does not have, instead of going on without it.

@@ -23,9 +23,12 @@ use bongsu_kernel::settings::Values;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::telemetry;
 use bongsu_kernel::text::Text;
+use bongsu_limits::bucket::Buckets;
+use bongsu_limits::bucket::embedded::EmbeddedBuckets;
+use bongsu_limits::bucket::redis::RedisBuckets;
 use bongsu_limits::cap::redis::RedisCap;
 use bongsu_live::log::Bus;
-use bongsu_live::log::embedded::{self, EmbeddedLog};
+use bongsu_live::log::embedded::{self, EmbeddedFollowUps, EmbeddedLog};
 use bongsu_live::log::redis::{RedisBus, RedisLog};
 use bongsu_live::{Family, Hub, Log, LogSource, log};
 use bongsu_presence::Presence;
@@ -40,6 +43,7 @@ use crate::admin::{self, Admin};
 use crate::failure::Failure;
 use crate::fleet::{self, Doorkeeper, Ordered, StreamPlaces};
 use crate::operate::{self, Operations};
+use crate::people::{self, Ground};
 use crate::settings::{self, Checked};
 use crate::tickets::RedisTickets;
 
@@ -74,7 +78,12 @@ pub(crate) fn open_database(values: &Values) -> Result<Database, Failure> {
 
 /// The tables of all parts.
 pub(crate) fn migrations() -> Migrations {
-    Migrations::new([embedded::MIGRATIONS, rooms_store::MIGRATIONS, bongsu_coordination::MIGRATIONS])
+    Migrations::new([
+        embedded::MIGRATIONS,
+        rooms_store::MIGRATIONS,
+        bongsu_coordination::MIGRATIONS,
+        bongsu_inbox::store::MIGRATIONS,
+    ])
 }
 
 pub(crate) async fn wire(
@@ -85,7 +94,7 @@ pub(crate) async fn wire(
     supervisor: &Supervisor,
 ) -> Result<Wired, Failure> {
     let clock = Clock::system();
-    let Checked { identity, origins, rooms, presence, redis, .. } = checked;
+    let Checked { identity, origins, rooms, presence, people, redis, .. } = checked;
     let database = if settings::keeps_records(values) { Some(open_database(values)?) } else { None };
     let metrics = telemetry::start_metrics(supervisor)?;
     let mut live = bongsu_live::Options::from_settings(values);
@@ -136,6 +145,7 @@ pub(crate) async fn wire(
         let registry = RedisRegistry::start(redis.clone(), &about, LEASE, supervisor);
         fleet::join(&registry).await?;
         fleet::watch(&registry, supervisor);
+        fleet::watch_stalls(hub.clone(), supervisor);
         fleet::settle(&*orders).await;
     }
     let records: Option<Arc<dyn bongsu_rooms::store::Store>> = match &store {
@@ -147,6 +157,19 @@ pub(crate) async fn wire(
     let source = Arc::new(LogSource(log.clone()));
     hub.serves(bongsu_rooms::FAMILY, Family { source, bus: rooms_bus });
     hub.start_upkeep(supervisor);
+    let told = match &store {
+        Some(Store { store, .. }) => {
+            let ground = Ground {
+                hub: hub.clone(),
+                records: sql::Records::embedded(store.clone()),
+                follow_ups: Arc::new(EmbeddedFollowUps(store.clone())),
+                clock: clock.clone(),
+            };
+            Some(people::start(ground, people, supervisor)?)
+        }
+        None => None,
+    };
+    let (inbox, members) = told.unzip();
     let tickets: Arc<dyn Tickets> = match &redis {
         Some(redis) => Arc::new(RedisTickets { redis: redis.clone(), clock: clock.clone() }),
         None => Arc::new(OwnTickets::new(clock.clone())),
@@ -170,10 +193,16 @@ pub(crate) async fn wire(
         Some(redis) => Presence::on_redis(presence, redis.clone(), sink, supervisor),
         None => Presence::embedded(presence, clock.clone(), sink, supervisor),
     };
+    let buckets: Arc<dyn Buckets> = match &redis {
+        Some(redis) => Arc::new(RedisBuckets::new(redis.clone())),
+        None => Arc::new(EmbeddedBuckets::new(clock.clone())),
+    };
     let admin = Admin { orders, identity: identity.clone(), clock };
-    let rooms = Rooms::new(hub.clone(), log, records, presence, rooms);
+    let rooms = Rooms::new(hub.clone(), log, records, presence, buckets, rooms);
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
-        .merge(bongsu_rooms::routes::router(rooms, identity))
+        .merge(bongsu_rooms::routes::router(rooms, identity.clone()))
+        .merge(bongsu_inbox::routes::router(inbox, identity.clone()))
+        .merge(bongsu_members::routes::router(members, identity))
         .merge(operate::router(operations))
         .merge(admin::router(admin))
         .split_for_parts();

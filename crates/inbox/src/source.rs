@@ -55,10 +55,13 @@ impl Source for InboxSource {
         })
     }
 
-    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Result<Vec<Place>, LogError>> {
+    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Vec<Result<Place, LogError>>> {
         Box::pin(async move {
             let people: Vec<Id> = subjects.iter().filter_map(|name| Id::new(name.parts().1).ok()).collect();
-            self.0.records().read(people, heads).await.map_err(LogError::from)
+            match self.0.records().read(people, heads).await.map_err(LogError::from) {
+                Ok(heads) => heads.into_iter().map(Ok).collect(),
+                Err(error) => subjects.iter().map(|_| Err(error.clone())).collect(),
+            }
         })
     }
 

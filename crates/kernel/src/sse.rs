@@ -91,14 +91,16 @@ pub fn lagged(missed: Option<u64>) -> Vec<u8> {
     system("system.lagged", None, &Data { missed })
 }
 
-/// The person may no longer read one of the rooms of a stream; the others go on. The id leaves that room out.
-pub fn removed(room: &Id, place: impl Display) -> Vec<u8> {
+/// The person may no longer read one of the rooms of a stream; the others go on. The id, where there is one for all
+/// rooms together, leaves that room out.
+pub fn removed(room: &Id, place: Option<impl Display>) -> Vec<u8> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Data<'a> {
         room_id: &'a Id,
     }
-    system("system.removed", Some(&place.to_string()), &Data { room_id: room })
+    let place = place.map(|place| place.to_string());
+    system("system.removed", place.as_deref(), &Data { room_id: room })
 }
 
 /// A frame of ours, taken apart.

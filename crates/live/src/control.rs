@@ -22,6 +22,11 @@ impl Removed {
     pub(crate) fn concerns(&self, person: &Id) -> bool {
         self.user_id.as_ref().is_none_or(|removed| removed == person)
     }
+
+    /// The subject itself has ended: whoever reads it later has nothing to do with those who did before.
+    pub(crate) fn concerns_everybody(&self) -> bool {
+        self.user_id.is_none()
+    }
 }
 
 /// The record that ends a person's right, or everybody's: type and data of an append. Nothing when it cannot be

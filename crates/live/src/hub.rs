@@ -262,8 +262,8 @@ impl Hub {
             if let Some(bus) = &bus {
                 bus.listen(&listening.name).await?;
             }
-            let heads = source.heads(std::slice::from_ref(&listening.name)).await?;
-            heads.into_iter().next().ok_or_else(|| LogError::Failed("no head".to_owned()))
+            let heads = source.heads(std::slice::from_ref(&listening.name)).await;
+            heads.into_iter().next().unwrap_or_else(|| Err(LogError::Failed("no head".to_owned())))
         };
         listening.subject.begin(find).await?;
         if let Some(bus) = &bus {

@@ -102,7 +102,7 @@ impl Body for ManyStream {
                 Poll::Ready(Said::Removed) => {
                     let (room, _) = this.readers.remove(at);
                     drop(this.held.remove(at));
-                    let told = sse::removed(&room, this.place());
+                    let told = sse::removed(&room, Some(this.place()));
                     return this.entered.hand_out(told, Instant::now());
                 }
                 Poll::Ready(Said::Failed) => this.entered.end(Close::EngineLost),

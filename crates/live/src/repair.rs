@@ -157,11 +157,14 @@ impl Hub {
             return Ok(());
         };
         let names: Vec<SubjectName> = settled.iter().map(|(name, ..)| (*name).clone()).collect();
-        let heads = source.heads(&names).await?;
+        let heads = source.heads(&names).await;
         for ((name, subject, last), head) in settled.into_iter().zip(heads) {
-            // A frame that is still on its way over the bus makes a harmless repair.
-            if differs(head, last, subject.last()) {
-                self.doubt_subject(name, subject);
+            match head {
+                // A frame that is still on its way over the bus makes a harmless repair.
+                Ok(head) if differs(head, last, subject.last()) => self.doubt_subject(name, subject),
+                Err(error) if error.may_pass() => return Err(error),
+                // One that the engine refuses to show says nothing of the others.
+                Ok(_) | Err(_) => {}
             }
         }
         Ok(())

@@ -129,6 +129,11 @@ impl Ring {
         if previous != self.last.id {
             return Pushed::Gap;
         }
+        if frame.removes.as_ref().is_some_and(Removed::concerns_everybody) {
+            // What came before is nobody's any more. Those who are here find the record in the log.
+            self.restart_at(frame.place);
+            return Pushed::Added;
+        }
         self.last = frame.place;
         self.add(frame);
         Pushed::Added

@@ -58,8 +58,9 @@ struct Followed {
 enum Request {
     Subscribe {
         room: Id,
+        /// Read on its own, so that a refusal can name the room.
         #[serde(default)]
-        since: Option<String>,
+        since: serde_json::Value,
     },
     Unsubscribe {
         room: Id,
@@ -92,9 +93,14 @@ impl LiveSocket {
         self.reply(&Reply { event: "error", code: Some(code.as_str()), id: None, room });
     }
 
-    fn subscribe(&mut self, room: Id, since: Option<String>) {
-        let since = since.filter(|since| !since.is_empty()).map(|since| since.parse::<StreamId>());
-        let Ok(since) = since.transpose() else { return self.refuse(Code::Common400, Some(&room)) };
+    fn subscribe(&mut self, room: Id, since: &serde_json::Value) {
+        let since = match since {
+            serde_json::Value::Null => Ok(None),
+            serde_json::Value::String(since) if since.is_empty() => Ok(None),
+            serde_json::Value::String(since) => since.parse::<StreamId>().map(Some).map_err(|_| ()),
+            _ => Err(()),
+        };
+        let Ok(since) = since else { return self.refuse(Code::Common400, Some(&room)) };
         // Asking again begins anew, from where the client says.
         self.forget(&room);
         if self.readers.len() >= self.desk.most_rooms() {
@@ -115,10 +121,8 @@ impl LiveSocket {
         self.opening = Some((room, Box::pin(open)));
     }
 
-    fn forget(&mut self, room: &Id) -> bool {
-        let before = self.readers.len();
+    fn forget(&mut self, room: &Id) {
         self.readers.retain(|followed| followed.room != *room);
-        self.readers.len() < before
     }
 
     /// Goes on with a subscription that is under way.
@@ -148,7 +152,7 @@ impl LiveSocket {
                 }
                 Poll::Ready(Said::Removed) => {
                     let Followed { room, .. } = self.readers.remove(at);
-                    let told = sse::removed(&room, StreamId::START);
+                    let told = sse::removed(&room, None::<StreamId>);
                     return Some((messages(&room, &told), None));
                 }
                 Poll::Ready(Said::Failed) => {
@@ -208,16 +212,11 @@ impl Session for LiveSocket {
 
     fn on_message(&mut self, text: &str) {
         match serde_json::from_str(text) {
-            Ok(Request::Subscribe { room, since }) => self.subscribe(room, since),
+            Ok(Request::Subscribe { room, since }) => self.subscribe(room, &since),
             Ok(Request::Unsubscribe { room }) => {
-                if self.forget(&room) {
-                    self.reply(&Reply {
-                        event: "system.unsubscribed",
-                        code: None,
-                        id: None,
-                        room: Some(&room),
-                    });
-                }
+                // Whether it was followed or not: it is not now.
+                self.forget(&room);
+                self.reply(&Reply { event: "system.unsubscribed", code: None, id: None, room: Some(&room) });
             }
             Err(_) => self.refuse(Code::Common400, None),
         }

@@ -19,8 +19,8 @@ pub trait Source: Send + Sync {
     /// Reads on after a position, at most so many events and about so many bytes, but at least one event.
     fn read(&self, subject: &SubjectName, after: StreamId, most: Most) -> Boxed<'_, Result<Page, LogError>>;
 
-    /// The newest places of subjects, in their order.
-    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Result<Vec<Place>, LogError>>;
+    /// The newest places of subjects, in their order, each with an outcome of its own.
+    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Vec<Result<Place, LogError>>>;
 
     /// What a stream without a position begins with; nothing where it begins with what comes next.
     fn begin(&self, _subject: &SubjectName) -> Option<Boxed<'_, Result<Page, LogError>>> {
@@ -46,17 +46,10 @@ impl Source for LogSource {
         self.0.read(subject, after, most)
     }
 
-    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Result<Vec<Place>, LogError>> {
+    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Vec<Result<Place, LogError>>> {
         // Made here and not one by one while others are asked: each of them is a future of its own.
         let heads: Vec<_> = subjects.iter().map(|subject| self.0.head(subject)).collect();
-        Box::pin(async move {
-            let mut asked = futures_util::stream::iter(heads).buffered(AT_ONCE);
-            let mut heads = Vec::with_capacity(subjects.len());
-            while let Some(head) = asked.next().await {
-                heads.push(head?);
-            }
-            Ok(heads)
-        })
+        Box::pin(futures_util::stream::iter(heads).buffered(AT_ONCE).collect())
     }
 
     fn frame(&self, entry: &Entry) -> Vec<u8> {

@@ -89,7 +89,7 @@ impl Body for LiveStream {
             this.entered.chair.seat.listen(cx.waker());
             if let Some(close) = this.entered.chair.seat.closing() {
                 this.ended = true;
-                let last = this.dress(sse::close(close, this.reader.place()).into());
+                let last = this.dress(sse::close(close, this.reader.place().named()).into());
                 return this.entered.hand_out(last, Instant::now());
             }
             match this.reader.poll(cx, &this.entered.person) {

@@ -159,6 +159,17 @@ impl Redis {
         format!("{}{name}", self.0.prefix)
     }
 
+    /// A key or channel beside one of ours, in the same slot.
+    pub fn beside(&self, key: &str, name: &str) -> String {
+        format!("{}{{{key}}}:{name}", self.0.prefix)
+    }
+
+    /// Which key of ours a name is beside, if it is this one there.
+    pub fn beside_what<'a>(&self, name: &'a str, beside: &str) -> Option<&'a str> {
+        let inside = name.strip_prefix(self.0.prefix.as_str())?.strip_prefix('{')?;
+        inside.strip_suffix(beside)?.strip_suffix("}:")?.strip_prefix(self.0.prefix.as_str())
+    }
+
     /// Runs a script on the server that has `keys`, which all have the same slot.
     pub async fn run(
         &self,

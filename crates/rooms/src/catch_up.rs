@@ -36,7 +36,7 @@ impl Rooms {
         page.entries.retain(|entry| !control::is_control(entry));
         let trimmed = match page.start {
             Start::Trimmed { oldest } => Some(oldest.id),
-            Start::Known | Start::Unknown => None,
+            Start::Known | Start::Cut | Start::Unknown => None,
         };
         Ok(Missed { events: page.entries, last, more: page.more, trimmed, unknown })
     }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use bongsu_kernel::Id;
 use bongsu_kernel::telemetry::BoundedCounters;
+use bongsu_limits::bucket::Buckets;
 use bongsu_live::{Hub, Log, SubjectName};
 use bongsu_presence::Presence;
 
@@ -37,6 +38,7 @@ struct Inner {
     /// Nothing when nothing is recorded.
     store: Option<Arc<dyn Store>>,
     presence: Presence,
+    buckets: Arc<dyn Buckets>,
     options: Options,
     published: BoundedCounters,
 }
@@ -47,10 +49,11 @@ impl Rooms {
         log: Arc<dyn Log>,
         store: Option<Arc<dyn Store>>,
         presence: Presence,
+        buckets: Arc<dyn Buckets>,
         options: Options,
     ) -> Self {
         let published = BoundedCounters::new("events_published_total", "event_type", MOST_EVENT_TYPES);
-        Self(Arc::new(Inner { hub, log, store, presence, options, published }))
+        Self(Arc::new(Inner { hub, log, store, presence, buckets, options, published }))
     }
 }
 

@@ -11,6 +11,7 @@ mod cluster;
 mod foreign;
 mod hub_killed;
 mod load;
+mod operators;
 mod redis_away;
 mod rolling;
 mod scenarios;

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use bongsu_testkit::hub::Signal;
 use bongsu_testkit::proxy::Proxy;
 use bongsu_testkit::redis::Redis;
 use bongsu_testkit::sse::{Request, Stream};
@@ -88,6 +89,30 @@ async fn the_streams_of_a_killed_hub_stop_counting_when_its_lease_ends() {
     assert!(!gets_in().await, "both places are taken, on the other hub");
     killed.kill9().await;
     wait::until(SOON, gets_in).await;
+}
+
+#[tokio::test]
+async fn the_streams_of_a_hub_that_stood_still_are_counted_anew() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let settings = [("SSE_MAX_CONNECTIONS_PER_USER", "2")];
+    let (goes_on, stands) = (hub(&redis.url(), &settings).await, hub(&redis.url(), &settings).await);
+    let mut held = [open(listen(&stands, 7)).await, open(listen(&stands, 7)).await];
+    stands.send_signal(Signal::STOP);
+    // When its lease has ended they are given up, and another one has their place.
+    let taken = wait::value_within(SOON, || async {
+        let mut stream = open(listen(&goes_on, 7)).await;
+        let refused = stream.try_next_event(Duration::from_millis(300)).await.is_ok();
+        (!refused).then_some(stream)
+    });
+    let _taken = taken.await.expect("a place");
+    stands.send_signal(Signal::CONT);
+    for stream in &mut held {
+        let close = stream.expect_event("system.close", SOON).await;
+        assert_eq!(close.json()["code"], 3001, "asked to come back, and to be counted");
+    }
 }
 
 #[tokio::test]

@@ -147,6 +147,7 @@ async fn a_token_that_is_expired_forged_or_of_the_wrong_kind_is_refused() {
         ("expired", good.clone().expires_in(-1).sign()),
         ("expired long ago", good.clone().exp(0).sign()),
         ("issued too long ago", good.clone().iat(tokens::now() - 401 * 86_400).sign()),
+        ("issued in the future", good.clone().iat(tokens::now() + 60).sign()),
         ("another secret", good.sign_with("another secret")),
         ("an empty secret", good.sign_with("")),
         ("not signed", good.unsigned()),

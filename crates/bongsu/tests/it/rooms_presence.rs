@@ -80,6 +80,23 @@ async fn who_has_no_stream_is_there_while_they_say_so() {
 }
 
 #[tokio::test]
+async fn a_person_leaves_only_so_many_signs() {
+    let hub = Hub::builder(BONGSU).start().await;
+    let api = Api::new(&hub);
+    let beat = async |user: u64, room: usize| {
+        let path = format!("/api/v1/rooms/{room}/presence/heartbeat");
+        api.person(user).post(&path, json!({})).await.status
+    };
+    let mut taken = 0;
+    while beat(9, taken).await == 200 {
+        taken += 1;
+        assert!(taken < 1_000, "nobody counts them");
+    }
+    assert!(taken >= 120, "{taken} signs are few");
+    assert_eq!((beat(9, 1).await, beat(8, 1).await), (429, 200), "others may");
+}
+
+#[tokio::test]
 async fn presence_needs_the_same_right_as_reading() {
     let hub = Hub::builder(BONGSU).alone().env("ROOMS_MODE", "registered").start().await;
     let api = Api::new(&hub);

@@ -37,7 +37,7 @@ impl RedisLocks {
     async fn take(&self, event: &Id) -> Result<Acquired, Error> {
         let owner = format!("{}.{}", self.redis.instance(), self.owners.fetch_add(1, Ordering::Relaxed));
         let key = self.key(event);
-        let (fence, ttl) = (format!("{{{key}}}:fence"), self.ttl.as_millis().to_string());
+        let (fence, ttl) = (self.redis.beside(&key, "fence"), self.ttl.as_millis().to_string());
         let until = Instant::now() + self.ttl;
         // Repeated by the same owner it is the same lock.
         let arguments = [owner.as_bytes(), ttl.as_bytes(), TOKEN_LIFE];

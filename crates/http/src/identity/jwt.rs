@@ -99,7 +99,8 @@ impl Verifier {
         if expires <= now {
             return Err(ApiError::unauthorized("토큰이 만료되었습니다.", "The token has expired."));
         }
-        if claims.nbf.is_some_and(|nbf| nbf > now + LEEWAY_SECS) {
+        // One from the future would outlast every revocation.
+        if claims.iat.max(claims.nbf.unwrap_or(0)) > now + LEEWAY_SECS {
             return Err(ApiError::unauthorized(
                 "아직 사용할 수 없는 토큰입니다.",
                 "The token is not valid yet.",

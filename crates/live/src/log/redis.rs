@@ -2,7 +2,8 @@
 //!
 //! An append is one script in one round trip: it stores the event in the subject's stream and publishes it on a
 //! channel of the same slot. The bus ([`bus`]) hears it on every hub that has listeners, also on the one that
-//! appended. Keys of a subject share its slot: `room:events:42` and helpers named `{room:events:42}:...`.
+//! appended. Keys of a subject share its slot: `room:events:42` and helpers named `{room:events:42}:...`,
+//! each after the prefix.
 
 mod append;
 mod audience;
@@ -10,6 +11,7 @@ mod bus;
 mod read;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,8 @@ use crate::SubjectName;
 static PURGE: Script = Script::new("purge", include_str!("../../lua/purge.lua"));
 static MARK: Script = Script::new("mark", include_str!("../../lua/mark.lua"));
 
+/// The channel beside a stream.
+const BUS: &str = "bus";
 /// The index of subjects with follow-ups is spread over so many keys.
 const INDEX_KEYS: u64 = 16;
 /// A mark is good for the next appends for so long; the script refuses one that is older than thirty seconds.
@@ -46,11 +50,13 @@ pub struct RedisLog {
     options: Options,
     /// When which subject was marked, by our clock and by Redis'.
     marks: Mutex<HashMap<SubjectName, (Instant, String)>>,
+    /// Whether the last append was refused: there is no memory left, or no right to write.
+    refuses: AtomicBool,
 }
 
 impl RedisLog {
     pub fn new(redis: Redis, options: Options, clock: Clock) -> Self {
-        Self { redis, clock, options, marks: Mutex::default() }
+        Self { redis, clock, options, marks: Mutex::default(), refuses: AtomicBool::new(false) }
     }
 
     /// Marks a subject in the index, unless it was a moment ago.
@@ -120,14 +126,19 @@ impl Log for RedisLog {
     fn purge(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>> {
         let stream = stream_key(&self.redis, subject);
         Box::pin(async move {
-            let (answers, expiries) = (format!("{{{stream}}}:answers"), format!("{{{stream}}}:expiries"));
+            let [answers, expiries] = ["answers", "expiries"].map(|name| self.redis.beside(&stream, name));
             self.redis.run(&PURGE, Repeat::Safe, &[&stream, &answers, &expiries], &[]).await?;
             Ok(())
         })
     }
 
     fn trouble(&self) -> Option<&'static str> {
-        (!self.redis.is_connected()).then_some("redis: it cannot be reached, so nothing can be published")
+        if !self.redis.is_connected() {
+            return Some(
+                "redis: not every server can be reached; what is kept there cannot be published to or read",
+            );
+        }
+        self.refuses.load(Ordering::Relaxed).then_some("redis: it refuses what is to be published")
     }
 }
 
@@ -140,7 +151,7 @@ struct Keys {
 impl Keys {
     fn of(redis: &Redis, subject: &SubjectName) -> Self {
         let stream = stream_key(redis, subject);
-        let gone = format!("{{{stream}}}:gone");
+        let gone = redis.beside(&stream, "gone");
         Self { stream, gone }
     }
 }
@@ -151,8 +162,8 @@ fn stream_key(redis: &Redis, subject: &SubjectName) -> String {
 }
 
 /// What is published on it follows the stream's order.
-fn bus_channel(stream: &str) -> String {
-    format!("{{{stream}}}:bus")
+fn bus_channel(redis: &Redis, stream: &str) -> String {
+    redis.beside(stream, BUS)
 }
 
 fn foldhash_of(subject: &SubjectName) -> u64 {

@@ -164,6 +164,26 @@ fn a_record_ends_one_persons_reading_and_is_nothing_to_others() {
 }
 
 #[test]
+fn the_end_of_everybodys_right_leaves_nothing_of_before() {
+    let mut ring = ring(8, 1_000);
+    ring.begin_at(place(0));
+    let mut level = ring.end();
+    ring.push(place(0).id, frame(1));
+    ring.push(place(1).id, frame(2));
+    assert_eq!(read(&mut ring, &mut level).as_deref(), Some("1;2;"));
+    let removes = serde_json::from_str("{\"userId\":null}").ok();
+    assert!(removes.is_some());
+    ring.push(place(2).id, Frame { removes, bytes: Bytes::new(), ..frame(3) });
+    assert_eq!(read(&mut ring, &mut level), None, "the log tells it");
+    for old in 0..=2 {
+        assert!(ring.find(place(old).id).is_none(), "{old} is the log's to judge");
+    }
+    ring.push(place(3).id, frame(4));
+    let mut new = ring.find(place(3).id).expect("where it ended");
+    assert_eq!(read(&mut ring, &mut new).as_deref(), Some("4;"));
+}
+
+#[test]
 fn memory_is_bounded_over_all_rings() {
     let budget = Arc::new(Budget::new(10));
     let mut rings: Vec<Ring> = (0..5).map(|_| Ring::new(100, budget.clone())).collect();

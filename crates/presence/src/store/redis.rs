@@ -17,7 +17,7 @@ use bongsu_redis::{Bus, Channel, Redis, Repeat, Script};
 
 use super::{Ears, Error, GATHER, MOST_LISTED, Online, Store, Told, Who};
 use crate::Options;
-use bus::Listener;
+use bus::{BUS, Listener};
 
 static TELL: Script = Script::new("presence", include_str!("../../lua/tell.lua"));
 static WHO: Script = Script::new("presence_who", include_str!("../../lua/who.lua"));
@@ -40,7 +40,7 @@ pub struct RedisStore {
 
 impl RedisStore {
     pub fn start(options: Options, redis: Redis, ears: Arc<dyn Ears>, supervisor: &Supervisor) -> Self {
-        let listener = Listener::new(redis.key("presence:"), ears);
+        let listener = Listener::new(redis.clone(), ears);
         let bus = Bus::start(redis.clone(), Arc::new(listener), supervisor);
         let [life, keys, gather] = [options.user_ttl, options.hash_ttl, GATHER]
             .map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX >> 1));
@@ -58,7 +58,7 @@ impl RedisStore {
     ) -> Result<Told, Error> {
         let keys = self.keys(room);
         let [life, lives, most, gather] = &self.settings;
-        let (channel, count) = (channel(&keys[0]), here.len().to_string());
+        let (channel, count) = (self.redis.beside(&keys[0], BUS), here.len().to_string());
         let mut arguments: Vec<&[u8]> = Vec::with_capacity(7 + here.len() + gone.len());
         arguments.extend([source, life, lives, &channel, most, gather, &count].map(str::as_bytes));
         arguments.extend(here.iter().chain(gone).map(|person| person.as_str().as_bytes()));
@@ -90,13 +90,12 @@ impl RedisStore {
     /// People, signs, and when to look at whom.
     fn keys(&self, room: &Id) -> [String; 3] {
         let people = self.redis.key(format_args!("presence:{room}"));
-        let helper = |name: &str| format!("{{{people}}}:{name}");
-        let (signs, agenda) = (helper("signs"), helper("agenda"));
+        let (signs, agenda) = (self.redis.beside(&people, "signs"), self.redis.beside(&people, "agenda"));
         [people, signs, agenda]
     }
 
     fn channel(&self, room: &Id) -> Channel {
-        Channel::OfSlot(channel(&self.keys(room)[0]).into())
+        Channel::OfSlot(self.redis.beside(&self.keys(room)[0], BUS).into())
     }
 }
 
@@ -134,11 +133,6 @@ impl Store for RedisStore {
     fn renewal(&self) -> Option<Duration> {
         Some(self.renewal)
     }
-}
-
-/// What is published on it follows the order of the room's changes.
-fn channel(people: &str) -> String {
-    format!("{{{people}}}:bus")
 }
 
 fn take<T: FromRedisValue>(value: Value) -> Result<T, Error> {

@@ -4,6 +4,7 @@ use axum::extract::State;
 use bongsu_http::answer::Answer;
 use bongsu_http::{ApiError, Person};
 use bongsu_kernel::clock::rfc3339;
+use bongsu_limits::bucket::{Rate, Refused};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -12,6 +13,10 @@ use super::documents::{self, Acknowledged, OnlineUser, Present};
 use super::refusals::{no_presence, not_allowed};
 use super::requests::RoomPath;
 use crate::Rooms;
+
+/// Signs of life that one person may send, in all rooms together: each leaves something in memory for a minute.
+const BEATS_PER_SECOND: f64 = 4.0;
+const BEATS_AT_ONCE: u32 = 120;
 
 pub(super) fn router() -> OpenApiRouter<RoomsState> {
     OpenApiRouter::new().routes(routes!(present)).routes(routes!(heartbeat))
@@ -44,7 +49,7 @@ async fn present(
 
 /// I am still there
 ///
-/// For those who look at a room without a stream, every 30 seconds.
+/// For those who look at a room without a stream, every 30 seconds. More than 4 a second of one person are refused.
 #[utoipa::path(
     post,
     path = "/api/v1/rooms/{roomId}/presence/heartbeat",
@@ -59,6 +64,14 @@ async fn heartbeat(
     State(rooms): State<Rooms>,
 ) -> Result<Answer<Acknowledged>, ApiError> {
     rooms.may_read(&room, &person.id).await.map_err(not_allowed)?;
+    let rate = Rate::new(BEATS_PER_SECOND, BEATS_AT_ONCE).ok_or_else(ApiError::unexpected)?;
+    match rooms.0.buckets.take(&format!("heartbeat:{}", person.id), rate, 1).await {
+        // Presence itself says what is wrong with an engine that is away.
+        Ok(()) | Err(Refused::Away(_)) => {}
+        Err(Refused::RetryAfter(_) | Refused::Never) => {
+            return Err(ApiError::too_many("너무 잦은 신호입니다.", "Too many signs of life; send fewer."));
+        }
+    }
     let next = rooms.0.presence.heartbeat(&room, &person.id).await.map_err(|error| no_presence(&error))?;
     Ok(Answer(Acknowledged { acknowledged: true, next_in_secs: next.as_secs().max(1) }))
 }

@@ -80,6 +80,16 @@ async fn a_client_that_came_back_before_its_first_event_misses_nothing_meanwhile
 }
 
 #[tokio::test]
+async fn who_ends_before_the_first_event_knows_where_it_stood() {
+    let hub = hub().await;
+    let token = Claims::new(7).expires_in(1).sign();
+    let mut stream = Stream::request(&hub, &path("empty")).bearer(&token).open().await.unwrap();
+    let close = stream.expect_event("system.close", SOON).await;
+    // Not `0-0`, which is the beginning whatever was trimmed meanwhile.
+    assert_eq!(close.own_id.as_deref(), Some("end.3502.0-1"));
+}
+
+#[tokio::test]
 async fn a_stream_ends_with_its_token_and_the_client_stays_away() {
     let hub = hub().await;
     let api = Api::new(&hub);

@@ -2,6 +2,8 @@
 //!
 //! Nothing is sent a second time from here: a caller with a key may repeat, and finds the first answer.
 
+use std::sync::atomic::Ordering;
+
 use bongsu_kernel::{Id, Millis};
 use bongsu_redis::redis::{Value, from_redis_value};
 use bongsu_redis::{Repeat, Script};
@@ -25,7 +27,12 @@ impl RedisLog {
     pub(super) async fn append_to_subject(&self, events: &[&Append]) -> Vec<Outcome> {
         let mut outcomes: Vec<Outcome> = Vec::with_capacity(events.len());
         for some in events.chunks(AT_ONCE) {
-            match self.append_some(some).await {
+            let appended = self.append_some(some).await;
+            // Whether it can be reached is known elsewhere.
+            if !appended.as_ref().is_err_and(LogError::may_pass) {
+                self.refuses.store(matches!(appended, Err(LogError::Refused(_))), Ordering::Relaxed);
+            }
+            match appended {
                 Ok(answers) => outcomes.extend(answers),
                 Err(error) => {
                     // What comes after it must not overtake it.
@@ -58,14 +65,14 @@ impl RedisLog {
         marked: &str,
     ) -> Result<Option<Vec<Outcome>>, LogError> {
         let stream = stream_key(&self.redis, &first.subject);
-        let helper = |name: &str| format!("{{{stream}}}:{name}");
+        let helper = |name: &str| self.redis.beside(&stream, name);
         let helpers = ["answers", "expiries", "follow-ups", "gone", "audience"].map(helper);
         let mut keys = vec![stream.as_str()];
         keys.extend(helpers.iter().map(String::as_str));
         // Before 1970 no clock is right, and 0-0 is no event.
         let at = self.clock.now().max(1);
         let now = at.to_string();
-        let (audience, channel) = (first.audience.to_string(), bus_channel(&stream));
+        let (audience, channel) = (first.audience.to_string(), bus_channel(&self.redis, &stream));
         let (keep, most_keys) = (first.keep.to_string(), self.options.most_keys.to_string());
         let head = [&now, self.redis.instance(), &audience, &channel, &keep, &most_keys, KEY_LIFE, marked];
         let mut arguments: Vec<&[u8]> = head.map(str::as_bytes).to_vec();

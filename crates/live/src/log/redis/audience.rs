@@ -94,7 +94,7 @@ impl Audience {
     }
 
     async fn tell_one(&self, subject: SubjectName, count: usize) {
-        let key = format!("{{{}}}:audience", stream_key(&self.redis, &subject));
+        let key = self.redis.beside(&stream_key(&self.redis, &subject), "audience");
         let (count, ends, life) =
             (count.to_string(), (self.clock.now() + LIFE).to_string(), LIFE.to_string());
         let arguments = [self.redis.instance(), &count, &ends, &life].map(str::as_bytes);

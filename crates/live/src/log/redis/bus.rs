@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::audience::Audience;
-use super::{bus_channel, stream_key};
+use super::{BUS, bus_channel, stream_key};
 use crate::SubjectName;
 use crate::log::{self, Boxed, Delivery, Entry, LogError, Passing, Place, Sink};
 
@@ -31,14 +31,17 @@ pub struct RedisBus {
 
 impl RedisBus {
     pub fn start(redis: Redis, sink: Arc<dyn Sink>, clock: Clock, supervisor: &Supervisor) -> Self {
-        let prefix = redis.key("");
         let audience = Audience::start(redis.clone(), clock.clone(), supervisor);
-        let bus = Bus::start(redis.clone(), Arc::new(Ears { sink, clock, prefix }), supervisor);
+        let bus = Bus::start(
+            redis.clone(),
+            Arc::new(Ears { sink, clock, redis: redis.clone(), prefix: redis.key("") }),
+            supervisor,
+        );
         Self { redis, bus, audience }
     }
 
     fn channels(&self, subject: &SubjectName) -> (Channel, Channel) {
-        let own = bus_channel(&stream_key(&self.redis, subject));
+        let own = bus_channel(&self.redis, &stream_key(&self.redis, subject));
         let foreign = self.redis.key(subject.as_str());
         (Channel::OfSlot(own.into()), Channel::Everywhere(foreign.into()))
     }
@@ -72,6 +75,7 @@ impl log::Bus for RedisBus {
 struct Ears {
     sink: Arc<dyn Sink>,
     clock: Clock,
+    redis: Redis,
     prefix: String,
 }
 
@@ -79,8 +83,7 @@ impl Ears {
     fn subject(&self, channel: &Channel) -> Option<SubjectName> {
         match channel {
             Channel::OfSlot(name) => {
-                let stream = name.strip_prefix('{')?.strip_suffix("}:bus")?;
-                let (family, id) = stream.strip_prefix(&self.prefix)?.split_once(":events:")?;
+                let (family, id) = self.redis.beside_what(name, BUS)?.split_once(":events:")?;
                 Some(SubjectName::known(&format!("{family}:{id}")))
             }
             Channel::Everywhere(name) => name.strip_prefix(&self.prefix).map(SubjectName::known),

@@ -8,25 +8,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bongsu_kernel::Id;
-use bongsu_redis::Channel;
+use bongsu_redis::{Channel, Redis};
 use bytes::Bytes;
 
 use crate::store::{Change, Ears};
 
+/// The channel beside a room's people. What is published on it follows the order of the room's changes.
+pub(super) const BUS: &str = "bus";
+
 pub(super) struct Listener {
-    /// What stands before the room in the key.
-    prefix: String,
+    redis: Redis,
     ears: Arc<dyn Ears>,
 }
 
 impl Listener {
-    pub(super) fn new(prefix: String, ears: Arc<dyn Ears>) -> Self {
-        Self { prefix, ears }
+    pub(super) fn new(redis: Redis, ears: Arc<dyn Ears>) -> Self {
+        Self { redis, ears }
     }
 
     fn room(&self, channel: &Channel) -> Option<Id> {
-        let people = channel.name().strip_prefix('{')?.strip_suffix("}:bus")?;
-        Id::new(people.strip_prefix(&self.prefix)?).ok()
+        let people = self.redis.beside_what(channel.name(), BUS)?;
+        Id::new(people.strip_prefix("presence:")?).ok()
     }
 }
 

@@ -1,0 +1,85 @@
+//! What operators do to a Redis that others use, too: rights for one prefix only, no memory left, a key of the wrong kind.
+
+use bongsu_testkit::redis::Redis;
+use bongsu_testkit::sse::Stream;
+use bongsu_testkit::{Api, tier, wait};
+use serde_json::json;
+
+use super::{Fleet, LONG, health, hub};
+
+#[tokio::test]
+async fn a_hub_needs_no_right_beyond_its_prefix() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let words = ["ACL", "SETUSER", "tenant", "on", ">secret", "~pp:*", "&pp:*", "+@all"];
+    redis.command(&words).await.accepted();
+    let url = format!("redis://tenant:secret@{}", redis.addr());
+    let start = async || hub(&url).env("REDIS_KEY_PREFIX", "pp:").start().await;
+    let fleet = Fleet { hubs: [start().await, start().await] };
+    let [one, other] = fleet.apis();
+    let mut stream =
+        Stream::request(&fleet.hubs[0], "/api/v1/rooms/1/stream").person(7).open().await.unwrap();
+    let event = json!({"roomId": 1, "eventType": "a.b", "data": {}, "idempotencyKey": "k"});
+    let id = other.publish(&event).await.expect(200).result()["streamId"].clone();
+    assert_eq!(stream.expect_event("a.b", LONG).await.own_id.map(Into::into), Some(id));
+    one.person(7).post("/api/v1/rooms/1/presence/heartbeat", json!({})).await.expect(200);
+    let present =
+        async || other.person(8).get("/api/v1/rooms/1/presence").await.expect(200).result()["count"].clone();
+    wait::until(LONG, async || present().await == 1).await;
+    one.person(7).post("/api/v1/stream-tickets", json!({})).await.expect(200);
+    other.admin().post("/api/admin/users/7/revoke", json!({})).await.expect(200);
+    assert_eq!(stream.expect_event("system.close", LONG).await.json()["code"], 3502);
+    let keys = redis.command(&["KEYS", "*"]).await;
+    for key in keys.items() {
+        assert!(key.text().starts_with("pp:"), "{} is not ours", key.text());
+    }
+    assert_eq!(health(&fleet.hubs[0]).await["status"], "healthy");
+}
+
+#[tokio::test]
+async fn a_redis_that_refuses_to_write_is_told_of() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let fleet = Fleet::start(&redis.url()).await;
+    let [one, _] = fleet.apis();
+    let event = json!({"roomId": 1, "eventType": "a.b", "data": {}});
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]).await.accepted();
+    one.publish(&event).await.expect_error(500, "REDIS5002");
+    let health_now = health(&fleet.hubs[0]).await;
+    assert_eq!(health_now["status"], "degraded");
+    assert!(health_now["degraded"].to_string().contains("refuses"), "{health_now}");
+    redis.command(&["CONFIG", "SET", "maxmemory", "0"]).await.accepted();
+    one.publish(&event).await.expect(200);
+    wait::until(LONG, async || health(&fleet.hubs[0]).await["status"] == "healthy").await;
+}
+
+#[tokio::test]
+async fn a_room_that_cannot_be_read_keeps_no_other_from_being_compared_with_its_log() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let hub = hub(&redis.url()).start().await;
+    let api = Api::new(&hub);
+    let open = async |room: &str| {
+        let request = Stream::request(&hub, &format!("/api/v1/rooms/{room}/stream")).person(7);
+        request.open().await.expect("a stream")
+    };
+    let mut whole = open("whole").await;
+    let mut broken = Vec::new();
+    for n in 0..20 {
+        let room = format!("broken-{n}");
+        broken.push(open(&room).await);
+        redis.command(&["SET", &format!("room:events:{room}"), "no stream"]).await.accepted();
+    }
+    api.publish_to("whole", "a.b", json!({"n": 1})).await;
+    whole.expect_event("a.b", LONG).await;
+    // Nobody is told of this one; only the log has it.
+    let fields = ["type", "a.b", "payload", "{\"n\":2}", "publisher_id", "", "timestamp", "1"];
+    redis.command(&[&["XADD", "room:events:whole", "*"][..], &fields].concat()).await;
+    assert_eq!(whole.expect_event("a.b", LONG / 2).await.json()["n"], 2);
+}

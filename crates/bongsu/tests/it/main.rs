@@ -10,6 +10,7 @@ mod drain;
 mod fleet;
 mod fleet_people;
 mod identity;
+mod inbox;
 mod operate;
 mod rooms_crash;
 mod rooms_edges;

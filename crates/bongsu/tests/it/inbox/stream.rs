@@ -1,0 +1,203 @@
+//! The personal stream: what is told live, what is replayed, and how many devices a person has.
+
+use bongsu_testkit::sse::{Request, Resuming, Stream};
+use bongsu_testkit::tokens::Claims;
+use bongsu_testkit::{Api, Hub};
+use serde_json::{Value, json};
+
+use super::{SOON, hub, like, notify, unread};
+use crate::BONGSU;
+
+fn listen(hub: &Hub, user: u64) -> Request {
+    Stream::request(hub, "/api/notifications/stream").person(user)
+}
+
+async fn open(request: Request) -> Stream {
+    request.open().await.unwrap_or_else(|answer| panic!("no stream: {} {}", answer.status, answer.text()))
+}
+
+/// The ids and types of the next so many notifications.
+async fn next(stream: &mut Stream, count: usize) -> Vec<(String, Value)> {
+    let mut told = Vec::new();
+    for _ in 0..count {
+        let event = stream.expect_event("notification", SOON).await;
+        told.push((event.own_id.clone().unwrap_or_default(), event.json()["eventId"].clone()));
+    }
+    told
+}
+
+#[tokio::test]
+async fn what_is_saved_arrives_live_with_its_number_in_every_language() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let mut korean = open(listen(&hub, 7)).await;
+    let mut english = open(listen(&hub, 7).header("accept-language", "en")).await;
+    let mut other = open(listen(&hub, 8)).await;
+    notify(&api, &like("e1", &[7])).await.expect(202);
+    for (stream, words) in [(&mut korean, "좋아합니다"), (&mut english, "likes your post")] {
+        let event = stream.expect_event("notification", SOON).await;
+        assert_eq!(event.own_id.as_deref(), Some("1"));
+        let data = event.json();
+        assert_eq!(
+            (&data["id"], &data["eventId"], &data["type"]),
+            (&json!(1), &json!("e1"), &json!("POST_LIKE"))
+        );
+        assert_eq!((&data["refId"], &data["actorId"]), (&json!(100), &json!(2)));
+        assert!(data["message"].as_str().unwrap().contains(words), "{data}");
+    }
+    notify(&api, &like("e2", &[8])).await.expect(202);
+    assert_eq!(next(&mut other, 1).await, [("1".to_owned(), json!("e2"))]);
+}
+
+#[tokio::test]
+async fn who_comes_anew_sees_the_newest_unread_and_who_comes_back_what_was_saved_after() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    for n in 1..=15 {
+        notify(&api, &like(&format!("e{n}"), &[7])).await.expect(202);
+    }
+    api.person(7).call("PATCH", "/api/notifications/14/read", "").await.expect(200);
+    let mut anew = open(listen(&hub, 7)).await;
+    let shown: Vec<String> = next(&mut anew, 10).await.into_iter().map(|(id, _)| id).collect();
+    assert_eq!(shown, ["5", "6", "7", "8", "9", "10", "11", "12", "13", "15"]);
+    notify(&api, &like("e16", &[7])).await.expect(202);
+    assert_eq!(next(&mut anew, 1).await[0].0, "16");
+    let mut back = open(listen(&hub, 7).last_event_id("13")).await;
+    let missed: Vec<String> = next(&mut back, 3).await.into_iter().map(|(id, _)| id).collect();
+    assert_eq!(missed, ["14", "15", "16"], "read or not");
+    // One who had nothing to see knows where it stands.
+    let mut silent = open(listen(&hub, 9)).await;
+    assert!(silent.try_next_event(std::time::Duration::from_millis(300)).await.is_err());
+    assert_eq!(silent.last_event_id(), "0");
+    notify(&api, &like("late", &[9])).await.expect(202);
+    let mut later = open(listen(&hub, 9).last_event_id("0")).await;
+    assert_eq!(next(&mut later, 1).await[0].0, "1");
+}
+
+#[tokio::test]
+async fn positions_that_are_wrong_unknown_or_too_far_back_are_told() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    for n in 1..=120 {
+        notify(&api, &like(&format!("e{n}"), &[7])).await.expect(202);
+    }
+    for position in ["x", "-1", "1-0", "01", "99999999999999999999"] {
+        let refused = listen(&hub, 7).last_event_id(position).open().await.err().expect(position);
+        assert!(refused.expect_error(400, "COMMON400").text().contains("Last-Event-ID"));
+    }
+    let mut future = open(listen(&hub, 7).last_event_id("999")).await;
+    let reset = future.expect_event("system.reset", SOON).await;
+    assert_eq!((reset.json()["reason"].clone(), reset.own_id.as_deref()), (json!("unknown"), Some("120")));
+    let mut far = open(listen(&hub, 7).last_event_id("5")).await;
+    let told = next(&mut far, 100).await;
+    assert_eq!((told[0].0.as_str(), told[99].0.as_str()), ("6", "105"));
+    let reset = far.expect_event("system.reset", SOON).await;
+    assert_eq!((reset.json()["reason"].clone(), reset.own_id.as_deref()), (json!("trimmed"), Some("120")));
+    notify(&api, &like("next", &[7])).await.expect(202);
+    assert_eq!(next(&mut far, 1).await[0].0, "121");
+    assert_eq!(next(&mut future, 1).await[0].0, "121");
+}
+
+#[tokio::test]
+async fn what_is_read_on_one_device_is_read_on_all() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let mut stream = open(listen(&hub, 7)).await;
+    for n in 1..=3 {
+        notify(&api, &like(&format!("e{n}"), &[7])).await.expect(202);
+    }
+    next(&mut stream, 3).await;
+    let person = api.person(7);
+    person.call("PATCH", "/api/notifications/2/read", "").await.expect(200);
+    let first = stream.expect_event("read", SOON).await;
+    assert_eq!((first.json()["ids"].clone(), first.json()["unread"].clone()), (json!([2]), json!(2)));
+    assert_eq!(first.own_id, None, "nobody comes back to it");
+    person.call("PATCH", "/api/notifications/2/read", "").await.expect(200);
+    person.call("DELETE", "/api/notifications/3", "").await.expect(200);
+    let second = stream.expect_event("read", SOON).await.json();
+    assert_eq!((&second["ids"], &second["unread"]), (&json!([3]), &json!(1)), "once for each change");
+    person.post("/api/notifications/read-all", json!({})).await.expect(200);
+    let third = stream.expect_event("read", SOON).await.json();
+    assert_eq!((&third["ids"], &third["unread"]), (&json!([1]), &json!(0)));
+    let versions = [&first.json()["version"], &second["version"], &third["version"]].map(Value::as_u64);
+    assert!(versions[0] < versions[1] && versions[1] < versions[2], "{versions:?}");
+}
+
+#[tokio::test]
+async fn what_is_switched_off_is_kept_and_counted_and_not_told() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let person = api.person(7);
+    let settings = async |body: &'static str| {
+        person.call("PUT", "/api/notifications/settings", body).await.expect(200);
+    };
+    let mut stream = open(listen(&hub, 7)).await;
+    settings(r#"{"types":{"POST_LIKE":false}}"#).await;
+    notify(&api, &like("off", &[7])).await.expect(202);
+    let mut follow = like("on", &[7]);
+    follow["type"] = json!("FOLLOW");
+    notify(&api, &follow).await.expect(202);
+    assert_eq!(next(&mut stream, 1).await, [("2".to_owned(), json!("on"))]);
+    assert_eq!(unread(&api, 7).await, 2);
+    let mut back = open(listen(&hub, 7).last_event_id("0")).await;
+    assert_eq!(next(&mut back, 1).await, [("2".to_owned(), json!("on"))], "nor replayed");
+    settings(r#"{"enabled":false}"#).await;
+    follow["eventId"] = json!("all-off");
+    notify(&api, &follow).await.expect(202);
+    settings(r#"{"enabled":true}"#).await;
+    follow["eventId"] = json!("on-again");
+    notify(&api, &follow).await.expect(202);
+    assert_eq!(next(&mut stream, 1).await, [("4".to_owned(), json!("on-again"))]);
+    assert_eq!(unread(&api, 7).await, 4);
+}
+
+#[tokio::test]
+async fn a_fourth_device_is_let_in_and_the_oldest_stays_away() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let mut oldest = Resuming::new(listen(&hub, 7));
+    notify(&api, &like("e1", &[7])).await.expect(202);
+    assert_eq!(oldest.next_event(SOON).await.unwrap().event, "notification");
+    let mut others = Vec::new();
+    for _ in 0..3 {
+        others.push(open(listen(&hub, 7)).await);
+    }
+    assert_eq!(oldest.next_event(SOON).await.unwrap().event, "replaced");
+    let close = oldest.next_event(SOON).await.unwrap();
+    assert_eq!((close.event.as_str(), close.json()["code"].clone()), ("system.close", json!(3500)));
+    assert_eq!(close.own_id.as_deref(), Some("end.3500.1"));
+    assert_eq!(oldest.next_event(SOON).await, None);
+    assert_eq!(oldest.stopped_by().unwrap().status, 204, "it came back once, and stays away");
+    notify(&api, &like("e2", &[7])).await.expect(202);
+    for stream in &mut others {
+        while next(stream, 1).await[0].1 != "e2" {}
+    }
+}
+
+#[tokio::test]
+async fn a_stream_pings_ends_after_its_time_and_with_its_token() {
+    let hub = Hub::builder(BONGSU)
+        .alone()
+        .env("MEMBER_STREAM_PING_SECS", 1)
+        .env("MEMBER_STREAM_LIFETIME_SECS", 4)
+        .start()
+        .await;
+    let mut stream = open(listen(&hub, 7)).await;
+    assert_eq!(stream.next_event(SOON).await.unwrap().event, "ping");
+    let close = loop {
+        let event = stream.next_event(SOON).await.unwrap();
+        if event.event != "ping" {
+            break event;
+        }
+    };
+    assert_eq!((close.event.as_str(), close.json()["code"].clone()), ("system.close", json!(3001)));
+    let token = Claims::new(7).expires_in(2).sign();
+    let mut short = open(Stream::request(&hub, "/api/notifications/stream").bearer(&token)).await;
+    let close = loop {
+        let event = short.next_event(SOON).await.unwrap();
+        if event.event == "system.close" {
+            break event;
+        }
+    };
+    assert_eq!(close.json()["code"], 3502);
+}

@@ -135,7 +135,7 @@ async fn follow_ups(servers: &[Server]) -> Vec<String> {
         let key = format!("t:{{follow-ups:{index}}}");
         for subject in ask(&["ZRANGE", &key, "0", "-1"]).await.items() {
             let id = subject.text().split_once(':').unwrap().1.to_owned();
-            let list = format!("{{t:room:events:{id}}}:follow-ups");
+            let list = format!("t:{{t:room:events:{id}}}:follow-ups");
             let found = ask(&["LRANGE", &list, "0", "-1"]).await;
             records.extend(found.items().iter().map(|record| record.text().to_owned()));
         }

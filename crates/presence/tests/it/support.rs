@@ -52,7 +52,7 @@ impl Place {
 
     /// The channel of a room's announcements.
     pub(crate) fn channel(&self, room: &str) -> String {
-        format!("{{{}presence:{room}}}:bus", self.prefix)
+        format!("{0}{{{0}presence:{room}}}:bus", self.prefix)
     }
 }
 

@@ -3,14 +3,20 @@
 use std::sync::Arc;
 
 use bongsu_coordination::lock::embedded::EmbeddedLocks;
-use bongsu_coordination::{Locks, runner};
-use bongsu_inbox::{Inbox, InboxSource};
+use bongsu_coordination::lock::redis::RedisLocks;
+use bongsu_coordination::{Locks, Registry, runner};
+use bongsu_inbox::{Inbox, InboxSource, Live};
 use bongsu_kernel::Clock;
 use bongsu_kernel::task::Supervisor;
-use bongsu_live::log::FollowUps;
+use bongsu_live::log::embedded::EmbeddedFollowUps;
+use bongsu_live::log::redis::RedisFollowUps;
+use bongsu_live::log::{Bus, FollowUps};
 use bongsu_live::{Family, Hub};
-use bongsu_members::{EmbeddedConnections, Members, Personal};
-use bongsu_sql::Records;
+use bongsu_members::connections::redis::{Alive, RedisConnections};
+use bongsu_members::live::redis::RedisPersonal;
+use bongsu_members::{Connections, EmbeddedConnections, Members, Personal};
+use bongsu_redis::Redis;
+use bongsu_sql::{Records, Store};
 
 use crate::failure::Failure;
 use crate::settings::People;
@@ -19,8 +25,51 @@ use crate::settings::People;
 pub(crate) struct Ground {
     pub(crate) hub: Hub,
     pub(crate) records: Records,
-    pub(crate) follow_ups: Arc<dyn FollowUps>,
+    pub(crate) fleet: Fleet,
     pub(crate) clock: Clock,
+}
+
+/// Whether this process is alone.
+pub(crate) enum Fleet {
+    Alone(Store),
+    Shared { redis: Redis, registry: Arc<dyn Registry> },
+}
+
+/// What differs between the two.
+struct Ways {
+    live: Arc<dyn Live>,
+    bus: Option<Arc<dyn Bus>>,
+    follow_ups: Arc<dyn FollowUps>,
+    locks: Arc<dyn Locks>,
+    connections: Arc<dyn Connections>,
+}
+
+impl Fleet {
+    fn ways(self, hub: &Hub, options: &People, clock: &Clock, supervisor: &Supervisor) -> Ways {
+        let lock_ttl = options.coordination.lock_ttl;
+        match self {
+            Self::Alone(store) => Ways {
+                live: Arc::new(Personal(hub.clone())),
+                bus: None,
+                follow_ups: Arc::new(EmbeddedFollowUps(store)),
+                locks: Arc::new(EmbeddedLocks::new(lock_ttl, clock.clone())),
+                connections: Arc::new(EmbeddedConnections::default()),
+            },
+            Self::Shared { redis, registry } => {
+                let personal = Arc::new(RedisPersonal::start(redis.clone(), hub.clone(), supervisor));
+                let alive: Alive =
+                    Arc::new(move || registry.alive().into_iter().map(|instance| instance.id).collect());
+                let lifetime = options.members.lifetime;
+                Ways {
+                    live: personal.clone(),
+                    bus: Some(personal),
+                    follow_ups: Arc::new(RedisFollowUps::new(redis.clone())),
+                    locks: Arc::new(RedisLocks::new(redis.clone(), lock_ttl)),
+                    connections: Arc::new(RedisConnections::start(redis, alive, lifetime, supervisor)),
+                }
+            }
+        }
+    }
 }
 
 /// Starts the inbox and personal streams.
@@ -29,18 +78,16 @@ pub(crate) fn start(
     options: People,
     supervisor: &Supervisor,
 ) -> Result<(Inbox, Members), Failure> {
-    let Ground { hub, records, follow_ups, clock } = ground;
-    let People { inbox, members, coordination } = options;
-    let live = Arc::new(Personal(hub.clone()));
-    let inbox = Inbox::start(records, inbox, clock.clone(), live, supervisor);
+    let Ground { hub, records, fleet, clock } = ground;
+    let Ways { live, bus, follow_ups, locks, connections } = fleet.ways(&hub, &options, &clock, supervisor);
+    let People { inbox, members, .. } = options;
+    let inbox = Inbox::start(records, inbox, clock, live, supervisor);
     let source = Arc::new(InboxSource(inbox.clone()));
-    hub.serves(bongsu_inbox::FAMILY, Family { source, bus: None });
-    let locks: Arc<dyn Locks> = Arc::new(EmbeddedLocks::new(coordination.lock_ttl, clock));
+    hub.serves(bongsu_inbox::FAMILY, Family { source, bus });
     let deriving = inbox.clone();
     runner::start(locks, "inbox-derivation", supervisor, move |_| {
         deriving.clone().derive(follow_ups.clone())
     })
     .map_err(|invalid| Failure::Other(invalid.to_string()))?;
-    let connections = Arc::new(EmbeddedConnections::default());
     Ok((inbox.clone(), Members::new(hub, inbox, connections, members)))
 }

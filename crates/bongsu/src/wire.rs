@@ -14,7 +14,7 @@ use bongsu_coordination::orders::embedded::EmbeddedOrders;
 use bongsu_coordination::orders::redis::RedisOrders;
 use bongsu_coordination::registry::redis::RedisRegistry;
 use bongsu_coordination::registry::{About, Records};
-use bongsu_coordination::{LEASE, Orders};
+use bongsu_coordination::{LEASE, Orders, Registry};
 use bongsu_http::identity::{Identity, OwnTickets, Tickets};
 use bongsu_http::origins;
 use bongsu_http::{ApiError, frame, openapi, server};
@@ -28,7 +28,7 @@ use bongsu_limits::bucket::embedded::EmbeddedBuckets;
 use bongsu_limits::bucket::redis::RedisBuckets;
 use bongsu_limits::cap::redis::RedisCap;
 use bongsu_live::log::Bus;
-use bongsu_live::log::embedded::{self, EmbeddedFollowUps, EmbeddedLog};
+use bongsu_live::log::embedded::{self, EmbeddedLog};
 use bongsu_live::log::redis::{RedisBus, RedisLog};
 use bongsu_live::{Family, Hub, Log, LogSource, log};
 use bongsu_presence::Presence;
@@ -136,15 +136,17 @@ pub(crate) async fn wire(
         (None, None) => return Err(Failure::Other("there is nowhere to keep orders".to_owned())),
     };
     let ordered = Arc::new(Ordered(orders.clone()));
+    let mut registry: Option<Arc<dyn Registry>> = None;
     if let Some(redis) = &redis {
         let cap = Arc::new(RedisCap::start(redis.clone(), LEASE, supervisor));
         hub.asks(Arc::new(StreamPlaces { cap, most: per_person }), ordered.clone());
         let records = if store.is_some() { Records::Own } else { Records::Off };
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let about = About { records, version, address: address.to_string(), started_at: clock.now() };
-        let registry = RedisRegistry::start(redis.clone(), &about, LEASE, supervisor);
-        fleet::join(&registry).await?;
-        fleet::watch(&registry, supervisor);
+        let joined =
+            registry.insert(Arc::new(RedisRegistry::start(redis.clone(), &about, LEASE, supervisor)));
+        fleet::join(&**joined).await?;
+        fleet::watch(&**joined, supervisor);
         fleet::watch_stalls(hub.clone(), supervisor);
         fleet::settle(&*orders).await;
     }
@@ -159,12 +161,12 @@ pub(crate) async fn wire(
     hub.start_upkeep(supervisor);
     let told = match &store {
         Some(Store { store, .. }) => {
-            let ground = Ground {
-                hub: hub.clone(),
-                records: sql::Records::embedded(store.clone()),
-                follow_ups: Arc::new(EmbeddedFollowUps(store.clone())),
-                clock: clock.clone(),
+            let records = sql::Records::embedded(store.clone());
+            let fleet = match (&redis, registry) {
+                (Some(redis), Some(registry)) => people::Fleet::Shared { redis: redis.clone(), registry },
+                _ => people::Fleet::Alone(store.clone()),
             };
+            let ground = Ground { hub: hub.clone(), records, fleet, clock: clock.clone() };
             Some(people::start(ground, people, supervisor)?)
         }
         None => None,

@@ -15,6 +15,9 @@ use crate::{Entry, EventId, Kind, Notice, Templates};
 /// The name of the event on a personal stream, as the contract has it.
 pub const EVENT: &str = "notification";
 
+/// What the entry is called on its way.
+pub const SAVED: &str = "inbox.saved";
+
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Wire {
@@ -60,7 +63,7 @@ pub fn written(seq: u64, notice: &Notice, at: Millis) -> Option<LiveEntry> {
         at,
     };
     let data = Object::stored(&serde_json::to_string(&wire).ok()?)?;
-    let event_type = EventType::new("inbox.saved").ok()?;
+    let event_type = EventType::new(SAVED).ok()?;
     Some(LiveEntry { place: place(seq), event_type, data, publisher: None, at })
 }
 

@@ -31,6 +31,21 @@ pub fn between(least: u64, most: u64) -> u64 {
     least + next % (most - least + 1)
 }
 
+/// A random UUID (version 4), as text.
+pub fn uuid() -> String {
+    let mut bytes = secret();
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let mut text = String::with_capacity(36);
+    for (at, byte) in bytes[..16].iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,6 @@
-//! Which connections a person has: a port, and its adapter for one process.
+//! Which connections a person has: a port, its adapter for one process, and the one for a fleet ([`redis`]).
+
+pub mod redis;
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;

@@ -3,9 +3,9 @@
 //! What is on it is the inbox's ([`bongsu_inbox`]); here are the stream's own rules: what it says and in which language,
 //! how long it lives, and that a fourth device is let in and the oldest one asked to stay away.
 
-mod connections;
+pub mod connections;
 mod dress;
-mod live;
+pub mod live;
 mod options;
 pub mod routes;
 

@@ -1,11 +1,14 @@
-//! The way from the inbox to the streams of this process.
+//! The way from the inbox to the streams: those of this process, or of all hubs over the bus ([`redis`]).
+
+pub mod redis;
 
 use std::time::Instant;
 
 use bongsu_inbox::{Changed, Live, Notice, Told, subject, told};
 use bongsu_kernel::{Id, Millis, StreamId};
-use bongsu_live::Hub;
 use bongsu_live::log::{Delivery, Sink};
+use bongsu_live::{Entry, Hub};
+use bytes::Bytes;
 use serde::Serialize;
 
 /// Tells streams of what was saved and read here.
@@ -13,25 +16,32 @@ pub struct Personal(pub Hub);
 
 impl Live for Personal {
     fn saved(&self, notice: &Notice, at: Millis, saved: &[Told]) {
-        let accepted = Instant::now();
         for one in saved {
-            let subject = subject(&one.person);
-            let previous = StreamId::new(one.seq - 1, 0);
-            if one.silent || self.0.listeners(&subject) == 0 {
-                self.0.advance(&subject, previous, told::place(one.seq));
-            } else if let Some(entry) = told::written(one.seq, notice, at) {
-                self.0.deliver(Delivery { subject: &subject, previous, entry: &entry, accepted });
-            }
+            // Nobody listens to most people.
+            let wanted = !one.silent && self.0.listeners(&subject(&one.person)) > 0;
+            let entry = wanted.then(|| told::written(one.seq, notice, at)).flatten();
+            deliver(&self.0, &one.person, one.seq, entry.as_ref());
         }
     }
 
     fn changed(&self, person: &Id, changed: &Changed) {
-        self.0.pass_frame(&subject(person), read_frame(changed).into());
+        self.0.pass_frame(&subject(person), read_frame(changed));
+    }
+}
+
+/// Tells the streams of this process of an entry, or that there is one of which nobody is told.
+fn deliver(hub: &Hub, person: &Id, seq: u64, entry: Option<&Entry>) {
+    let (subject, previous) = (subject(person), StreamId::new(seq.saturating_sub(1), 0));
+    match entry {
+        Some(entry) => {
+            hub.deliver(Delivery { subject: &subject, previous, entry, accepted: Instant::now() });
+        }
+        None => hub.advance(&subject, previous, told::place(seq)),
     }
 }
 
 /// What other devices are told: which entries, and how many are unread now.
-pub(crate) fn read_frame(changed: &Changed) -> Vec<u8> {
+fn read_frame(changed: &Changed) -> Bytes {
     #[derive(Serialize)]
     struct Data<'a> {
         ids: &'a [u64],
@@ -40,5 +50,5 @@ pub(crate) fn read_frame(changed: &Changed) -> Vec<u8> {
     }
     let Changed { seqs, unread, version } = changed;
     let data = serde_json::to_string(&Data { ids: seqs, unread: *unread, version: *version });
-    format!("event: read\ndata: {}\n\n", data.unwrap_or_default()).into_bytes()
+    format!("event: read\ndata: {}\n\n", data.unwrap_or_default()).into()
 }

@@ -8,6 +8,7 @@
 mod append;
 mod audience;
 mod bus;
+mod follow_ups;
 mod read;
 
 use std::collections::{BTreeMap, HashMap};
@@ -21,6 +22,7 @@ use bongsu_redis::{Error, Redis, Repeat, Script};
 use futures_util::future::join_all;
 
 pub use bus::RedisBus;
+pub use follow_ups::RedisFollowUps;
 
 use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Place};
 use crate::SubjectName;
@@ -28,6 +30,8 @@ use crate::SubjectName;
 static PURGE: Script = Script::new("purge", include_str!("../../lua/purge.lua"));
 static MARK: Script = Script::new("mark", include_str!("../../lua/mark.lua"));
 
+/// The list beside a stream.
+const FOLLOW_UPS: &str = "follow-ups";
 /// The channel beside a stream.
 const BUS: &str = "bus";
 /// The index of subjects with follow-ups is spread over so many keys.
@@ -69,8 +73,7 @@ impl RedisLog {
             return Ok(ms);
         }
         let before = Instant::now();
-        let index = foldhash_of(subject) % INDEX_KEYS;
-        let key = self.redis.key(format_args!("{{follow-ups:{index}}}"));
+        let key = index_key(&self.redis, foldhash_of(subject) % INDEX_KEYS);
         let marked = self.redis.run(&MARK, Repeat::Safe, &[&key], &[subject.as_str().as_bytes()]).await?;
         let ms: String = take(marked)?;
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,6 +157,10 @@ impl Keys {
         let gone = redis.beside(&stream, "gone");
         Self { stream, gone }
     }
+}
+
+fn index_key(redis: &Redis, index: u64) -> String {
+    redis.key(format_args!("{{follow-ups:{index}}}"))
 }
 
 fn stream_key(redis: &Redis, subject: &SubjectName) -> String {

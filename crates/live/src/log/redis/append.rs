@@ -8,7 +8,7 @@ use bongsu_kernel::{Id, Millis};
 use bongsu_redis::redis::{Value, from_redis_value};
 use bongsu_redis::{Repeat, Script};
 
-use super::{RedisLog, bus_channel, stream_key};
+use super::{FOLLOW_UPS, RedisLog, bus_channel, stream_key};
 use crate::log::{Append, AppendError, Appended, FollowUp, LogError};
 
 static APPEND: Script = Script::new("append", include_str!("../../../lua/append.lua"));
@@ -66,7 +66,7 @@ impl RedisLog {
     ) -> Result<Option<Vec<Outcome>>, LogError> {
         let stream = stream_key(&self.redis, &first.subject);
         let helper = |name: &str| self.redis.beside(&stream, name);
-        let helpers = ["answers", "expiries", "follow-ups", "gone", "audience"].map(helper);
+        let helpers = ["answers", "expiries", FOLLOW_UPS, "gone", "audience"].map(helper);
         let mut keys = vec![stream.as_str()];
         keys.extend(helpers.iter().map(String::as_str));
         // Before 1970 no clock is right, and 0-0 is no event.

@@ -1,0 +1,175 @@
+//! The bus of personal streams: what any hub saves is heard by all that hold the person.
+//!
+//! A message is `1 <seq> <what>`, a line break, and the entry: `+` with the entry, `-` for one of which nobody is told, `?`
+//! for one that is too large for the bus and is read from the records; or `1 0 r` with what was read. What is lost shows with
+//! the next one, because numbers have no holes, and otherwise when ends are compared.
+
+use std::sync::Arc;
+
+use bongsu_inbox::{Changed, FAMILY, Live, Notice, Told, subject, told};
+use bongsu_kernel::json::Object;
+use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::{EventType, Id, Millis};
+use bongsu_live::log::{Boxed, Bus, LogError, Sink};
+use bongsu_live::{Entry, Hub, SubjectName};
+use bongsu_redis::redis::cmd;
+use bongsu_redis::{self as redis, Channel, Listener, Redis, Repeat};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::sync::{Mutex, mpsc};
+
+use super::{deliver, read_frame};
+
+/// A message may have so many bytes; a larger entry is read from the records.
+const LARGEST: usize = 8 << 10;
+/// Messages that wait to be sent. What comes beyond is left out: whoever listens finds it in the records.
+const QUEUE: usize = 65_536;
+/// So many are under way at the same time.
+const AT_ONCE: usize = 256;
+const GATHERED: usize = 1_024;
+const BUS: &str = "bus";
+
+/// The bus, both ways.
+pub struct RedisPersonal {
+    redis: Redis,
+    bus: redis::Bus,
+    queue: mpsc::Sender<(Id, String)>,
+}
+
+impl RedisPersonal {
+    pub fn start(redis: Redis, hub: Hub, supervisor: &Supervisor) -> Self {
+        let ears = Arc::new(Ears { redis: redis.clone(), hub });
+        let bus = redis::Bus::start(redis.clone(), ears, supervisor);
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let (sender, waiting, stop) = (redis.clone(), Arc::new(Mutex::new(waiting)), supervisor.stop());
+        supervisor.spawn("member-bus", OnEnd::Restart, move || {
+            let (sender, waiting, stop) = (sender.clone(), waiting.clone(), stop.clone());
+            async move {
+                let mut waiting = waiting.lock().await;
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = send(&sender, &mut waiting) => {}
+                }
+            }
+        });
+        Self { redis, bus, queue }
+    }
+
+    fn put(&self, person: &Id, message: String) {
+        if self.queue.try_send((person.clone(), message)).is_err() {
+            metrics::counter!("member_bus_dropped_total").increment(1);
+        }
+    }
+
+    fn channel(&self, subject: &SubjectName) -> Channel {
+        Channel::OfSlot(channel(&self.redis, subject.parts().1).into())
+    }
+}
+
+fn channel(redis: &Redis, person: &str) -> String {
+    redis.beside(&redis.key(format_args!("{FAMILY}:{person}")), BUS)
+}
+
+async fn send(redis: &Redis, waiting: &mut mpsc::Receiver<(Id, String)>) {
+    let mut some = Vec::with_capacity(GATHERED);
+    while waiting.recv_many(&mut some, GATHERED).await > 0 {
+        let sending: Vec<_> = some
+            .drain(..)
+            .map(async |(person, message)| {
+                let channel = channel(redis, person.as_str());
+                let mut publish = cmd("SPUBLISH");
+                publish.arg(&channel).arg(message);
+                // What does not arrive is found in the records.
+                let _ = redis.ask("spublish", &channel, &publish, Repeat::Never).await;
+            })
+            .collect();
+        futures_util::stream::iter(sending).buffered(AT_ONCE).collect::<()>().await;
+    }
+}
+
+impl Live for RedisPersonal {
+    fn saved(&self, notice: &Notice, at: Millis, saved: &[Told]) {
+        for one in saved {
+            let seq = one.seq;
+            let message = match told::written(seq, notice, at).filter(|_| !one.silent) {
+                None => format!("1 {seq} -\n"),
+                Some(entry) if entry.data.as_str().len() > LARGEST => format!("1 {seq} ?\n"),
+                Some(entry) => format!("1 {seq} +\n{at} {}", entry.data.as_str()),
+            };
+            self.put(&one.person, message);
+        }
+    }
+
+    fn changed(&self, person: &Id, changed: &Changed) {
+        let frame = read_frame(changed);
+        self.put(person, format!("1 0 r\n{}", String::from_utf8_lossy(&frame)));
+    }
+}
+
+impl Bus for RedisPersonal {
+    fn listen(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>> {
+        let channel = self.channel(subject);
+        Box::pin(async move { Ok(self.bus.subscribe(channel).await?) })
+    }
+
+    fn forget(&self, subject: &SubjectName) {
+        self.bus.unsubscribe(self.channel(subject));
+    }
+
+    fn audience(&self, _: &SubjectName, _: usize) {}
+
+    fn announce(&self, _: &SubjectName, _: usize) -> Boxed<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+struct Ears {
+    redis: Redis,
+    hub: Hub,
+}
+
+impl Ears {
+    fn person(&self, channel: &Channel) -> Option<Id> {
+        let key = self.redis.beside_what(channel.name(), BUS)?;
+        Id::new(key.strip_prefix(FAMILY)?.strip_prefix(':')?).ok()
+    }
+
+    /// Nothing when it is none of ours, or of a later version.
+    fn hear(&self, person: &Id, message: &str) -> Option<()> {
+        let (head, rest) = message.split_once('\n')?;
+        let mut head = head.split(' ');
+        head.next().filter(|version| *version == "1")?;
+        let seq: u64 = head.next()?.parse().ok()?;
+        match head.next()? {
+            "+" => {
+                let (at, data) = rest.split_once(' ')?;
+                let (at, data) = (at.parse().ok()?, Object::stored(data)?);
+                let event_type = EventType::new(told::SAVED).ok()?;
+                let entry = Entry { place: told::place(seq), event_type, data, publisher: None, at };
+                deliver(&self.hub, person, seq, Some(&entry));
+            }
+            "-" => deliver(&self.hub, person, seq, None),
+            "?" => self.hub.doubt(&subject(person)),
+            "r" => self.hub.pass_frame(&subject(person), Bytes::from(rest.to_owned())),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+impl Listener for Ears {
+    fn message(&self, channel: &Channel, payload: Bytes) {
+        let Some(person) = self.person(channel) else { return };
+        if std::str::from_utf8(&payload).ok().and_then(|text| self.hear(&person, text)).is_none() {
+            metrics::counter!("bus_malformed_total").increment(1);
+            tracing::warn!("a message about a person was not readable");
+            self.hub.doubt(&subject(&person));
+        }
+    }
+
+    fn doubt(&self, channel: &Channel) {
+        if let Some(person) = self.person(channel) {
+            self.hub.doubt(&subject(&person));
+        }
+    }
+}

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use bongsu_coordination::lock::embedded::EmbeddedLocks;
 use bongsu_coordination::lock::redis::RedisLocks;
 use bongsu_coordination::{Locks, Registry, runner};
+use bongsu_inbox::marks::Buffer;
+use bongsu_inbox::marks::redis::RedisBuffer;
 use bongsu_inbox::{Inbox, InboxSource, Live};
-use bongsu_kernel::Clock;
 use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Clock, Invalid};
 use bongsu_live::log::embedded::EmbeddedFollowUps;
 use bongsu_live::log::redis::RedisFollowUps;
 use bongsu_live::log::{Bus, FollowUps};
@@ -42,6 +44,7 @@ struct Ways {
     follow_ups: Arc<dyn FollowUps>,
     locks: Arc<dyn Locks>,
     connections: Arc<dyn Connections>,
+    buffer: Option<Arc<dyn Buffer>>,
 }
 
 impl Fleet {
@@ -54,6 +57,7 @@ impl Fleet {
                 follow_ups: Arc::new(EmbeddedFollowUps(store)),
                 locks: Arc::new(EmbeddedLocks::new(lock_ttl, clock.clone())),
                 connections: Arc::new(EmbeddedConnections::default()),
+                buffer: None,
             },
             Self::Shared { redis, registry } => {
                 let personal = Arc::new(RedisPersonal::start(redis.clone(), hub.clone(), supervisor));
@@ -61,6 +65,7 @@ impl Fleet {
                     Arc::new(move || registry.alive().into_iter().map(|instance| instance.id).collect());
                 let lifetime = options.members.lifetime;
                 Ways {
+                    buffer: Some(Arc::new(RedisBuffer::new(redis.clone()))),
                     live: personal.clone(),
                     bus: Some(personal),
                     follow_ups: Arc::new(RedisFollowUps::new(redis.clone())),
@@ -79,15 +84,22 @@ pub(crate) fn start(
     supervisor: &Supervisor,
 ) -> Result<(Inbox, Members), Failure> {
     let Ground { hub, records, fleet, clock } = ground;
-    let Ways { live, bus, follow_ups, locks, connections } = fleet.ways(&hub, &options, &clock, supervisor);
+    let Ways { live, bus, follow_ups, locks, connections, buffer } =
+        fleet.ways(&hub, &options, &clock, supervisor);
     let People { inbox, members, .. } = options;
-    let inbox = Inbox::start(records, inbox, clock, live, supervisor);
+    let pace = inbox.write_behind;
+    let buffered = buffer.is_some();
+    let inbox = Inbox::start(records, inbox, clock, live, buffer, supervisor);
     let source = Arc::new(InboxSource(inbox.clone()));
     hub.serves(bongsu_inbox::FAMILY, Family { source, bus });
+    let unnamed = |invalid: Invalid| Failure::Other(invalid.to_string());
     let deriving = inbox.clone();
-    runner::start(locks, "inbox-derivation", supervisor, move |_| {
-        deriving.clone().derive(follow_ups.clone())
-    })
-    .map_err(|invalid| Failure::Other(invalid.to_string()))?;
+    let derive = move |_| deriving.clone().derive(follow_ups.clone());
+    runner::start(locks.clone(), "inbox-derivation", supervisor, derive).map_err(unnamed)?;
+    if buffered {
+        let writing = inbox.clone();
+        let write = move |_| writing.clone().write_behind(pace);
+        runner::start(locks, "inbox-write-behind", supervisor, write).map_err(unnamed)?;
+    }
     Ok((inbox.clone(), Members::new(hub, inbox, connections, members)))
 }

@@ -7,6 +7,7 @@
 mod derive;
 mod list;
 mod live;
+pub mod marks;
 mod notice;
 mod notify;
 mod options;
@@ -27,6 +28,7 @@ use bongsu_sql::Records;
 
 pub use list::{Listed, MOST_LISTED, Standing, Wanted};
 pub use live::Live;
+use marks::Buffer;
 pub use notice::{Entry, EventId, Kind, Notice};
 pub use notify::{MOST_TARGETS, NotifyError, Told};
 pub use options::{Options, SETTINGS};
@@ -42,6 +44,8 @@ struct Inner {
     records: Records,
     clock: Clock,
     live: Arc<dyn Live>,
+    /// Nothing where marks are written at once.
+    buffer: Option<Arc<dyn Buffer>>,
     templates: Templates,
     keeps: Millis,
 }
@@ -52,12 +56,13 @@ impl Inbox {
         options: Options,
         clock: Clock,
         live: Arc<dyn Live>,
+        buffer: Option<Arc<dyn Buffer>>,
         supervisor: &Supervisor,
     ) -> Self {
-        let Options { templates, keeps } = options;
+        let Options { templates, keeps, .. } = options;
         templates.start(supervisor);
         let keeps = u64::try_from(keeps.as_millis()).unwrap_or(u64::MAX);
-        let inbox = Self(Arc::new(Inner { records, clock, live, templates, keeps }));
+        let inbox = Self(Arc::new(Inner { records, clock, live, buffer, templates, keeps }));
         inbox.start_retention(supervisor);
         inbox
     }
@@ -72,6 +77,10 @@ impl Inbox {
 
     fn live(&self) -> &dyn Live {
         &*self.0.live
+    }
+
+    fn buffer(&self) -> Option<&Arc<dyn Buffer>> {
+        self.0.buffer.as_ref()
     }
 
     pub fn templates(&self) -> &Templates {

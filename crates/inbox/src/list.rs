@@ -3,6 +3,7 @@
 use bongsu_kernel::Id;
 use bongsu_sql::{Boxed, Error, Transaction};
 
+use crate::marks::{Marks, effective, numbers};
 use crate::store;
 use crate::{Entry, Inbox};
 
@@ -37,30 +38,66 @@ pub struct Wanted {
 
 impl Inbox {
     pub async fn list(&self, wanted: Wanted) -> Result<Listed, Error> {
-        self.records().read(wanted, list).await
+        // Before the records: see `marks`.
+        let marks = self.marks(&wanted.person).await;
+        self.records().read((wanted, marks), list).await
     }
 
-    /// Where a person's inbox stands; nothing when they were never told of anything.
-    pub async fn standing(&self, person: &Id) -> Result<Option<Standing>, Error> {
-        self.records().read(person.clone(), standing).await
+    /// Where a person's inbox stands. While the records are away, where it stood when somebody looked last.
+    pub async fn standing(&self, person: &Id) -> Result<Standing, Error> {
+        let marks = self.marks(person).await;
+        let found: Result<Standing, Error> =
+            self.records().read((person.clone(), marks), standing_with).await;
+        let Some(buffer) = self.buffer() else { return found };
+        match found {
+            Ok(standing) => {
+                // Only ever a help.
+                let _ = buffer.remember(person, standing).await;
+                Ok(standing)
+            }
+            Err(error @ (Error::Away(_) | Error::Unanswered(_))) => {
+                buffer.remembered(person).await.ok().flatten().ok_or(error)
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
-fn list<'t>(wanted: &'t Wanted, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Listed, Error>> {
+fn list<'t>(given: &'t (Wanted, Marks), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Listed, Error>> {
     Box::pin(async move {
+        let (wanted, marks) = given;
         let query = if wanted.unread { &store::LIST_UNREAD } else { &store::LIST };
         let arguments = [
             ("person", (&wanted.person).into()),
             ("before", wanted.before.unwrap_or(u64::MAX).into()),
             // One more than asked for tells whether there are more.
             ("limit", (wanted.limit + 1).into()),
+            ("seqs", numbers(marks.keys())?.into()),
         ];
         let rows = tx.rows(query, &arguments).await?;
         let more = rows.len() > wanted.limit;
-        let entries = rows.iter().take(wanted.limit).map(Entry::read).collect::<Result<_, _>>()?;
-        let standing = standing(&wanted.person, tx).await?.unwrap_or_default();
+        let mut entries = rows.iter().take(wanted.limit).map(Entry::read).collect::<Result<Vec<_>, _>>()?;
+        for entry in &mut entries {
+            entry.read_at = entry.read_at.or_else(|| marks.get(&entry.seq).copied());
+        }
+        let standing = overlaid(&wanted.person, marks, tx).await?;
         Ok(Listed { entries, more, standing })
     })
+}
+
+fn standing_with<'t>(
+    given: &'t (Id, Marks),
+    tx: &'t mut Transaction<'_>,
+) -> Boxed<'t, Result<Standing, Error>> {
+    Box::pin(async move { overlaid(&given.0, &given.1, tx).await })
+}
+
+/// With the marks that are not written yet: each counts as a change of its own, as it will when it is.
+async fn overlaid(person: &Id, marks: &Marks, tx: &mut Transaction<'_>) -> Result<Standing, Error> {
+    let standing = standing(person, tx).await?.unwrap_or_default();
+    let read = effective(person, marks, tx).await?.len() as u64;
+    let (unread, version) = (standing.unread.saturating_sub(read), standing.version + read);
+    Ok(Standing { unread, version, ..standing })
 }
 
 pub(crate) fn standing<'t>(

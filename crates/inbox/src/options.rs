@@ -6,6 +6,7 @@ use std::time::Duration;
 use bongsu_kernel::settings::{Setting, Values};
 
 use crate::Templates;
+use crate::marks::WriteBehind;
 
 const PART: &str = "inbox";
 const INBOX_RETENTION_DAYS: Setting = Setting::text(
@@ -21,11 +22,27 @@ const INBOX_TEMPLATES_DIR: Setting = Setting::text(
     "",
     "A folder with wordings of notifications, ko/<TYPE>.txt and en/<TYPE>.txt, in place of those that come with the hub. Changes are taken up while it runs.",
 );
-pub const SETTINGS: &[&Setting] = &[&INBOX_RETENTION_DAYS, &INBOX_TEMPLATES_DIR];
+const WRITE_BEHIND_INTERVAL_SECS: Setting = Setting::text(
+    PART,
+    "WRITE_BEHIND_INTERVAL_SECS",
+    "30",
+    "With Redis, what was read is written to the records so often, and at shutdown.",
+)
+.whole(1, 3_600);
+const WRITE_BEHIND_BATCH_SIZE: Setting = Setting::text(
+    PART,
+    "WRITE_BEHIND_BATCH_SIZE",
+    "200",
+    "So many marks of one person are written in one transaction.",
+)
+.whole(1, 10_000);
+pub const SETTINGS: &[&Setting] =
+    &[&INBOX_RETENTION_DAYS, &INBOX_TEMPLATES_DIR, &WRITE_BEHIND_INTERVAL_SECS, &WRITE_BEHIND_BATCH_SIZE];
 
 pub struct Options {
     pub templates: Templates,
     pub keeps: Duration,
+    pub write_behind: WriteBehind,
 }
 
 impl Options {
@@ -35,6 +52,10 @@ impl Options {
         let templates = Templates::load(folder.map(PathBuf::from))
             .map_err(|error| format!("INBOX_TEMPLATES_DIR: {error}"))?;
         let days = values.size(&INBOX_RETENTION_DAYS) as u64;
-        Ok(Self { templates, keeps: Duration::from_secs(days * 24 * 60 * 60) })
+        let write_behind = WriteBehind {
+            interval: values.seconds(&WRITE_BEHIND_INTERVAL_SECS),
+            at_once: values.size(&WRITE_BEHIND_BATCH_SIZE),
+        };
+        Ok(Self { templates, keeps: Duration::from_secs(days * 24 * 60 * 60), write_behind })
     }
 }

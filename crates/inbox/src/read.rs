@@ -4,8 +4,9 @@
 use bongsu_kernel::{Id, Millis};
 use bongsu_sql::{Boxed, Error, Transaction};
 
+use crate::marks::Buffer;
 use crate::store;
-use crate::{EventId, Inbox};
+use crate::{EventId, Inbox, Standing};
 
 /// So many entries are marked in one transaction, so that no other change of the person's waits for long.
 const AT_ONCE: usize = 500;
@@ -41,6 +42,7 @@ pub struct Read {
     pub read_at: Millis,
 }
 
+#[derive(Clone)]
 struct Marking {
     person: Id,
     entry: EntryId,
@@ -51,14 +53,57 @@ impl Inbox {
     /// Marks an entry as read; nothing when the person has no such entry. Reading it again changes nothing.
     pub async fn mark_read(&self, person: &Id, entry: EntryId) -> Result<Option<Read>, Error> {
         let marking = Marking { person: person.clone(), entry, now: self.clock().now() };
+        if let Some(buffer) = self.buffer()
+            && let Some(outcome) = self.take_down(&**buffer, &marking).await
+        {
+            return outcome;
+        }
         let Some((read, changed)) = self.records().write(marking, mark).await? else { return Ok(None) };
         self.tell_changed(person, changed);
         Ok(Some(read))
     }
 
+    /// Takes a mark down, to be written later. Nothing when that cannot be done, and it has to be written at once.
+    async fn take_down(&self, buffer: &dyn Buffer, marking: &Marking) -> Option<Result<Option<Read>, Error>> {
+        let (person, now) = (&marking.person, marking.now);
+        let seq = match self.records().read(marking.clone(), look).await {
+            Ok(None) => return Some(Ok(None)),
+            Ok(Some((seq, Some(read_at)))) => return Some(Ok(Some(Read { seq, read_at }))),
+            Ok(Some((seq, None))) => seq,
+            // Whose it is cannot be found out now; what is nobody's is left out when it is written.
+            Err(Error::Away(_) | Error::Unanswered(_)) => match marking.entry {
+                EntryId::Seq(seq) => seq,
+                EntryId::Event(_) => return None,
+            },
+            Err(error) => return Some(Err(error)),
+        };
+        let read_at = buffer.put(person, seq, now).await.ok()?;
+        if read_at == now {
+            self.tell_marked(buffer, person, seq).await;
+        }
+        Some(Ok(Some(Read { seq, read_at })))
+    }
+
+    async fn tell_marked(&self, buffer: &dyn Buffer, person: &Id, seq: u64) {
+        let Ok(mut standing) = self.standing(person).await else { return };
+        if self.records().trouble().is_some() {
+            // As it was when somebody looked last: this one is not in it yet.
+            standing = Standing {
+                unread: standing.unread.saturating_sub(1),
+                version: standing.version + 1,
+                ..standing
+            };
+            let _ = buffer.remember(person, standing).await;
+        }
+        let Standing { unread, version, .. } = standing;
+        self.tell_changed(person, Some(Changed { seqs: vec![seq], unread, version }));
+    }
+
     /// Marks all that is there now. Gives the count that is left, which newer entries may have raised.
     pub async fn mark_all_read(&self, person: &Id) -> Result<u64, Error> {
-        let Some(last) = self.standing(person).await?.map(|standing| standing.last_seq) else { return Ok(0) };
+        // First what was read before, so that versions only grow.
+        self.settle(person).await?;
+        let last = self.standing(person).await?.last_seq;
         loop {
             let marking = MarkingAll { person: person.clone(), last, now: self.clock().now() };
             let (changed, more) = self.records().write(marking, mark_some).await?;
@@ -72,6 +117,7 @@ impl Inbox {
 
     /// Takes an entry away; false when the person has no such entry.
     pub async fn delete(&self, person: &Id, entry: EntryId) -> Result<bool, Error> {
+        self.settle(person).await?;
         let marking = Marking { person: person.clone(), entry, now: self.clock().now() };
         let Some(changed) = self.records().write(marking, delete).await? else { return Ok(false) };
         self.tell_changed(person, Some(changed));
@@ -86,7 +132,7 @@ impl Inbox {
 }
 
 /// The entry's number, and since when it is read.
-async fn find(marking: &Marking, tx: &mut Transaction<'_>) -> Result<Option<(u64, Option<Millis>)>, Error> {
+async fn find(marking: &Marking, tx: &mut Transaction<'_>) -> Result<Found, Error> {
     let person = ("person", (&marking.person).into());
     let row = match &marking.entry {
         EntryId::Seq(seq) => tx.row(&store::ENTRY, &[person, ("seq", (*seq).into())]).await?,
@@ -96,6 +142,12 @@ async fn find(marking: &Marking, tx: &mut Transaction<'_>) -> Result<Option<(u64
     };
     let read = |at: i64| u64::try_from(at).unwrap_or_default();
     row.map(|row| Ok((row.count(0)?, row.maybe_int(1)?.map(read)))).transpose()
+}
+
+type Found = Option<(u64, Option<Millis>)>;
+
+fn look<'t>(marking: &'t Marking, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Found, Error>> {
+    Box::pin(find(marking, tx))
 }
 
 /// Holds the person's row and gives their count and version.

@@ -213,7 +213,7 @@ async fn change_settings(
 )]
 async fn unread(person: Person, State(inbox): State<Inboxes>) -> Result<Answer<Count>, ApiError> {
     let standing = inbox.get()?.standing(&person.id).await.map_err(|error| away(&error))?;
-    Ok(Answer(Count { count: standing.unwrap_or_default().unread }))
+    Ok(Answer(Count { count: standing.unread }))
 }
 
 /// Tell people of something

@@ -9,6 +9,7 @@ use bongsu_live::{Entry as LiveEntry, Page, Place, Source, Start, SubjectName};
 use bongsu_sql::{self as sql, Error, Transaction};
 
 use crate::list::standing;
+use crate::marks::{Marks, numbers};
 use crate::settings::settings;
 use crate::{Entry, Inbox, store, told};
 
@@ -67,9 +68,10 @@ impl Source for InboxSource {
 
     fn begin(&self, subject: &SubjectName) -> Option<Boxed<'_, Result<Page, LogError>>> {
         let person = Id::new(subject.parts().1).ok()?;
-        Some(Box::pin(
-            async move { self.0.records().read(person, newest_unread).await.map_err(LogError::from) },
-        ))
+        Some(Box::pin(async move {
+            let marks = self.0.marks(&person).await;
+            self.0.records().read((person, marks), newest_unread).await.map_err(LogError::from)
+        }))
     }
 
     fn frame(&self, entry: &LiveEntry) -> Vec<u8> {
@@ -111,11 +113,16 @@ fn after_position<'t>(
     })
 }
 
-fn newest_unread<'t>(person: &'t Id, tx: &'t mut Transaction<'_>) -> sql::Boxed<'t, Result<Page, Unread>> {
+fn newest_unread<'t>(
+    given: &'t (Id, Marks),
+    tx: &'t mut Transaction<'_>,
+) -> sql::Boxed<'t, Result<Page, Unread>> {
     Box::pin(async move {
+        let (person, marks) = given;
         let last = standing(person, tx).await?.unwrap_or_default().last_seq;
         let settings = settings(person, tx).await?;
-        let arguments = [("person", person.into()), ("limit", SHOWN.into())];
+        let arguments =
+            [("person", person.into()), ("limit", SHOWN.into()), ("seqs", numbers(marks.keys())?.into())];
         let rows =
             if settings.enabled { tx.rows(&store::NEWEST_UNREAD, &arguments).await? } else { Vec::new() };
         let mut entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, _>>()?;

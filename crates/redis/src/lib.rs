@@ -9,6 +9,7 @@ mod bus;
 mod cluster;
 mod durability;
 mod error;
+mod index;
 mod node;
 mod script;
 mod slot;
@@ -25,6 +26,7 @@ use redis::{Cmd, Value};
 pub use address::Address;
 pub use bus::{Bus, Channel, Listener};
 pub use error::Error;
+pub use index::{Index, Marked};
 pub use redis;
 pub use script::Script;
 

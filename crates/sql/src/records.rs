@@ -38,6 +38,11 @@ impl Records {
         }
     }
 
+    /// What is wrong right now, if anything. Of the embedded file its own writer tells.
+    pub fn trouble(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Changes something, all or nothing, and returns when it is durable. An error of the change's own undoes it.
     pub async fn write<A, T, E>(&self, given: A, change: Change<A, T, E>) -> Result<T, E>
     where

@@ -11,14 +11,12 @@ mod bus;
 mod follow_ups;
 mod read;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use bongsu_kernel::{Clock, StreamId};
 use bongsu_redis::redis::{self, FromRedisValue, Value};
-use bongsu_redis::{Error, Redis, Repeat, Script};
+use bongsu_redis::{Error, Index, Redis, Repeat, Script};
 use futures_util::future::join_all;
 
 pub use bus::RedisBus;
@@ -28,18 +26,11 @@ use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Pla
 use crate::SubjectName;
 
 static PURGE: Script = Script::new("purge", include_str!("../../lua/purge.lua"));
-static MARK: Script = Script::new("mark", include_str!("../../lua/mark.lua"));
 
-/// The list beside a stream.
+/// The list beside a stream, and the index of those that have one.
 const FOLLOW_UPS: &str = "follow-ups";
 /// The channel beside a stream.
 const BUS: &str = "bus";
-/// The index of subjects with follow-ups is spread over so many keys.
-const INDEX_KEYS: u64 = 16;
-/// A mark is good for the next appends for so long; the script refuses one that is older than thirty seconds.
-const MARK_LIFE: Duration = Duration::from_secs(10);
-/// So many marks are remembered.
-const MOST_MARKS: usize = 10_000;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -52,40 +43,16 @@ pub struct RedisLog {
     redis: Redis,
     clock: Clock,
     options: Options,
-    /// When which subject was marked, by our clock and by Redis'.
-    marks: Mutex<HashMap<SubjectName, (Instant, String)>>,
+    /// Of subjects with follow-ups.
+    index: Index,
     /// Whether the last append was refused: there is no memory left, or no right to write.
     refuses: AtomicBool,
 }
 
 impl RedisLog {
     pub fn new(redis: Redis, options: Options, clock: Clock) -> Self {
-        Self { redis, clock, options, marks: Mutex::default(), refuses: AtomicBool::new(false) }
-    }
-
-    /// Marks a subject in the index, unless it was a moment ago.
-    async fn mark(&self, subject: &SubjectName) -> Result<String, LogError> {
-        let known = {
-            let marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-            marks.get(subject).filter(|(at, _)| at.elapsed() < MARK_LIFE).map(|(_, ms)| ms.clone())
-        };
-        if let Some(ms) = known {
-            return Ok(ms);
-        }
-        let before = Instant::now();
-        let key = index_key(&self.redis, foldhash_of(subject) % INDEX_KEYS);
-        let marked = self.redis.run(&MARK, Repeat::Safe, &[&key], &[subject.as_str().as_bytes()]).await?;
-        let ms: String = take(marked)?;
-        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-        if marks.len() >= MOST_MARKS {
-            marks.clear();
-        }
-        marks.insert(subject.clone(), (before, ms.clone()));
-        Ok(ms)
-    }
-
-    fn forget_mark(&self, subject: &SubjectName) {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner).remove(subject);
+        let index = Index::new(redis.clone(), FOLLOW_UPS);
+        Self { redis, clock, options, index, refuses: AtomicBool::new(false) }
     }
 }
 
@@ -159,10 +126,6 @@ impl Keys {
     }
 }
 
-fn index_key(redis: &Redis, index: u64) -> String {
-    redis.key(format_args!("{{follow-ups:{index}}}"))
-}
-
 fn stream_key(redis: &Redis, subject: &SubjectName) -> String {
     let (family, id) = subject.parts();
     redis.key(format_args!("{family}:events:{id}"))
@@ -171,12 +134,6 @@ fn stream_key(redis: &Redis, subject: &SubjectName) -> String {
 /// What is published on it follows the stream's order.
 fn bus_channel(redis: &Redis, stream: &str) -> String {
     redis.beside(stream, BUS)
-}
-
-fn foldhash_of(subject: &SubjectName) -> u64 {
-    use std::hash::BuildHasher;
-    // Every hub has to come to the same key.
-    foldhash::quality::FixedState::default().hash_one(subject.as_str())
 }
 
 fn take<T: FromRedisValue>(value: Value) -> Result<T, LogError> {

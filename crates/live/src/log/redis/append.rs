@@ -48,11 +48,11 @@ impl RedisLog {
         let Some(first) = events.first() else { return Ok(Vec::new()) };
         let follows = events.iter().any(|event| !event.recipients.is_empty());
         for _ in 0..MARKS {
-            let marked = if follows { self.mark(&first.subject).await? } else { String::new() };
+            let marked = if follows { self.index.mark(first.subject.as_str()).await? } else { String::new() };
             if let Some(answers) = self.try_append(first, events, &marked).await? {
                 return Ok(answers);
             }
-            self.forget_mark(&first.subject);
+            self.index.forget_mark(first.subject.as_str());
         }
         Err(LogError::Failed("the index of follow-ups could not be marked in time".to_owned()))
     }

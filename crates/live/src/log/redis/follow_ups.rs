@@ -1,81 +1,39 @@
 //! What was written down for people, in Redis: a list beside every room's stream, and an index that names the rooms.
-//!
-//! A room is marked in the index before its first record is written and stays there for a minute, so most rooms of the
-//! index have nothing: one that was found empty is looked at again after a moment, or when it is marked anew.
-
-use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use bongsu_redis::redis;
-use bongsu_redis::{Redis, Repeat, Script};
+use bongsu_redis::{Index, Marked, Redis, Repeat};
 use futures_util::StreamExt;
 
-use super::{FOLLOW_UPS, INDEX_KEYS, stream_key, take};
+use super::{FOLLOW_UPS, stream_key, take};
 use crate::SubjectName;
 use crate::log::{Boxed, FollowUps, LogError, Pending};
 
-static UNMARK: Script = Script::new("unmark", include_str!("../../../lua/unmark.lua"));
-
-/// A room that had nothing is looked at again after so long.
-const AGAIN: Duration = Duration::from_secs(1);
-/// So many rooms are read from an index at once, and looked at at the same time.
-const PAGE: isize = 256;
+/// So many rooms are looked at at the same time.
 const AT_ONCE: usize = 32;
 
 /// See the module.
 pub struct RedisFollowUps {
     redis: Redis,
-    /// Rooms that had nothing: their mark then, and when that was.
-    empty: Mutex<HashMap<String, (String, Instant)>>,
+    index: Index,
 }
 
 impl RedisFollowUps {
     pub fn new(redis: Redis) -> Self {
-        Self { redis, empty: Mutex::default() }
+        let index = Index::new(redis.clone(), FOLLOW_UPS);
+        Self { redis, index }
     }
 
-    /// The rooms of an index that may have something, with their marks.
-    async fn marked(&self, index: &str) -> Result<Vec<(String, String)>, LogError> {
-        let (mut marked, mut start) = (Vec::new(), 0);
-        loop {
-            let mut range = redis::cmd("ZRANGE");
-            range.arg(index).arg(start).arg(start + PAGE - 1).arg("WITHSCORES");
-            let page: Vec<(String, String)> =
-                take(self.redis.ask("zrange", index, &range, Repeat::Safe).await?)?;
-            let last = page.len() < PAGE as usize;
-            marked.extend(page);
-            if last {
-                break;
-            }
-            start += PAGE;
-        }
-        let empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
-        marked.retain(|(room, mark)| {
-            empty.get(room).is_none_or(|(known, at)| known != mark || at.elapsed() > AGAIN)
-        });
-        Ok(marked)
-    }
-
-    async fn records(
-        &self,
-        index: &str,
-        room: String,
-        mark: String,
-        most: usize,
-    ) -> Result<Vec<Pending>, LogError> {
-        let list = self.list(&room);
+    async fn records(&self, marked: Marked, most: usize) -> Result<Vec<Pending>, LogError> {
+        let list = self.list(&marked.name);
         let mut range = redis::cmd("LRANGE");
         range.arg(&list).arg(0).arg(most.saturating_sub(1));
         let records: Vec<String> = take(self.redis.ask("lrange", &list, &range, Repeat::Safe).await?)?;
+        let pending = |record| Pending { key: marked.name.clone(), record };
+        let records: Vec<Pending> = records.into_iter().map(pending).collect();
         if records.is_empty() {
-            let arguments = [room.as_bytes(), mark.as_bytes()];
-            self.redis.run(&UNMARK, Repeat::Safe, &[index], &arguments).await?;
-            let mut empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
-            empty.insert(room, (mark, Instant::now()));
-            return Ok(Vec::new());
+            self.index.found_empty(marked).await?;
         }
-        Ok(records.into_iter().map(|record| Pending { key: room.clone(), record }).collect())
+        Ok(records)
     }
 
     fn list(&self, room: &str) -> String {
@@ -86,27 +44,16 @@ impl RedisFollowUps {
 impl FollowUps for RedisFollowUps {
     fn take(&self, most: usize) -> Boxed<'_, Result<Vec<Pending>, LogError>> {
         Box::pin(async move {
+            let marked = self.index.marked().await?;
+            let asked: Vec<_> = marked.into_iter().map(|marked| self.records(marked, most)).collect();
+            let mut asked = futures_util::stream::iter(asked).buffer_unordered(AT_ONCE);
             let mut pending = Vec::new();
-            let mut seen = HashSet::new();
-            for index in 0..INDEX_KEYS {
-                let index = super::index_key(&self.redis, index);
-                let marked = self.marked(&index).await?;
-                seen.extend(marked.iter().map(|(room, _)| room.clone()));
-                let asked: Vec<_> =
-                    marked.into_iter().map(|(room, mark)| self.records(&index, room, mark, most)).collect();
-                let mut asked = futures_util::stream::iter(asked).buffer_unordered(AT_ONCE);
-                while let Some(records) = asked.next().await {
-                    pending.extend(records?);
-                    if pending.len() >= most {
-                        return Ok(pending);
-                    }
+            while let Some(records) = asked.next().await {
+                pending.extend(records?);
+                if pending.len() >= most {
+                    break;
                 }
             }
-            // Rooms that are in no index any more need not be remembered.
-            self.empty
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .retain(|room, (_, at)| seen.contains(room) || at.elapsed() < AGAIN * 2);
             Ok(pending)
         })
     }

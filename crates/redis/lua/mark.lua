@@ -1,7 +1,7 @@
--- Marks a subject in the index of those with follow-ups, before one is written.
+-- Marks something in an index, before what it has is written elsewhere.
 --
 -- KEYS  1 index (zset by time)
--- ARGV  1 subject
+-- ARGV  1 its name
 -- Gives the server's time in ms.
 local clock = redis.call('TIME')
 local ms = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))

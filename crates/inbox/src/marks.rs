@@ -1,0 +1,172 @@
+//! Marks that wait to be written: what was read is taken down at once in Redis, laid over every list and count, and written
+//! to the records later, a few at a time.
+//!
+//! Marks are looked at before the records: one that is being written meanwhile is then found there. Writing removes only what
+//! it wrote, so that a crash between the two writes it again, which changes nothing.
+
+pub mod redis;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bongsu_kernel::{Id, Millis, crash_point};
+use bongsu_sql::{self as sql, Error, Transaction};
+
+use crate::{Inbox, Standing, store};
+
+/// A future that a trait object can give.
+pub type Boxed<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, Away>> + Send + 'a>>;
+
+/// The engine that keeps them cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Away(pub String);
+
+/// Entries of a person by number, and when they were read.
+pub type Marks = BTreeMap<u64, Millis>;
+
+/// Marks that are not written yet.
+///
+/// - **Durable** when it answers, as far as its engine is.
+/// - **Once.** A second mark of an entry changes nothing and gives the first time.
+pub trait Buffer: Send + Sync {
+    /// Takes a mark down. Gives when the entry was read: now, or before.
+    fn put<'a>(&'a self, person: &'a Id, seq: u64, at: Millis) -> Boxed<'a, Millis>;
+
+    fn of<'a>(&'a self, person: &'a Id) -> Boxed<'a, Marks>;
+
+    /// Everybody who may have some.
+    fn people(&self) -> Boxed<'_, Vec<Waiting>>;
+
+    /// These were written: they go, unless they were changed meanwhile.
+    fn written<'a>(&'a self, person: &'a Id, marks: &'a Marks) -> Boxed<'a, ()>;
+
+    /// A person has none left.
+    fn none_left(&self, waiting: Waiting) -> Boxed<'_, ()>;
+
+    /// Remembers where an inbox stood, for when the records are away.
+    fn remember<'a>(&'a self, person: &'a Id, standing: Standing) -> Boxed<'a, ()>;
+
+    fn remembered<'a>(&'a self, person: &'a Id) -> Boxed<'a, Option<Standing>>;
+}
+
+/// Somebody who may have marks.
+pub struct Waiting {
+    pub person: Id,
+    pub(crate) marked: bongsu_redis::Marked,
+}
+
+/// How marks are written.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteBehind {
+    pub interval: Duration,
+    pub at_once: usize,
+}
+
+impl Inbox {
+    /// The marks of a person; none where there is no buffer, or it cannot be asked.
+    pub(crate) async fn marks(&self, person: &Id) -> Marks {
+        match self.buffer() {
+            Some(buffer) => buffer.of(person).await.unwrap_or_default(),
+            None => Marks::new(),
+        }
+    }
+
+    /// Writes marks, until it is dropped.
+    pub async fn write_behind(self, pace: WriteBehind) {
+        loop {
+            tokio::time::sleep(pace.interval).await;
+            self.flush(pace.at_once).await;
+        }
+    }
+
+    /// Writes all marks that there are now. What cannot be written waits for the next time.
+    pub async fn flush(&self, at_once: usize) {
+        let Some(buffer) = self.buffer() else { return };
+        let people = match buffer.people().await {
+            Ok(people) => people,
+            Err(error) => return tracing::warn!(%error, "marks of what was read cannot be found"),
+        };
+        for waiting in people {
+            if let Err(error) = self.flush_person(buffer, waiting, at_once).await {
+                return tracing::warn!(error, "marks of what was read wait to be written");
+            }
+        }
+    }
+
+    async fn flush_person(
+        &self,
+        buffer: &Arc<dyn Buffer>,
+        waiting: Waiting,
+        at_once: usize,
+    ) -> Result<(), String> {
+        loop {
+            let marks = buffer.of(&waiting.person).await.map_err(|error| error.to_string())?;
+            if marks.is_empty() {
+                return buffer.none_left(waiting).await.map_err(|error| error.to_string());
+            }
+            let some: Marks = marks.into_iter().take(at_once).collect();
+            self.write_marks(&waiting.person, some).await?;
+        }
+    }
+
+    /// Writes the marks of one person now: before what has to come after them.
+    pub(crate) async fn settle(&self, person: &Id) -> Result<(), Error> {
+        let marks = self.marks(person).await;
+        if marks.is_empty() {
+            return Ok(());
+        }
+        self.write_marks(person, marks).await.map_err(Error::Failed)
+    }
+
+    async fn write_marks(&self, person: &Id, marks: Marks) -> Result<(), String> {
+        crash_point!("before-marks");
+        self.records()
+            .write((person.clone(), marks.clone()), write)
+            .await
+            .map_err(|error: Error| error.to_string())?;
+        crash_point!("after-marks");
+        if let Some(buffer) = self.buffer() {
+            buffer.written(person, &marks).await.map_err(|error| error.to_string())?;
+        }
+        crash_point!("after-marks-removed");
+        Ok(())
+    }
+}
+
+/// Which of these are unread in the records: what a mark changes.
+pub(crate) async fn effective(
+    person: &Id,
+    marks: &Marks,
+    tx: &mut Transaction<'_>,
+) -> Result<Vec<u64>, Error> {
+    if marks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let arguments = [("person", person.into()), ("seqs", numbers(marks.keys())?.into())];
+    tx.rows(&store::UNREAD_AMONG, &arguments).await?.iter().map(|row| row.count(0)).collect()
+}
+
+/// Numbers as a JSON list.
+pub(crate) fn numbers<'a>(numbers: impl Iterator<Item = &'a u64>) -> Result<String, Error> {
+    let numbers: Vec<&u64> = numbers.collect();
+    serde_json::to_string(&numbers).map_err(|error| Error::Failed(error.to_string()))
+}
+
+fn write<'t>(given: &'t (Id, Marks), tx: &'t mut Transaction<'_>) -> sql::Boxed<'t, Result<(), Error>> {
+    Box::pin(async move {
+        let (person, marks) = given;
+        tx.row(&store::PERSON_HOLD, &[("person", person.into())]).await?;
+        let unread = effective(person, marks, tx).await?;
+        if unread.is_empty() {
+            return Ok(());
+        }
+        let times: Vec<(u64, Millis)> =
+            unread.iter().map(|seq| (*seq, marks.get(seq).copied().unwrap_or_default())).collect();
+        let times = serde_json::to_string(&times).map_err(|error| Error::Failed(error.to_string()))?;
+        tx.run(&store::ENTRIES_MARK, &[("person", person.into()), ("marks", times.into())]).await?;
+        tx.run(&store::PERSON_FLUSH, &[("person", person.into()), ("read", unread.len().into())]).await?;
+        Ok(())
+    })
+}

@@ -1,0 +1,131 @@
+//! Marks in Redis: a hash for every person, `read_status:<id>`, and an index of those who have one.
+
+use bongsu_kernel::{Id, Millis};
+use bongsu_redis::redis::{Value, cmd, from_redis_value};
+use bongsu_redis::{Error, Index, Redis, Repeat, Script};
+
+use super::{Away, Boxed, Buffer, Marks, Waiting};
+use crate::Standing;
+
+static PUT: Script = Script::new("read_put", include_str!("../../lua/put.lua"));
+static WRITTEN: Script = Script::new("read_written", include_str!("../../lua/written.lua"));
+static REMEMBER: Script = Script::new("unread_remember", include_str!("../../lua/remember.lua"));
+
+/// A person's marks that may wait: who has more than this writes directly.
+const MOST: &[u8] = b"5000";
+/// A mark that was too old is made anew, so often.
+const TRIES: u32 = 3;
+/// A count is remembered for a day, for when the records are away.
+const REMEMBERED: &[u8] = b"86400000";
+
+/// See the module.
+pub struct RedisBuffer {
+    redis: Redis,
+    index: Index,
+}
+
+impl RedisBuffer {
+    pub fn new(redis: Redis) -> Self {
+        let index = Index::new(redis.clone(), "read_status");
+        Self { redis, index }
+    }
+
+    fn key(&self, person: &Id) -> String {
+        self.redis.key(format_args!("read_status:{person}"))
+    }
+
+    fn count_key(&self, person: &Id) -> String {
+        self.redis.key(format_args!("unread_count:{person}"))
+    }
+}
+
+impl From<Error> for Away {
+    fn from(error: Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+fn read<T: bongsu_redis::redis::FromRedisValue>(value: Value) -> Result<T, Away> {
+    from_redis_value(value).map_err(|_| Away("a mark in Redis is not readable".to_owned()))
+}
+
+impl Buffer for RedisBuffer {
+    fn put<'a>(&'a self, person: &'a Id, seq: u64, at: Millis) -> Boxed<'a, Millis> {
+        Box::pin(async move {
+            let (key, seq, at) = (self.key(person), seq.to_string(), at.to_string());
+            for _ in 0..TRIES {
+                let mark = self.index.mark(person.as_str()).await?;
+                let arguments = [seq.as_bytes(), at.as_bytes(), mark.as_bytes(), MOST];
+                let answer: String = read(self.redis.run(&PUT, Repeat::Safe, &[&key], &arguments).await?)?;
+                match answer.as_str() {
+                    "unmarked" => self.index.forget_mark(person.as_str()),
+                    "full" => return Err(Away("too many marks wait to be written".to_owned())),
+                    read_at => {
+                        return read_at.parse().map_err(|_| Away("a mark is not readable".to_owned()));
+                    }
+                }
+            }
+            Err(Away("the index of marks could not be marked in time".to_owned()))
+        })
+    }
+
+    fn of<'a>(&'a self, person: &'a Id) -> Boxed<'a, Marks> {
+        Box::pin(async move {
+            let key = self.key(person);
+            let mut all = cmd("HGETALL");
+            all.arg(&key);
+            let all: Vec<(String, String)> =
+                read(self.redis.ask("hgetall", &key, &all, Repeat::Safe).await?)?;
+            // What another program may have written there is none of ours.
+            Ok(all.iter().filter_map(|(seq, at)| Some((seq.parse().ok()?, at.parse().ok()?))).collect())
+        })
+    }
+
+    fn people(&self) -> Boxed<'_, Vec<Waiting>> {
+        Box::pin(async move {
+            let marked = self.index.marked().await?;
+            let waiting =
+                |marked: bongsu_redis::Marked| Some(Waiting { person: Id::new(&marked.name).ok()?, marked });
+            Ok(marked.into_iter().filter_map(waiting).collect())
+        })
+    }
+
+    fn written<'a>(&'a self, person: &'a Id, marks: &'a Marks) -> Boxed<'a, ()> {
+        Box::pin(async move {
+            let pairs: Vec<[String; 2]> =
+                marks.iter().map(|(seq, at)| [seq.to_string(), at.to_string()]).collect();
+            let arguments: Vec<&[u8]> = pairs.iter().flatten().map(String::as_bytes).collect();
+            self.redis.run(&WRITTEN, Repeat::Safe, &[&self.key(person)], &arguments).await?;
+            Ok(())
+        })
+    }
+
+    fn none_left(&self, waiting: Waiting) -> Boxed<'_, ()> {
+        Box::pin(async move { Ok(self.index.found_empty(waiting.marked).await?) })
+    }
+
+    fn remember<'a>(&'a self, person: &'a Id, standing: Standing) -> Boxed<'a, ()> {
+        Box::pin(async move {
+            let Standing { last_seq, unread, version } = standing;
+            let numbers = [unread, version, last_seq].map(|number| number.to_string());
+            let [unread, version, last] = numbers.each_ref().map(|number| number.as_bytes());
+            let arguments = [unread, version, last, REMEMBERED];
+            self.redis.run(&REMEMBER, Repeat::Safe, &[&self.count_key(person)], &arguments).await?;
+            Ok(())
+        })
+    }
+
+    fn remembered<'a>(&'a self, person: &'a Id) -> Boxed<'a, Option<Standing>> {
+        Box::pin(async move {
+            let key = self.count_key(person);
+            let mut get = cmd("GET");
+            get.arg(&key);
+            let known: Option<String> = read(self.redis.ask("get", &key, &get, Repeat::Safe).await?)?;
+            Ok(known.and_then(|known| {
+                let mut numbers = known.split(' ').map(|number| number.parse().ok());
+                let (unread, version, last_seq) = (numbers.next()??, numbers.next()??, numbers.next()??);
+                Some(Standing { last_seq, unread, version })
+            }))
+        })
+    }
+}

@@ -24,9 +24,11 @@ pub(crate) fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true")
 }
 
-/// The first program of this name on the search path, or where Debian keeps what it takes for an administrator's.
+/// The first program of this name on the search path, or where Debian keeps what it takes for an administrator's, or the
+/// programs of PostgreSQL.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    let folders =
+        std::env::split_paths(&path).chain(["/usr/sbin", "/usr/lib/postgresql/15/bin"].map(PathBuf::from));
     folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }

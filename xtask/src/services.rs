@@ -1,4 +1,4 @@
-//! `cargo xtask services`: what the tests need beside Rust: Redis, nginx, a browser and its driver,
+//! `cargo xtask services`: what the tests need beside Rust: Redis, PostgreSQL, MariaDB, nginx, a browser and its driver,
 //! strace, and schemathesis in a Python environment of its own.
 //!
 //! What is missing is installed. What cannot be had is an error in CI; elsewhere the profile that
@@ -23,7 +23,7 @@ struct Program {
 /// Names the server that hubs share; without it there is no profile but the embedded one.
 const REDIS_SERVER: &str = "BONGSU_REDIS_SERVER";
 
-const PROGRAMS: [Program; 7] = [
+const PROGRAMS: [Program; 10] = [
     Program {
         name: "redis-server",
         package: "redis-server",
@@ -43,6 +43,29 @@ const PROGRAMS: [Program; 7] = [
         package: "redis-sentinel",
         variable: "BONGSU_REDIS_SENTINEL",
         profile: "sentinel: an engine that fails over",
+        trial: &["--version"],
+    },
+    Program {
+        name: "postgres",
+        package: "postgresql-15",
+        variable: "BONGSU_POSTGRES",
+        profile: "postgres: records on PostgreSQL",
+        trial: &["--version"],
+    },
+    Program {
+        name: "mariadbd",
+        // The server without Debian's own service around it. What makes its folder is in it, too, and is not tried: that
+        // would make one.
+        package: "mariadb-server-core",
+        variable: "BONGSU_MARIADBD",
+        profile: "mariadb: records on MariaDB",
+        trial: &["--version"],
+    },
+    Program {
+        name: "mariadb",
+        package: "mariadb-client-core",
+        variable: "BONGSU_MARIADB",
+        profile: "mariadb: records on MariaDB",
         trial: &["--version"],
     },
     Program {

@@ -9,7 +9,8 @@ pub(crate) enum Failure {
     /// 2: the configuration or the command line is wrong.
     #[error("{0}")]
     Configuration(#[from] Bad),
-    /// 3: the data folder cannot be used: held by another process, damaged, foreign, or of a newer version.
+    /// 3: the data folder or the database cannot be used: held by another process, damaged, foreign, or of a newer
+    /// version. A server that is not there may come: that is 1.
     #[error("{0}")]
     Data(#[from] bongsu_sql::Error),
     /// 1: anything else.
@@ -24,7 +25,7 @@ impl Failure {
 
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Other(_) => 1,
+            Self::Other(_) | Self::Data(bongsu_sql::Error::NoServer(..)) => 1,
             Self::Configuration(_) => 2,
             Self::Data(_) => 3,
         })

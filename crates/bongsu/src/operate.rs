@@ -13,6 +13,7 @@ use bongsu_http::identity::Ticket;
 use bongsu_http::{ApiError, Identity, Person};
 use bongsu_live::{Hub, Log};
 use bongsu_redis::Redis;
+use bongsu_sql::Records;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -27,6 +28,7 @@ pub(crate) struct Operations {
     pub(crate) hub: Hub,
     pub(crate) log: Arc<dyn Log>,
     pub(crate) redis: Option<Redis>,
+    pub(crate) records: Option<Records>,
     pub(crate) orders: Arc<dyn Orders>,
     pub(crate) identity: Identity,
     pub(crate) metrics: PrometheusHandle,
@@ -73,9 +75,14 @@ const BLIND: &str =
 async fn health(State(operations): State<Operations>) -> Answer<Health> {
     let redis = operations.redis.as_ref();
     let blind = (!operations.orders.is_current()).then_some(BLIND);
-    let mut degraded: Vec<_> =
-        [operations.log.trouble(), operations.identity.trouble(), blind].into_iter().flatten().collect();
+    let records = operations.records.as_ref();
+    // Events and records may be in the same file, which has its trouble once.
+    let kept = operations.log.trouble().into_iter().chain(
+        records.and_then(Records::trouble).filter(|trouble| operations.log.trouble() != Some(trouble)),
+    );
+    let mut degraded: Vec<_> = kept.chain(operations.identity.trouble()).chain(blind).collect();
     degraded.extend(redis.map(Redis::warnings).unwrap_or_default());
+    degraded.extend(records.map(Records::warnings).unwrap_or_default());
     Answer(Health {
         status: if degraded.is_empty() { "healthy" } else { "degraded" },
         redis_connected: redis.map(Redis::is_connected),

@@ -10,7 +10,8 @@ use bongsu_http::origins::Origins;
 use bongsu_http::server::{self, SERVER_HOST};
 use bongsu_kernel::settings::{Bad, Input, Kind, Setting, Values, load};
 use bongsu_kernel::telemetry;
-use bongsu_sql::DATA_DIR;
+use bongsu_redis::REDIS_URL;
+use bongsu_sql::{DATA_DIR, DATABASE_URL};
 
 const IDEMPOTENCY_MAX_KEYS: Setting = Setting::text(
     "storage",
@@ -31,7 +32,6 @@ const RECORDS: Setting = Setting::text(
 
 /// Engines that are named in the configuration but are not part of this build.
 const ENGINES: &[&Setting] = &[
-    &Setting::text("engines", "DATABASE_URL", "", "Not in this build yet: records on PostgreSQL or MySQL."),
     &Setting::text("engines", "AMQP_URL", "", "Not in this build yet: work queues on RabbitMQ."),
     &Setting::text("engines", "KAFKA_BROKERS", "", "Not in this build yet: domain events on Kafka."),
 ];
@@ -50,6 +50,7 @@ pub(crate) fn all() -> Vec<&'static Setting> {
     all.extend(bongsu_coordination::SETTINGS);
     all.push(&telemetry::RUST_LOG);
     all.extend(bongsu_redis::SETTINGS);
+    all.extend(bongsu_sql::SETTINGS);
     all.push(&RECORDS);
     all.extend(ENGINES);
     all
@@ -86,6 +87,8 @@ pub(crate) struct Checked {
     pub(crate) people: People,
     /// Nothing: everything is embedded.
     pub(crate) redis: Option<bongsu_redis::Options>,
+    /// Nothing: records are kept in the data folder, if at all.
+    pub(crate) database: Option<bongsu_sql::Options>,
     /// Settings whose secrets anybody knows; good enough for loopback only.
     pub(crate) weak: Vec<&'static str>,
 }
@@ -119,10 +122,11 @@ pub(crate) fn check(values: &Values) -> Result<Checked, Bad> {
     let weak = identity.check_secrets(values, host)?;
     let (origins, rooms) = (Origins::from_settings(values)?, bongsu_rooms::Options::from_settings(values)?);
     let redis = bongsu_redis::Options::from_settings(values)?;
-    check_combination(values, redis.as_ref(), &rooms)?;
+    let database = bongsu_sql::Options::from_settings(values)?;
+    check_combination(values, redis.is_some(), database.is_some(), &rooms)?;
     let presence = bongsu_presence::Options::from_settings(values)?;
     let people = People::from_settings(values)?;
-    Ok(Checked { host, identity, origins, rooms, presence, people, redis, weak })
+    Ok(Checked { host, identity, origins, rooms, presence, people, redis, database, weak })
 }
 
 /// Refuses an engine that this build does not have, instead of going on without it.
@@ -136,21 +140,31 @@ pub(crate) fn check_engines(values: &Values) -> Result<(), Bad> {
     }
 }
 
-/// Whether there is a store of records, which without Redis also keeps the events.
+/// Whether there is a store of records.
 pub(crate) fn keeps_records(values: &Values) -> bool {
     values.text(&RECORDS) == "on"
+}
+
+/// Whether anything is kept in the data folder: events without Redis, records without a database.
+pub(crate) fn uses_folder(values: &Values) -> bool {
+    let is_set = |setting| values.given(setting).is_some();
+    !is_set(&REDIS_URL) || (keeps_records(values) && !is_set(&DATABASE_URL))
 }
 
 /// Refuses combinations that cannot work.
 fn check_combination(
     values: &Values,
-    redis: Option<&bongsu_redis::Options>,
+    on_redis: bool,
+    on_database: bool,
     rooms: &bongsu_rooms::Options,
 ) -> Result<(), Bad> {
     if keeps_records(values) {
         return Ok(());
     }
-    if redis.is_none() {
+    if on_database {
+        return Err(Bad::value(&RECORDS, "off", "on while DATABASE_URL says where records are kept"));
+    }
+    if !on_redis {
         return Err(Bad::value(
             &RECORDS,
             "off",

@@ -1,6 +1,7 @@
 //! Puts the parts together: store, hub, rooms, identity, routes.
 //!
-//! What differs between one process and a fleet on Redis is chosen here, and nowhere else.
+//! What differs between one process and a fleet on Redis, and between the data folder and a database, is chosen here, and
+//! nowhere else.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,8 +13,8 @@ use axum::response::IntoResponse;
 use axum::{Router, middleware};
 use bongsu_coordination::orders::embedded::EmbeddedOrders;
 use bongsu_coordination::orders::redis::RedisOrders;
+use bongsu_coordination::registry::About;
 use bongsu_coordination::registry::redis::RedisRegistry;
-use bongsu_coordination::registry::{About, Records};
 use bongsu_coordination::{LEASE, Orders, Registry};
 use bongsu_http::identity::{Identity, OwnTickets, Tickets};
 use bongsu_http::origins;
@@ -83,6 +84,7 @@ pub(crate) fn migrations() -> Migrations {
         rooms_store::MIGRATIONS,
         bongsu_coordination::MIGRATIONS,
         bongsu_inbox::store::MIGRATIONS,
+        sql::MIGRATIONS,
     ])
 }
 
@@ -94,8 +96,8 @@ pub(crate) async fn wire(
     supervisor: &Supervisor,
 ) -> Result<Wired, Failure> {
     let clock = Clock::system();
-    let Checked { identity, origins, rooms, presence, people, redis, .. } = checked;
-    let database = if settings::keeps_records(values) { Some(open_database(values)?) } else { None };
+    let Checked { identity, origins, rooms, presence, people, redis, database, .. } = checked;
+    let file = if settings::uses_folder(values) { Some(open_database(values)?) } else { None };
     let metrics = telemetry::start_metrics(supervisor)?;
     let mut live = bongsu_live::Options::from_settings(values);
     let (_, most_streams) = server::capacity();
@@ -105,12 +107,18 @@ pub(crate) async fn wire(
     let hub = Hub::new(live, shards, clock.clone());
     let most_keys = settings::most_keys(values);
     let redis = redis.map(|options| Redis::start(options, supervisor));
-    let store = match database {
-        Some(database) => {
-            let (store, writer) = sql::Store::start(database, supervisor)?;
+    let store = match file {
+        Some(file) => {
+            let (store, writer) = sql::Store::start(file, supervisor)?;
             Some(Store { store, writer })
         }
         None => None,
+    };
+    let records = match (&database, &store) {
+        _ if !settings::keeps_records(values) => None,
+        (Some(options), _) => Some(sql::Records::connect(options, &migrations(), supervisor).await?),
+        (None, Some(Store { store, .. })) => Some(sql::Records::embedded(store.clone())),
+        (None, None) => return Err(Failure::Other("there is nowhere to keep records".to_owned())),
     };
     let mut rooms_bus = None;
     let log: Arc<dyn Log> = match (&redis, &store) {
@@ -140,9 +148,9 @@ pub(crate) async fn wire(
     if let Some(redis) = &redis {
         let cap = Arc::new(RedisCap::start(redis.clone(), LEASE, supervisor));
         hub.asks(Arc::new(StreamPlaces { cap, most: per_person }), ordered.clone());
-        let records = if store.is_some() { Records::Own } else { Records::Off };
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let about = About { records, version, address: address.to_string(), started_at: clock.now() };
+        let shown = fleet::standing_of(records.as_ref())?;
+        let about = About { records: shown, version, address: address.to_string(), started_at: clock.now() };
         let joined =
             registry.insert(Arc::new(RedisRegistry::start(redis.clone(), &about, LEASE, supervisor)));
         fleet::join(&**joined).await?;
@@ -150,26 +158,24 @@ pub(crate) async fn wire(
         fleet::watch_stalls(hub.clone(), supervisor);
         fleet::settle(&*orders).await;
     }
-    let records: Option<Arc<dyn bongsu_rooms::store::Store>> = match &store {
-        Some(Store { store, .. }) => {
-            Some(Arc::new(SqlStore::open(sql::Records::embedded(store.clone()), supervisor).await?))
-        }
+    let registered: Option<Arc<dyn bongsu_rooms::store::Store>> = match &records {
+        Some(records) => Some(Arc::new(SqlStore::open(records.clone(), supervisor).await?)),
         None => None,
     };
     let source = Arc::new(LogSource(log.clone()));
     hub.serves(bongsu_rooms::FAMILY, Family { source, bus: rooms_bus });
     hub.start_upkeep(supervisor);
-    let told = match &store {
-        Some(Store { store, .. }) => {
-            let records = sql::Records::embedded(store.clone());
-            let fleet = match (&redis, registry) {
-                (Some(redis), Some(registry)) => people::Fleet::Shared { redis: redis.clone(), registry },
-                _ => people::Fleet::Alone(store.clone()),
-            };
+    let fleet = match (&redis, registry, &store) {
+        (Some(redis), Some(registry), _) => Some(people::Fleet::Shared { redis: redis.clone(), registry }),
+        (_, _, Some(Store { store, .. })) => Some(people::Fleet::Alone(store.clone())),
+        _ => None,
+    };
+    let told = match (records.clone(), fleet) {
+        (Some(records), Some(fleet)) => {
             let ground = Ground { hub: hub.clone(), records, fleet, clock: clock.clone() };
             Some(people::start(ground, people, supervisor)?)
         }
-        None => None,
+        _ => None,
     };
     let (inbox, members) = told.unzip();
     let tickets: Arc<dyn Tickets> = match &redis {
@@ -184,6 +190,7 @@ pub(crate) async fn wire(
         hub: hub.clone(),
         log: log.clone(),
         redis: redis.clone(),
+        records,
         orders: orders.clone(),
         identity: identity.clone(),
         metrics,
@@ -200,7 +207,7 @@ pub(crate) async fn wire(
         None => Arc::new(EmbeddedBuckets::new(clock.clone())),
     };
     let admin = Admin { orders, identity: identity.clone(), clock };
-    let rooms = Rooms::new(hub.clone(), log, records, presence, buckets, rooms);
+    let rooms = Rooms::new(hub.clone(), log, registered, presence, buckets, rooms);
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(bongsu_rooms::routes::router(rooms, identity.clone()))
         .merge(bongsu_inbox::routes::router(inbox, identity.clone()))

@@ -195,6 +195,41 @@ fn every_migration_is_numbered_on_and_listed_in_code() {
     assert!(found > 0, "no migration was found: the rule looks in the wrong place");
 }
 
+#[test]
+fn every_query_is_a_file_that_is_declared_and_listed() {
+    let mut found = 0;
+    for (name, folder) in folders() {
+        let code: String =
+            sources().iter().filter(|source| source.of == name).map(|s| s.text.as_str()).collect();
+        for file in std::fs::read_dir(folder.join("queries")).into_iter().flatten().flatten() {
+            let file = file.file_name().into_string().unwrap();
+            let mut parts = file.trim_end_matches(".sql").split('.');
+            let (query, dialect) = (parts.next().unwrap_or_default(), parts.next());
+            let declared = match dialect {
+                None => code.contains(&format!("query!(\"{query}\"")),
+                Some(dialect) => [dialect, "all"]
+                    .iter()
+                    .any(|dialect| code.contains(&format!("query!(\"{query}\", {dialect})"))),
+            };
+            assert!(declared, "{name}: queries/{file} is not declared by query!");
+            found += 1;
+        }
+        // The test that prepares every query sees those that are listed.
+        for declared in code.split("static ").skip(1).filter(|rest| rest.contains(": Query = query!(")) {
+            let Some((constant, _)) = declared.split_once(": Query = query!(") else { continue };
+            let is_listed = code.split("QUERIES").any(|list| {
+                let list = list.split(';').next().unwrap_or_default();
+                list.contains(&format!("&{constant},")) || list.contains(&format!("&{constant}]"))
+            });
+            assert!(
+                is_listed || constant.contains(char::is_whitespace),
+                "{name}: {constant} is not in QUERIES"
+            );
+        }
+    }
+    assert!(found > 0, "no query was found: the rule looks in the wrong place");
+}
+
 /// Why a crate may not depend on another one, if it may not.
 fn refusal(from: &str, on: &str, kind: &str) -> Option<String> {
     let says = |why: &str| Some(format!("{from} depends on {on} ({kind}): {why}"));

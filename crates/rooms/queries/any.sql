@@ -1,1 +1,1 @@
-SELECT 1 FROM bongsu_rooms LIMIT 1
+SELECT id FROM bongsu_rooms ORDER BY id LIMIT 1

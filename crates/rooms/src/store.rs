@@ -55,10 +55,11 @@ pub enum Standing {
 
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the records cannot be used: {0}")]
-pub struct StoreError(String);
+pub struct StoreError(#[from] bongsu_sql::Error);
 
-impl From<bongsu_sql::Error> for StoreError {
-    fn from(error: bongsu_sql::Error) -> Self {
-        Self(error.to_string())
+impl StoreError {
+    /// Whether the same may work a moment later.
+    pub fn may_pass(&self) -> bool {
+        self.0.may_pass()
     }
 }

@@ -13,7 +13,7 @@ pub enum Error {
     #[error("{0} is damaged ({1}); nothing was changed. Restore a copy, or move it away to start empty")]
     Damaged(PathBuf, String),
     #[error("{0} was written by a newer version (it has {1}); nothing was changed. Start that version")]
-    Newer(PathBuf, String),
+    Newer(String, String),
     #[error("the data folder {0} cannot be used: {1}")]
     Unusable(PathBuf, String),
     /// Nothing of the work was kept; it may be tried again once there is space.
@@ -21,6 +21,9 @@ pub enum Error {
     Full,
     #[error("the database failed: {0}")]
     Failed(String),
+    /// At a start: a server that is not there, or does not let us in. The address has no password in it.
+    #[error("the database at {0} (DATABASE_URL) cannot be used: {1}")]
+    NoServer(String, String),
     /// The server cannot be reached, or did not answer in time; nothing was kept, and repeating helps once it is back.
     #[error("the database is away: {0}")]
     Away(String),
@@ -36,6 +39,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the same may work a moment later.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Away(_) | Self::Unanswered(_))
+    }
+
     /// Whether the fault lies with the store and not with one job: the next job would meet it too.
     pub(crate) fn concerns_all(&self) -> bool {
         !matches!(self, Self::Failed(_) | Self::Undone)

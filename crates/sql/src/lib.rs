@@ -4,21 +4,61 @@
 //! [`Transaction`] that may run again, and an [`Error`] says whether repeating can help. `embedded` is the engine in
 //! the process, which also carries the rooms' log.
 
+mod address;
 pub mod embedded;
 mod error;
 mod migrate;
+mod once;
+mod options;
 mod query;
 mod records;
+mod server;
 mod transaction;
 mod value;
+pub mod work;
 
+pub use address::Address;
 pub use embedded::{
     DATA_DIR, DataFolder, Database, Job, Readers, Store, Writer, WriterState, check_integrity, inspect,
 };
 pub use error::Error;
 pub use migrate::{Migration, Migrations};
+pub use once::{MOST_KEY, forget_before, once};
+pub use options::{DATABASE_URL, Options, SETTINGS};
 pub use query::{Dialect, Query};
 pub use records::{Boxed, Change, Records};
 pub use rusqlite;
 pub use transaction::{Arguments, Transaction};
 pub use value::{Row, Value};
+
+/// The tables of this crate's own.
+pub const MIGRATIONS: &[Migration] = &[
+    Migration {
+        part: "sql",
+        number: 1,
+        sqlite: include_str!("../migrations/sqlite/0001_once.sql"),
+        servers: Some([
+            include_str!("../migrations/postgres/0001_once.sql"),
+            include_str!("../migrations/mysql/0001_once.sql"),
+        ]),
+    },
+    Migration {
+        part: "sql",
+        number: 2,
+        sqlite: include_str!("../migrations/sqlite/0002_work.sql"),
+        servers: Some([
+            include_str!("../migrations/postgres/0002_work.sql"),
+            include_str!("../migrations/mysql/0002_work.sql"),
+        ]),
+    },
+];
+
+/// This crate's queries, for the test that every database understands them.
+pub fn queries() -> impl Iterator<Item = &'static Query> {
+    once::QUERIES.iter().chain(work::QUERIES).copied()
+}
+
+/// Looks at a server without changing anything: whether this program may use it, and what is unsafe about it.
+pub async fn inspect_server(address: &Address, migrations: &Migrations) -> Result<Vec<&'static str>, Error> {
+    server::inspect(address, migrations).await
+}

@@ -1,4 +1,5 @@
-//! Migrations: numbered per part, applied once, in one transaction, never undone.
+//! Migrations: numbered per part, applied once, never undone. Here those of the embedded file, in one transaction;
+//! `server/migrate.rs` has the servers'.
 //!
 //! A file that has one this program does not know was written by a newer version, and is left alone.
 
@@ -6,8 +7,8 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use crate::Error;
 use crate::embedded::{APPLICATION_ID, open};
+use crate::{Dialect, Error};
 
 /// One step of a part's schema. Its text never changes once it was released.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +35,14 @@ impl Migrations {
         self.applied(&connection, path).map(drop)
     }
 
+    /// Those that a server has, in order, each as its dialect wants it.
+    pub(crate) fn on_servers(&self, dialect: Dialect) -> impl Iterator<Item = (&Migration, &'static str)> {
+        self.0.iter().filter_map(move |migration| {
+            let [postgres, mysql] = migration.servers?;
+            Some((migration, if dialect == Dialect::Postgres { postgres } else { mysql }))
+        })
+    }
+
     /// What was applied already.
     fn applied(&self, connection: &Connection, path: &Path) -> Result<Vec<(String, u32)>, Error> {
         if !connection.table_exists(None, "migrations")? {
@@ -45,7 +54,9 @@ impl Migrations {
             .collect::<Result<_, _>>()?;
         let known = |part: &str, number| self.0.iter().any(|m| m.part == part && m.number == number);
         match applied.iter().find(|(part, number)| !known(part, *number)) {
-            Some((part, number)) => Err(Error::Newer(path.to_owned(), format!("{part} migration {number}"))),
+            Some((part, number)) => {
+                Err(Error::Newer(path.display().to_string(), format!("{part} migration {number}")))
+            }
             None => Ok(applied),
         }
     }

@@ -2,7 +2,10 @@
 //!
 //! A query names its arguments as `:name`. Each dialect gets it with placeholders of its own, worked out once.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use metrics::Histogram;
 
 /// What a database speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,17 +20,17 @@ impl Dialect {
 }
 
 /// A query, declared by [`query!`](crate::query) as a static beside what it does.
-#[derive(Debug)]
 pub struct Query {
     name: &'static str,
     texts: [&'static str; 3],
     written: [OnceLock<Written>; 3],
+    seconds: OnceLock<Histogram>,
 }
 
 /// A query as a dialect takes it.
 #[derive(Debug)]
 pub struct Written {
-    pub text: String,
+    pub text: Arc<str>,
     /// Which argument stands at which placeholder.
     pub arguments: Vec<String>,
 }
@@ -35,7 +38,7 @@ pub struct Written {
 impl Query {
     /// The texts in the order of [`Dialect::ALL`].
     pub const fn new(name: &'static str, texts: [&'static str; 3]) -> Self {
-        Self { name, texts, written: [const { OnceLock::new() }; 3] }
+        Self { name, texts, written: [const { OnceLock::new() }; 3], seconds: OnceLock::new() }
     }
 
     pub fn name(&self) -> &'static str {
@@ -45,6 +48,11 @@ impl Query {
     pub fn written(&self, dialect: Dialect) -> &Written {
         let at = dialect as usize;
         self.written[at].get_or_init(|| write(self.texts[at], dialect))
+    }
+
+    pub(crate) fn record(&self, took: Duration) {
+        let seconds = || metrics::histogram!("sql_query_duration_seconds", "query" => self.name);
+        self.seconds.get_or_init(seconds).record(took.as_secs_f64());
     }
 }
 
@@ -118,7 +126,7 @@ fn write(text: &str, dialect: Dialect) -> Written {
         rest = &from[length..];
     }
     out.push_str(rest);
-    Written { text: out, arguments }
+    Written { text: out.into(), arguments }
 }
 
 fn place(out: &mut String, arguments: &mut Vec<String>, name: &str, dialect: Dialect) {
@@ -147,7 +155,7 @@ mod tests {
         let text =
             "SELECT ':no', a::text FROM t -- :not here\nWHERE a = :one AND b - 1 = :the_other OR c = :one;";
         let written = Dialect::ALL.map(|dialect| write(text, dialect));
-        let texts = written.each_ref().map(|written| written.text.as_str());
+        let texts = written.each_ref().map(|written| &*written.text);
         assert_eq!(
             texts,
             [

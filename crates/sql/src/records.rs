@@ -1,14 +1,18 @@
 //! Records: the one way to read and change what may be kept in the process or on a server.
+//!
+//! Here a change runs on the embedded file, as a job of its writer; `server/transact.rs` runs it on a server.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
+use bongsu_kernel::task::Supervisor;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use crate::server::{Begin, Server};
 use crate::transaction::Inner;
-use crate::{Dialect, Error, Job, Store, Transaction};
+use crate::{Dialect, Error, Job, Migrations, Options, Store, Transaction};
 
 /// A future that a function can give.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -24,6 +28,7 @@ pub struct Records(Engine);
 #[derive(Clone)]
 enum Engine {
     Sqlite(Store),
+    Server(Server),
 }
 
 impl Records {
@@ -32,18 +37,53 @@ impl Records {
         Self(Engine::Sqlite(store))
     }
 
+    /// On a server that others may share. Waits up to ten seconds for it, and brings it to this version's schema.
+    pub async fn connect(
+        options: &Options,
+        migrations: &Migrations,
+        supervisor: &Supervisor,
+    ) -> Result<Self, Error> {
+        Ok(Self(Engine::Server(Server::open(options, migrations, supervisor).await?)))
+    }
+
     pub fn dialect(&self) -> Dialect {
         match &self.0 {
             Engine::Sqlite(_) => Dialect::Sqlite,
+            Engine::Server(server) => server.dialect(),
         }
     }
 
-    /// What is wrong right now, if anything. Of the embedded file its own writer tells.
-    pub fn trouble(&self) -> Option<&'static str> {
-        None
+    /// Tells a database that others can share from other databases, by whatever address it is reached. Nothing for the
+    /// embedded file.
+    pub fn identity(&self) -> Option<&str> {
+        match &self.0 {
+            Engine::Sqlite(_) => None,
+            Engine::Server(server) => Some(server.identity()),
+        }
     }
 
-    /// Changes something, all or nothing, and returns when it is durable. An error of the change's own undoes it.
+    /// What is wrong with the database right now, if anything.
+    pub fn trouble(&self) -> Option<&'static str> {
+        match &self.0 {
+            Engine::Sqlite(store) => store.writer().trouble(),
+            Engine::Server(server) => server.trouble(),
+        }
+    }
+
+    /// What an operator should know: settings by which the server may lose what it acknowledged.
+    pub fn warnings(&self) -> Vec<&'static str> {
+        match &self.0 {
+            Engine::Sqlite(_) => Vec::new(),
+            Engine::Server(server) => server.warnings(),
+        }
+    }
+
+    /// Changes something, all or nothing, and returns when it is durable. An error of the change's own undoes it, and so
+    /// does a query that failed, also when the change goes on without it.
+    ///
+    /// On a server it runs at READ COMMITTED, again after a deadlock or the like, for five seconds in all. Then, or when
+    /// the connection breaks, the error is [`Error::Away`] when nothing is kept, and [`Error::Unanswered`] when only the
+    /// server knows.
     pub async fn write<A, T, E>(&self, given: A, change: Change<A, T, E>) -> Result<T, E>
     where
         A: Send + Sync + 'static,
@@ -57,10 +97,11 @@ impl Records {
                 store.writer().submit(Box::new(work)).await.map_err(E::from)?;
                 answer.await.unwrap_or_else(|_| Err(Error::Closed.into()))
             }
+            Engine::Server(server) => server.transact(Begin::Write, given, change).await,
         }
     }
 
-    /// Reads, and sees all that was durable before.
+    /// Reads, and sees all that was durable before, all of it as it was at one moment.
     pub async fn read<A, T, E>(&self, given: A, question: Change<A, T, E>) -> Result<T, E>
     where
         A: Send + Sync + 'static,
@@ -70,14 +111,14 @@ impl Records {
         match &self.0 {
             Engine::Sqlite(store) => {
                 let read = store.readers().read(move |connection| {
-                    // One snapshot for all that is asked.
                     connection.execute_batch("BEGIN")?;
-                    let answer = at_once(question(&given, &mut Transaction(Inner::Sqlite(connection))));
+                    let answer = on_connection(connection, &given, question);
                     connection.execute_batch("ROLLBACK")?;
                     Ok(answer)
                 });
                 read.await.map_err(E::from)?
             }
+            Engine::Server(server) => server.transact(Begin::Read, given, question).await,
         }
     }
 }
@@ -92,7 +133,7 @@ struct Work<A, T, E> {
 
 impl<A: Send + Sync, T: Send, E: From<Error> + Send> Job for Work<A, T, E> {
     fn apply(&mut self, connection: &mut Connection) -> Result<(), Error> {
-        let outcome = at_once((self.change)(&self.given, &mut Transaction(Inner::Sqlite(connection))));
+        let outcome = on_connection(connection, &self.given, self.change);
         let kept = outcome.is_ok();
         self.outcome = Some(outcome);
         if kept { Ok(()) } else { Err(Error::Undone) }
@@ -107,6 +148,16 @@ impl<A: Send + Sync, T: Send, E: From<Error> + Send> Job for Work<A, T, E> {
         let own = self.outcome.filter(Result::is_err);
         let _ = self.reply.send(own.unwrap_or_else(|| Err(error.clone().into())));
     }
+}
+
+fn on_connection<A, T, E: From<Error>>(
+    connection: &mut Connection,
+    given: &A,
+    change: Change<A, T, E>,
+) -> Result<T, E> {
+    let mut transaction = Transaction::new(Inner::Sqlite(connection));
+    let outcome = at_once(change(given, &mut transaction));
+    transaction.finish(outcome)
 }
 
 /// Runs what waits for nothing but the embedded database, which answers at once.

@@ -1,44 +1,86 @@
 //! A transaction, or a connection to read on: where queries run.
 
+use std::time::Instant;
+
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::query::Written;
+use crate::server::Session;
 use crate::{Dialect, Error, Query, Row, Value};
 
 /// Named arguments of a query.
 pub type Arguments<'a> = &'a [(&'static str, Value)];
 
-/// Where queries run: all of them count, or none.
-pub struct Transaction<'c>(pub(crate) Inner<'c>);
+/// Where queries run: all of them count, or none. One that fails fails the whole: a server may have undone what came
+/// before it.
+pub struct Transaction<'c> {
+    inner: Inner<'c>,
+    failed: Option<Error>,
+}
 
 pub(crate) enum Inner<'c> {
     Sqlite(&'c mut rusqlite::Connection),
+    Server(&'c mut Session),
+}
+
+impl<'c> Transaction<'c> {
+    pub(crate) fn new(inner: Inner<'c>) -> Self {
+        Self { inner, failed: None }
+    }
+
+    /// How a change ends: as it says itself, unless it went on after a query had failed.
+    pub(crate) fn finish<T, E: From<Error>>(self, outcome: Result<T, E>) -> Result<T, E> {
+        match self.failed {
+            Some(error) if outcome.is_ok() => Err(error.into()),
+            _ => outcome,
+        }
+    }
 }
 
 impl Transaction<'_> {
     pub fn dialect(&self) -> Dialect {
-        match &self.0 {
+        match &self.inner {
             Inner::Sqlite(_) => Dialect::Sqlite,
+            Inner::Server(session) => session.link.dialect(),
         }
     }
 
-    /// Runs a query that gives no rows, and says how many it changed.
+    /// Runs a query that gives no rows, and says how many it changed. An update counts the rows it found, also those
+    /// that were as it wants them already.
     pub async fn run(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<u64, Error> {
-        let written = query.written(self.dialect());
-        let values = order(query, written, arguments)?;
-        match &mut self.0 {
-            Inner::Sqlite(connection) => {
-                let mut statement = connection.prepare_cached(&written.text)?;
-                Ok(statement.execute(rusqlite::params_from_iter(values))? as u64)
-            }
-        }
+        let started = Instant::now();
+        let done = self.try_run(query, arguments).await;
+        self.heard(query, started, done)
     }
 
     /// Runs a query and gives all its rows. Queries bound how many that are.
     pub async fn rows(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<Vec<Row>, Error> {
+        let started = Instant::now();
+        let done = self.try_rows(query, arguments).await;
+        self.heard(query, started, done)
+    }
+
+    /// The first row, if there is one.
+    pub async fn row(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<Option<Row>, Error> {
+        Ok(self.rows(query, arguments).await?.into_iter().next())
+    }
+
+    async fn try_run(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<u64, Error> {
         let written = query.written(self.dialect());
         let values = order(query, written, arguments)?;
-        match &mut self.0 {
+        match &mut self.inner {
+            Inner::Sqlite(connection) => {
+                let mut statement = connection.prepare_cached(&written.text)?;
+                Ok(statement.execute(rusqlite::params_from_iter(values))? as u64)
+            }
+            Inner::Server(session) => session.run(written, &values).await,
+        }
+    }
+
+    async fn try_rows(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<Vec<Row>, Error> {
+        let written = query.written(self.dialect());
+        let values = order(query, written, arguments)?;
+        match &mut self.inner {
             Inner::Sqlite(connection) => {
                 let mut statement = connection.prepare_cached(&written.text)?;
                 let columns = statement.column_count();
@@ -51,12 +93,13 @@ impl Transaction<'_> {
                 }
                 Ok(given)
             }
+            Inner::Server(session) => session.rows(written, &values).await,
         }
     }
 
-    /// The first row, if there is one.
-    pub async fn row(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<Option<Row>, Error> {
-        Ok(self.rows(query, arguments).await?.into_iter().next())
+    fn heard<T>(&mut self, query: &Query, started: Instant, done: Result<T, Error>) -> Result<T, Error> {
+        query.record(started.elapsed());
+        done.inspect_err(|error| self.failed = Some(error.clone()))
     }
 }
 

@@ -155,9 +155,18 @@ impl Api {
     /// Any method, with this client's identity and a body as it is (with a JSON content type unless another one
     /// was set with [`Api::with_header`]).
     pub async fn call(&self, method: &str, path: &str, body: impl Into<Bytes>) -> Answer {
+        self.try_call(method, path, body).await.unwrap_or_else(|error| no_answer(path, &error))
+    }
+
+    pub async fn try_call(
+        &self,
+        method: &str,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<Answer, reqwest::Error> {
         let mut headers = self.identity.clone();
         headers.entry("content-type").or_insert(HeaderValue::from_static("application/json"));
-        self.send(method.parse().expect("a method"), path, headers, body.into()).await
+        self.try_send(method.parse().expect("a method"), path, headers, body.into()).await
     }
 
     /// Any request with exactly these headers: no identity, no content type.

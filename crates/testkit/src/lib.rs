@@ -29,6 +29,7 @@ pub mod proxy;
 pub mod raw;
 pub mod redis;
 pub mod rng;
+pub mod sql;
 pub mod sse;
 pub mod tier;
 pub mod tokens;

@@ -42,7 +42,8 @@ pub fn size(test: usize, prove: usize) -> usize {
 }
 
 /// Whether a test that needs `engine` can run. `chromium` means the browser and its driver, `redis` the server and
-/// its command line, `sentinel` these and the Sentinel, any other name a [`program`].
+/// its command line, `sentinel` these and the Sentinel, `postgres` and `mariadb` the server, what makes its folder and
+/// its command line, any other name a [`program`].
 ///
 /// The quick tier uses no engines. In the others a missing one panics when `CI=true`, else it is named on one line.
 pub fn needs_engine(engine: &str) -> bool {
@@ -57,6 +58,9 @@ pub fn needs_engine(engine: &str) -> bool {
         Verdict::Fail(reason) => panic!("{test} cannot run: {reason}"),
     }
 }
+
+/// Not on everybody's path.
+const SERVERS: [&str; 2] = ["/usr/sbin", "/usr/lib/postgresql/15/bin"];
 
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
@@ -79,6 +83,12 @@ fn missing_programs(engine: &str) -> Vec<String> {
     let programs = match engine {
         "chromium" => vec![program("chromedriver"), program("chromium")],
         "redis" => vec![program("redis-server"), program("redis-cli")],
+        "postgres" => {
+            let postgres = program("postgres");
+            let beside = |name: &str| postgres.canonicalize().unwrap_or_default().with_file_name(name);
+            vec![postgres.clone(), beside("initdb"), beside("psql")]
+        }
+        "mariadb" => vec![program("mariadbd"), program("mariadb-install-db"), program("mariadb")],
         "sentinel" => vec![program("redis-server"), program("redis-cli"), program("redis-sentinel")],
         other => vec![program(other)],
     };
@@ -86,14 +96,15 @@ fn missing_programs(engine: &str) -> Vec<String> {
 }
 
 /// Where a program is: what `BONGSU_REDIS_CLI` says for `redis-cli` (the project's own commands set these), else
-/// where `PATH` has it, else its bare name.
+/// where `PATH` has it, else where Debian puts servers, else its bare name.
 pub fn program(name: &str) -> PathBuf {
     let variable = format!("BONGSU_{}", name.to_ascii_uppercase().replace('-', "_"));
     if let Some(told) = std::env::var_os(variable) {
         return told.into();
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file());
+    let folders = std::env::split_paths(&path).chain(SERVERS.map(PathBuf::from));
+    let found = folders.map(|folder| folder.join(name)).find(|path| path.is_file());
     found.unwrap_or_else(|| name.into())
 }
 

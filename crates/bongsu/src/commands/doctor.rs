@@ -19,7 +19,7 @@ use crate::{settings, wire};
 
 pub(crate) fn command() -> Command {
     Command::new("doctor")
-        .about("Check the data folder, the system's limits, the secrets, and the way to a running hub")
+        .about("Check the data folder, the database, the system's limits, the secrets, and the way to a running hub")
         .arg(url_arg())
 }
 
@@ -35,8 +35,14 @@ use Finding::{Bad, Fine, Note};
 pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
     let folder = Path::new(values.text(&DATA_DIR));
     let mut findings = vec![descriptors(), configuration(values)];
-    findings.extend(data(folder));
-    findings.extend(block_on(async { Ok(running_hub(&url(matches, values), values).await) })?);
+    if settings::uses_folder(values) {
+        findings.extend(data(folder));
+    }
+    findings.extend(block_on(async {
+        let mut found = database(values).await;
+        found.extend(running_hub(&url(matches, values), values).await);
+        Ok(found)
+    })?);
     let mut bad = 0;
     for finding in &findings {
         say(&match finding {
@@ -99,6 +105,22 @@ fn check_file(database: &Path) -> Result<(), bongsu_sql::Error> {
     inspect(database)?;
     check_integrity(database)?;
     wire::migrations().check(database)
+}
+
+/// Whether the server lets us in, is of this version, and keeps what it says it keeps.
+async fn database(values: &Values) -> Vec<Finding> {
+    // What is wrong with the setting itself is found with the others.
+    let Ok(Some(options)) = bongsu_sql::Options::from_settings(values) else { return Vec::new() };
+    match bongsu_sql::inspect_server(&options.address, &wire::migrations()).await {
+        Err(error) => vec![Bad(error.to_string())],
+        Ok(warnings) if warnings.is_empty() => {
+            vec![Fine(format!(
+                "{} answers, is of this version and keeps what it acknowledges",
+                options.address
+            ))]
+        }
+        Ok(warnings) => warnings.into_iter().map(|warning| Note(warning.to_owned())).collect(),
+    }
 }
 
 fn disk_space(folder: &Path) -> Finding {

@@ -137,12 +137,18 @@ async fn scene(hub: &Hub, load: &Load, name: &str, killing: impl Future<Output =
             load.stop();
             landed
         };
-        let (landed, _) = tokio::join!(kills, publishing);
+        let (landed, _, ()) = tokio::join!(kills, publishing, load.register(&api));
         // The readers stop at this one.
         api.publish_to(MAIN, "crash.end", json!({"n": u64::MAX})).await;
         landed
     };
     let (landed, seen) = tokio::join!(working, reading);
+
+    let registered = load.registered.load(Ordering::SeqCst);
+    let file = rusqlite::Connection::open(hub.data_dir().join("bongsu.db")).unwrap();
+    let members: i64 = file.query_row("SELECT count(*) FROM bongsu_members", [], |row| row.get(0)).unwrap();
+    assert_eq!(members, registered as i64, "members that were acknowledged");
+    drop(file);
 
     let told = load.told();
     let mut kept = load::kept(&api, MAIN).await;

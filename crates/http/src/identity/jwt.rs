@@ -1,4 +1,6 @@
 //! Tokens of people: verified with one pinned algorithm, whatever the token says of itself.
+//!
+//! Whether a person was sent away since is asked elsewhere (`Revocations`).
 
 use std::time::Duration;
 

@@ -151,6 +151,13 @@ fn no_room() -> ApiError {
 }
 
 fn no_store(error: &StoreError) -> ApiError {
+    if error.may_pass() {
+        // That the database is away is in the log already, and in health.
+        tracing::debug!(%error, "the store of rooms is away");
+        let text =
+            Text::new("지금은 데이터베이스를 사용할 수 없습니다.", "The database cannot be used right now.");
+        return ApiError::new(Code::Common503, text);
+    }
     tracing::error!(%error, "the store of rooms failed");
     ApiError::unexpected()
 }

@@ -1,7 +1,9 @@
 //! Registered rooms and members in SQL, in the process or on a server that a fleet shares.
+//!
+//! That there are none at all is known without asking, on every hub ([`NoRooms`]).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bongsu_kernel::Id;
@@ -47,11 +49,13 @@ pub struct SqlStore {
 }
 
 /// That there is no registered room, and until when that is known: most hubs have none, and publishing is not to ask for
-/// it every time. Where hubs share the records, whoever registers the first one waits until nobody believes it any more.
+/// it every time. Where hubs share the records, whoever registers a room waits until nobody can believe it any more.
 struct NoRooms {
     started: Instant,
     /// In milliseconds after the start.
     until: AtomicU64,
+    /// The oldest room, and since when it was seen: as long as it is there, nobody has found none since then.
+    oldest: Mutex<Option<(i64, Instant)>>,
 }
 
 impl NoRooms {
@@ -66,17 +70,33 @@ impl NoRooms {
     /// Looks whether there is any, and believes it for so long.
     async fn look(&self, records: &Records, believed: u64) -> Result<(), Error> {
         let asked = self.now();
-        let any = records.read((), |(), tx| Box::pin(tx.row(&ANY, &[])));
-        if any.await?.is_none() {
+        let any = records.read((), |(), tx| Box::pin(oldest(tx))).await?;
+        if any.is_none() {
             self.until.store(asked.saturating_add(believed), Ordering::Release);
+        }
+        let mut known = self.oldest.lock().unwrap_or_else(PoisonError::into_inner);
+        // Numbers are given once: the same one is the same room, which was there all the time.
+        if known.map(|(id, _)| id) != any {
+            *known = any.map(|id| (id, Instant::now()));
         }
         Ok(())
     }
+
+    /// A room that has been there for as long as anybody may believe that there is none.
+    fn settled(&self) -> Option<i64> {
+        let known = self.oldest.lock().unwrap_or_else(PoisonError::into_inner);
+        known.filter(|(_, since)| since.elapsed() >= BELIEVED).map(|(id, _)| id)
+    }
+}
+
+async fn oldest(tx: &mut Transaction<'_>) -> Result<Option<i64>, Error> {
+    tx.row(&ANY, &[]).await?.map(|row| row.int(0)).transpose()
 }
 
 impl SqlStore {
     pub async fn open(records: Records, supervisor: &Supervisor) -> Result<Self, Error> {
-        let none = Arc::new(NoRooms { started: Instant::now(), until: AtomicU64::new(0) });
+        let none =
+            Arc::new(NoRooms { started: Instant::now(), until: AtomicU64::new(0), oldest: Mutex::new(None) });
         if records.dialect() == Dialect::Sqlite {
             // This process is the only one that registers rooms.
             none.look(&records, u64::MAX).await?;
@@ -105,11 +125,15 @@ async fn number_of(tx: &mut Transaction<'_>, query: &Query, room: &Id) -> Result
     tx.row(query, &[("room", room.into())]).await?.map(|row| row.int(0)).transpose()
 }
 
-fn register<'t>(room: &'t Id, tx: &'t mut Transaction<'_>) -> Done<'t, Result<bool, Error>> {
+/// Says whether somebody may still believe that there is no room: unless one is there that has been for long enough.
+fn register<'t>(
+    (room, settled): &'t (Id, Option<i64>),
+    tx: &'t mut Transaction<'_>,
+) -> Done<'t, Result<bool, Error>> {
     Box::pin(async move {
-        let first = tx.row(&ANY, &[]).await?.is_none();
+        let oldest = oldest(tx).await?;
         tx.run(&REGISTER, &[("room", room.into())]).await?;
-        Ok(first)
+        Ok(oldest.is_none() || oldest != *settled)
     })
 }
 
@@ -167,9 +191,10 @@ impl Store for SqlStore {
     fn register(&self, room: &Id) -> Boxed<'_, ()> {
         let room = room.clone();
         Box::pin(async move {
-            let first = self.records.write(room, register).await.map_err(StoreError::from)?;
+            let given = (room, self.none.settled());
+            let is_new = self.records.write(given, register).await.map_err(StoreError::from)?;
             self.none.until.store(0, Ordering::Release);
-            if first && self.records.dialect() != Dialect::Sqlite {
+            if is_new && self.records.dialect() != Dialect::Sqlite {
                 tokio::time::sleep(BELIEVED).await;
             }
             Ok(())

@@ -151,14 +151,34 @@ fn an_address_of_redis_that_is_none_is_refused_without_being_repeated() {
 }
 
 #[test]
+fn an_address_of_a_database_that_is_none_is_refused_without_being_repeated() {
+    let urls = [
+        "localhost:5432",
+        "redis://me:pass-word@a/db",
+        "postgres://me:pass-word@a",
+        "postgres://me:pass-word@a:x/db",
+        "mysql://me:pass-word@a/db?colour=red",
+    ];
+    for url in urls {
+        for command in ["serve", "migrate"] {
+            let line = complaint(&run(&[command], &[("DATABASE_URL", url)]), 2);
+            assert!(line.contains("DATABASE_URL") && !line.contains("pass-word"), "{line}");
+        }
+    }
+    let url = ("DATABASE_URL", "postgres://me:pass-word@localhost/db");
+    let off = [url, ("RECORDS", "off"), ("REDIS_URL", "redis://localhost:1")];
+    let line = complaint(&run(&["serve"], &off), 2);
+    assert!(line.contains("RECORDS") && line.contains("DATABASE_URL"), "{line}");
+    let shown = printed(&run(&["config"], &[url]));
+    assert_eq!(setting(&shown, "DATABASE_URL"), ("environment", "(hidden)"));
+    assert_eq!(setting(&shown, "DATABASE_MAX_CONNECTIONS"), ("default", "20"));
+}
+
+#[test]
 fn an_engine_that_is_not_in_this_build_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let engines = [
-        ("DATABASE_URL", "postgres://me:pass-word@localhost/db"),
-        ("AMQP_URL", "amqp://localhost"),
-        ("KAFKA_BROKERS", "localhost:9092"),
-    ];
+    let engines = [("AMQP_URL", "amqp://me:pass-word@localhost"), ("KAFKA_BROKERS", "localhost:9092")];
     for (name, value) in engines {
         for command in ["serve", "migrate"] {
             let line = complaint(&run(&[command], &[("DATA_DIR", data.to_str().unwrap()), (name, value)]), 2);

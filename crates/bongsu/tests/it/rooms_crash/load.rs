@@ -16,6 +16,8 @@ pub(super) const SMALL: &str = "small";
 /// Events that are published with somebody to be told.
 pub(super) const RECIPIENT: &str = "somebody";
 
+/// Fewer than a room may have.
+const MEMBERS: u64 = 1_000;
 const BACK: Duration = Duration::from_secs(60);
 
 /// What became of one event, by its number.
@@ -35,6 +37,8 @@ pub(super) struct Load {
     pub(super) cut: AtomicU64,
     /// Requests that were repeated under their key and turned out to be stored already.
     pub(super) found_stored: AtomicU64,
+    /// Members that were registered, by their numbers from zero on.
+    pub(super) registered: AtomicU64,
     paused: AtomicBool,
     stopped: AtomicBool,
     told: Mutex<HashMap<u64, Told>>,
@@ -71,6 +75,27 @@ impl Load {
                     self.with_keys(api, rooms.map(|room| self.event(room, true)).to_vec()).await;
                 }
             }
+        }
+    }
+
+    /// Adds members to a room that nobody publishes to, each until it is answered; after the last one all over again.
+    pub(super) async fn register(&self, api: &Api) {
+        let mut next = 0;
+        while !self.stopped.load(Ordering::SeqCst) {
+            wait::until(BACK, async || !self.paused.load(Ordering::SeqCst)).await;
+            let path = format!("/api/v1/rooms/registered/members/{}", next % MEMBERS);
+            let room = if next == 0 { "/api/v1/rooms/registered" } else { path.as_str() };
+            for path in [room, &path] {
+                let answered = wait::value_within(BACK, || async {
+                    if self.paused.load(Ordering::SeqCst) {
+                        return None;
+                    }
+                    api.try_call("PUT", path, "").await.inspect_err(|error| self.count_cut(error)).ok()
+                });
+                answered.await.expect("the hub comes back and answers").expect(200);
+            }
+            next += 1;
+            self.registered.store(next.min(MEMBERS), Ordering::SeqCst);
         }
     }
 

@@ -1,0 +1,202 @@
+//! Records that a fleet shares: several hubs on Redis and one database, and what they do when it is away.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
+
+use std::time::{Duration, Instant};
+
+use bongsu_testkit::hub::Builder;
+use bongsu_testkit::redis::Redis;
+use bongsu_testkit::sql::{Flavour, Server};
+use bongsu_testkit::sse::Stream;
+use bongsu_testkit::{Api, Hub, tier, wait};
+use serde_json::{Value, json};
+
+use crate::BONGSU;
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn hub(redis: &Redis, database: &str) -> Builder {
+    let hub = Hub::builder(BONGSU).env("REDIS_URL", redis.url()).env("DATABASE_URL", database);
+    hub.env("ROOMS_MODE", "registered").env("SSE_MAX_CONNECTIONS_PER_USER", 0)
+}
+
+async fn put(api: &Api, path: &str) {
+    api.call("PUT", path, "").await.expect(200);
+}
+
+async fn health(hub: &Hub) -> Value {
+    Api::new(hub).get("/health").await.expect(200).result().clone()
+}
+
+/// Whether both servers can be had.
+fn can_run(flavour: Flavour) -> bool {
+    tier::needs_engine("redis") && tier::needs_engine(flavour.name())
+}
+
+async fn a_right_that_one_hub_gives_and_takes_holds_at_the_other(flavour: Flavour) {
+    if !can_run(flavour) {
+        return;
+    }
+    let (redis, database) = (Redis::start().await, flavour.database().await);
+    let (one, other) = tokio::join!(hub(&redis, &database).start(), hub(&redis, &database).start());
+    let (api, far) = (Api::at(&one.url("")), Api::at(&other.url("")));
+    put(&api, "/api/v1/rooms/42").await;
+    let listen = |user: u64| Stream::request(&other, "/api/v1/rooms/42/stream").person(user);
+    listen(7).open().await.err().unwrap().expect_error(403, "COMMON403");
+    put(&api, "/api/v1/rooms/42/members/7").await;
+    put(&far, "/api/v1/rooms/42/members/8").await;
+    let mut gone = listen(7).open().await.ok().unwrap();
+    let mut stays = listen(8).open().await.ok().unwrap();
+    for n in 1..=3 {
+        api.publish_to(42, "a.b", json!({"n": n})).await;
+        assert_eq!(gone.expect_event("a.b", SOON).await.json()["n"], n);
+    }
+    api.call("DELETE", "/api/v1/rooms/42/members/7", "").await.expect(200);
+    far.publish_to(42, "a.b", json!({"n": 4})).await;
+    let close = gone.expect_event("system.close", SOON).await;
+    assert_eq!((&close.json()["code"], &close.json()["reconnect"]), (&json!(3501), &json!(false)));
+    listen(7).open().await.err().unwrap().expect_error(403, "COMMON403");
+    for n in 1..=4 {
+        assert_eq!(stays.expect_event("a.b", SOON).await.json()["n"], n, "others are not disturbed");
+    }
+    for hub in [&one, &other] {
+        assert_eq!(health(hub).await["status"], "healthy", "{}", health(hub).await);
+        assert!(!hub.data_dir().exists(), "nothing is kept in the folder of a hub of a fleet");
+        assert!(!hub.log().contains("pass%2Fword"), "the password is in the log");
+    }
+    let metrics = Api::at(&one.url("")).get("/metrics").await.expect(200);
+    let metrics = metrics.text();
+    assert!(metrics.contains("sql_query_duration_seconds_count{query=\"register\"} 1"), "{metrics}");
+    assert!(metrics.contains("sql_transaction_duration_seconds_count{kind=\"write\"}"), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_right_that_one_hub_gives_and_takes_holds_at_the_other_on_postgres() {
+    a_right_that_one_hub_gives_and_takes_holds_at_the_other(Flavour::Postgres).await;
+}
+
+#[tokio::test]
+async fn a_right_that_one_hub_gives_and_takes_holds_at_the_other_on_mariadb() {
+    a_right_that_one_hub_gives_and_takes_holds_at_the_other(Flavour::MariaDb).await;
+}
+
+async fn a_database_that_is_away_is_told_of_and_works_again_by_itself(flavour: Flavour) {
+    if !can_run(flavour) {
+        return;
+    }
+    let (redis, server) = (Redis::start().await, Server::start(flavour).await);
+    let hub = hub(&redis, &server.database()).start().await;
+    let api = Api::at(&hub.url(""));
+    put(&api, "/api/v1/rooms/42").await;
+    put(&api, "/api/v1/rooms/42/members/7").await;
+    let mut stream = Stream::request(&hub, "/api/v1/rooms/42/stream").person(7).open().await.ok().unwrap();
+    server.kill9().await;
+    wait::until(SOON, async || health(&hub).await["degraded"].to_string().contains("database")).await;
+    let started = Instant::now();
+    for _ in 0..20 {
+        api.call("PUT", "/api/v1/rooms/43", "").await.expect_error(503, "COMMON503");
+        api.person(7).get("/api/v1/rooms/42/events?since=0-0").await.expect_error(503, "COMMON503");
+    }
+    assert!(started.elapsed() < Duration::from_secs(5), "nobody waits for what is known to be away");
+    server.restart().await;
+    wait::until(SOON, async || health(&hub).await["status"] == "healthy").await;
+    put(&api, "/api/v1/rooms/43").await;
+    api.publish_to(42, "a.b", json!({"n": 1})).await;
+    stream.expect_event("a.b", SOON).await;
+}
+
+#[tokio::test]
+async fn a_postgres_that_is_away_is_told_of_and_works_again_by_itself() {
+    a_database_that_is_away_is_told_of_and_works_again_by_itself(Flavour::Postgres).await;
+}
+
+#[tokio::test]
+async fn a_mariadb_that_is_away_is_told_of_and_works_again_by_itself() {
+    a_database_that_is_away_is_told_of_and_works_again_by_itself(Flavour::MariaDb).await;
+}
+
+#[tokio::test]
+async fn hubs_with_different_records_do_not_form_a_fleet() {
+    if !can_run(Flavour::Postgres) {
+        return;
+    }
+    let redis = Redis::start().await;
+    let (one, other) = (Flavour::Postgres.database().await, Flavour::Postgres.database().await);
+    let first = hub(&redis, &one).start().await;
+    let (status, log) = hub(&redis, &other).start_expecting_failure().await;
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("DATABASE_URL") && log.contains("has records in a database"), "{log}");
+    // The same one by another name is the same.
+    let by_name = one.replace("127.0.0.1", "localhost");
+    let second = hub(&redis, &by_name).start().await;
+    assert_eq!(health(&second).await["status"], "healthy");
+    drop(first);
+}
+
+#[tokio::test]
+async fn a_start_without_its_database_ends_with_one_line() {
+    if !can_run(Flavour::Postgres) {
+        return;
+    }
+    let redis = Redis::start().await;
+    let server = Flavour::Postgres.shared().await;
+    // Nobody listens there.
+    let nowhere = server.url_at("127.0.0.1:9".parse().unwrap(), "app");
+    for (url, why) in [(server.url("nowhere"), "does not exist"), (nowhere, "127.0.0.1:9")] {
+        let (status, log) = hub(&redis, &url).start_expecting_failure().await;
+        assert_eq!(status.code(), Some(1), "{log}");
+        let last = log.lines().last().unwrap_or_default();
+        assert!(last.contains("DATABASE_URL") && last.contains(why) && !log.contains("word%3A"), "{log}");
+    }
+}
+
+#[tokio::test]
+async fn one_hub_keeps_events_in_its_folder_and_records_in_a_database() {
+    if !tier::needs_engine("postgres") {
+        return;
+    }
+    let database = Flavour::Postgres.database().await;
+    let start = || {
+        let hub = Hub::builder(BONGSU).without_env("REDIS_URL").env("DATABASE_URL", &database);
+        hub.env("ROOMS_MODE", "registered").start()
+    };
+    let hub = start().await;
+    let api = Api::at(&hub.url(""));
+    put(&api, "/api/v1/rooms/42").await;
+    put(&api, "/api/v1/rooms/42/members/7").await;
+    api.publish_to(42, "a.b", json!({"n": 1})).await;
+    hub.restart().await;
+    let page = api.person(7).get("/api/v1/rooms/42/events?since=0-0").await.expect(200);
+    assert_eq!(page.result()["events"].as_array().unwrap().len(), 1);
+    drop(hub);
+    // Another folder has other events, and the same rooms and members.
+    let hub = start().await;
+    let api = Api::at(&hub.url(""));
+    let page = api.person(7).get("/api/v1/rooms/42/events?since=0-0").await.expect(200);
+    assert_eq!(page.result()["events"], json!([]));
+}
+
+#[tokio::test]
+async fn doctor_looks_at_the_database_and_changes_nothing() {
+    if !tier::needs_engine("postgres") || !tier::needs_engine("mariadb") {
+        return;
+    }
+    let told = |url: &str| {
+        let mut command = std::process::Command::new(BONGSU);
+        command.arg("doctor").env_clear().env("DATABASE_URL", url).env("REDIS_URL", "redis://127.0.0.1:9");
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    for flavour in [Flavour::Postgres, Flavour::MariaDb] {
+        let (server, url) = (flavour.shared().await, flavour.database().await);
+        let shown = url.replace("pass%2Fword%3A1", "").replace(":@", "@");
+        let fine = format!("ok    {shown} answers, is of this version and keeps what it acknowledges");
+        let said = told(&url);
+        assert!(said.contains(&fine), "{said}");
+        assert!(server.try_execute(Server::name_in(&url), "SELECT * FROM bongsu_migrations").is_err());
+        let said = told(&server.url("nowhere"));
+        assert!(said.contains("BAD   the database at") && !said.contains("word"), "{said}");
+    }
+    let weak = Server::start_with(Flavour::Postgres, &["synchronous_commit=off"]).await;
+    let said = told(&weak.database());
+    assert!(said.contains("note  database: synchronous_commit is off"), "{said}");
+}

@@ -1,0 +1,148 @@
+//! What the store promises; the contract stands on `Store`.
+
+use std::time::Duration;
+
+use bongsu_kernel::Id;
+use bongsu_rooms::store::{Added, Standing, Store};
+use bongsu_testkit::wait;
+
+use crate::database::Database;
+
+const MOST: usize = 3;
+const LONG: Duration = Duration::from_secs(20);
+
+fn id(text: &str) -> Id {
+    Id::new(text).unwrap()
+}
+
+async fn members(store: &dyn Store, room: &str) -> Option<Vec<String>> {
+    let members = store.members(&id(room)).await.unwrap();
+    members.map(|members| members.iter().map(|member| member.as_str().to_owned()).collect())
+}
+
+async fn standing(store: &dyn Store, room: &str, user: &str) -> Standing {
+    store.standing(&id(room), &id(user)).await.unwrap()
+}
+
+pub(crate) async fn rooms_come_and_go(database: Database) {
+    let (one, other) = (database.store().await, database.store().await);
+    assert_eq!(members(&one, "42").await, None);
+    assert!(!one.unregister(&id("42")).await.unwrap());
+    one.register(&id("42")).await.unwrap();
+    one.register(&id("42")).await.unwrap();
+    assert_eq!(members(&other, "42").await, Some(Vec::new()));
+    assert_eq!(standing(&other, "42", "7").await, Standing::Stranger);
+    assert_eq!(standing(&other, "43", "7").await, Standing::NoRoom);
+    assert_eq!(one.add(&id("42"), &id("7"), MOST).await.unwrap(), Added::Yes);
+    assert!(one.unregister(&id("42")).await.unwrap());
+    assert!(!one.unregister(&id("42")).await.unwrap());
+    assert_eq!(standing(&other, "42", "7").await, Standing::NoRoom);
+    one.register(&id("42")).await.unwrap();
+    assert_eq!(members(&other, "42").await, Some(Vec::new()), "members went with the room");
+}
+
+pub(crate) async fn members_come_and_go(database: Database) {
+    let (one, other) = (database.store().await, database.store().await);
+    assert_eq!(one.add(&id("42"), &id("7"), MOST).await.unwrap(), Added::NoRoom);
+    assert!(!one.remove(&id("42"), &id("7")).await.unwrap());
+    one.register(&id("42")).await.unwrap();
+    for user in ["b", "a", "a"] {
+        assert_eq!(one.add(&id("42"), &id(user), MOST).await.unwrap(), Added::Yes);
+        assert_eq!(standing(&other, "42", user).await, Standing::Member);
+    }
+    assert_eq!(members(&other, "42").await.unwrap(), ["a", "b"]);
+    for _ in 0..2 {
+        assert!(other.remove(&id("42"), &id("a")).await.unwrap());
+        assert_eq!(standing(&one, "42", "a").await, Standing::Stranger);
+    }
+    assert_eq!(members(&one, "42").await.unwrap(), ["b"]);
+}
+
+pub(crate) async fn a_room_keeps_so_many_members_and_no_more(database: Database) {
+    let store = database.store().await;
+    store.register(&id("42")).await.unwrap();
+    for user in ["a", "b", "c"] {
+        assert_eq!(store.add(&id("42"), &id(user), MOST).await.unwrap(), Added::Yes);
+    }
+    assert_eq!(store.add(&id("42"), &id("d"), MOST).await.unwrap(), Added::Full);
+    assert_eq!(store.add(&id("42"), &id("b"), MOST).await.unwrap(), Added::Yes, "is in it already");
+    assert_eq!(members(&store, "42").await.unwrap(), ["a", "b", "c"]);
+    assert!(store.remove(&id("42"), &id("a")).await.unwrap());
+    assert_eq!(store.add(&id("42"), &id("d"), MOST).await.unwrap(), Added::Yes);
+}
+
+pub(crate) async fn many_who_are_added_at_once_do_not_exceed_it(database: Database) {
+    let (one, other) = (database.store().await, database.store().await);
+    one.register(&id("42")).await.unwrap();
+    for round in 0..5 {
+        let add = async |store: &dyn Store, side: &str| {
+            let mut added = 0;
+            for n in 0..4 {
+                let user = id(&format!("{side}{round}-{n}"));
+                added += usize::from(store.add(&id("42"), &user, MOST).await.unwrap() == Added::Yes);
+            }
+            added
+        };
+        let (left, right) = tokio::join!(add(&one, "l"), add(&other, "r"));
+        let now = members(&one, "42").await.unwrap();
+        assert_eq!((left + right, now.len()), (MOST, MOST));
+        for user in now {
+            assert!(other.remove(&id("42"), &id(&user)).await.unwrap());
+        }
+    }
+}
+
+pub(crate) async fn rooms_and_people_that_differ_by_case_differ(database: Database) {
+    let store = database.store().await;
+    store.register(&id("A")).await.unwrap();
+    assert_eq!(standing(&store, "a", "x").await, Standing::NoRoom);
+    store.register(&id("a")).await.unwrap();
+    assert_eq!(store.add(&id("A"), &id("x"), MOST).await.unwrap(), Added::Yes);
+    assert_eq!(store.add(&id("A"), &id("X"), MOST).await.unwrap(), Added::Yes);
+    assert_eq!(standing(&store, "a", "x").await, Standing::Stranger);
+    assert_eq!(members(&store, "A").await.unwrap(), ["X", "x"]);
+}
+
+pub(crate) async fn whoever_knows_of_no_room_knows_of_the_first_one_when_it_is_registered(
+    database: Database,
+) {
+    if !database.is_shared() {
+        let store = database.store().await;
+        assert!(!store.may_have_rooms());
+        store.register(&id("1")).await.unwrap();
+        assert!(store.may_have_rooms());
+        return;
+    }
+    let [asked, first, second, third] =
+        [database.store().await, database.store().await, database.store().await, database.store().await];
+    for store in [&asked, &first, &second, &third] {
+        wait::until(LONG, || async { !store.may_have_rooms() }).await;
+    }
+    // One at the same time as the first, one just after it: whichever is answered, everybody knows of it.
+    let later = async {
+        wait::until(LONG, || async { members(&third, "1").await.is_some() }).await;
+        third.register(&id("3")).await.unwrap();
+        assert!(
+            asked.may_have_rooms(),
+            "the third was answered, and a hub still believes that there is none"
+        );
+    };
+    let both = async |store: &dyn Store, room: &str| {
+        store.register(&id(room)).await.unwrap();
+        assert!(asked.may_have_rooms(), "{room} was answered, and a hub still believes that there is none");
+    };
+    tokio::join!(both(&first, "1"), both(&second, "2"), later);
+    // Once it is known for long enough, nobody waits any more.
+    wait::until(LONG, || async {
+        let started = tokio::time::Instant::now();
+        first.register(&id("4")).await.unwrap();
+        started.elapsed() < Duration::from_millis(1_000)
+    })
+    .await;
+    for room in ["1", "2", "3", "4"] {
+        assert!(asked.unregister(&id(room)).await.unwrap());
+    }
+    for store in [&asked, &first, &second] {
+        wait::until(LONG, || async { !store.may_have_rooms() }).await;
+    }
+}

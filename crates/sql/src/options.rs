@@ -1,0 +1,38 @@
+//! The settings of the database that a fleet shares.
+
+use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
+
+use crate::Address;
+
+pub const DATABASE_URL: Setting = Setting::text(
+    "database",
+    "DATABASE_URL",
+    "",
+    "Where records are kept: postgres://user:password@host:5432/database, or mysql:// (also mariadb://) for MariaDB and MySQL. Empty: in the data folder.",
+)
+.kind(Kind::Secret);
+const DATABASE_MAX_CONNECTIONS: Setting = Setting::text(
+    "database",
+    "DATABASE_MAX_CONNECTIONS",
+    "20",
+    "Connections to the database at most, for each hub; one more watches whether it is there.",
+)
+.whole(1, 1_000);
+pub const SETTINGS: &[&Setting] = &[&DATABASE_URL, &DATABASE_MAX_CONNECTIONS];
+
+/// What the settings say of the database.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub address: Address,
+    pub most_connections: usize,
+}
+
+impl Options {
+    /// Nothing when records are kept in the data folder.
+    pub fn from_settings(values: &Values) -> Result<Option<Self>, Bad> {
+        let Some(url) = values.given(&DATABASE_URL) else { return Ok(None) };
+        let address = Address::parse(url)
+            .map_err(|why| Bad::value(&DATABASE_URL, "(hidden)", &format!("an address; {why}")))?;
+        Ok(Some(Self { address, most_connections: values.size(&DATABASE_MAX_CONNECTIONS) }))
+    }
+}

@@ -1,0 +1,164 @@
+//! A database server that a fleet shares: PostgreSQL, or MariaDB and MySQL.
+//!
+//! Every transaction runs on the runtime that opened the server, as a task of its own: whoever asked may go away, and
+//! what was begun is finished. It has five seconds for everything. A connection goes back to the others only when it is
+//! certain that nothing is under way on it.
+
+mod durability;
+mod link;
+mod migrate;
+mod mysql;
+mod numeric;
+mod pool;
+mod postgres;
+mod transact;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bongsu_kernel::random;
+use bongsu_kernel::task::Supervisor;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
+
+use crate::{Address, Dialect, Error, Migrations, Options};
+use durability::Durability;
+pub(crate) use link::Begin;
+use link::{Fault, Link};
+use pool::Pool;
+pub(crate) use pool::Session;
+
+/// How long a start waits for the server.
+const START: Duration = Duration::from_secs(10);
+const START_AGAIN: Duration = Duration::from_millis(250);
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(2);
+/// The server is asked whether it is there so often, and has so long to answer.
+const WATCH: Duration = Duration::from_secs(1);
+const ANSWER: Duration = Duration::from_secs(2);
+
+const AWAY: &str = "the database cannot be reached: what needs records answers with an error";
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Server(Arc<Inner>);
+
+struct Inner {
+    dialect: Dialect,
+    /// Tells this database from others, by whatever name it is reached.
+    identity: String,
+    pool: Pool,
+    /// Where connections live: a connection works only as long as the runtime does on which it was opened.
+    home: Handle,
+    durability: Durability,
+    /// The watch's own connection, so that a busy pool does not look like a server that is away.
+    watching: tokio::sync::Mutex<Option<Link>>,
+    told: AtomicBool,
+}
+
+impl Server {
+    /// Waits for the server, but not for long, and brings it to this version's schema.
+    pub(crate) async fn open(
+        options: &Options,
+        migrations: &Migrations,
+        supervisor: &Supervisor,
+    ) -> Result<Self, Error> {
+        let mut link = first_link(&options.address).await?;
+        let identity = migrate::run(&mut link, migrations, &options.address).await?;
+        let this = Self(Arc::new(Inner {
+            dialect: options.address.dialect(),
+            identity,
+            pool: Pool::new(options),
+            home: Handle::current(),
+            durability: Durability::default(),
+            watching: tokio::sync::Mutex::new(Some(link)),
+            told: AtomicBool::new(false),
+        }));
+        this.look().await;
+        let watched = this.clone();
+        supervisor.every("database-watch", WATCH, move || {
+            let server = watched.clone();
+            async move { server.look().await }
+        });
+        Ok(this)
+    }
+
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.0.dialect
+    }
+
+    pub(crate) fn identity(&self) -> &str {
+        &self.0.identity
+    }
+
+    pub(crate) fn trouble(&self) -> Option<&'static str> {
+        self.0.pool.is_away().then_some(AWAY)
+    }
+
+    pub(crate) fn warnings(&self) -> Vec<&'static str> {
+        self.0.durability.warnings()
+    }
+
+    /// Asks the server whether it is there, and how safe what it keeps is.
+    async fn look(&self) {
+        let inner = &self.0;
+        let mut watching = inner.watching.lock().await;
+        let looked = timeout(ANSWER, async {
+            let mut link = match watching.take() {
+                Some(link) => link,
+                None => Link::connect(inner.pool.address()).await?,
+            };
+            link.ask("SELECT 1").await?;
+            inner.durability.look(&mut link).await?;
+            *watching = Some(link);
+            Ok::<_, Fault>(())
+        });
+        let late = || Fault::Broken("it does not answer".to_owned());
+        match looked.await.unwrap_or_else(|_| Err(late())) {
+            Ok(()) => {
+                inner.pool.set_there();
+                if inner.told.swap(false, Ordering::AcqRel) {
+                    tracing::info!("the database is reached again");
+                }
+            }
+            Err(fault) => {
+                inner.pool.set_away(&fault);
+                inner.durability.forget();
+                if !inner.told.swap(true, Ordering::AcqRel) {
+                    tracing::error!(%fault, "the database is lost");
+                }
+            }
+        }
+    }
+}
+
+/// What `bongsu doctor` finds without changing anything: what is unsafe about the server.
+pub(crate) async fn inspect(address: &Address, migrations: &Migrations) -> Result<Vec<&'static str>, Error> {
+    let mut link = first_link(address).await?;
+    migrate::check(&mut link, migrations, address).await?;
+    let durability = Durability::default();
+    durability.look(&mut link).await.map_err(|fault| unusable(address, &fault))?;
+    Ok(durability.warnings())
+}
+
+/// The first connection of a start. What will not pass by waiting is told at once.
+async fn first_link(address: &Address) -> Result<Link, Error> {
+    let deadline = Instant::now() + START;
+    loop {
+        let fault = match timeout(CONNECT, Link::connect(address)).await {
+            Ok(Ok(link)) => return Ok(link),
+            Ok(Err(fault)) => fault,
+            Err(_) => Fault::Broken(format!("no answer within {} s", CONNECT.as_secs())),
+        };
+        if matches!(fault, Fault::Denied(_)) || Instant::now() >= deadline {
+            return Err(unusable(address, &fault));
+        }
+        let jitter = Duration::from_millis(random::between(0, 100));
+        tokio::time::sleep(START_AGAIN + jitter).await;
+    }
+}
+
+fn unusable(address: &Address, fault: &Fault) -> Error {
+    Error::NoServer(address.to_string(), fault.to_string())
+}

@@ -1,0 +1,125 @@
+//! MariaDB and MySQL: how values go in and come out, and what their errors mean.
+
+use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlDatabaseError, MySqlRow, MySqlValueRef};
+use sqlx::{AssertSqlSafe, Column, Decode, Executor, Row as _, TypeInfo, ValueRef};
+
+use super::link::Fault;
+use super::numeric;
+use crate::query::Written;
+use crate::{Row, Value};
+
+/// Writing is READ COMMITTED for the whole connection, see [`limit`].
+pub(crate) const BEGIN_WRITE: &str = "START TRANSACTION READ WRITE";
+/// One snapshot for all that is asked; at READ COMMITTED the server would pass over that word. Both statements travel
+/// together: it costs a round trip before the first question, and one after the answer was given.
+pub(crate) const BEGIN_READ: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; \
+     START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
+
+const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+/// A server works on for a client that has gone, and a hub that stands still would hold its locks. Each server has words
+/// of its own for that.
+const MARIADB_LIMITS: &str =
+    "SET SESSION max_statement_time = 5, innodb_lock_wait_timeout = 4, idle_transaction_timeout = 10";
+const MYSQL_LIMITS: &str = "SET SESSION max_execution_time = 5000, innodb_lock_wait_timeout = 4";
+
+pub(crate) async fn limit(link: &mut MySqlConnection) -> Result<(), Fault> {
+    say(link, ISOLATION).await?;
+    match say(link, MARIADB_LIMITS).await {
+        Err(Fault::Refused(_)) => say(link, MYSQL_LIMITS).await,
+        done => done,
+    }
+}
+
+pub(crate) async fn say(link: &mut MySqlConnection, text: &'static str) -> Result<(), Fault> {
+    link.execute(sqlx::raw_sql(text)).await.map(drop).map_err(|error| judge(&error))
+}
+
+pub(crate) async fn run(
+    link: &mut MySqlConnection,
+    written: &Written,
+    values: &[&Value],
+) -> Result<u64, Fault> {
+    let done = bind(written, values).execute(link).await;
+    done.map(|done| done.rows_affected()).map_err(|error| judge(&error))
+}
+
+pub(crate) async fn rows(
+    link: &mut MySqlConnection,
+    written: &Written,
+    values: &[&Value],
+) -> Result<Vec<Row>, Fault> {
+    let rows = bind(written, values).fetch_all(link).await.map_err(|error| judge(&error))?;
+    rows.iter().map(read).collect()
+}
+
+fn bind<'q>(written: &Written, values: &[&'q Value]) -> sqlx::query::Query<'q, MySql, MySqlArguments> {
+    let query = sqlx::query(AssertSqlSafe(written.text.clone()));
+    values.iter().fold(query, |query, value| match value {
+        Value::Int(number) => query.bind(number),
+        Value::Text(text) => query.bind(text),
+    })
+}
+
+fn read(row: &MySqlRow) -> Result<Row, Fault> {
+    let columns = row.columns().iter().map(|column| {
+        let raw = row.try_get_raw(column.ordinal()).map_err(|error| judge(&error))?;
+        let kind = column.type_info().name();
+        value(kind, raw).ok_or_else(|| {
+            Fault::Refused(format!("the column {} is {kind}: neither a whole number nor text", column.name()))
+        })
+    });
+    columns.collect::<Result<_, _>>().map(Row)
+}
+
+fn value(kind: &str, raw: MySqlValueRef<'_>) -> Option<Value> {
+    let nothing = raw.is_null();
+    let text = |raw| <&str as Decode<'_, MySql>>::decode(raw).ok();
+    match kind {
+        "BOOLEAN" | "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" if nothing => {
+            Some(Value::Int(None))
+        }
+        "BOOLEAN" | "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" => {
+            Some(Value::Int(Some(<i64 as Decode<'_, MySql>>::decode(raw).ok()?)))
+        }
+        unsigned if unsigned.ends_with(" UNSIGNED") && nothing => Some(Value::Int(None)),
+        unsigned if unsigned.ends_with(" UNSIGNED") => {
+            let number = <u64 as Decode<'_, MySql>>::decode(raw).ok()?;
+            Some(Value::Int(Some(i64::try_from(number).ok()?)))
+        }
+        "DECIMAL" if nothing => Some(Value::Int(None)),
+        "DECIMAL" => Some(Value::Int(Some(numeric::whole_of_text(text(raw)?)?))),
+        "NULL" => Some(Value::Text(None)),
+        // Text that is compared by its bytes is named like bytes.
+        "CHAR" | "VARCHAR" | "TINYTEXT" | "TEXT" | "MEDIUMTEXT" | "LONGTEXT" | "JSON" | "ENUM" | "BINARY"
+        | "VARBINARY" | "TINYBLOB" | "BLOB" | "MEDIUMBLOB" | "LONGBLOB" => {
+            if nothing {
+                return Some(Value::Text(None));
+            }
+            Some(Value::Text(Some(text(raw)?.to_owned())))
+        }
+        _ => None,
+    }
+}
+
+/// The numbers of <https://mariadb.com/kb/en/mariadb-error-codes/>, which MySQL shares where both have them.
+pub(crate) fn judge(error: &sqlx::Error) -> Fault {
+    let Some(told) =
+        error.as_database_error().and_then(|error| error.try_downcast_ref::<MySqlDatabaseError>())
+    else {
+        return Fault::of_driver(error);
+    };
+    let text = format!("{} ({})", told.message(), told.number());
+    match told.number() {
+        // A deadlock, a lock that was waited for.
+        1213 | 1205 => Fault::Conflict(text),
+        // Too many connections, of all or of this user.
+        1040 | 1203 | 1226 => Fault::Full(text),
+        // Wrong user or password, not allowed, no such database.
+        1044 | 1045 | 1049 | 1130 | 1698 => Fault::Denied(text),
+        // Shutting down, interrupted, killed, too slow, read only, full, not ready (Galera).
+        1053 | 1317 | 1927 | 1969 | 3024 | 4031 | 1290 | 1836 | 1021 | 1114 | 1047 | 1152 | 1158..=1161 => {
+            Fault::Broken(text)
+        }
+        _ => Fault::Refused(text),
+    }
+}

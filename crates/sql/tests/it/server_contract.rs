@@ -1,0 +1,214 @@
+//! What holds on servers that several hubs share: snapshots, conflicts, time limits, migrations.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bongsu_kernel::task::Supervisor;
+use bongsu_sql::{Boxed, Error, Migration, Migrations, Records, Transaction};
+use bongsu_testkit::wait;
+use futures_util::future::join_all;
+use tokio::sync::Barrier;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::database::{COUNT, INCREMENT, OnServer, connect, counters, listed, migrations, options, put};
+
+const LONG: Duration = Duration::from_secs(20);
+
+pub(crate) async fn a_read_sees_one_moment<D: OnServer>(database: D) {
+    let (one, other) = (database.records().await, database.records().await);
+    put(&one, "a").await.unwrap();
+    fn question<'t>(other: &'t Records, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<[u64; 2], Error>> {
+        Box::pin(async move {
+            let before = tx.row(&COUNT, &[]).await?.unwrap().count(0)?;
+            put(other, "b").await?;
+            Ok([before, tx.row(&COUNT, &[]).await?.unwrap().count(0)?])
+        })
+    }
+    assert_eq!(one.read(other, question).await.unwrap(), [1, 1]);
+    assert_eq!(listed(&one).await, ["a", "b"], "the next one sees it");
+    // Reading is all that a read may do.
+    let done =
+        one.read((), |(), tx| Box::pin(async move { tx.run(&INCREMENT, &[("id", 1_i64.into())]).await }));
+    assert!(done.await.is_err_and(|error: Error| error.to_string().to_lowercase().contains("read")));
+    put(&one, "c").await.unwrap();
+}
+
+/// Increments both counters, one after the other, and the first time only when both sides have one of them.
+struct Crosswise {
+    order: [i64; 2],
+    met: Arc<Barrier>,
+    runs: Arc<AtomicU32>,
+    own: AtomicU32,
+}
+
+fn crosswise<'t>(given: &'t Crosswise, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
+    Box::pin(async move {
+        given.runs.fetch_add(1, Ordering::SeqCst);
+        tx.run(&INCREMENT, &[("id", given.order[0].into())]).await?;
+        if given.own.fetch_add(1, Ordering::SeqCst) == 0 {
+            given.met.wait().await;
+        }
+        tx.run(&INCREMENT, &[("id", given.order[1].into())]).await?;
+        Ok(())
+    })
+}
+
+pub(crate) async fn changes_that_block_each_other_run_again<D: OnServer>(database: D) {
+    let (one, other) = (database.records().await, database.records().await);
+    for round in 1..=3 {
+        let (met, runs) = (Arc::new(Barrier::new(2)), Arc::new(AtomicU32::new(0)));
+        let side = |order| {
+            let (met, runs) = (met.clone(), runs.clone());
+            Crosswise { order, met, runs, own: AtomicU32::new(0) }
+        };
+        let (first, second) =
+            tokio::join!(one.write(side([1, 2]), crosswise), other.write(side([2, 1]), crosswise));
+        first.unwrap();
+        second.unwrap();
+        assert!(runs.load(Ordering::SeqCst) > 2, "nobody was in anybody's way");
+        assert_eq!(counters(&one).await, [2 * round, 2 * round], "each counts once");
+    }
+}
+
+pub(crate) async fn increments_of_many_hubs_all_count<D: OnServer>(database: D) {
+    let hubs = [database.records().await, database.records().await, database.records().await];
+    let increments = (0..90).map(|n| {
+        hubs[n % 3]
+            .write((), |(), tx| Box::pin(async move { tx.run(&INCREMENT, &[("id", 1_i64.into())]).await }))
+    });
+    for done in join_all(increments).await {
+        assert_eq!(done.unwrap_or_else(|error: Error| panic!("{error}")), 1);
+    }
+    assert_eq!(counters(&hubs[0]).await, [90, 0]);
+}
+
+pub(crate) async fn a_change_whose_asker_went_away_is_finished<D: OnServer>(database: D) {
+    let records = database.records().await;
+    let begun = Arc::new(Barrier::new(2));
+    let asked = records.write(begun.clone(), |begun, tx| {
+        Box::pin(async move {
+            begun.wait().await;
+            sleep(Duration::from_millis(100)).await;
+            tx.run(&INCREMENT, &[("id", 1_i64.into())]).await
+        })
+    });
+    tokio::select! {
+        _ = asked => panic!("it waits"),
+        _ = begun.wait() => {}
+    }
+    wait::until(LONG, || async { counters(&records).await == [1, 0] }).await;
+}
+
+pub(crate) async fn a_change_that_takes_too_long_is_given_up<D: OnServer>(database: D) {
+    let records = database.records().await;
+    let started = Instant::now();
+    let slow = records.write((), |(), tx| {
+        Box::pin(async move {
+            tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
+            sleep(Duration::from_secs(60)).await;
+            Ok::<_, Error>(())
+        })
+    });
+    // Who waits for its lock meanwhile is not held up for longer, either.
+    let waiting = async {
+        sleep(Duration::from_millis(200)).await;
+        records
+            .write((), |(), tx| Box::pin(async move { tx.run(&INCREMENT, &[("id", 1_i64.into())]).await }))
+            .await
+    };
+    let (slow, waited) = tokio::join!(slow, waiting);
+    assert!(matches!(slow, Err(Error::Away(_))), "{slow:?}");
+    assert!(waited.is_ok() || matches!(waited, Err(Error::Away(_))), "{waited:?}");
+    assert!(started.elapsed() < Duration::from_secs(7));
+    let kept = i64::from(waited.is_ok());
+    assert_eq!(
+        timeout(LONG, counters(&records)).await.unwrap(),
+        [kept, 0],
+        "nothing of the slow one is kept"
+    );
+    wait::until(LONG, || async {
+        let done = records
+            .write((), |(), tx| Box::pin(async move { tx.run(&INCREMENT, &[("id", 1_i64.into())]).await }));
+        done.await.is_ok_and(|changed| changed == 1)
+    })
+    .await;
+    assert_eq!(records.trouble(), None, "one slow change is no outage");
+}
+
+pub(crate) async fn several_hubs_migrate_once<D: OnServer>(database: D) {
+    let hubs = join_all((0..6).map(|_| connect(database.url()))).await;
+    let hubs: Vec<Records> = hubs.into_iter().map(Result::unwrap).collect();
+    assert!(hubs.iter().all(|hub| hub.identity() == hubs[0].identity()));
+    let server = database.server().await;
+    let said =
+        server.execute(database.name(), "SELECT part, number FROM bongsu_migrations ORDER BY part, number");
+    assert_eq!(said, "sql\t1\nsql\t2\ntest\t1");
+    assert_eq!(counters(&hubs[5]).await, [0, 0]);
+    // And again, after a crash in the middle of the second one.
+    server.execute(database.name(), "DELETE FROM bongsu_migrations WHERE part = 'test'");
+    if hubs[0].dialect() == bongsu_sql::Dialect::Mysql {
+        put(&hubs[0], "a").await.unwrap();
+        assert_eq!(listed(&connect(database.url()).await.unwrap()).await, ["a"]);
+    }
+}
+
+pub(crate) async fn a_newer_database_is_left_alone<D: OnServer>(database: D) {
+    drop(database.records().await);
+    let server = database.server().await;
+    server.execute(database.name(), "INSERT INTO bongsu_migrations VALUES ('sql', 4711)");
+    const MORE: &[Migration] = &[Migration {
+        part: "more",
+        number: 1,
+        sqlite: "",
+        servers: Some(["CREATE TABLE more (n INT)", "CREATE TABLE more (n INT)"]),
+    }];
+    let newer = Migrations::new([bongsu_sql::MIGRATIONS, crate::database::TABLES, MORE]);
+    let address = options(database.url()).address;
+    let refused = [
+        Records::connect(&options(database.url()), &newer, &Supervisor::new()).await.err(),
+        bongsu_sql::inspect_server(&address, &newer).await.err(),
+    ];
+    for refused in refused {
+        let Some(error @ Error::Newer(..)) = refused else { panic!("{refused:?}") };
+        let told = error.to_string();
+        assert!(told.contains("sql migration 4711") && !told.contains("word"), "{told}");
+    }
+    assert!(server.try_execute(database.name(), "SELECT * FROM more").is_err(), "nothing was changed");
+    server.execute(database.name(), "DELETE FROM bongsu_migrations WHERE number = 4711");
+    assert!(bongsu_sql::inspect_server(&address, &newer).await.unwrap().is_empty());
+    assert!(server.try_execute(database.name(), "SELECT * FROM more").is_err(), "looking changes nothing");
+}
+
+pub(crate) async fn a_database_is_known_by_its_own_identity<D: OnServer>(database: D) {
+    let one = database.records().await;
+    let by_name = database.url().replace("127.0.0.1", "localhost");
+    let same = connect(&by_name).await.unwrap();
+    assert_eq!(one.identity(), same.identity());
+    assert_eq!(one.identity().unwrap().len(), 32);
+    let another = connect(&database.server().await.database()).await.unwrap();
+    assert_ne!(one.identity(), another.identity());
+}
+
+pub(crate) async fn who_waits_for_a_connection_waits_not_longer_than_for_the_rest<D: OnServer>(database: D) {
+    let mut few = options(database.url());
+    few.most_connections = 1;
+    let records = Records::connect(&few, &migrations(), &Supervisor::new()).await.unwrap();
+    let started = Instant::now();
+    let slow = (0..3).map(|_| {
+        records.write((), |(), tx| {
+            Box::pin(async move {
+                tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
+                sleep(Duration::from_secs(60)).await;
+                Ok::<(), Error>(())
+            })
+        })
+    });
+    for done in join_all(slow).await {
+        assert!(matches!(done, Err(Error::Away(_))), "{done:?}");
+    }
+    assert!(started.elapsed() < Duration::from_secs(7));
+    // The one connection was closed: on the same one, this would have kept what was given up.
+    wait::until(LONG, || async { put(&records, "a").await.is_ok() }).await;
+    assert_eq!(counters(&records).await, [0, 0]);
+}

@@ -147,7 +147,13 @@ impl Redis {
 
     /// A field of what INFO says; empty when it has no such field.
     pub async fn info(&self, field: &str) -> String {
-        field_of(self.command(&["INFO", "everything"]).await.text(), field)
+        let question = ["INFO", "everything"];
+        // A Sentinel that gives a server another role cuts off all who are connected to it.
+        let answer = match self.try_command(&question).await {
+            Ok(answer) => answer,
+            Err(_) => self.command(&question).await,
+        };
+        field_of(answer.text(), field)
     }
 
     pub(crate) fn folder(&self) -> &Path {

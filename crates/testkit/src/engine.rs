@@ -10,6 +10,7 @@ use tokio::sync::OnceCell;
 
 use crate::mortal::RemovedAfterwards;
 use crate::redis::{Cluster, Redis};
+use crate::sql::Flavour;
 use crate::{say, tier};
 
 /// The profile of the run, from `BONGSU_TEST_ENGINE` (`embedded`, `redis`, `cluster`; embedded when unset).
@@ -17,9 +18,9 @@ use crate::{say, tier};
 pub enum Engine {
     /// A file in each hub's folder.
     Embedded,
-    /// One Redis server.
+    /// One Redis server; records on PostgreSQL.
     Redis,
-    /// A Redis Cluster of three.
+    /// A Redis Cluster of three; records on MariaDB.
     Cluster,
 }
 
@@ -65,6 +66,15 @@ impl Engine {
             Self::Embedded => "embedded",
             Self::Redis => "redis",
             Self::Cluster => "cluster",
+        }
+    }
+
+    /// What keeps the records beside it.
+    pub fn records(self) -> Option<Flavour> {
+        match self {
+            Self::Embedded => None,
+            Self::Redis => Some(Flavour::Postgres),
+            Self::Cluster => Some(Flavour::MariaDb),
         }
     }
 

@@ -14,7 +14,7 @@ const INBOX: &str = "/api/notifications";
 const NOTIFY: &str = "/api/v1/members/notify";
 
 async fn hub() -> Hub {
-    Hub::builder(BONGSU).alone().start().await
+    Hub::builder(BONGSU).records().start().await
 }
 
 fn like(event: &str, targets: &[u64]) -> Value {

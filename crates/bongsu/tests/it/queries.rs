@@ -12,7 +12,8 @@ use crate::BONGSU;
 
 /// A part that keeps records names its queries here.
 fn queries() -> Vec<&'static Query> {
-    bongsu_sql::queries().chain(bongsu_rooms::store::sql::QUERIES.iter().copied()).collect()
+    let parts = [bongsu_rooms::store::sql::QUERIES, bongsu_inbox::store::QUERIES];
+    bongsu_sql::queries().chain(parts.into_iter().flatten().copied()).collect()
 }
 
 /// Makes the tables as an operator does.

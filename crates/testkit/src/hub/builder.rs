@@ -19,6 +19,7 @@ pub struct Builder {
     data_dir: Option<PathBuf>,
     engine: Engine,
     alone: bool,
+    records: bool,
 }
 
 #[derive(Clone)]
@@ -44,7 +45,7 @@ impl Builder {
             env: Vec::new(),
             is_twin: false,
         };
-        Self { setup, data_dir: None, engine: engine(), alone: false }
+        Self { setup, data_dir: None, engine: engine(), alone: false, records: false }
     }
 
     /// Sets a variable, over the defaults: `SERVER_HOST=127.0.0.1`, `SERVER_PORT` (a free one), `DATA_DIR`,
@@ -70,6 +71,12 @@ impl Builder {
     /// Has no twin on a shared engine, and keeps records in its own folder.
     pub fn alone(mut self) -> Self {
         self.alone = true;
+        self
+    }
+
+    /// Keeps records: on a shared engine in a database that it shares with its twin.
+    pub fn records(mut self) -> Self {
+        self.records = true;
         self
     }
 
@@ -114,7 +121,10 @@ impl Builder {
             setup.engine = vec![("REDIS_URL", url), ("REDIS_KEY_PREFIX", format!("t{number:x}:"))];
             if !self.alone {
                 // Without a database of their own, two hubs cannot both keep records.
-                setup.engine.push(("RECORDS", "off".to_owned()));
+                setup.engine.push(match self.engine.records().filter(|_| self.records) {
+                    Some(flavour) => ("DATABASE_URL", flavour.database().await),
+                    None => ("RECORDS", "off".to_owned()),
+                });
                 let setup = Setup { wrapper: Vec::new(), is_twin: true, ..setup.clone() };
                 twin = Some(Box::new(hub(setup, None, None)));
             }

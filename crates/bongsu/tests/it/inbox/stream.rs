@@ -177,7 +177,7 @@ async fn a_fourth_device_is_let_in_and_the_oldest_stays_away() {
 #[tokio::test]
 async fn a_stream_pings_ends_after_its_time_and_with_its_token() {
     let hub = Hub::builder(BONGSU)
-        .alone()
+        .records()
         .env("MEMBER_STREAM_PING_SECS", 1)
         .env("MEMBER_STREAM_LIFETIME_SECS", 4)
         .start()

@@ -152,6 +152,11 @@ impl Hub {
         self.0.subject(subject).map_or(0, |subject| subject.listeners())
     }
 
+    /// Whether somebody listens to a subject, or did a moment ago: then its ring has to be told of everything.
+    pub fn knows(&self, subject: &SubjectName) -> bool {
+        self.0.subject(subject).is_some()
+    }
+
     pub fn open_streams(&self) -> usize {
         self.0.people.count()
     }

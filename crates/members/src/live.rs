@@ -17,10 +17,14 @@ pub struct Personal(pub Hub);
 impl Live for Personal {
     fn saved(&self, notice: &Notice, at: Millis, saved: &[Told]) {
         for one in saved {
-            // Nobody listens to most people.
-            let wanted = !one.silent && self.0.listeners(&subject(&one.person)) > 0;
-            let entry = wanted.then(|| told::written(one.seq, notice, at)).flatten();
-            deliver(&self.0, &one.person, one.seq, entry.as_ref());
+            if one.silent {
+                deliver(&self.0, &one.person, one.seq, None);
+            } else if self.0.knows(&subject(&one.person)) {
+                // Not for everybody: most people are not here, and who comes later finds it in the records.
+                if let Some(entry) = told::written(one.seq, notice, at) {
+                    deliver(&self.0, &one.person, one.seq, Some(&entry));
+                }
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! The inbox: what people are told is kept, counted, listed, read and forgotten, once and exactly.
 
+mod devices;
+mod exact;
 mod stream;
 
 use std::time::Duration;

@@ -1,0 +1,226 @@
+//! Many at once, and kills in between: counts are the rows, nobody is told twice, and no mark is lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bongsu_testkit::{Api, Engine, Hub, Rng, engine, proof, tier, wait};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use super::{INBOX, NOTIFY, SOON, like, list, notify, unread};
+use crate::BONGSU;
+
+const PEOPLE: [u64; 4] = [1, 2, 3, 4];
+const WORKERS: usize = 8;
+
+/// What the workers know.
+#[derive(Default)]
+struct Told {
+    /// Events that a person was told of for certain.
+    certain: Mutex<BTreeSet<(u64, u64)>>,
+    /// Those that somebody tried to delete.
+    deleted: Mutex<BTreeSet<(u64, u64)>>,
+    next: AtomicU64,
+    stopped: AtomicBool,
+    changes: AtomicU64,
+}
+
+/// Every hub of the test.
+fn apis(hub: &Hub) -> Vec<Api> {
+    let own = Api::at(&hub.url(""));
+    std::iter::once(own).chain(hub.twin().map(|twin| Api::at(&twin.url("")))).collect()
+}
+
+async fn work(told: &Told, apis: &[Api], mut rng: Rng) {
+    while !told.stopped.load(Ordering::SeqCst) {
+        let (api, person) = (rng.pick(apis), *rng.pick(&PEOPLE));
+        let known = told.next.load(Ordering::SeqCst);
+        // What was not answered may have happened or not: then it is checked that it happened once or not at all.
+        let done = match rng.below(20) {
+            0..10 => {
+                let again = known > 0 && rng.chance(1, 5);
+                let event = if again { rng.below(known) } else { told.next.fetch_add(1, Ordering::SeqCst) };
+                let targets: Vec<u64> = PEOPLE.into_iter().filter(|_| rng.chance(2, 3)).collect();
+                if targets.is_empty() {
+                    continue;
+                }
+                let answer = api.try_post(NOTIFY, like(&format!("e{event}"), &targets)).await;
+                let done = answer.is_ok_and(|answer| answer.status == 202);
+                if done {
+                    told.certain.lock().unwrap().extend(targets.into_iter().map(|person| (person, event)));
+                }
+                done
+            }
+            10..16 => {
+                let path = format!("{INBOX}/{}/read", rng.below(60) + 1);
+                api.person(person).try_call("PATCH", &path, "").await.is_ok_and(|answer| answer.status == 200)
+            }
+            16..18 if known > 0 => {
+                let event = rng.below(known);
+                told.deleted.lock().unwrap().insert((person, event));
+                let path = format!("{INBOX}/e{event}");
+                api.person(person)
+                    .try_call("DELETE", &path, "")
+                    .await
+                    .is_ok_and(|answer| answer.status == 200)
+            }
+            18 => {
+                let path = format!("{INBOX}/read-all");
+                api.person(person).try_post(&path, json!({})).await.is_ok_and(|answer| answer.status == 200)
+            }
+            _ => {
+                let _ = api.person(person).try_call("GET", &format!("{INBOX}?unread=true"), "").await;
+                false
+            }
+        };
+        told.changes.fetch_add(u64::from(done), Ordering::SeqCst);
+    }
+}
+
+/// All entries of a person.
+async fn all(api: &Api, person: u64, filter: &str) -> (Vec<Value>, u64) {
+    let (mut items, mut cursor, mut count) = (Vec::new(), String::new(), 0);
+    loop {
+        let page = list(api, person, &format!("?limit=100&cursor={cursor}{filter}")).await;
+        items.extend(page["items"].as_array().unwrap().iter().cloned());
+        count = page["unread"].as_u64().unwrap().max(count);
+        match page["nextCursor"].as_str() {
+            Some(next) => cursor = next.to_owned(),
+            None => return (items, count),
+        }
+    }
+}
+
+async fn compare(told: &Told, apis: &[Api], round: usize) {
+    for person in PEOPLE {
+        for api in apis {
+            let (items, shown) = all(api, person, "").await;
+            let rows = items.iter().filter(|item| item["readAt"].is_null()).count() as u64;
+            let (listed, _) = all(api, person, "&unread=true").await;
+            let counted = unread(api, person).await;
+            assert_eq!(
+                (rows, rows, rows),
+                (shown, counted, listed.len() as u64),
+                "rows, shown, counted and listed of {person} in round {round}"
+            );
+            let mut events: BTreeMap<String, u64> = BTreeMap::new();
+            for item in &items {
+                *events.entry(item["eventId"].as_str().unwrap().to_owned()).or_default() += 1;
+            }
+            assert!(events.values().all(|times| *times == 1), "{person} has something twice");
+            let deleted = told.deleted.lock().unwrap().clone();
+            for (_, event) in told.certain.lock().unwrap().iter().filter(|(of, _)| *of == person) {
+                let there = events.contains_key(&format!("e{event}"));
+                assert!(there || deleted.contains(&(person, *event)), "{person} was told of e{event}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn counts_are_the_rows_whatever_happens_at_once_and_whatever_is_killed() {
+    let name = "counts_are_the_rows_whatever_happens_at_once_and_whatever_is_killed";
+    let (rounds, mut rng) = (tier::size(5, 100), Rng::for_test(name));
+    let hub = Hub::builder(BONGSU)
+        .records()
+        .env("WRITE_BEHIND_INTERVAL_SECS", 1)
+        .env("LOCK_TTL_SECS", 1)
+        .start()
+        .await;
+    let (told, apis) = (Told::default(), apis(&hub));
+    for round in 0..rounds {
+        told.stopped.store(false, Ordering::SeqCst);
+        let workers = (0..WORKERS).map(|_| Rng::new(rng.next_u64())).collect::<Vec<_>>();
+        let working = join_all(workers.into_iter().map(|rng| work(&told, &apis, rng)));
+        let killing = async {
+            let enough = told.changes.load(Ordering::SeqCst) + rng.range(30..150);
+            wait::until(SOON * 3, async || told.changes.load(Ordering::SeqCst) >= enough).await;
+            // Every second time in the middle of everything.
+            if round % 2 == 0 {
+                hub.restart().await;
+            }
+            told.stopped.store(true, Ordering::SeqCst);
+        };
+        tokio::join!(working, killing);
+        compare(&told, &apis, round).await;
+    }
+    proof::record(
+        "inbox",
+        name,
+        json!({
+            "seed": tier::seed(), "engine": engine().name(), "rounds": rounds, "kills": rounds.div_ceil(2),
+            "changes": told.changes.load(Ordering::SeqCst), "told": told.certain.lock().unwrap().len(),
+        }),
+    );
+}
+
+#[tokio::test]
+async fn marks_survive_a_kill_at_every_point_of_writing_them() {
+    if engine() == Engine::Embedded {
+        // There they are written at once.
+        return;
+    }
+    let hub = Hub::builder(BONGSU)
+        .records()
+        .env("WRITE_BEHIND_INTERVAL_SECS", 1)
+        .env("LOCK_TTL_SECS", 1)
+        .start()
+        .await;
+    for (round, point) in ["before-marks", "after-marks", "after-marks-removed"].into_iter().enumerate() {
+        let (person, api) = (10 + round as u64, Api::new(&hub));
+        hub.restart_with(&[("BONGSU_CRASH_POINT", &format!("{point}:1"))]).await;
+        for n in 0..3 {
+            notify(&api, &like(&format!("m{round}-{n}"), &[person])).await.expect(202);
+        }
+        let read = async |seq: u64| {
+            let path = format!("{INBOX}/{seq}/read");
+            let answer = api.person(person).try_call("PATCH", &path, "").await;
+            answer.ok().filter(|answer| answer.status == 200).map(|answer| answer.result()["readAt"].clone())
+        };
+        // Whatever was answered counts; a hub may be gone before the second.
+        let answered = [(1, read(1).await), (2, read(2).await)];
+        assert!(answered[0].1.is_some(), "at {point}");
+        assert!(hub.wait_exit(SOON * 3).await.is_some(), "no run came to {point}");
+        hub.restart().await;
+        let (items, _) = all(&api, person, "").await;
+        for (seq, read_at) in answered {
+            let item = items.iter().find(|item| item["id"] == seq).unwrap();
+            if let Some(read_at) = read_at {
+                assert_eq!(item["readAt"], read_at, "{seq} after {point}");
+            }
+        }
+        let rows = items.iter().filter(|item| item["readAt"].is_null()).count() as u64;
+        assert_eq!(unread(&api, person).await, rows, "after {point}");
+        // And once they are written.
+        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        assert_eq!(unread(&api, person).await, rows, "written after {point}");
+        assert_eq!(all(&api, person, "").await.0, items, "written after {point}");
+    }
+}
+
+#[tokio::test]
+async fn what_rooms_wrote_down_becomes_one_entry_each_although_hubs_die_and_rooms_are_trimmed() {
+    let hub = Hub::builder(BONGSU).records().env("STREAM_MAXLEN", 5).env("LOCK_TTL_SECS", 1).start().await;
+    let api = Api::new(&hub);
+    for round in 0..tier::size(2, 20) {
+        hub.restart_with(&[("BONGSU_CRASH_POINT", "after-derivation:2")]).await;
+        let (person, mut published) = (100 + round as u64, 0);
+        for n in 0..40 {
+            let event = json!({"roomId": format!("r{}", n % 3), "eventType": "a.b", "data": {"n": n},
+                "recipients": [person], "idempotencyKey": format!("{round}-{n}")});
+            if api.try_publish(&event).await.is_ok_and(|answer| answer.status == 200) {
+                published += 1;
+            }
+        }
+        assert!(hub.wait_exit(SOON * 3).await.is_some(), "no run came to the point");
+        hub.restart().await;
+        wait::until(SOON * 2, async || unread(&api, person).await >= published).await;
+        let (items, _) = all(&api, person, "").await;
+        let numbers: BTreeSet<u64> =
+            items.iter().map(|item| item["payload"]["n"].as_u64().unwrap()).collect();
+        assert_eq!(numbers.len(), items.len(), "one each");
+        assert!(items.len() as u64 >= published && published > 0, "{published} were published");
+    }
+}

@@ -12,6 +12,7 @@ use std::time::Instant;
 use axum::response::IntoResponse;
 use axum::{Router, middleware};
 use bongsu_coordination::orders::embedded::EmbeddedOrders;
+use bongsu_coordination::orders::recorded::RecordedOrders;
 use bongsu_coordination::orders::redis::RedisOrders;
 use bongsu_coordination::registry::About;
 use bongsu_coordination::registry::redis::RedisRegistry;
@@ -142,6 +143,12 @@ pub(crate) async fn wire(
             Arc::new(opened.map_err(Failure::other)?)
         }
         (None, None) => return Err(Failure::Other("there is nowhere to keep orders".to_owned())),
+    };
+    let orders = match (&redis, &records) {
+        (Some(_), Some(records)) => {
+            Arc::new(RecordedOrders::new(orders, records.clone(), clock.clone())) as Arc<dyn Orders>
+        }
+        _ => orders,
     };
     let ordered = Arc::new(Ordered(orders.clone()));
     let mut registry: Option<Arc<dyn Registry>> = None;

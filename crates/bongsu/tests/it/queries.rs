@@ -12,7 +12,11 @@ use crate::BONGSU;
 
 /// A part that keeps records names its queries here.
 fn queries() -> Vec<&'static Query> {
-    let parts = [bongsu_rooms::store::sql::QUERIES, bongsu_inbox::store::QUERIES];
+    let parts = [
+        bongsu_coordination::orders::recorded::QUERIES,
+        bongsu_rooms::store::sql::QUERIES,
+        bongsu_inbox::store::QUERIES,
+    ];
     bongsu_sql::queries().chain(parts.into_iter().flatten().copied()).collect()
 }
 

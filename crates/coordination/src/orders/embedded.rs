@@ -20,7 +20,10 @@ pub const MIGRATIONS: &[Migration] = &[Migration {
     part: "coordination",
     number: 1,
     sqlite: include_str!("../../migrations/sqlite/0001_revocations.sql"),
-    servers: None,
+    servers: Some([
+        include_str!("../../migrations/postgres/0001_revocations.sql"),
+        include_str!("../../migrations/mysql/0001_revocations.sql"),
+    ]),
 }];
 
 /// So many revocations are held in memory.
@@ -162,7 +165,7 @@ impl Job for Revoke {
         let expires_at = self.clock.now().saturating_add(life);
         connection
             .prepare_cached(
-                "INSERT INTO revocations (user_id, issued_before, expires_at) VALUES (?1, ?2, ?3)
+                "INSERT INTO bongsu_revocations (user_id, issued_before, expires_at) VALUES (?1, ?2, ?3)
                  ON CONFLICT (user_id) DO UPDATE SET
                      issued_before = max(issued_before, excluded.issued_before),
                      expires_at = max(expires_at, excluded.expires_at)",
@@ -188,8 +191,8 @@ impl Job for Sweep {
     fn apply(&mut self, connection: &mut Connection) -> Result<(), bongsu_sql::Error> {
         connection
             .prepare_cached(
-                "DELETE FROM revocations WHERE user_id IN
-                     (SELECT user_id FROM revocations WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)",
+                "DELETE FROM bongsu_revocations WHERE user_id IN
+                     (SELECT user_id FROM bongsu_revocations WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)",
             )?
             .execute([signed(self.0.now()), STEP])?;
         Ok(())
@@ -205,7 +208,7 @@ impl Job for Sweep {
 /// One more than fits tells that there are more.
 fn load(connection: &Connection, now: i64) -> Result<Vec<(String, i64)>, bongsu_sql::rusqlite::Error> {
     connection
-        .prepare("SELECT user_id, issued_before FROM revocations WHERE expires_at > ?1 LIMIT ?2")?
+        .prepare("SELECT user_id, issued_before FROM bongsu_revocations WHERE expires_at > ?1 LIMIT ?2")?
         .query_map([now, signed(MOST as u64 + 1)], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect()
 }
@@ -216,7 +219,9 @@ fn look_up(
     now: i64,
 ) -> Result<Option<i64>, bongsu_sql::rusqlite::Error> {
     connection
-        .prepare_cached("SELECT issued_before FROM revocations WHERE user_id = ?1 AND expires_at > ?2")?
+        .prepare_cached(
+            "SELECT issued_before FROM bongsu_revocations WHERE user_id = ?1 AND expires_at > ?2",
+        )?
         .query_row((user, now), |row| row.get(0))
         .optional()
 }

@@ -1,0 +1,1 @@
+DELETE FROM bongsu_revocations WHERE expires_at <= :now

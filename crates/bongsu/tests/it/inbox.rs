@@ -1,5 +1,6 @@
 //! The inbox: what people are told is kept, counted, listed, read and forgotten, once and exactly.
 
+mod away;
 mod devices;
 mod exact;
 mod stream;

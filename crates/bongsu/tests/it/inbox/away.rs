@@ -1,0 +1,66 @@
+//! The database is away: what was read is taken down and shown, and written when it is back.
+
+use std::time::{Duration, Instant};
+
+use bongsu_testkit::redis::Redis;
+use bongsu_testkit::sql::{Flavour, Server};
+use bongsu_testkit::{Api, Hub, tier, wait};
+
+use super::{INBOX, SOON, like, list, notify, unread};
+use crate::BONGSU;
+
+async fn marks_are_taken_while_the_database_is_away(flavour: Flavour) {
+    if !tier::needs_engine("redis") || !tier::needs_engine(flavour.name()) {
+        return;
+    }
+    let (redis, server) = (Redis::start().await, Server::start(flavour).await);
+    let database = server.database();
+    let start = async || {
+        let hub = Hub::builder(BONGSU).env("REDIS_URL", redis.url()).env("DATABASE_URL", &database);
+        hub.env("WRITE_BEHIND_INTERVAL_SECS", 1).start().await
+    };
+    let (one, other) = (start().await, start().await);
+    let (api, there) = (Api::at(&one.url("")), Api::at(&other.url("")));
+    for n in 1..=4 {
+        notify(&api, &like(&format!("e{n}"), &[7])).await.expect(202);
+    }
+    assert_eq!(unread(&api, 7).await, 4);
+    server.pause();
+    let (paused, mut read) = (Instant::now(), Vec::new());
+    for seq in [1, 3] {
+        let answer = api.person(7).call("PATCH", &format!("{INBOX}/{seq}/read"), "").await.expect(200);
+        read.push((seq, answer.result()["readAt"].clone()));
+        let again = there.person(7).call("PATCH", &format!("{INBOX}/{seq}/read"), "").await.expect(200);
+        assert_eq!(again.result()["readAt"], answer.result()["readAt"], "once, at whichever hub");
+    }
+    assert_eq!((unread(&api, 7).await, unread(&there, 7).await), (2, 2), "shown at once, everywhere");
+    api.person(7).get(INBOX).await.expect_error(503, "COMMON503");
+    let health = api.anonymous().get("/health").await.expect(200);
+    assert_eq!(health.result()["status"], "degraded");
+    tokio::time::sleep(Duration::from_secs(10).saturating_sub(paused.elapsed())).await;
+    assert_eq!(unread(&api, 7).await, 2);
+    server.resume();
+    wait::until(SOON, async || api.person(7).get(INBOX).await.status == 200).await;
+    let written = async || {
+        let items = list(&there, 7, "").await["items"].as_array().unwrap().clone();
+        for (seq, read_at) in &read {
+            let item = items.iter().find(|item| item["id"] == *seq).unwrap();
+            assert_eq!(item["readAt"], *read_at, "of {seq}");
+        }
+        assert_eq!(unread(&api, 7).await, 2);
+        redis.command(&["EXISTS", "read_status:7"]).await.integer() == 0
+    };
+    // Laid over until they are written, and the same afterwards.
+    wait::until(SOON, written).await;
+    assert!(written().await);
+}
+
+#[tokio::test]
+async fn marks_are_taken_while_postgres_is_away() {
+    marks_are_taken_while_the_database_is_away(Flavour::Postgres).await;
+}
+
+#[tokio::test]
+async fn marks_are_taken_while_mariadb_is_away() {
+    marks_are_taken_while_the_database_is_away(Flavour::MariaDb).await;
+}

@@ -1,0 +1,165 @@
+//! What the inbox promises of its records.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bongsu_inbox::{
+    Changed, EntryId, EventId, Inbox, Kind, Live, Notice, Options, Templates, Told, Wanted,
+    marks::WriteBehind,
+};
+use bongsu_kernel::json::Object;
+use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Clock, Id, Millis};
+use bongsu_testkit::{Rng, tier};
+
+use crate::database::Database;
+
+const DAY: Millis = 24 * 60 * 60 * 1_000;
+const NOW: Millis = 1_800_000_000_000;
+
+/// What those who are connected would have heard.
+#[derive(Default)]
+struct Heard(Mutex<Vec<Told>>, Mutex<Vec<(Id, Changed)>>);
+
+impl Live for Heard {
+    fn saved(&self, _: &Notice, _: Millis, told: &[Told]) {
+        self.0.lock().unwrap().extend_from_slice(told);
+    }
+
+    fn changed(&self, person: &Id, changed: &Changed) {
+        self.1.lock().unwrap().push((person.clone(), changed.clone()));
+    }
+}
+
+struct Scene {
+    inbox: Inbox,
+    clock: Clock,
+    heard: Arc<Heard>,
+    supervisor: Supervisor,
+}
+
+async fn scene(database: &Database) -> Scene {
+    let (clock, heard, supervisor) = (Clock::manual(NOW), Arc::new(Heard::default()), Supervisor::new());
+    let write_behind = WriteBehind { interval: Duration::from_secs(30), at_once: 200 };
+    let options = Options {
+        templates: Templates::load(None).unwrap(),
+        keeps: Duration::from_secs(30 * 86_400),
+        write_behind,
+    };
+    let records = database.records().await;
+    let inbox = Inbox::start(records, options, clock.clone(), heard.clone(), None, &supervisor);
+    Scene { inbox, clock, heard, supervisor }
+}
+
+fn id(text: impl ToString) -> Id {
+    Id::new(&text.to_string()).unwrap()
+}
+
+fn notice(event: impl ToString) -> Notice {
+    Notice {
+        event: EventId::new(&event.to_string()).unwrap(),
+        kind: Kind::new("POST_LIKE").unwrap(),
+        reference: None,
+        actor: None,
+        payload: Object::stored("{}").unwrap(),
+    }
+}
+
+async fn listed(inbox: &Inbox, person: &Id) -> (Vec<u64>, u64) {
+    let wanted = Wanted { person: person.clone(), before: None, limit: 100, unread: false };
+    let listed = inbox.list(wanted).await.unwrap();
+    (listed.entries.iter().map(|entry| entry.seq).collect(), listed.standing.unread)
+}
+
+pub(crate) async fn what_is_too_old_goes_in_steps_and_the_counts_with_it(database: Database) {
+    let Scene { inbox, clock, supervisor, .. } = scene(&database).await;
+    let (people, notices): (Vec<Id>, usize) = ((0..20).map(id).collect(), tier::size(100, 5_000));
+    for n in 0..notices {
+        inbox.notify(notice(format!("old{n}")), &people).await.unwrap();
+    }
+    inbox.mark_read(&people[0], EntryId::Seq(1)).await.unwrap().unwrap();
+    assert!(inbox.delete(&people[0], EntryId::Seq(2)).await.unwrap());
+    clock.set(NOW + 10 * DAY);
+    inbox.notify(notice("young"), &people).await.unwrap();
+    assert_eq!(inbox.forget_before(NOW).await.unwrap(), 0, "nothing is older than that");
+    let gone = inbox.forget_before(NOW + DAY).await.unwrap();
+    assert_eq!(gone as usize, notices * people.len());
+    for person in &people {
+        assert_eq!(listed(&inbox, person).await, (vec![notices as u64 + 1], 1), "of {person}");
+    }
+    // Numbers go on where they were.
+    let told = inbox.notify(notice("next"), &people[..1]).await.unwrap();
+    assert_eq!((told[0].seq, told[0].unread), (notices as u64 + 2, 2));
+    supervisor.shut_down(Duration::from_secs(1)).await;
+}
+
+pub(crate) async fn a_notice_goes_with_its_last_entry_and_one_that_is_told_again_stays(database: Database) {
+    let Scene { inbox, clock, supervisor, .. } = scene(&database).await;
+    inbox.notify(notice("e"), &[id(1)]).await.unwrap();
+    clock.set(NOW + 10 * DAY);
+    // The notice is old, this entry of it is not.
+    inbox.notify(notice("e"), &[id(2)]).await.unwrap();
+    assert_eq!(inbox.forget_before(NOW + DAY).await.unwrap(), 1);
+    assert_eq!((listed(&inbox, &id(1)).await, listed(&inbox, &id(2)).await), ((vec![], 0), (vec![1], 1)));
+    assert_eq!(inbox.forget_before(NOW + 20 * DAY).await.unwrap(), 1);
+    // Whoever tells of it now begins anew.
+    assert_eq!(inbox.notify(notice("e"), &[id(1), id(2)]).await.unwrap().len(), 2);
+    assert_eq!(listed(&inbox, &id(2)).await, (vec![2], 1));
+    supervisor.shut_down(Duration::from_secs(1)).await;
+}
+
+pub(crate) async fn overlapping_sets_are_told_without_a_deadlock(database: Database) {
+    let scenes = [scene(&database).await, scene(&database).await];
+    let (people, notices) = (10_u64, tier::size(60, 1_000));
+    let telling = (0..8_u64).map(async |worker| {
+        let mut rng = Rng::new(worker);
+        for n in 0..notices {
+            let mut targets: Vec<Id> = (0..people).filter(|_| rng.chance(2, 3)).map(id).collect();
+            rng.shuffle(&mut targets);
+            let inbox = &scenes[n % 2].inbox;
+            // Half of them are told by everybody at once.
+            let event = if n % 2 == 0 { format!("all{n}") } else { format!("{worker}-{n}") };
+            inbox.notify(notice(event), &targets).await.unwrap();
+            inbox.mark_read(&id(rng.below(people)), EntryId::Seq(rng.below(100) + 1)).await.unwrap();
+        }
+    });
+    futures_util::future::join_all(telling).await;
+    for person in (0..people).map(id) {
+        let standing = scenes[0].inbox.standing(&person).await.unwrap();
+        let mut told: Vec<u64> = Vec::new();
+        for scene in &scenes {
+            let heard = scene.heard.0.lock().unwrap();
+            told.extend(heard.iter().filter(|told| told.person == person).map(|told| told.seq));
+        }
+        told.sort_unstable();
+        assert_eq!(told, (1..=standing.last_seq).collect::<Vec<_>>(), "every number once, of {person}");
+    }
+    assert_eq!(database.deadlocks().await, 0, "the database had to break up");
+    for scene in scenes {
+        scene.supervisor.shut_down(Duration::from_secs(1)).await;
+    }
+}
+
+pub(crate) async fn everybody_hears_of_it_once_with_where_they_stand(database: Database) {
+    let Scene { inbox, heard, supervisor, .. } = scene(&database).await;
+    let people = [id("B"), id("a"), id("b")];
+    let told = inbox.notify(notice("e1"), &[&people[..], &people[..1]].concat()).await.unwrap();
+    assert_eq!(
+        told.iter().map(|told| &told.person).collect::<Vec<_>>(),
+        [&people[0], &people[1], &people[2]]
+    );
+    assert!(told.iter().all(|told| (told.seq, told.unread, told.version, told.silent) == (1, 1, 1, false)));
+    assert_eq!(inbox.notify(notice("e1"), &people).await.unwrap(), [], "again, nobody");
+    assert_eq!(*heard.0.lock().unwrap(), told);
+    let read = inbox.mark_read(&people[1], EntryId::Seq(1)).await.unwrap().unwrap();
+    assert_eq!(inbox.mark_read(&people[1], EntryId::Seq(1)).await.unwrap(), Some(read));
+    assert_eq!(inbox.mark_all_read(&people[2]).await.unwrap(), 0);
+    assert_eq!(inbox.mark_all_read(&people[2]).await.unwrap(), 0);
+    let changed = |seqs: &[u64]| Changed { seqs: seqs.to_vec(), unread: 0, version: 2 };
+    assert_eq!(
+        *heard.1.lock().unwrap(),
+        [(people[1].clone(), changed(&[1])), (people[2].clone(), changed(&[1]))],
+        "once for each change"
+    );
+    supervisor.shut_down(Duration::from_secs(1)).await;
+}

@@ -1,5 +1,4 @@
-UPDATE bongsu_inbox
-JOIN JSON_TABLE(:marks, '$[*]' COLUMNS (marked BIGINT PATH '$[0]', at BIGINT PATH '$[1]')) AS listed
-    ON bongsu_inbox.seq = listed.marked
+UPDATE JSON_TABLE(:marks, '$[*]' COLUMNS (marked BIGINT PATH '$[0]', at BIGINT PATH '$[1]')) AS listed
+STRAIGHT_JOIN bongsu_inbox FORCE INDEX (PRIMARY) ON person_id = :person AND seq = listed.marked
 SET read_at = listed.at
-WHERE person_id = :person AND read_at IS NULL
+WHERE read_at IS NULL

@@ -1,3 +1,5 @@
-SELECT id FROM bongsu_notices
-WHERE id IN (SELECT id FROM JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) AS listed)
-ORDER BY id FOR UPDATE
+SELECT STRAIGHT_JOIN id
+FROM JSON_TABLE(:ids, '$[*]' COLUMNS (listed_id BIGINT PATH '$')) AS listed
+JOIN bongsu_notices FORCE INDEX (PRIMARY) ON id = listed.listed_id
+ORDER BY id
+FOR UPDATE

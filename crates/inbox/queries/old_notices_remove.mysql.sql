@@ -1,2 +1,3 @@
-DELETE notice FROM bongsu_notices notice
-JOIN JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) AS listed ON notice.id = listed.id
+DELETE notice
+FROM JSON_TABLE(:ids, '$[*]' COLUMNS (listed_id BIGINT PATH '$')) AS listed
+STRAIGHT_JOIN bongsu_notices notice FORCE INDEX (PRIMARY) ON notice.id = listed.listed_id

@@ -1,3 +1,4 @@
-SELECT person_id, last_seq, unread, version FROM bongsu_people
-WHERE person_id IN (SELECT person FROM JSON_TABLE(:people, '$[*]' COLUMNS (person VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS listed)
+SELECT STRAIGHT_JOIN person_id, last_seq, unread, version
+FROM JSON_TABLE(:people, '$[*]' COLUMNS (person VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS listed
+JOIN bongsu_people FORCE INDEX (PRIMARY) ON person_id = listed.person
 ORDER BY person_id

@@ -3,6 +3,7 @@
 mod away;
 mod devices;
 mod exact;
+mod page;
 mod stream;
 
 use std::time::Duration;

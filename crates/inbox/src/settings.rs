@@ -1,4 +1,6 @@
-//! What a person wants to hear of, and by which way. What is not named keeps its value.
+//! What a person wants to hear of, and by which way. What a change does not name keeps its value.
+//!
+//! They decide what is sent, and never what is kept or counted.
 
 use std::collections::BTreeMap;
 

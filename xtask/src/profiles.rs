@@ -12,9 +12,9 @@ pub(crate) const VARIABLE: &str = "BONGSU_TEST_ENGINE";
 pub(crate) const EMBEDDED: &str = "embedded";
 const ENGINES: [&str; 2] = ["redis", "cluster"];
 /// The suites that are about what an engine does.
-const SUITES: [&str; 3] = ["rooms_", "drain", "browser"];
-/// Of these, what is about the embedded engine and nothing else.
-const EMBEDDED_ONLY: [&str; 1] = ["rooms_crash"];
+const SUITES: [&str; 4] = ["rooms_", "inbox::", "drain", "browser"];
+/// Of these, what is about the embedded engine and nothing else, or brings engines of its own.
+const EMBEDDED_ONLY: [&str; 2] = ["rooms_crash", "inbox::away"];
 const TESTS: [&str; 4] = ["-p", "bongsu", "--test", "it"];
 
 /// Runs those of the suites' tests that are wanted, one engine after the other. `wanted` is asked for
@@ -69,11 +69,24 @@ mod tests {
 
     #[test]
     fn suites_are_chosen_by_how_their_names_begin() {
-        for test in ["rooms_seam::a", "rooms_stream::position::b", "drain::c", "browser::d"] {
+        for test in [
+            "rooms_seam::a",
+            "rooms_stream::position::b",
+            "inbox::a",
+            "inbox::stream::b",
+            "drain::c",
+            "browser::d",
+        ] {
             assert!(runs_on_engines(test), "{test}");
         }
-        let elsewhere =
-            ["rooms_crash::a", "rooms_crash::b::c", "identity::a_browser", "cli::drain", "schema::d"];
+        let elsewhere = [
+            "rooms_crash::a",
+            "rooms_crash::b::c",
+            "inbox::away::a",
+            "identity::a_browser",
+            "cli::drain",
+            "schema::d",
+        ];
         // A fleet has its own Redis whatever the profile is: once is enough.
         for test in elsewhere.into_iter().chain(["fleet::bus::a", "fleet::rolling::b"]) {
             assert!(!runs_on_engines(test), "{test}");

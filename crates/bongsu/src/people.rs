@@ -87,7 +87,6 @@ pub(crate) fn start(
     let Ways { live, bus, follow_ups, locks, connections, buffer } =
         fleet.ways(&hub, &options, &clock, supervisor);
     let People { inbox, members, .. } = options;
-    let pace = inbox.write_behind;
     let buffered = buffer.is_some();
     let inbox = Inbox::start(records, inbox, clock, live, buffer, supervisor);
     let source = Arc::new(InboxSource(inbox.clone()));
@@ -98,7 +97,7 @@ pub(crate) fn start(
     runner::start(locks.clone(), "inbox-derivation", supervisor, derive).map_err(unnamed)?;
     if buffered {
         let writing = inbox.clone();
-        let write = move |_| writing.clone().write_behind(pace);
+        let write = move |_| writing.clone().write_behind();
         runner::start(locks, "inbox-write-behind", supervisor, write).map_err(unnamed)?;
     }
     Ok((inbox.clone(), Members::new(hub, inbox, connections, members)))

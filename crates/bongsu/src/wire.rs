@@ -20,6 +20,7 @@ use bongsu_coordination::{LEASE, Orders, Registry};
 use bongsu_http::identity::{Identity, OwnTickets, Tickets};
 use bongsu_http::origins;
 use bongsu_http::{ApiError, frame, openapi, server};
+use bongsu_inbox::Inbox;
 use bongsu_kernel::Clock;
 use bongsu_kernel::settings::Values;
 use bongsu_kernel::task::Supervisor;
@@ -54,6 +55,8 @@ pub(crate) struct Wired {
     pub(crate) app: Router,
     pub(crate) hub: Hub,
     pub(crate) redis: Option<Redis>,
+    /// Nothing when nothing is recorded.
+    pub(crate) inbox: Option<Inbox>,
     /// What has to be finished at the end; nothing when nothing is kept here.
     pub(crate) store: Option<Store>,
     pub(crate) ready: Arc<AtomicBool>,
@@ -185,6 +188,7 @@ pub(crate) async fn wire(
         _ => None,
     };
     let (inbox, members) = told.unzip();
+    let last = inbox.clone();
     let tickets: Arc<dyn Tickets> = match &redis {
         Some(redis) => Arc::new(RedisTickets { redis: redis.clone(), clock: clock.clone() }),
         None => Arc::new(OwnTickets::new(clock.clone())),
@@ -228,7 +232,7 @@ pub(crate) async fn wire(
         .method_not_allowed_fallback(|| async { method_not_allowed().into_response() })
         .layer(middleware::from_fn(frame::around))
         .layer(middleware::from_fn_with_state(origins, origins::cors));
-    Ok(Wired { app, hub, redis, store, ready })
+    Ok(Wired { app, hub, redis, inbox: last, store, ready })
 }
 
 fn method_not_allowed() -> ApiError {

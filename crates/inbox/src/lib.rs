@@ -28,7 +28,7 @@ use bongsu_sql::Records;
 
 pub use list::{Listed, MOST_LISTED, Standing, Wanted};
 pub use live::Live;
-use marks::Buffer;
+use marks::{Buffer, WriteBehind};
 pub use notice::{Entry, EventId, Kind, Notice};
 pub use notify::{MOST_TARGETS, NotifyError, Told};
 pub use options::{Options, SETTINGS};
@@ -46,6 +46,7 @@ struct Inner {
     live: Arc<dyn Live>,
     /// Nothing where marks are written at once.
     buffer: Option<Arc<dyn Buffer>>,
+    pace: WriteBehind,
     templates: Templates,
     keeps: Millis,
 }
@@ -59,10 +60,10 @@ impl Inbox {
         buffer: Option<Arc<dyn Buffer>>,
         supervisor: &Supervisor,
     ) -> Self {
-        let Options { templates, keeps, .. } = options;
+        let Options { templates, keeps, write_behind: pace } = options;
         templates.start(supervisor);
         let keeps = u64::try_from(keeps.as_millis()).unwrap_or(u64::MAX);
-        let inbox = Self(Arc::new(Inner { records, clock, live, buffer, templates, keeps }));
+        let inbox = Self(Arc::new(Inner { records, clock, live, buffer, pace, templates, keeps }));
         inbox.start_retention(supervisor);
         inbox
     }
@@ -77,6 +78,10 @@ impl Inbox {
 
     fn live(&self) -> &dyn Live {
         &*self.0.live
+    }
+
+    fn pace(&self) -> WriteBehind {
+        self.0.pace
     }
 
     fn buffer(&self) -> Option<&Arc<dyn Buffer>> {

@@ -74,39 +74,34 @@ impl Inbox {
     }
 
     /// Writes marks, until it is dropped.
-    pub async fn write_behind(self, pace: WriteBehind) {
+    pub async fn write_behind(self) {
         loop {
-            tokio::time::sleep(pace.interval).await;
-            self.flush(pace.at_once).await;
+            tokio::time::sleep(self.pace().interval).await;
+            self.flush().await;
         }
     }
 
     /// Writes all marks that there are now. What cannot be written waits for the next time.
-    pub async fn flush(&self, at_once: usize) {
+    pub async fn flush(&self) {
         let Some(buffer) = self.buffer() else { return };
         let people = match buffer.people().await {
             Ok(people) => people,
             Err(error) => return tracing::warn!(%error, "marks of what was read cannot be found"),
         };
         for waiting in people {
-            if let Err(error) = self.flush_person(buffer, waiting, at_once).await {
+            if let Err(error) = self.flush_person(buffer, waiting).await {
                 return tracing::warn!(error, "marks of what was read wait to be written");
             }
         }
     }
 
-    async fn flush_person(
-        &self,
-        buffer: &Arc<dyn Buffer>,
-        waiting: Waiting,
-        at_once: usize,
-    ) -> Result<(), String> {
+    async fn flush_person(&self, buffer: &Arc<dyn Buffer>, waiting: Waiting) -> Result<(), String> {
         loop {
             let marks = buffer.of(&waiting.person).await.map_err(|error| error.to_string())?;
             if marks.is_empty() {
                 return buffer.none_left(waiting).await.map_err(|error| error.to_string());
             }
-            let some: Marks = marks.into_iter().take(at_once).collect();
+            let some: Marks = marks.into_iter().take(self.pace().at_once).collect();
             self.write_marks(&waiting.person, some).await?;
         }
     }

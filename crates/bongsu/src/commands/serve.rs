@@ -46,7 +46,8 @@ async fn serve(values: &Values, checked: Checked, port: u16) -> Result<(), Failu
     let listener = server::listen(address)
         .map_err(|error| Failure::Other(format!("cannot listen on {address}: {error}")))?;
     let bound = listener.local_addr().map_err(Failure::other)?;
-    let Wired { app, hub, redis, store, ready } = wire(values, checked, bound, shards, &supervisor).await?;
+    let Wired { app, hub, redis, inbox, store, ready } =
+        wire(values, checked, bound, shards, &supervisor).await?;
     if let Some(redis) = redis {
         // So that health tells the truth from the first moment. A hub starts without Redis, too.
         redis.look().await;
@@ -87,6 +88,10 @@ async fn serve(values: &Values, checked: Checked, port: u16) -> Result<(), Failu
         drained = drain(&supervisor, server, &hub) => drained,
         () = signals.stop() => return Err(Failure::Other("stopped before everything was finished".to_owned())),
     };
+    if let Some(inbox) = inbox {
+        // What is not written by then stays where it is, and another hub or the next start writes it.
+        let _ = tokio::time::timeout(LAST_WRITES, inbox.flush()).await;
+    }
     // Bounded, too: with what the draining may take it is gone within ten seconds.
     if let Some(Store { store, writer }) = store {
         let closed = tokio::time::timeout(LAST_WRITES, store.writer().close()).await.is_ok();

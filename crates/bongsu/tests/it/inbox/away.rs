@@ -64,3 +64,22 @@ async fn marks_are_taken_while_postgres_is_away() {
 async fn marks_are_taken_while_mariadb_is_away() {
     marks_are_taken_while_the_database_is_away(Flavour::MariaDb).await;
 }
+
+#[tokio::test]
+async fn marks_are_written_when_a_hub_ends() {
+    if !tier::needs_engine("redis") || !tier::needs_engine("postgres") {
+        return;
+    }
+    let (redis, database) = (Redis::start().await, Flavour::Postgres.database().await);
+    let hub = Hub::builder(BONGSU).env("REDIS_URL", redis.url()).env("DATABASE_URL", &database).start().await;
+    let api = Api::at(&hub.url(""));
+    notify(&api, &like("e1", &[7])).await.expect(202);
+    api.person(7).call("PATCH", &format!("{INBOX}/1/read"), "").await.expect(200);
+    let waiting = async || redis.command(&["HLEN", "read_status:7"]).await.integer();
+    assert_eq!(waiting().await, 1, "the next turn is half a minute away");
+    assert!(hub.terminate().await.success());
+    assert_eq!(waiting().await, 0);
+    hub.restart().await;
+    assert_eq!(unread(&api, 7).await, 0);
+    assert!(list(&api, 7, "").await["items"][0]["readAt"].is_string());
+}

@@ -84,6 +84,7 @@ impl Inbox {
     /// Writes all marks that there are now. What cannot be written waits for the next time.
     pub async fn flush(&self) {
         let Some(buffer) = self.buffer() else { return };
+        metrics::counter!("write_behind_flush_total").increment(1);
         let people = match buffer.people().await {
             Ok(people) => people,
             Err(error) => return tracing::warn!(%error, "marks of what was read cannot be found"),
@@ -121,6 +122,7 @@ impl Inbox {
             .write((person.clone(), marks.clone()), write)
             .await
             .map_err(|error: Error| error.to_string())?;
+        metrics::counter!("write_behind_flush_entries").increment(marks.len() as u64);
         crash_point!("after-marks");
         if let Some(buffer) = self.buffer() {
             buffer.written(person, &marks).await.map_err(|error| error.to_string())?;

@@ -87,7 +87,7 @@ async fn health(State(operations): State<Operations>) -> Answer<Health> {
         status: if degraded.is_empty() { "healthy" } else { "degraded" },
         redis_connected: redis.map(Redis::is_connected),
         active_connections: operations.hub.open_streams(),
-        active_rooms: operations.hub.active_subjects(),
+        active_rooms: operations.hub.active_subjects(bongsu_rooms::FAMILY),
         uptime_secs: operations.started.elapsed().as_secs(),
         degraded,
     })
@@ -119,7 +119,7 @@ async fn ready(State(operations): State<Operations>) -> Result<Answer<Readiness>
 )]
 async fn metrics(State(operations): State<Operations>) -> impl IntoResponse {
     metrics::gauge!("sse_active_connections").set(operations.hub.open_streams() as f64);
-    metrics::gauge!("sse_active_rooms").set(operations.hub.active_subjects() as f64);
+    metrics::gauge!("sse_active_rooms").set(operations.hub.active_subjects(bongsu_rooms::FAMILY) as f64);
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(CONTENT_TYPE, text)], operations.metrics.render())
 }

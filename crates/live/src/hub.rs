@@ -161,10 +161,11 @@ impl Hub {
         self.0.people.count()
     }
 
-    /// Subjects that somebody listens to.
-    pub fn active_subjects(&self) -> usize {
+    /// Subjects of a family that somebody listens to.
+    pub fn active_subjects(&self, family: &str) -> usize {
         let subjects = self.0.subjects.read().unwrap_or_else(PoisonError::into_inner);
-        subjects.values().filter(|subject| subject.listeners() > 0).count()
+        let of_family = subjects.iter().filter(|(name, _)| name.parts().0 == family);
+        of_family.filter(|(_, subject)| subject.listeners() > 0).count()
     }
 
     /// Lets nobody in any more, and asks everybody to come back elsewhere.

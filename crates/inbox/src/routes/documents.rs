@@ -1,4 +1,6 @@
 //! The shapes of answers, and of requests for the OpenAPI document.
+//!
+//! Requests are read field by field in `requests`, so that an error names its field; their shapes here only describe them.
 
 #![allow(unused_qualifications, reason = "the derive writes its types with their paths")]
 

@@ -2,10 +2,12 @@
 //!
 //! [`DataFolder`] keeps a second process out, [`Database`] opens and migrates the file, its [`Writer`] is the one
 //! thread that writes (every group of jobs is one synced transaction), its [`Readers`] read beside it. The hot path, a
-//! room's log, uses these directly; what may also be kept on a server goes through `Records`.
+//! room's log, uses these directly; what may also be kept on a server goes through `Records`. [`look()`] is for
+//! other processes, beside the one that holds the folder.
 
 mod database;
 mod folder;
+mod look;
 mod readers;
 mod store;
 mod writer;
@@ -13,6 +15,7 @@ mod writer;
 pub(crate) use database::{APPLICATION_ID, open};
 pub use database::{Database, check_integrity, inspect};
 pub use folder::{DATA_DIR, DataFolder};
+pub use look::look;
 pub use readers::Readers;
 pub use store::Store;
 pub use writer::{Job, Writer, WriterState};

@@ -1,5 +1,6 @@
 //! The subcommands, one file each, and how they speak.
 
+pub(crate) mod backup;
 pub(crate) mod client;
 pub(crate) mod config;
 pub(crate) mod doctor;

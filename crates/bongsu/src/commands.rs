@@ -1,8 +1,10 @@
 //! The subcommands, one file each, and how they speak.
 
+pub(crate) mod backup;
 pub(crate) mod client;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod explain;
 pub(crate) mod migrate;
 pub(crate) mod publish;
 pub(crate) mod serve;

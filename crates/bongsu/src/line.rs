@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bongsu_kernel::settings::{Bad, Values};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::commands::{config, doctor, migrate, publish, serve, tail, token};
+use crate::commands::{backup, config, doctor, explain, migrate, publish, serve, tail, token};
 use crate::failure::Failure;
 use crate::settings;
 
@@ -21,6 +21,8 @@ pub(crate) fn run() -> Result<(), Failure> {
         "config" => config::run(matches, &values),
         "migrate" => migrate::run(&values),
         "doctor" => doctor::run(matches, &values),
+        "backup" => backup::run(matches, &values),
+        "explain" => explain::run(matches, &values),
         other => Err(Failure::Other(format!("no such command: {other}"))),
     }
 }
@@ -39,6 +41,8 @@ fn command() -> Command {
             with_settings(config::command(), true),
             with_settings(migrate::command(), false),
             with_settings(doctor::command(), false),
+            with_settings(backup::command(), false),
+            with_settings(explain::command(), false),
         ])
 }
 

@@ -5,6 +5,7 @@
 //! [`Live`]. Wording is in [`templates`], what people want to hear of in [`settings`].
 
 mod derive;
+pub mod explain;
 mod list;
 mod live;
 pub mod marks;
@@ -31,7 +32,7 @@ pub use live::Live;
 use marks::{Buffer, WriteBehind};
 pub use notice::{Entry, EventId, Kind, Notice};
 pub use notify::{MOST_TARGETS, NotifyError, Told};
-pub use options::{Options, SETTINGS};
+pub use options::{INBOX_RETENTION_DAYS, Options, SETTINGS};
 pub use read::{Changed, EntryId, Read};
 pub use source::{FAMILY, InboxSource, subject};
 pub use templates::Templates;

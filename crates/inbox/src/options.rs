@@ -9,7 +9,7 @@ use crate::Templates;
 use crate::marks::WriteBehind;
 
 const PART: &str = "inbox";
-const INBOX_RETENTION_DAYS: Setting = Setting::text(
+pub const INBOX_RETENTION_DAYS: Setting = Setting::text(
     PART,
     "INBOX_RETENTION_DAYS",
     "30",

@@ -76,8 +76,32 @@ impl Settings {
 
     /// Whether to send something of this kind.
     pub fn wants(&self, kind: &Kind) -> bool {
-        self.enabled && self.channels.in_app && self.types.get(kind.as_str()).copied().unwrap_or(true)
+        self.silence(kind).is_none()
     }
+
+    /// What keeps something of this kind from being sent, if anything does.
+    pub fn silence(&self, kind: &Kind) -> Option<Silence> {
+        if !self.enabled {
+            Some(Silence::Everything)
+        } else if !self.channels.in_app {
+            Some(Silence::Channel)
+        } else if self.types.get(kind.as_str()) == Some(&false) {
+            Some(Silence::Type)
+        } else {
+            None
+        }
+    }
+}
+
+/// What a person has switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// All notifications.
+    Everything,
+    /// The channel IN_APP.
+    Channel,
+    /// This type.
+    Type,
 }
 
 /// A change of settings: what it names.
@@ -244,9 +268,13 @@ mod tests {
         assert_eq!(settings.quiet_hours.as_ref().map(|hours| hours.allow_high), Some(false));
         let kind = |name| Kind::new(name).unwrap();
         assert!(!settings.wants(&kind("POST_LIKE")) && settings.wants(&kind("VOTE_ENDED")));
+        assert!(settings.wants(&kind("comment.created")), "switched on by name");
+        assert_eq!(settings.silence(&kind("FOLLOW")), Some(Silence::Type));
+        let out_of_app = applied(&[r#"{"channels":{"IN_APP":false}}"#]);
+        assert_eq!(out_of_app.silence(&kind("FOLLOW")), Some(Silence::Channel));
         let quiet = r#"{"quietHours":{"start":"22:00","end":"07:00","zone":"UTC"}}"#;
         let off = applied(&[quiet, r#"{"quietHours":null,"enabled":false}"#]);
-        assert!(off.quiet_hours.is_none() && !off.wants(&kind("VOTE_ENDED")));
+        assert!(off.quiet_hours.is_none() && off.silence(&kind("VOTE_ENDED")) == Some(Silence::Everything));
         let body = serde_json::to_string(&settings).unwrap();
         assert_eq!(Settings::stored(&body), settings);
         assert_eq!(Settings::stored("{}"), Settings::default());

@@ -132,6 +132,7 @@ fn newest_unread<'t>(
     })
 }
 
+#[expect(clippy::ptr_arg, reason = "a question takes what it was given by reference")]
 fn heads<'t>(people: &'t Vec<Id>, tx: &'t mut Transaction<'_>) -> sql::Boxed<'t, Result<Vec<Place>, Unread>> {
     Box::pin(async move {
         let listed = store::list(&people.iter().collect::<Vec<_>>());

@@ -51,6 +51,9 @@ queries! {
     SETTINGS = query!("settings");
     SETTINGS_OF = query!("settings_of", all);
     SETTINGS_PUT = query!("settings_put", mysql);
+    NOTICE = query!("notice");
+    NOTICE_SPREAD = query!("notice_spread");
+    NOTICE_ENTRY = query!("notice_entry");
     OLD = query!("old");
     OLD_REMOVE = query!("old_remove", all);
     OLD_NOTICES = query!("old_notices");

@@ -68,7 +68,10 @@ impl LiveStream {
     }
 
     fn dress(&self, bytes: Bytes) -> Bytes {
-        self.dress.as_ref().map_or_else(|| bytes.clone(), |dress| dress(&bytes))
+        match &self.dress {
+            Some(dress) => dress(&bytes),
+            None => bytes,
+        }
     }
 }
 

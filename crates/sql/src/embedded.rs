@@ -2,17 +2,22 @@
 //!
 //! [`DataFolder`] keeps a second process out, [`Database`] opens and migrates the file, its [`Writer`] is the one
 //! thread that writes (every group of jobs is one synced transaction), its [`Readers`] read beside it. The hot path, a
-//! room's log, uses these directly; what may also be kept on a server goes through `Records`.
+//! room's log, uses these directly; what may also be kept on a server goes through `Records`. [`look()`] and [`copy()`] are for
+//! other processes, beside the one that holds the folder.
 
+mod copy;
 mod database;
 mod folder;
+mod look;
 mod readers;
 mod store;
 mod writer;
 
+pub use copy::{CopyError, copy};
 pub(crate) use database::{APPLICATION_ID, open};
 pub use database::{Database, check_integrity, inspect};
 pub use folder::{DATA_DIR, DataFolder};
+pub use look::look;
 pub use readers::Readers;
 pub use store::Store;
 pub use writer::{Job, Writer, WriterState};

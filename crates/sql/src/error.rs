@@ -14,6 +14,10 @@ pub enum Error {
     Damaged(PathBuf, String),
     #[error("{0} was written by a newer version (it has {1}); nothing was changed. Start that version")]
     Newer(String, String),
+    #[error(
+        "{0} is of an older version (it lacks {1}); nothing was changed. Bring it up to date with migrate"
+    )]
+    Older(String, String),
     #[error("the data folder {0} cannot be used: {1}")]
     Unusable(PathBuf, String),
     /// Nothing of the work was kept; it may be tried again once there is space.

@@ -19,7 +19,8 @@ pub mod work;
 
 pub use address::Address;
 pub use embedded::{
-    DATA_DIR, DataFolder, Database, Job, Readers, Store, Writer, WriterState, check_integrity, inspect,
+    CopyError, DATA_DIR, DataFolder, Database, Job, Readers, Store, Writer, WriterState, check_integrity,
+    copy, inspect, look,
 };
 pub use error::Error;
 pub use migrate::{Migration, Migrations};

@@ -20,6 +20,12 @@ pub struct Migration {
     pub servers: Option<[&'static str; 2]>,
 }
 
+impl Migration {
+    pub(crate) fn is_missing_in(&self, place: impl std::fmt::Display) -> Error {
+        Error::Older(place.to_string(), format!("{} migration {}", self.part, self.number))
+    }
+}
+
 /// The steps of all parts.
 #[derive(Clone, Debug, Default)]
 pub struct Migrations(Vec<Migration>);
@@ -33,6 +39,14 @@ impl Migrations {
     pub fn check(&self, path: &Path) -> Result<(), Error> {
         let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         self.applied(&connection, path).map(drop)
+    }
+
+    /// Refuses a file that has not exactly the migrations of this program.
+    pub(crate) fn check_complete(&self, connection: &Connection, path: &Path) -> Result<(), Error> {
+        let applied = self.applied(connection, path)?;
+        let is_missing =
+            |m: &&Migration| !applied.iter().any(|(part, number)| part == m.part && *number == m.number);
+        self.0.iter().find(is_missing).map_or(Ok(()), |missing| Err(missing.is_missing_in(path.display())))
     }
 
     /// Those that a server has, in order, each as its dialect wants it.

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::server::{Begin, Server};
 use crate::transaction::Inner;
-use crate::{Dialect, Error, Job, Migrations, Options, Store, Transaction};
+use crate::{Dialect, Error, Job, Migrations, Options, Readers, Store, Transaction};
 
 /// A future that a function can give.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -28,6 +28,8 @@ pub struct Records(Engine);
 #[derive(Clone)]
 enum Engine {
     Sqlite(Store),
+    /// The file of another process, or of none.
+    Looked(Readers),
     Server(Server),
 }
 
@@ -35,6 +37,20 @@ impl Records {
     /// In the embedded file.
     pub fn embedded(store: Store) -> Self {
         Self(Engine::Sqlite(store))
+    }
+
+    /// In a file that is only looked at: nothing can be changed.
+    pub fn looked_at(readers: Readers) -> Self {
+        Self(Engine::Looked(readers))
+    }
+
+    /// On a server of this version's schema, which is left as it is.
+    pub async fn connect_as_is(
+        options: &Options,
+        migrations: &Migrations,
+        supervisor: &Supervisor,
+    ) -> Result<Self, Error> {
+        Ok(Self(Engine::Server(Server::open_as_is(options, migrations, supervisor).await?)))
     }
 
     /// On a server that others may share. Waits up to ten seconds for it, and brings it to this version's schema.
@@ -48,7 +64,7 @@ impl Records {
 
     pub fn dialect(&self) -> Dialect {
         match &self.0 {
-            Engine::Sqlite(_) => Dialect::Sqlite,
+            Engine::Sqlite(_) | Engine::Looked(_) => Dialect::Sqlite,
             Engine::Server(server) => server.dialect(),
         }
     }
@@ -57,7 +73,7 @@ impl Records {
     /// embedded file.
     pub fn identity(&self) -> Option<&str> {
         match &self.0 {
-            Engine::Sqlite(_) => None,
+            Engine::Sqlite(_) | Engine::Looked(_) => None,
             Engine::Server(server) => Some(server.identity()),
         }
     }
@@ -66,6 +82,7 @@ impl Records {
     pub fn trouble(&self) -> Option<&'static str> {
         match &self.0 {
             Engine::Sqlite(store) => store.writer().trouble(),
+            Engine::Looked(_) => None,
             Engine::Server(server) => server.trouble(),
         }
     }
@@ -73,7 +90,7 @@ impl Records {
     /// What an operator should know: settings by which the server may lose what it acknowledged.
     pub fn warnings(&self) -> Vec<&'static str> {
         match &self.0 {
-            Engine::Sqlite(_) => Vec::new(),
+            Engine::Sqlite(_) | Engine::Looked(_) => Vec::new(),
             Engine::Server(server) => server.warnings(),
         }
     }
@@ -97,6 +114,7 @@ impl Records {
                 store.writer().submit(Box::new(work)).await.map_err(E::from)?;
                 answer.await.unwrap_or_else(|_| Err(Error::Closed.into()))
             }
+            Engine::Looked(_) => Err(Error::Failed("it was opened for reading only".to_owned()).into()),
             Engine::Server(server) => server.transact(Begin::Write, given, change).await,
         }
     }
@@ -108,18 +126,18 @@ impl Records {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        match &self.0 {
-            Engine::Sqlite(store) => {
-                let read = store.readers().read(move |connection| {
-                    connection.execute_batch("BEGIN")?;
-                    let answer = on_connection(connection, &given, question);
-                    connection.execute_batch("ROLLBACK")?;
-                    Ok(answer)
-                });
-                read.await.map_err(E::from)?
-            }
-            Engine::Server(server) => server.transact(Begin::Read, given, question).await,
-        }
+        let readers = match &self.0 {
+            Engine::Sqlite(store) => store.readers(),
+            Engine::Looked(readers) => readers,
+            Engine::Server(server) => return server.transact(Begin::Read, given, question).await,
+        };
+        let read = readers.read(move |connection| {
+            connection.execute_batch("BEGIN")?;
+            let answer = on_connection(connection, &given, question);
+            connection.execute_batch("ROLLBACK")?;
+            Ok(answer)
+        });
+        read.await.map_err(E::from)?
     }
 }
 

@@ -66,6 +66,21 @@ impl Server {
     ) -> Result<Self, Error> {
         let mut link = first_link(&options.address).await?;
         let identity = migrate::run(&mut link, migrations, &options.address).await?;
+        Ok(Self::start(link, identity, options, supervisor).await)
+    }
+
+    /// The same for who only looks: the schema has to be of this version already.
+    pub(crate) async fn open_as_is(
+        options: &Options,
+        migrations: &Migrations,
+        supervisor: &Supervisor,
+    ) -> Result<Self, Error> {
+        let mut link = first_link(&options.address).await?;
+        let identity = migrate::check_complete(&mut link, migrations, &options.address).await?;
+        Ok(Self::start(link, identity, options, supervisor).await)
+    }
+
+    async fn start(link: Link, identity: String, options: &Options, supervisor: &Supervisor) -> Self {
         let this = Self(Arc::new(Inner {
             dialect: options.address.dialect(),
             identity,
@@ -81,7 +96,7 @@ impl Server {
             let server = watched.clone();
             async move { server.look().await }
         });
-        Ok(this)
+        this
     }
 
     pub(crate) fn dialect(&self) -> Dialect {

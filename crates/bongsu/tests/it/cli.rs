@@ -1,6 +1,8 @@
 //! The command line: what it prints, how it exits, and that one line says what is wrong.
 
+mod backup;
 mod config;
+mod explain;
 mod tail;
 
 use std::process::{Command, Output, Stdio};
@@ -48,7 +50,7 @@ fn complaint(output: &Output, exit_code: i32) -> String {
 #[test]
 fn every_command_explains_itself() {
     let general = printed(&run(&["--help"], &[]));
-    for command in ["serve", "token", "publish", "tail", "config", "migrate", "doctor"] {
+    for command in ["serve", "token", "publish", "tail", "config", "migrate", "doctor", "backup", "explain"] {
         assert!(general.lines().any(|line| line.trim().starts_with(command)), "{command}: {general}");
         let help = printed(&run(&[command, "--help"], &[]));
         assert!(help.contains(&format!("Usage: bongsu {command}")) && help.contains("--config"), "{help}");

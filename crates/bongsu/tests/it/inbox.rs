@@ -1,5 +1,7 @@
 //! The inbox: what people are told is kept, counted, listed, read and forgotten, once and exactly.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
+
 mod away;
 mod devices;
 mod exact;
@@ -71,7 +73,7 @@ async fn what_people_are_told_is_listed_newest_first_and_counted() {
 async fn the_same_event_is_told_once_and_to_those_who_were_not_named_before() {
     let hub = hub().await;
     let api = Api::new(&hub);
-    let first = notify(&api, &like("e1", &[7])).await.expect(202).text().to_owned();
+    let first = notify(&api, &like("e1", &[7])).await.expect(202).text();
     assert_eq!(
         notify(&api, &like("e1", &[7])).await.expect(202).text(),
         first,

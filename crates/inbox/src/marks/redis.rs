@@ -108,7 +108,7 @@ impl Buffer for RedisBuffer {
         Box::pin(async move {
             let Standing { last_seq, unread, version } = standing;
             let numbers = [unread, version, last_seq].map(|number| number.to_string());
-            let [unread, version, last] = numbers.each_ref().map(|number| number.as_bytes());
+            let [unread, version, last] = numbers.each_ref().map(String::as_bytes);
             let arguments = [unread, version, last, REMEMBERED];
             self.redis.run(&REMEMBER, Repeat::Safe, &[&self.count_key(person)], &arguments).await?;
             Ok(())

@@ -1,6 +1,6 @@
 //! The shapes of answers, and of requests for the OpenAPI document.
 //!
-//! Requests are read field by field (see `requests`), so that errors name their field; the shapes here only describe them.
+//! Requests are read field by field in `requests`, so that an error names its field; their shapes here only describe them.
 
 #![allow(unused_qualifications, reason = "the derive writes its types with their paths")]
 

@@ -5,6 +5,7 @@
 
 mod append;
 mod follow_ups;
+mod look;
 mod read;
 mod upkeep;
 
@@ -20,6 +21,7 @@ use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Pla
 use crate::SubjectName;
 
 pub use follow_ups::EmbeddedFollowUps;
+pub use look::{Traces, look};
 
 /// The tables of this log.
 pub const MIGRATIONS: &[Migration] = &[Migration {

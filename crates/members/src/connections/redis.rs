@@ -101,7 +101,7 @@ impl Inner {
         while bus.subscribe(Channel::Everywhere(self.channel().into())).await.is_err() {
             tokio::time::sleep(AGAIN).await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn look_for_ever(&self) {
@@ -167,7 +167,7 @@ impl Inner {
         let mut some = Vec::new();
         loop {
             if some.is_empty() && leaving.recv_many(&mut some, AT_ONCE).await == 0 {
-                return std::future::pending().await;
+                return std::future::pending::<()>().await;
             }
             let telling: Vec<_> = some
                 .drain(..)

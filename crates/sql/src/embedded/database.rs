@@ -121,10 +121,15 @@ pub fn inspect(path: &Path) -> Result<(), Error> {
 
 /// Reads the whole file for damage.
 pub fn check_integrity(path: &Path) -> Result<(), Error> {
+    verify(path, "PRAGMA quick_check(1)")
+}
+
+/// The same by a question of SQLite's that gives `ok`, or what is wrong.
+pub(super) fn verify(path: &Path, question: &str) -> Result<(), Error> {
     let damaged = |detail: String| Error::Damaged(path.to_owned(), detail);
     let check = || -> Result<String, rusqlite::Error> {
         let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        connection.query_row(question, [], |row| row.get(0))
     };
     match check() {
         Ok(verdict) if verdict == "ok" => Ok(()),

@@ -57,6 +57,23 @@ pub(super) async fn check(link: &mut Link, migrations: &Migrations, address: &Ad
     applied(link, migrations, address).await.map(drop)
 }
 
+/// Refuses a server that has not exactly the migrations of this program, and gives what tells its database from others.
+/// Changes nothing.
+pub(super) async fn check_complete(
+    link: &mut Link,
+    migrations: &Migrations,
+    address: &Address,
+) -> Result<String, Error> {
+    let applied = applied(link, migrations, address).await?;
+    let is_there = |part, number| applied.iter().any(|known| (known.0.as_str(), known.1) == (part, number));
+    let mut wanted = migrations.on_servers(link.dialect()).map(|(migration, _)| migration);
+    if let Some(missing) = wanted.find(|migration| !is_there(migration.part, migration.number)) {
+        return Err(missing.is_missing_in(address));
+    }
+    let known = link.ask(IDENTITY).await.map_err(|fault| unusable(address, &fault))?;
+    Ok(known.first().map(|row| row.text(0)).transpose()?.unwrap_or_default().to_owned())
+}
+
 async fn apply(link: &mut Link, migrations: &Migrations, address: &Address) -> Result<String, Error> {
     let dialect = link.dialect();
     let fails = |fault: Fault| unusable(address, &fault);

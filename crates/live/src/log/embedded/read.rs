@@ -33,6 +33,22 @@ pub(super) fn page(
     Ok(page)
 }
 
+/// One event, if it is still there.
+pub(super) fn event(
+    connection: &Connection,
+    subject: &SubjectName,
+    id: StreamId,
+) -> Result<Option<Entry>, Error> {
+    let Some((subject, _)) = find(connection, subject)? else { return Ok(None) };
+    connection
+        .prepare_cached(
+            "SELECT ms, seq, number, type, payload, publisher_id, timestamp FROM entries
+             WHERE subject_id = ?1 AND ms = ?2 AND seq = ?3",
+        )?
+        .query_row(params![subject, signed(id.ms), signed(id.seq)], entry)
+        .optional()
+}
+
 fn find(connection: &Connection, subject: &SubjectName) -> Result<Option<(i64, Place)>, Error> {
     connection
         .prepare_cached("SELECT id, ms, seq, number FROM subjects WHERE subject = ?1")?

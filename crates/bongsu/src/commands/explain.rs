@@ -1,0 +1,139 @@
+//! `bongsu explain`: what became of an event, from what is kept of it.
+//!
+//! It reads where the hub writes, and changes nothing: the embedded file beside the hub that holds it, or the database. What
+//! it cannot know it says. How that is written is in `told`.
+
+mod told;
+
+use std::path::Path;
+
+use bongsu_inbox::EventId;
+use bongsu_inbox::explain::{Explained, Question, explain};
+use bongsu_inbox::marks::redis::RedisBuffer;
+use bongsu_inbox::marks::{Buffer, Marks};
+use bongsu_kernel::settings::{Bad, Values};
+use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Id, StreamId};
+use bongsu_live::SubjectName;
+use bongsu_live::log::embedded::{self, Traces};
+use bongsu_redis::Redis;
+use bongsu_sql::{DATA_DIR, DataFolder, Readers, Records};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::client::block_on;
+use super::say;
+use crate::failure::Failure;
+use crate::{settings, wire};
+
+const CONNECTED: &str = "who was connected, and so heard of it live: that is not written down";
+const SETTINGS_THEN: &str = "what the person had switched off then: settings are as they are now";
+const MARKS_OF_ALL: &str =
+    "what was read in the last half minute: marks that wait in Redis are looked at for one --person only";
+const MARKS_AWAY: &str =
+    "what the person read in the last half minute: Redis, where marks wait, cannot be asked";
+const LOG_IN_REDIS: &str = "whether the room still has it, or a record of it waits to be derived: that is in Redis, and not looked at";
+const LOG_NOT_HERE: &str = "whether the room still has it, or a record of it waits to be derived: the data folder of the hub is not here";
+
+pub(crate) fn command() -> Command {
+    let text = |name: &'static str, help: &'static str| Arg::new(name).help(help);
+    Command::new("explain")
+        .about("Tell what became of an event: accepted, in whose inbox, read or not, and why it was not sent")
+        .arg(
+            text("event", "Its eventId; for an event of a room <room>:<streamId>")
+                .required(true)
+                .value_name("EVENT_ID"),
+        )
+        .arg(text("person", "What became of it for one person").long("person").value_name("ID"))
+        .arg(text("json", "As JSON").long("json").action(ArgAction::SetTrue))
+}
+
+/// All that was found.
+struct Found {
+    event: EventId,
+    person: Option<Id>,
+    explained: Option<Explained>,
+    /// Of an event of a room, as far as its log is here.
+    room: Option<Traces>,
+    not_known: Vec<&'static str>,
+}
+
+impl Found {
+    fn is_anything(&self) -> bool {
+        let seen = |traces: &Traces| traces.event.is_some() || traces.waiting.is_some();
+        self.explained.is_some() || self.room.as_ref().is_some_and(seen)
+    }
+}
+
+pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
+    settings::check_engines(values)?;
+    let text = |name: &str| matches.get_one::<String>(name).map_or("", String::as_str);
+    let not_allowed = |what: &str, given: &str, reason: bongsu_kernel::Reason| {
+        Bad(format!("{what} {given:?} is not allowed: {}", reason.text().en))
+    };
+    let event = text("event");
+    let event = EventId::new(event).map_err(|reason| not_allowed("EVENT_ID", event, reason))?;
+    let person = matches
+        .get_one::<String>("person")
+        .map(|person| Id::new(person).map_err(|reason| not_allowed("--person", person, reason)));
+    let person = person.transpose()?;
+    if !settings::keeps_records(values) {
+        return Err(Failure::Other("nothing is recorded here: RECORDS is off".to_owned()));
+    }
+    let found = block_on(find(values, event, person))?;
+    if !found.is_anything() {
+        return Err(Failure::Other(told::unknown(&found, values)));
+    }
+    say(&if matches.get_flag("json") { told::json(&found)? } else { told::text(&found) });
+    Ok(())
+}
+
+async fn find(values: &Values, event: EventId, person: Option<Id>) -> Result<Found, Failure> {
+    let supervisor = Supervisor::new();
+    let redis = bongsu_redis::Options::from_settings(values)?;
+    let database = bongsu_sql::Options::from_settings(values)?;
+    let file = if settings::uses_folder(values) { Some(open_file(values)) } else { None };
+    let mut not_known = vec![CONNECTED];
+    // Each before what comes of it: a record before its entries, a mark before its row. What moves meanwhile is then seen at
+    // least once.
+    let mut room = None;
+    if let Some((subject, id)) = of_room(&event) {
+        match &file {
+            _ if redis.is_some() => not_known.push(LOG_IN_REDIS),
+            Some(Ok(readers)) => room = Some(embedded::look(readers, subject, id).await?),
+            _ => not_known.push(LOG_NOT_HERE),
+        }
+    }
+    let mut marks = Marks::new();
+    match (redis, &person) {
+        (None, _) => {}
+        (Some(_), None) => not_known.push(MARKS_OF_ALL),
+        (Some(options), Some(person)) => {
+            match RedisBuffer::new(Redis::start(options, &supervisor)).of(person).await {
+                Ok(found) => marks = found,
+                Err(_) => not_known.push(MARKS_AWAY),
+            }
+        }
+    }
+    let records = match (database, file) {
+        (Some(options), _) => Records::connect_as_is(&options, &wire::migrations(), &supervisor).await?,
+        (None, Some(file)) => Records::looked_at(file?),
+        (None, None) => return Err(Failure::Other("there is nowhere to keep records".to_owned())),
+    };
+    let question = Question { event: event.clone(), person: person.clone(), marks };
+    let explained = explain(&records, question).await?;
+    if person.is_some() {
+        not_known.push(SETTINGS_THEN);
+    }
+    Ok(Found { event, person, explained, room, not_known })
+}
+
+fn open_file(values: &Values) -> Result<Readers, bongsu_sql::Error> {
+    let file = DataFolder::database_in(Path::new(values.text(&DATA_DIR)));
+    bongsu_sql::look(&file, &wire::migrations())
+}
+
+/// The room and the place that an id names, if it is one of a room's events.
+fn of_room(event: &EventId) -> Option<(SubjectName, StreamId)> {
+    let (room, id) = event.as_str().rsplit_once(':')?;
+    Some((SubjectName::new(bongsu_rooms::FAMILY, &Id::new(room).ok()?), id.parse().ok()?))
+}

@@ -1,0 +1,182 @@
+//! What was found of an event, in aligned lines or as JSON. Both say the same: the lines are written from what the JSON has.
+//! The neighbour `explain` finds it.
+
+use bongsu_inbox::explain::{Held, OnePerson};
+use bongsu_inbox::settings::Silence;
+use bongsu_kernel::clock::rfc3339;
+use bongsu_kernel::settings::Values;
+use bongsu_kernel::{Id, Millis};
+use serde::Serialize;
+
+use super::Found;
+use crate::failure::Failure;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    event_id: &'a str,
+    accepted: Option<Accepted>,
+    derived: Option<Derived>,
+    /// How many people wait to get an entry.
+    waiting: Option<usize>,
+    person: Option<Person<'a>>,
+    not_known: &'a [&'static str],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Accepted {
+    at: String,
+    r#type: String,
+    ref_id: Option<Id>,
+    actor_id: Option<Id>,
+}
+
+#[derive(Serialize)]
+struct Derived {
+    people: u64,
+    unread: u64,
+    read: u64,
+    deleted: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Person<'a> {
+    id: &'a Id,
+    entry: Option<Entry>,
+    /// Whether they are among those for whom an entry waits to be made.
+    waits: bool,
+    not_sent: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    id: u64,
+    created_at: String,
+    read_at: Option<String>,
+    /// It was read, and that waits in Redis to be written.
+    mark_waits: bool,
+    deleted_at: Option<String>,
+}
+
+pub(super) fn unknown(found: &Found, values: &Values) -> String {
+    let days = values.size(&bongsu_inbox::INBOX_RETENTION_DAYS);
+    let unseen = found.not_known.iter().find(|line| line.starts_with("whether the room"));
+    let unseen = unseen.map(|line| format!(". Not known: {line}")).unwrap_or_default();
+    format!(
+        "nothing is known of {}: it was not accepted here, it named nobody and its room has dropped it, or it is older than {days} days{unseen}",
+        found.event
+    )
+}
+
+pub(super) fn json(found: &Found) -> Result<String, Failure> {
+    serde_json::to_string_pretty(&document(found)).map_err(Failure::other)
+}
+
+pub(super) fn text(found: &Found) -> String {
+    let document = document(found);
+    let mut lines = vec![("event", document.event_id.to_owned())];
+    if let Some(Accepted { at, r#type, ref_id, actor_id }) = &document.accepted {
+        let about = ref_id.as_ref().map(|id| format!(", about {id}")).unwrap_or_default();
+        let by = actor_id.as_ref().map(|id| format!(", by {id}")).unwrap_or_default();
+        lines.push(("accepted", format!("{at}, {type}{about}{by}")));
+    }
+    lines.push((
+        "derived",
+        match &document.derived {
+            None => "nobody has an entry".to_owned(),
+            Some(Derived { people, unread, read, deleted }) => {
+                let has = if *people == 1 { "person has" } else { "people have" };
+                format!("{people} {has} an entry: {unread} unread, {read} read, {deleted} deleted")
+            }
+        },
+    ));
+    lines.extend(
+        document.waiting.map(|count| ("waiting", format!("entries for {count} still wait to be made"))),
+    );
+    if let Some(person) = &document.person {
+        lines.push(("person", format!("{}: {}", person.id, entry_text(person))));
+        let sent = person
+            .not_sent
+            .map_or_else(|| "sent to whoever was connected".to_owned(), |why| format!("not sent: {why}"));
+        lines.extend(person.entry.is_some().then_some(("live", sent)));
+    }
+    lines.extend(document.not_known.iter().map(|line| ("not known", (*line).to_owned())));
+    let widest = lines.iter().map(|(label, _)| label.len()).max().unwrap_or_default();
+    let written: Vec<String> = lines.iter().map(|(label, text)| format!("{label:widest$}  {text}")).collect();
+    written.join("\n")
+}
+
+fn entry_text(person: &Person<'_>) -> String {
+    let Some(entry) = &person.entry else {
+        return if person.waits { "the entry waits to be made" } else { "has no entry" }.to_owned();
+    };
+    let state = match (&entry.deleted_at, &entry.read_at) {
+        (Some(at), _) => format!("deleted {at}"),
+        (None, Some(at)) if entry.mark_waits => format!("read {at} (waits in Redis to be written)"),
+        (None, Some(at)) => format!("read {at}"),
+        (None, None) => "unread".to_owned(),
+    };
+    format!("number {}, created {}, {state}", entry.id, entry.created_at)
+}
+
+fn document(found: &Found) -> Document<'_> {
+    let Found { event, person, explained, room, not_known } = found;
+    let (kept, waiting) = (
+        room.as_ref().and_then(|traces| traces.event.as_ref()),
+        room.as_ref().and_then(|traces| traces.waiting.as_ref()),
+    );
+    // The room is what its events are about.
+    let reference = || event.as_str().rsplit_once(':').and_then(|(room, _)| Id::new(room).ok());
+    let accepted = |at: Millis, kind: &str, ref_id: Option<Id>, actor: &Option<Id>| Accepted {
+        at: rfc3339(at),
+        r#type: kind.to_owned(),
+        ref_id,
+        actor_id: actor.clone(),
+    };
+    let accepted = match (kept, waiting, explained) {
+        (Some(kept), ..) => Some(accepted(kept.at, kept.event_type.as_str(), reference(), &kept.publisher)),
+        (_, Some(record), _) => {
+            Some(accepted(record.timestamp, &record.event_type, reference(), &record.publisher_id))
+        }
+        (_, _, Some(explained)) => {
+            let notice = &explained.notice;
+            let reference = notice.reference.clone();
+            Some(accepted(explained.accepted_at, notice.kind.as_str(), reference, &notice.actor))
+        }
+        (None, None, None) => None,
+    };
+    let derived = explained.as_ref().map(|explained| {
+        let spread = explained.spread;
+        Derived { people: spread.people, unread: spread.unread, read: spread.read, deleted: spread.deleted }
+    });
+    let one = explained.as_ref().and_then(|explained| explained.person.as_ref());
+    let person = person.as_ref().map(|id| Person {
+        id,
+        entry: one.and_then(|one| one.held).map(entry),
+        waits: waiting.is_some_and(|record| record.recipients.contains(id)),
+        not_sent: one.and_then(|OnePerson { silence, .. }| *silence).map(words),
+    });
+    let waiting = waiting.map(|record| record.recipients.len());
+    Document { event_id: event.as_str(), accepted, derived, waiting, person, not_known }
+}
+
+fn entry(held: Held) -> Entry {
+    Entry {
+        id: held.seq,
+        created_at: rfc3339(held.created_at),
+        read_at: held.read_at.map(rfc3339),
+        mark_waits: held.mark_waits,
+        deleted_at: held.deleted_at.map(rfc3339),
+    }
+}
+
+fn words(silence: Silence) -> &'static str {
+    match silence {
+        Silence::Everything => "notifications are switched off",
+        Silence::Channel => "the channel IN_APP is switched off",
+        Silence::Type => "this type is switched off",
+    }
+}

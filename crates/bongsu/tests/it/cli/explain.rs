@@ -1,0 +1,218 @@
+//! `bongsu explain`: what became of an event, asked beside a running hub and of a stopped one, and nothing is changed by it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
+
+use bongsu_testkit::engine::needs_embedded;
+use bongsu_testkit::redis::Redis;
+use bongsu_testkit::sql::Flavour;
+use bongsu_testkit::{Api, Hub, tier, wait};
+use serde_json::{Value, json};
+
+use super::{SOON, complaint, printed, run};
+use crate::BONGSU;
+
+const NOTIFY: &str = "/api/v1/members/notify";
+
+fn like(event: &str, targets: &[u64]) -> Value {
+    json!({"eventId": event, "type": "POST_LIKE", "targetIds": targets, "actorId": 2, "refId": 100})
+}
+
+/// What it says as JSON.
+fn explained(arguments: &[&str], environment: &[(&str, &str)]) -> Value {
+    let arguments: Vec<&str> = ["explain", "--json"].iter().chain(arguments).copied().collect();
+    serde_json::from_str(&printed(&run(&arguments, environment))).unwrap()
+}
+
+/// Somebody reads, somebody deletes, somebody does nothing, and somebody has switched it off.
+async fn make_history(api: &Api) {
+    let settings = async |user: u64, body: &str| {
+        api.person(user).call("PUT", "/api/notifications/settings", body.to_owned()).await.expect(200);
+    };
+    settings(9, r#"{"types":{"POST_LIKE":false}}"#).await;
+    settings(10, r#"{"enabled":false}"#).await;
+    settings(11, r#"{"channels":{"IN_APP":false}}"#).await;
+    api.post(NOTIFY, like("e0", &[7])).await.expect(202);
+    api.post(NOTIFY, like("e1", &[7, 8, 9, 10, 11])).await.expect(202);
+    api.person(7).call("PATCH", "/api/notifications/e1/read", "").await.expect(200);
+    api.person(8).call("DELETE", "/api/notifications/e1", "").await.expect(200);
+}
+
+/// What is said of that history, whatever keeps it.
+fn check_history(environment: &[(&str, &str)]) {
+    let all = explained(&["e1"], environment);
+    assert_eq!(all["derived"], json!({"people": 5, "unread": 3, "read": 1, "deleted": 1}), "{all}");
+    let accepted = &all["accepted"];
+    assert_eq!((&accepted["type"], &accepted["refId"]), (&json!("POST_LIKE"), &json!(100)), "{all}");
+    assert_eq!((&accepted["actorId"], &all["person"]), (&json!(2), &Value::Null), "{all}");
+    assert!(accepted["at"].as_str().unwrap().ends_with('Z'), "{all}");
+    assert!(all["notKnown"].to_string().contains("who was connected"), "{all}");
+    let person = |id: &str| explained(&["e1", "--person", id], environment)["person"].clone();
+    let reader = person("7");
+    assert_eq!((&reader["entry"]["id"], &reader["notSent"]), (&json!(2), &Value::Null), "{reader}");
+    assert!(reader["entry"]["readAt"].is_string() && reader["entry"]["deletedAt"].is_null(), "{reader}");
+    assert!(person("8")["entry"]["deletedAt"].is_string());
+    for (id, why) in [("9", "this type"), ("10", "notifications are"), ("11", "IN_APP")] {
+        let silent = person(id);
+        assert!(silent["notSent"].as_str().unwrap().contains(why), "{silent}");
+        assert!(silent["entry"]["readAt"].is_null(), "{silent}");
+    }
+    assert_eq!(person("12")["entry"], Value::Null);
+    let text = printed(&run(&["explain", "e1", "--person", "9"], environment));
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("event      e1"), "{text}");
+    assert!(
+        lines[1].starts_with("accepted   2") && lines[1].contains("POST_LIKE, about 100, by 2"),
+        "{text}"
+    );
+    assert_eq!(lines[2], "derived    5 people have an entry: 3 unread, 1 read, 1 deleted", "{text}");
+    assert!(
+        lines[3].starts_with("person     9: number 1, created") && lines[3].ends_with("unread"),
+        "{text}"
+    );
+    assert_eq!(lines[4], "live       not sent: this type is switched off", "{text}");
+    assert!(lines[5..].iter().all(|line| line.starts_with("not known  ")), "{text}");
+    let unknown = complaint(&run(&["explain", "e2"], environment), 1);
+    assert!(unknown.contains("nothing is known of e2"), "{unknown}");
+}
+
+#[tokio::test]
+async fn what_became_of_a_notice_is_told_beside_a_running_hub_and_of_a_stopped_one() {
+    if !needs_embedded("it looks at the file") {
+        return;
+    }
+    let hub = Hub::builder(BONGSU).start().await;
+    let data = hub.data_dir().to_str().unwrap().to_owned();
+    let environment = [("DATA_DIR", data.as_str())];
+    make_history(&Api::new(&hub)).await;
+    check_history(&environment);
+    Api::new(&hub).post(NOTIFY, like("later", &[7])).await.expect(202);
+    hub.terminate().await;
+    let file = hub.data_dir().join("bongsu.db");
+    let before = std::fs::read(&file).unwrap();
+    check_history(&environment);
+    assert!(std::fs::read(&file).unwrap() == before, "looking changed the file");
+    assert_eq!(explained(&["later"], &environment)["derived"]["people"], 1);
+    for wrong in [&["explain", "a b"][..], &["explain", "e1", "--person", "a b"]] {
+        complaint(&run(wrong, &environment), 2);
+    }
+    let nowhere = tempfile::tempdir().unwrap();
+    complaint(&run(&["explain", "e1"], &[("DATA_DIR", nowhere.path().to_str().unwrap())]), 3);
+    assert_eq!(std::fs::read_dir(nowhere.path()).unwrap().count(), 0, "it made something");
+    let off = [("RECORDS", "off"), ("REDIS_URL", "redis://127.0.0.1:1")];
+    assert!(complaint(&run(&["explain", "e1"], &off), 1).contains("RECORDS"));
+}
+
+#[test]
+fn a_file_of_an_older_schema_is_named_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let environment = [("DATA_DIR", folder.path().to_str().unwrap()), ("RUST_LOG", "error")];
+    printed(&run(&["migrate"], &environment));
+    let file = rusqlite::Connection::open(folder.path().join("bongsu.db")).unwrap();
+    file.execute("DELETE FROM migrations WHERE part = 'inbox'", []).unwrap();
+    let applied = || {
+        let query = "SELECT count(*) FROM migrations WHERE part = 'inbox'";
+        file.query_row(query, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    let line = complaint(&run(&["explain", "e1"], &environment), 3);
+    assert!(line.contains("older version") && line.contains("inbox migration 1"), "{line}");
+    assert_eq!(applied(), 0, "it was not brought up to date");
+}
+
+#[tokio::test]
+async fn an_event_of_a_room_is_found_while_what_it_brings_people_still_waits() {
+    if !needs_embedded("it looks at the file") {
+        return;
+    }
+    let hub = Hub::builder(BONGSU).env("BONGSU_CRASH_POINT", "after-deliver").start().await;
+    let data = hub.data_dir().to_str().unwrap().to_owned();
+    let environment = [("DATA_DIR", data.as_str())];
+    let event = json!({"roomId": "a:b", "eventType": "comment.created", "data": {}, "publisherId": 3,
+        "recipients": [7, 8]});
+    // The hub dies with the event stored and nothing derived.
+    let _ = Api::new(&hub).try_publish(&event).await;
+    wait::until(SOON, async || hub.has_exited()).await;
+    let record: String = rusqlite::Connection::open(hub.data_dir().join("bongsu.db"))
+        .and_then(|file| file.query_row("SELECT record FROM follow_ups", [], |row| row.get(0)))
+        .unwrap();
+    let record: Value = serde_json::from_str(&record).unwrap();
+    let id = format!("a:b:{}", record["streamId"].as_str().unwrap());
+    let waits = explained(&[&id, "--person", "7"], &environment);
+    assert_eq!((&waits["waiting"], &waits["derived"]), (&json!(2), &Value::Null), "{waits}");
+    assert_eq!(
+        (&waits["person"]["waits"], &waits["person"]["entry"]),
+        (&json!(true), &Value::Null),
+        "{waits}"
+    );
+    let accepted = &waits["accepted"];
+    assert_eq!(
+        (&accepted["type"], &accepted["refId"]),
+        (&json!("comment.created"), &json!("a:b")),
+        "{waits}"
+    );
+    assert_eq!(accepted["actorId"], 3, "{waits}");
+    let text = printed(&run(&["explain", &id], &environment));
+    assert!(text.contains("entries for 2 still wait to be made"), "{text}");
+    hub.restart_with(&[("BONGSU_CRASH_POINT", "")]).await;
+    wait::until(SOON, async || explained(&[&id], &environment)["derived"]["people"] == 2).await;
+    wait::until(SOON, async || explained(&[&id], &environment)["waiting"].is_null()).await;
+    // One that names nobody is in the room's log only.
+    let silent = Api::new(&hub).publish_to("a:b", "like.toggled", json!({})).await;
+    let silent = explained(&[&format!("a:b:{silent}")], &environment);
+    assert_eq!((&silent["accepted"]["type"], &silent["derived"]), (&json!("like.toggled"), &Value::Null));
+    complaint(&run(&["explain", "a:b:1-0"], &environment), 1);
+}
+
+async fn it_reads_the_database_and_leaves_its_schema_alone(flavour: Flavour) {
+    if !tier::needs_engine(flavour.name()) {
+        return;
+    }
+    let database = flavour.database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let environment = [("DATABASE_URL", database.as_str()), ("DATA_DIR", folder.path().to_str().unwrap())];
+    for _ in 0..2 {
+        let older = complaint(&run(&["explain", "e1"], &environment), 3);
+        assert!(older.contains("older version"), "{older}");
+    }
+    let hub = Hub::builder(BONGSU).env("DATABASE_URL", &database).start().await;
+    make_history(&Api::new(&hub)).await;
+    check_history(&environment);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "it made something");
+}
+
+#[tokio::test]
+async fn it_reads_postgresql_and_leaves_its_schema_alone() {
+    it_reads_the_database_and_leaves_its_schema_alone(Flavour::Postgres).await;
+}
+
+#[tokio::test]
+async fn it_reads_mariadb_and_leaves_its_schema_alone() {
+    it_reads_the_database_and_leaves_its_schema_alone(Flavour::MariaDb).await;
+}
+
+#[tokio::test]
+async fn marks_that_wait_in_redis_are_laid_over_for_one_person() {
+    if !(tier::needs_engine("redis") && tier::needs_engine("postgres")) {
+        return;
+    }
+    let (redis, database) = (Redis::start().await, Flavour::Postgres.database().await);
+    let url = redis.url();
+    let environment = [("DATABASE_URL", database.as_str()), ("REDIS_URL", url.as_str())];
+    let hub = Hub::builder(BONGSU)
+        .env("REDIS_URL", &url)
+        .env("DATABASE_URL", &database)
+        .env("WRITE_BEHIND_INTERVAL_SECS", 3_600)
+        .start()
+        .await;
+    let api = Api::new(&hub);
+    api.post(NOTIFY, like("e1", &[7])).await.expect(202);
+    api.person(7).call("PATCH", "/api/notifications/1/read", "").await.expect(200);
+    let all = explained(&["e1"], &environment);
+    assert_eq!(all["derived"]["unread"], 1, "it is not written yet");
+    assert!(all["notKnown"].to_string().contains("last half minute"), "{all}");
+    let entry = explained(&["e1", "--person", "7"], &environment)["person"]["entry"].clone();
+    assert!(entry["readAt"].is_string() && entry["markWaits"] == true, "{entry}");
+    redis.kill9().await;
+    let without = explained(&["e1", "--person", "7"], &environment);
+    assert!(without["person"]["entry"]["readAt"].is_null(), "{without}");
+    assert!(without["notKnown"].to_string().contains("cannot be asked"), "{without}");
+}

@@ -221,24 +221,27 @@ fn small_room(told: &std::collections::HashMap<u64, load::Told>, kept: &[Kept]) 
     assert_eq!(kept.last().map(|event| event.id.as_str()), Some(newest));
 }
 
-/// Whoever is to be told of an event is written down exactly once with it, and never without it.
+/// Whoever is to be told of an event has it in their inbox exactly once, in the order of the room, and nothing else.
 async fn follow_ups(hub: &Hub, told: &std::collections::HashMap<u64, load::Told>, stored: &[(String, u64)]) {
+    let open = || rusqlite::Connection::open(hub.data_dir().join("bongsu.db")).unwrap();
+    let waiting = || open().query_row("SELECT count(*) FROM follow_ups", [], |row| row.get::<_, i64>(0)).unwrap();
+    wait::until(LONG, async || waiting() == 0).await;
     assert!(hub.terminate().await.success());
-    let database = rusqlite::Connection::open(hub.data_dir().join("bongsu.db")).unwrap();
-    let mut query = database.prepare("SELECT record FROM follow_ups ORDER BY id").unwrap();
-    let records: Vec<String> =
-        query.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
-    let records = records.iter().map(|record| serde_json::from_str::<Value>(record).unwrap());
-    let written: Vec<String> = records
-        .filter(|record| record["subject"] == format!("room:{MAIN}"))
-        .map(|record| record["streamId"].as_str().expect("an id").to_owned())
-        .collect();
+    let database = open();
+    let mut query = database
+        .prepare(
+            "SELECT notice.event_id FROM bongsu_inbox entry JOIN bongsu_notices notice ON notice.id = entry.notice_id
+             WHERE notice.ref_id = ?1 ORDER BY entry.seq",
+        )
+        .unwrap();
+    let written: Vec<String> =
+        query.query_map([MAIN], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
     let expected: Vec<String> = stored
         .iter()
         .filter(|(_, n)| told[n].event.get("recipients").is_some())
-        .map(|(id, _)| id.clone())
+        .map(|(id, _)| format!("{MAIN}:{id}"))
         .collect();
-    assert!(written == expected, "the records for people and the events differ");
+    assert!(written == expected, "the entries of people and the events differ");
 }
 
 /// The names in all `crash_point!("...")` of the product's sources.

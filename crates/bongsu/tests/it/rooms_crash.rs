@@ -14,7 +14,7 @@ use std::time::Duration;
 use bongsu_testkit::sse::{Resuming, Stream};
 use bongsu_testkit::{Api, Hub, Rng, proof, tier, wait};
 use futures_util::future::join_all;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use load::{Kept, Load, MAIN, SMALL};
 
@@ -224,7 +224,8 @@ fn small_room(told: &std::collections::HashMap<u64, load::Told>, kept: &[Kept]) 
 /// Whoever is to be told of an event has it in their inbox exactly once, in the order of the room, and nothing else.
 async fn follow_ups(hub: &Hub, told: &std::collections::HashMap<u64, load::Told>, stored: &[(String, u64)]) {
     let open = || rusqlite::Connection::open(hub.data_dir().join("bongsu.db")).unwrap();
-    let waiting = || open().query_row("SELECT count(*) FROM follow_ups", [], |row| row.get::<_, i64>(0)).unwrap();
+    let waiting =
+        || open().query_row("SELECT count(*) FROM follow_ups", [], |row| row.get::<_, i64>(0)).unwrap();
     wait::until(LONG, async || waiting() == 0).await;
     assert!(hub.terminate().await.success());
     let database = open();

@@ -1,4 +1,6 @@
 //! Joins the hub to what a fleet decides: orders to send people away, places of a person over all hubs, the registry.
+//!
+//! What a hub must not do is decided elsewhere; here is what it does about it: it asks people to come back, waits, or ends.
 
 use std::any::Any;
 use std::pin::Pin;

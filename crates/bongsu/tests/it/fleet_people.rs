@@ -115,6 +115,24 @@ async fn the_streams_of_a_hub_that_stood_still_are_counted_anew() {
     }
 }
 
+/// Streams of somebody who will be revoked and of somebody who will not; both have heard something.
+async fn two_who_hear(api: &Api, hub: &Hub, gone: u64) -> [Stream; 2] {
+    let old = Claims::new(gone).iat(tokens::now() - 60).sign();
+    let revoked = open(Stream::request(hub, "/api/v1/rooms/1/stream").bearer(&old)).await;
+    let mut streams = [revoked, open(listen(hub, 8)).await];
+    api.publish_to(1, "a.b", json!({"before": gone})).await;
+    for stream in &mut streams {
+        assert_eq!(stream.expect_event("a.b", SOON).await.json()["before"], gone);
+    }
+    streams
+}
+
+async fn one_is_ended_and_one_goes_on(revoked: &mut Stream, other: &mut Stream, round: usize) {
+    let close = revoked.expect_event("system.close", SOON).await;
+    assert_eq!(close.json()["code"], 3502, "round {round}");
+    assert_eq!(other.expect_event("a.b", SOON).await.json()["after"], round, "others miss nothing");
+}
+
 #[tokio::test]
 async fn a_revocation_that_a_hub_was_cut_off_from_comes_before_what_else_it_missed() {
     if !tier::needs_engine("redis") {
@@ -125,21 +143,13 @@ async fn a_revocation_that_a_hub_was_cut_off_from_comes_before_what_else_it_miss
     let (near, far) = (hub(&redis.url(), &[]).await, hub(&format!("redis://{}", proxy.addr()), &[]).await);
     let api = Api::at(&near.url(""));
     for round in 0..tier::size(3, 20) {
-        let (gone, stays) = (1_000 + round as u64, 8);
-        let old = Claims::new(gone).iat(tokens::now() - 60).sign();
-        let mut revoked = open(Stream::request(&far, "/api/v1/rooms/1/stream").bearer(&old)).await;
-        let mut other = open(listen(&far, stays)).await;
-        api.publish_to(1, "a.b", json!({"before": round})).await;
-        for stream in [&mut revoked, &mut other] {
-            assert_eq!(stream.expect_event("a.b", SOON).await.json()["before"], round);
-        }
+        let gone = 1_000 + round as u64;
+        let [mut revoked, mut other] = two_who_hear(&api, &far, gone).await;
         proxy.cut();
         api.admin().post(&format!("/api/admin/users/{gone}/revoke"), json!({})).await.expect(200);
         api.publish_to(1, "a.b", json!({"after": round})).await;
         proxy.heal();
-        let close = revoked.expect_event("system.close", SOON).await;
-        assert_eq!(close.json()["code"], 3502, "round {round}");
-        assert_eq!(other.expect_event("a.b", SOON).await.json()["after"], round, "others miss nothing");
+        one_is_ended_and_one_goes_on(&mut revoked, &mut other, round).await;
         let health = Api::at(&far.url("")).anonymous();
         wait::until(SOON, async || health.get("/health").await.result()["redisConnected"] == true).await;
     }
@@ -161,14 +171,8 @@ async fn nobody_who_was_revoked_hears_more_even_if_the_hub_could_not_hear_of_it(
     let (api, health) = (Api::at(&near.url("")), Api::at(&far.url("")).anonymous());
     let status = async || health.get("/health").await.result()["status"].clone();
     for round in 0..tier::size(2, 20) {
-        let (gone, stays) = (1_000 + round as u64, 8);
-        let old = Claims::new(gone).iat(tokens::now() - 60).sign();
-        let mut revoked = open(Stream::request(&far, "/api/v1/rooms/1/stream").bearer(&old)).await;
-        let mut other = open(listen(&far, stays)).await;
-        api.publish_to(1, "a.b", json!({"before": round})).await;
-        for stream in [&mut revoked, &mut other] {
-            assert_eq!(stream.expect_event("a.b", SOON).await.json()["before"], round);
-        }
+        let gone = 1_000 + round as u64;
+        let [mut revoked, mut other] = two_who_hear(&api, &far, gone).await;
         // It goes on hearing of rooms, over the same wire, and no more of orders.
         far_may(&["resetkeys", "~[^{]*", "~{[^o]*", "resetchannels", "&[^{]*", "&{[^o]*"]).await;
         wait::until(SOON, async || status().await == "degraded").await;
@@ -179,9 +183,7 @@ async fn nobody_who_was_revoked_hears_more_even_if_the_hub_could_not_hear_of_it(
             assert!(early.is_err(), "told while nobody knew who may hear it: {early:?}");
         }
         far_may(&["allkeys", "allchannels"]).await;
-        let close = revoked.expect_event("system.close", SOON).await;
-        assert_eq!(close.json()["code"], 3502, "round {round}");
-        assert_eq!(other.expect_event("a.b", SOON).await.json()["after"], round, "others miss nothing");
+        one_is_ended_and_one_goes_on(&mut revoked, &mut other, round).await;
         wait::until(SOON, async || status().await == "healthy").await;
     }
 }

@@ -1,6 +1,6 @@
 //! Tokens of people: verified with one pinned algorithm, whatever the token says of itself.
 //!
-//! Whether a person was sent away since is asked elsewhere (`Revocations`).
+//! The library checks the signature; times are checked here, by our clock and with words of their own.
 
 use std::time::Duration;
 
@@ -76,7 +76,6 @@ enum Keys {
 impl Verifier {
     pub(super) fn new(options: &Options, clock: Clock, supervisor: &Supervisor) -> Result<Self, ApiError> {
         let mut validation = Validation::new(options.algorithm);
-        // The library checks the signature; times are checked here, by our clock and with words of their own.
         validation.validate_aud = false;
         validation.validate_exp = false;
         validation.required_spec_claims.clear();

@@ -51,13 +51,17 @@ async fn scene(database: &Database) -> Scene {
     Scene { inbox, clock, heard, supervisor }
 }
 
-fn id(text: impl ToString) -> Id {
-    Id::new(&text.to_string()).unwrap()
+fn id(number: u64) -> Id {
+    named(&number.to_string())
 }
 
-fn notice(event: impl ToString) -> Notice {
+fn named(text: &str) -> Id {
+    Id::new(text).unwrap()
+}
+
+fn notice(event: &str) -> Notice {
     Notice {
-        event: EventId::new(&event.to_string()).unwrap(),
+        event: EventId::new(event).unwrap(),
         kind: Kind::new("POST_LIKE").unwrap(),
         reference: None,
         actor: None,
@@ -75,7 +79,7 @@ pub(crate) async fn what_is_too_old_goes_in_steps_and_the_counts_with_it(databas
     let Scene { inbox, clock, supervisor, .. } = scene(&database).await;
     let (people, notices): (Vec<Id>, usize) = ((0..20).map(id).collect(), tier::size(100, 5_000));
     for n in 0..notices {
-        inbox.notify(notice(format!("old{n}")), &people).await.unwrap();
+        inbox.notify(notice(&format!("old{n}")), &people).await.unwrap();
     }
     inbox.mark_read(&people[0], EntryId::Seq(1)).await.unwrap().unwrap();
     assert!(inbox.delete(&people[0], EntryId::Seq(2)).await.unwrap());
@@ -119,7 +123,7 @@ pub(crate) async fn overlapping_sets_are_told_without_a_deadlock(database: Datab
             let inbox = &scenes[n % 2].inbox;
             // Half of them are told by everybody at once.
             let event = if n % 2 == 0 { format!("all{n}") } else { format!("{worker}-{n}") };
-            inbox.notify(notice(event), &targets).await.unwrap();
+            inbox.notify(notice(&event), &targets).await.unwrap();
             inbox.mark_read(&id(rng.below(people)), EntryId::Seq(rng.below(100) + 1)).await.unwrap();
         }
     });
@@ -142,7 +146,7 @@ pub(crate) async fn overlapping_sets_are_told_without_a_deadlock(database: Datab
 
 pub(crate) async fn everybody_hears_of_it_once_with_where_they_stand(database: Database) {
     let Scene { inbox, heard, supervisor, .. } = scene(&database).await;
-    let people = [id("B"), id("a"), id("b")];
+    let people = [named("B"), named("a"), named("b")];
     let told = inbox.notify(notice("e1"), &[&people[..], &people[..1]].concat()).await.unwrap();
     assert_eq!(
         told.iter().map(|told| &told.person).collect::<Vec<_>>(),

@@ -25,7 +25,7 @@ impl Failure {
 
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Other(_) | Self::Data(bongsu_sql::Error::NoServer(..)) => 1,
+            Self::Other(_) | Self::Data(bongsu_sql::Error::NoServer(..) | bongsu_sql::Error::Taken(_)) => 1,
             Self::Configuration(_) => 2,
             Self::Data(_) => 3,
         })

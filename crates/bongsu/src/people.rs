@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bongsu_coordination::lock::embedded::EmbeddedLocks;
 use bongsu_coordination::lock::redis::RedisLocks;
 use bongsu_coordination::{Locks, Registry, runner};
-use bongsu_inbox::marks::Buffer;
+use bongsu_inbox::cache::redis::RedisCache;
 use bongsu_inbox::marks::redis::RedisBuffer;
-use bongsu_inbox::{Inbox, InboxSource, Live};
+use bongsu_inbox::{Beside, Inbox, InboxSource, Live};
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Invalid};
 use bongsu_live::log::embedded::EmbeddedFollowUps;
@@ -44,7 +44,7 @@ struct Ways {
     follow_ups: Arc<dyn FollowUps>,
     locks: Arc<dyn Locks>,
     connections: Arc<dyn Connections>,
-    buffer: Option<Arc<dyn Buffer>>,
+    beside: Option<Beside>,
 }
 
 impl Fleet {
@@ -57,7 +57,7 @@ impl Fleet {
                 follow_ups: Arc::new(EmbeddedFollowUps(store)),
                 locks: Arc::new(EmbeddedLocks::new(lock_ttl, clock.clone())),
                 connections: Arc::new(EmbeddedConnections::default()),
-                buffer: None,
+                beside: None,
             },
             Self::Shared { redis, registry } => {
                 let personal = Arc::new(RedisPersonal::start(redis.clone(), hub.clone(), supervisor));
@@ -65,7 +65,10 @@ impl Fleet {
                     Arc::new(move || registry.alive().into_iter().map(|instance| instance.id).collect());
                 let lifetime = options.members.lifetime;
                 Ways {
-                    buffer: Some(Arc::new(RedisBuffer::new(redis.clone()))),
+                    beside: Some(Beside {
+                        buffer: Arc::new(RedisBuffer::new(redis.clone())),
+                        cache: Arc::new(RedisCache(redis.clone())),
+                    }),
                     live: personal.clone(),
                     bus: Some(personal),
                     follow_ups: Arc::new(RedisFollowUps::new(redis.clone())),
@@ -84,11 +87,11 @@ pub(crate) fn start(
     supervisor: &Supervisor,
 ) -> Result<(Inbox, Members), Failure> {
     let Ground { hub, records, fleet, clock } = ground;
-    let Ways { live, bus, follow_ups, locks, connections, buffer } =
+    let Ways { live, bus, follow_ups, locks, connections, beside } =
         fleet.ways(&hub, &options, &clock, supervisor);
     let People { inbox, members, .. } = options;
-    let buffered = buffer.is_some();
-    let inbox = Inbox::start(records, inbox, clock, live, buffer, supervisor);
+    let buffered = beside.is_some();
+    let inbox = Inbox::start(records, inbox, clock, live, beside, supervisor);
     let source = Arc::new(InboxSource(inbox.clone()));
     hub.serves(bongsu_inbox::FAMILY, Family { source, bus });
     let unnamed = |invalid: Invalid| Failure::Other(invalid.to_string());

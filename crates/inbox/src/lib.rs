@@ -4,6 +4,7 @@
 //! their counts change in the same transaction. Others call [`Inbox::notify`]; whoever is connected hears of it through
 //! [`Live`]. Wording is in [`templates`], what people want to hear of in [`settings`].
 
+pub mod cache;
 mod derive;
 pub mod explain;
 mod list;
@@ -27,6 +28,7 @@ use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Millis};
 use bongsu_sql::Records;
 
+use cache::Cache;
 pub use list::{Listed, MOST_LISTED, Standing, Wanted};
 pub use live::Live;
 use marks::{Buffer, WriteBehind};
@@ -34,6 +36,7 @@ pub use notice::{Entry, EventId, Kind, Notice};
 pub use notify::{MOST_TARGETS, NotifyError, Told};
 pub use options::{INBOX_RETENTION_DAYS, Options, SETTINGS};
 pub use read::{Changed, EntryId, Read};
+pub use retention::Forgotten;
 pub use source::{FAMILY, InboxSource, subject};
 pub use templates::Templates;
 
@@ -41,12 +44,17 @@ pub use templates::Templates;
 #[derive(Clone)]
 pub struct Inbox(Arc<Inner>);
 
+/// What a fleet has beside the records. Who is alone writes marks at once, and asks the records for everything.
+pub struct Beside {
+    pub buffer: Arc<dyn Buffer>,
+    pub cache: Arc<dyn Cache>,
+}
+
 struct Inner {
     records: Records,
     clock: Clock,
     live: Arc<dyn Live>,
-    /// Nothing where marks are written at once.
-    buffer: Option<Arc<dyn Buffer>>,
+    beside: Option<Beside>,
     pace: WriteBehind,
     templates: Templates,
     keeps: Millis,
@@ -58,13 +66,13 @@ impl Inbox {
         options: Options,
         clock: Clock,
         live: Arc<dyn Live>,
-        buffer: Option<Arc<dyn Buffer>>,
+        beside: Option<Beside>,
         supervisor: &Supervisor,
     ) -> Self {
         let Options { templates, keeps, write_behind: pace } = options;
         templates.start(supervisor);
         let keeps = u64::try_from(keeps.as_millis()).unwrap_or(u64::MAX);
-        let inbox = Self(Arc::new(Inner { records, clock, live, buffer, pace, templates, keeps }));
+        let inbox = Self(Arc::new(Inner { records, clock, live, beside, pace, templates, keeps }));
         inbox.start_retention(supervisor);
         inbox
     }
@@ -85,8 +93,12 @@ impl Inbox {
         self.0.pace
     }
 
-    fn buffer(&self) -> Option<&Arc<dyn Buffer>> {
-        self.0.buffer.as_ref()
+    fn buffer(&self) -> Option<&dyn Buffer> {
+        self.0.beside.as_ref().map(|beside| &*beside.buffer)
+    }
+
+    fn cache(&self) -> Option<&dyn Cache> {
+        self.0.beside.as_ref().map(|beside| &*beside.cache)
     }
 
     pub fn templates(&self) -> &Templates {

@@ -3,6 +3,7 @@
 use bongsu_kernel::Id;
 use bongsu_sql::{Boxed, Error, Transaction};
 
+use crate::cache::Known;
 use crate::marks::{Marks, effective, numbers};
 use crate::store;
 use crate::{Entry, Inbox};
@@ -45,21 +46,14 @@ impl Inbox {
 
     /// Where a person's inbox stands. While the records are away, where it stood when somebody looked last.
     pub async fn standing(&self, person: &Id) -> Result<Standing, Error> {
+        let (Known::Now(standing) | Known::Then(standing)) = self.known(person).await?;
+        Ok(standing)
+    }
+
+    /// By the records, and what waits to be written there.
+    pub(crate) async fn recorded(&self, person: &Id) -> Result<Standing, Error> {
         let marks = self.marks(person).await;
-        let found: Result<Standing, Error> =
-            self.records().read((person.clone(), marks), standing_with).await;
-        let Some(buffer) = self.buffer() else { return found };
-        match found {
-            Ok(standing) => {
-                // Only ever a help.
-                let _ = buffer.remember(person, standing).await;
-                Ok(standing)
-            }
-            Err(error @ (Error::Away(_) | Error::Unanswered(_))) => {
-                buffer.remembered(person).await.ok().flatten().ok_or(error)
-            }
-            Err(error) => Err(error),
-        }
+        self.records().read((person.clone(), marks), standing_with).await
     }
 }
 

@@ -7,13 +7,12 @@
 pub mod redis;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bongsu_kernel::{Id, Millis, crash_point};
 use bongsu_sql::{self as sql, Error, Transaction};
 
-use crate::{Inbox, Standing, store};
+use crate::{Inbox, store};
 
 /// A future that a trait object can give.
 pub type Boxed<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, Away>> + Send + 'a>>;
@@ -44,11 +43,6 @@ pub trait Buffer: Send + Sync {
 
     /// A person has none left.
     fn none_left(&self, waiting: Waiting) -> Boxed<'_, ()>;
-
-    /// Remembers where an inbox stood, for when the records are away.
-    fn remember<'a>(&'a self, person: &'a Id, standing: Standing) -> Boxed<'a, ()>;
-
-    fn remembered<'a>(&'a self, person: &'a Id) -> Boxed<'a, Option<Standing>>;
 }
 
 /// Somebody who may have marks.
@@ -96,7 +90,7 @@ impl Inbox {
         }
     }
 
-    async fn flush_person(&self, buffer: &Arc<dyn Buffer>, waiting: Waiting) -> Result<(), String> {
+    async fn flush_person(&self, buffer: &dyn Buffer, waiting: Waiting) -> Result<(), String> {
         loop {
             let marks = buffer.of(&waiting.person).await.map_err(|error| error.to_string())?;
             if marks.is_empty() {
@@ -156,14 +150,17 @@ fn write<'t>(given: &'t (Id, Marks), tx: &'t mut Transaction<'_>) -> sql::Boxed<
         let (person, marks) = given;
         tx.row(&store::PERSON_HOLD, &[("person", person.into())]).await?;
         let unread = effective(person, marks, tx).await?;
-        if unread.is_empty() {
-            return Ok(());
-        }
         let times: Vec<(u64, Millis)> =
             unread.iter().map(|seq| (*seq, marks.get(seq).copied().unwrap_or_default())).collect();
         let times = serde_json::to_string(&times).map_err(|error| Error::Failed(error.to_string()))?;
         tx.run(&store::ENTRIES_MARK, &[("person", person.into()), ("marks", times.into())]).await?;
-        tx.run(&store::PERSON_FLUSH, &[("person", person.into()), ("read", unread.len().into())]).await?;
+        let arguments = [
+            ("person", person.into()),
+            ("read", unread.len().into()),
+            // A mark that was taken while the records were away was told as a change, whether it is one or not.
+            ("told", marks.len().into()),
+        ];
+        tx.run(&store::PERSON_FLUSH, &arguments).await?;
         Ok(())
     })
 }

@@ -4,7 +4,7 @@
 //! Everybody's rows are taken in the order of their ids, so that two who tell overlapping sets of people wait for each
 //! other in one direction only. However many people there are, it is the same number of statements.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bongsu_kernel::{Id, Millis, crash_point};
 use bongsu_sql::{Boxed, Error, Transaction};
@@ -66,7 +66,7 @@ fn save<'t>(saving: &'t Saving, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result
         let held = tx.rows(&store::PEOPLE_HOLD, &people).await?;
         let both = [("notice", notice.into()), ("people", saving.people.as_str().into())];
         let known = tx.rows(&store::TOLD_ALREADY, &both).await?;
-        let known = known.iter().map(|row| row.id(0)).collect::<Result<Vec<_>, _>>()?;
+        let known = known.iter().map(|row| row.id(0)).collect::<Result<HashSet<_>, _>>()?;
         let settings = tx.rows(&store::SETTINGS_OF, &people).await?;
         let settings = settings.iter().map(|row| Ok((row.id(0)?, Settings::stored(row.text(1)?))));
         let settings = settings.collect::<Result<HashMap<_, _>, Error>>()?;

@@ -4,6 +4,7 @@
 use bongsu_kernel::{Id, Millis};
 use bongsu_sql::{Boxed, Error, Transaction};
 
+use crate::cache::Known;
 use crate::marks::Buffer;
 use crate::store;
 use crate::{EventId, Inbox, Standing};
@@ -54,7 +55,7 @@ impl Inbox {
     pub async fn mark_read(&self, person: &Id, entry: EntryId) -> Result<Option<Read>, Error> {
         let marking = Marking { person: person.clone(), entry, now: self.clock().now() };
         if let Some(buffer) = self.buffer()
-            && let Some(outcome) = self.take_down(&**buffer, &marking).await
+            && let Some(outcome) = self.take_down(buffer, &marking).await
         {
             return outcome;
         }
@@ -71,7 +72,7 @@ impl Inbox {
             Ok(Some((seq, Some(read_at)))) => return Some(Ok(Some(Read { seq, read_at }))),
             Ok(Some((seq, None))) => seq,
             // Whose it is cannot be found out now; what is nobody's is left out when it is written.
-            Err(Error::Away(_) | Error::Unanswered(_)) => match marking.entry {
+            Err(error) if error.may_pass() => match marking.entry {
                 EntryId::Seq(seq) => seq,
                 EntryId::Event(_) => return None,
             },
@@ -79,24 +80,22 @@ impl Inbox {
         };
         let read_at = buffer.put(person, seq, now).await.ok()?;
         if read_at == now {
-            self.tell_marked(buffer, person, seq).await;
+            self.tell_marked(person, seq).await;
         }
         Some(Ok(Some(Read { seq, read_at })))
     }
 
-    async fn tell_marked(&self, buffer: &dyn Buffer, person: &Id, seq: u64) {
-        let Ok(mut standing) = self.standing(person).await else { return };
-        if self.records().trouble().is_some() {
-            // As it was when somebody looked last: this one is not in it yet.
-            standing = Standing {
-                unread: standing.unread.saturating_sub(1),
-                version: standing.version + 1,
-                ..standing
-            };
-            let _ = buffer.remember(person, standing).await;
-        }
-        let Standing { unread, version, .. } = standing;
-        self.tell_changed(person, Some(Changed { seqs: vec![seq], unread, version }));
+    async fn tell_marked(&self, person: &Id, seq: u64) {
+        let standing = match (self.known(person).await, self.cache()) {
+            (Ok(Known::Now(standing)), _) => Some(standing),
+            // This one is not in it yet.
+            (Ok(Known::Then(_)), Some(cache)) => cache.one_read(person, seq).await.ok().flatten(),
+            _ => None,
+        };
+        self.tell_changed(
+            person,
+            standing.map(|Standing { unread, version, .. }| Changed { seqs: vec![seq], unread, version }),
+        );
     }
 
     /// Marks all that is there now. Gives the count that is left, which newer entries may have raised.

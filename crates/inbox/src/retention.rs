@@ -1,7 +1,7 @@
 //! Forgetting: what is older than its time goes, read or not, a little at a time.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, Millis};
@@ -12,8 +12,11 @@ use crate::store::{self, list};
 
 /// What is due is looked for so often.
 const TURN: Duration = Duration::from_secs(60);
-/// So many entries go in one transaction: nobody waits for it longer than a moment.
-const AT_ONCE: usize = 500;
+/// So many entries go in one transaction, fewer where that takes long: nobody may wait for it longer than a moment.
+const MOST: usize = 500;
+const FEWEST: usize = 20;
+/// A transaction that took longer than this was too large, one that took less than a quarter of it may be larger.
+const MOMENT: Duration = Duration::from_millis(40);
 /// Between two of them others have their turn.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -32,22 +35,67 @@ impl Inbox {
         });
     }
 
-    /// Removes everything that was created before a time. Gives how many entries those were.
-    pub async fn forget_before(&self, before: Millis) -> Result<u64, Error> {
-        let mut gone = 0;
+    /// Removes everything that was created before a time.
+    pub async fn forget_before(&self, before: Millis) -> Result<Forgotten, Error> {
+        let mut forgotten = Forgotten::default();
+        let mut size = MOST;
         loop {
-            let some = self.records().write(before, forget_some).await?;
-            gone += some as u64;
-            if some < AT_ONCE {
+            let step = self.records().write(Due { before, size }, forget_some).await?;
+            forgotten.entries += step.gone as u64;
+            forgotten.steps += 1;
+            forgotten.longest = forgotten.longest.max(step.held);
+            if !step.more {
                 break;
             }
+            size = next_size(size, step.held);
             tokio::time::sleep(PAUSE).await;
         }
-        while self.records().write(before, forget_notices).await? == AT_ONCE {
+        loop {
+            let step = self.records().write(Due { before, size }, forget_notices).await?;
+            forgotten.longest = forgotten.longest.max(step.held);
+            if !step.more {
+                return Ok(forgotten);
+            }
+            size = next_size(size, step.held);
             tokio::time::sleep(PAUSE).await;
         }
-        Ok(gone)
     }
+}
+
+fn next_size(size: usize, held: Duration) -> usize {
+    let next = if held > MOMENT {
+        size / 2
+    } else if held < MOMENT / 4 {
+        size * 2
+    } else {
+        size
+    };
+    next.clamp(FEWEST, MOST)
+}
+
+/// What was removed, and how.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Forgotten {
+    pub entries: u64,
+    pub steps: u64,
+    /// The longest that a step kept others out of the rows that it had taken.
+    pub longest: Duration,
+}
+
+/// What one transaction may remove.
+struct Due {
+    before: Millis,
+    size: usize,
+}
+
+struct Step {
+    gone: usize,
+    more: bool,
+    held: Duration,
+}
+
+impl Step {
+    const NONE: Self = Self { gone: 0, more: false, held: Duration::ZERO };
 }
 
 /// An old entry: whose, which, and whether it still counts as unread.
@@ -57,8 +105,8 @@ struct Old {
     counts: bool,
 }
 
-async fn old(before: Millis, tx: &mut Transaction<'_>) -> Result<Vec<Old>, Error> {
-    let arguments = [("before", before.into()), ("limit", AT_ONCE.into())];
+async fn old(due: &Due, tx: &mut Transaction<'_>) -> Result<Vec<Old>, Error> {
+    let arguments = [("before", due.before.into()), ("limit", due.size.into())];
     let rows = tx.rows(&store::OLD, &arguments).await?;
     let read = |row: &bongsu_sql::Row| {
         let counts = row.maybe_int(2)?.is_none() && row.maybe_int(3)?.is_none();
@@ -67,21 +115,24 @@ async fn old(before: Millis, tx: &mut Transaction<'_>) -> Result<Vec<Old>, Error
     rows.iter().map(read).collect()
 }
 
-fn forget_some<'t>(before: &'t Millis, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<usize, Error>> {
+fn forget_some<'t>(due: &'t Due, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Step, Error>> {
     Box::pin(async move {
-        let mut people: Vec<Id> = old(*before, tx).await?.into_iter().map(|old| old.person).collect();
+        let found = old(due, tx).await?;
+        let more = found.len() == due.size;
+        let mut people: Vec<Id> = found.into_iter().map(|old| old.person).collect();
         people.sort_unstable();
         people.dedup();
         if people.is_empty() {
-            return Ok(0);
+            return Ok(Step::NONE);
         }
+        let begun = Instant::now();
         tx.rows(&store::PEOPLE_HOLD, &[("people", list(&people.iter().collect::<Vec<_>>()).into())]).await?;
         // Again, now that nobody else changes them: some may have been read meanwhile. Others may have become old.
-        let mut due = old(*before, tx).await?;
-        due.retain(|old| people.binary_search(&old.person).is_ok());
-        let entries: Vec<(&str, u64)> = due.iter().map(|old| (old.person.as_str(), old.seq)).collect();
+        let mut gone = old(due, tx).await?;
+        gone.retain(|old| people.binary_search(&old.person).is_ok());
+        let entries: Vec<(&str, u64)> = gone.iter().map(|old| (old.person.as_str(), old.seq)).collect();
         let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-        for old in due.iter().filter(|old| old.counts) {
+        for old in gone.iter().filter(|old| old.counts) {
             *counts.entry(old.person.as_str()).or_default() += 1;
         }
         let counts: Vec<(&str, u64)> = counts.into_iter().collect();
@@ -92,29 +143,30 @@ fn forget_some<'t>(before: &'t Millis, tx: &'t mut Transaction<'_>) -> Boxed<'t,
         if !counts.is_empty() {
             tx.run(&store::PEOPLE_FORGET, &[("counts", written(&counts)?.into())]).await?;
         }
-        Ok(due.len())
+        Ok(Step { gone: gone.len(), more, held: begun.elapsed() })
     })
 }
 
 /// What nobody has an entry of any more.
-fn forget_notices<'t>(before: &'t Millis, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<usize, Error>> {
+fn forget_notices<'t>(due: &'t Due, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Step, Error>> {
     Box::pin(async move {
-        let found = old_notices(*before, tx).await?;
+        let found = old_notices(due, tx).await?;
         if found.is_empty() {
-            return Ok(0);
+            return Ok(Step::NONE);
         }
+        let begun = Instant::now();
         let written =
             |ids: &[i64]| serde_json::to_string(ids).map_err(|error| Error::Failed(error.to_string()));
         tx.rows(&store::OLD_NOTICES_HOLD, &[("ids", written(&found)?.into())]).await?;
         // Again, now that nobody tells of them: somebody may have done so just before.
-        let mut due = old_notices(*before, tx).await?;
-        due.retain(|id| found.contains(id));
-        tx.run(&store::OLD_NOTICES_REMOVE, &[("ids", written(&due)?.into())]).await?;
-        Ok(due.len())
+        let mut gone = old_notices(due, tx).await?;
+        gone.retain(|id| found.contains(id));
+        tx.run(&store::OLD_NOTICES_REMOVE, &[("ids", written(&gone)?.into())]).await?;
+        Ok(Step { gone: gone.len(), more: found.len() == due.size, held: begun.elapsed() })
     })
 }
 
-async fn old_notices(before: Millis, tx: &mut Transaction<'_>) -> Result<Vec<i64>, Error> {
-    let arguments = [("before", before.into()), ("limit", AT_ONCE.into())];
+async fn old_notices(due: &Due, tx: &mut Transaction<'_>) -> Result<Vec<i64>, Error> {
+    let arguments = [("before", due.before.into()), ("limit", due.size.into())];
     tx.rows(&store::OLD_NOTICES, &arguments).await?.iter().map(|row| row.int(0)).collect()
 }

@@ -202,13 +202,27 @@ impl SettingsError {
 }
 
 impl Inbox {
+    /// While the records are away, those that were seen last.
     pub async fn settings(&self, person: &Id) -> Result<Settings, Error> {
-        self.records().read(person.clone(), settings).await
+        let found = self.records().read(person.clone(), settings).await;
+        let Some(cache) = self.cache() else { return found };
+        match found {
+            Ok(settings) => {
+                let _ = cache.remember_settings(person, &settings).await;
+                Ok(settings)
+            }
+            Err(error) if error.may_pass() => cache.settings(person).await.ok().flatten().ok_or(error),
+            Err(error) => Err(error),
+        }
     }
 
     /// Changes what is named, and gives all.
     pub async fn change_settings(&self, person: &Id, change: Change) -> Result<Settings, SettingsError> {
-        self.records().write((person.clone(), change), apply).await
+        let changed = self.records().write((person.clone(), change), apply).await;
+        if let Some(cache) = self.cache() {
+            let _ = cache.forget_settings(person).await;
+        }
+        changed
     }
 }
 

@@ -15,8 +15,9 @@ use crate::{Entry, Inbox, store, told};
 
 /// So much is replayed to one who comes back; who missed more is told to look at the list.
 const REPLAYED: usize = 100;
-/// So much is shown to one who comes anew.
+/// So much is shown to one who comes anew, of so many that are looked at: some may be switched off.
 const SHOWN: usize = 10;
+const LOOKED_AT: usize = 200;
 
 /// The family of subjects that people are.
 pub const FAMILY: &str = "member";
@@ -39,10 +40,7 @@ struct Unread(Error);
 
 impl From<Unread> for LogError {
     fn from(Unread(error): Unread) -> Self {
-        match error {
-            Error::Away(_) | Error::Unanswered(_) => Self::Away(error.to_string()),
-            error => Self::Failed(error.to_string()),
-        }
+        if error.may_pass() { Self::Away(error.to_string()) } else { Self::Failed(error.to_string()) }
     }
 }
 
@@ -122,11 +120,11 @@ fn newest_unread<'t>(
         let last = standing(person, tx).await?.unwrap_or_default().last_seq;
         let settings = settings(person, tx).await?;
         let arguments =
-            [("person", person.into()), ("limit", SHOWN.into()), ("seqs", numbers(marks.keys())?.into())];
-        let rows =
-            if settings.enabled { tx.rows(&store::NEWEST_UNREAD, &arguments).await? } else { Vec::new() };
+            [("person", person.into()), ("limit", LOOKED_AT.into()), ("seqs", numbers(marks.keys())?.into())];
+        let rows = tx.rows(&store::NEWEST_UNREAD, &arguments).await?;
         let mut entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, _>>()?;
         entries.retain(|entry| settings.wants(&entry.notice.kind));
+        entries.truncate(SHOWN);
         entries.reverse();
         Ok(Page { start: Start::Known, entries: written(&entries)?, more: false, head: head(last) })
     })

@@ -28,6 +28,10 @@ pub enum Error {
     /// At a start: a server that is not there, or does not let us in. The address has no password in it.
     #[error("the database at {0} (DATABASE_URL) cannot be used: {1}")]
     NoServer(String, String),
+    #[error(
+        "the database at {0} (DATABASE_URL) is in use by another process; hubs that share one need REDIS_URL"
+    )]
+    Taken(String),
     /// The server cannot be reached, or did not answer in time; nothing was kept, and repeating helps once it is back.
     #[error("the database is away: {0}")]
     Away(String),

@@ -62,6 +62,16 @@ impl Records {
         Ok(Self(Engine::Server(Server::open(options, migrations, supervisor).await?)))
     }
 
+    /// Makes sure that no other process has these records to itself, for as long as this one runs; the process is stopped
+    /// when another takes them while the server was away. Those who share a database do not ask for it.
+    pub async fn claim(&self, supervisor: &Supervisor) -> Result<(), Error> {
+        match &self.0 {
+            // Whoever opened the file has locked it.
+            Engine::Sqlite(_) | Engine::Looked(_) => Ok(()),
+            Engine::Server(server) => server.claim(supervisor).await,
+        }
+    }
+
     pub fn dialect(&self) -> Dialect {
         match &self.0 {
             Engine::Sqlite(_) | Engine::Looked(_) => Dialect::Sqlite,

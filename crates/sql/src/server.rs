@@ -13,8 +13,8 @@ mod pool;
 mod postgres;
 mod transact;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bongsu_kernel::random;
@@ -32,6 +32,8 @@ pub(crate) use pool::Session;
 /// How long a start waits for the server.
 const START: Duration = Duration::from_secs(10);
 const START_AGAIN: Duration = Duration::from_millis(250);
+/// How long it waits for another process to let go of the database.
+const CLAIM: Duration = Duration::from_secs(3);
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(2);
 /// The server is asked whether it is there so often, and has so long to answer.
@@ -55,6 +57,8 @@ struct Inner {
     /// The watch's own connection, so that a busy pool does not look like a server that is away.
     watching: tokio::sync::Mutex<Option<Link>>,
     told: AtomicBool,
+    /// Whom to tell when another process has taken the database that is to be ours alone.
+    alone: OnceLock<Supervisor>,
 }
 
 impl Server {
@@ -89,6 +93,7 @@ impl Server {
             durability: Durability::default(),
             watching: tokio::sync::Mutex::new(Some(link)),
             told: AtomicBool::new(false),
+            alone: OnceLock::new(),
         }));
         this.look().await;
         let watched = this.clone();
@@ -115,6 +120,25 @@ impl Server {
         self.0.durability.warnings()
     }
 
+    /// Takes the database for this process alone. The claim is the watch's connection's own: it ends with the process, and is
+    /// made again whenever the server was away.
+    pub(crate) async fn claim(&self, supervisor: &Supervisor) -> Result<(), Error> {
+        let started = Instant::now();
+        loop {
+            if let Some(link) = &mut *self.0.watching.lock().await
+                && link.claim().await?
+            {
+                let _ = self.0.alone.set(supervisor.clone());
+                return Ok(());
+            }
+            // A process that was killed a moment ago is perhaps just this one.
+            if started.elapsed() > CLAIM {
+                return Err(Error::Taken(self.0.pool.address().to_string()));
+            }
+            tokio::time::sleep(START_AGAIN).await;
+        }
+    }
+
     /// Asks the server whether it is there, and how safe what it keeps is.
     async fn look(&self) {
         let inner = &self.0;
@@ -122,7 +146,16 @@ impl Server {
         let looked = timeout(ANSWER, async {
             let mut link = match watching.take() {
                 Some(link) => link,
-                None => Link::connect(inner.pool.address()).await?,
+                None => {
+                    let mut link = Link::connect(inner.pool.address()).await?;
+                    if let Some(supervisor) = inner.alone.get()
+                        && !link.claim().await?
+                    {
+                        tracing::error!("another process has taken the database");
+                        supervisor.fail("database-claim");
+                    }
+                    link
+                }
             };
             link.ask("SELECT 1").await?;
             inner.durability.look(&mut link).await?;

@@ -133,6 +133,32 @@ async fn hubs_with_different_records_do_not_form_a_fleet() {
     drop(first);
 }
 
+async fn a_database_without_redis_is_one_hubs(flavour: Flavour) {
+    if !can_run(flavour) {
+        return;
+    }
+    let database = flavour.database().await;
+    let alone = || Hub::builder(BONGSU).env("DATABASE_URL", &database);
+    let first = alone().start().await;
+    let (status, log) = alone().start_expecting_failure().await;
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("DATABASE_URL") && log.contains("REDIS_URL"), "{log}");
+    assert_eq!(health(&first).await["status"], "healthy", "the first is undisturbed");
+    // Killed, it is in nobody's way.
+    first.kill9().await;
+    alone().start().await;
+}
+
+#[tokio::test]
+async fn a_postgres_without_redis_is_one_hubs() {
+    a_database_without_redis_is_one_hubs(Flavour::Postgres).await;
+}
+
+#[tokio::test]
+async fn a_mariadb_without_redis_is_one_hubs() {
+    a_database_without_redis_is_one_hubs(Flavour::MariaDb).await;
+}
+
 #[tokio::test]
 async fn a_start_without_its_database_ends_with_one_line() {
     if !can_run(Flavour::Postgres) {

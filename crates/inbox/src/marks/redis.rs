@@ -5,18 +5,14 @@ use bongsu_redis::redis::{Value, cmd, from_redis_value};
 use bongsu_redis::{Error, Index, Redis, Repeat, Script};
 
 use super::{Away, Boxed, Buffer, Marks, Waiting};
-use crate::Standing;
 
 static PUT: Script = Script::new("read_put", include_str!("../../lua/put.lua"));
 static WRITTEN: Script = Script::new("read_written", include_str!("../../lua/written.lua"));
-static REMEMBER: Script = Script::new("unread_remember", include_str!("../../lua/remember.lua"));
 
 /// A person's marks that may wait: who has more than this writes directly.
 const MOST: &[u8] = b"5000";
 /// A mark that was too old is made anew, so often.
 const TRIES: u32 = 3;
-/// A count is remembered for a day, for when the records are away.
-const REMEMBERED: &[u8] = b"86400000";
 
 /// See the module.
 pub struct RedisBuffer {
@@ -33,10 +29,6 @@ impl RedisBuffer {
     fn key(&self, person: &Id) -> String {
         self.redis.key(format_args!("read_status:{person}"))
     }
-
-    fn count_key(&self, person: &Id) -> String {
-        self.redis.key(format_args!("unread_count:{person}"))
-    }
 }
 
 impl From<Error> for Away {
@@ -45,7 +37,7 @@ impl From<Error> for Away {
     }
 }
 
-fn read<T: bongsu_redis::redis::FromRedisValue>(value: Value) -> Result<T, Away> {
+pub(crate) fn read<T: bongsu_redis::redis::FromRedisValue>(value: Value) -> Result<T, Away> {
     from_redis_value(value).map_err(|_| Away("a mark in Redis is not readable".to_owned()))
 }
 
@@ -102,30 +94,5 @@ impl Buffer for RedisBuffer {
 
     fn none_left(&self, waiting: Waiting) -> Boxed<'_, ()> {
         Box::pin(async move { Ok(self.index.found_empty(waiting.marked).await?) })
-    }
-
-    fn remember<'a>(&'a self, person: &'a Id, standing: Standing) -> Boxed<'a, ()> {
-        Box::pin(async move {
-            let Standing { last_seq, unread, version } = standing;
-            let numbers = [unread, version, last_seq].map(|number| number.to_string());
-            let [unread, version, last] = numbers.each_ref().map(String::as_bytes);
-            let arguments = [unread, version, last, REMEMBERED];
-            self.redis.run(&REMEMBER, Repeat::Safe, &[&self.count_key(person)], &arguments).await?;
-            Ok(())
-        })
-    }
-
-    fn remembered<'a>(&'a self, person: &'a Id) -> Boxed<'a, Option<Standing>> {
-        Box::pin(async move {
-            let key = self.count_key(person);
-            let mut get = cmd("GET");
-            get.arg(&key);
-            let known: Option<String> = read(self.redis.ask("get", &key, &get, Repeat::Safe).await?)?;
-            Ok(known.and_then(|known| {
-                let mut numbers = known.split(' ').map(|number| number.parse().ok());
-                let (unread, version, last_seq) = (numbers.next()??, numbers.next()??, numbers.next()??);
-                Some(Standing { last_seq, unread, version })
-            }))
-        })
     }
 }

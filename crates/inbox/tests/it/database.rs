@@ -28,6 +28,13 @@ impl Database {
         Some(Self::Server(flavour, flavour.database().await))
     }
 
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Embedded { .. } => "embedded",
+            Self::Server(flavour, _) => flavour.name(),
+        }
+    }
+
     /// Another hub's. On the embedded file there is one hub only, whose records these are.
     pub(crate) async fn records(&self) -> Records {
         match self {

@@ -116,6 +116,16 @@ impl Link {
         matches!(self, Self::Postgres(_))
     }
 
+    /// Takes the database for whoever holds this connection; false when another does.
+    pub(crate) async fn claim(&mut self) -> Result<bool, Fault> {
+        let text = match self {
+            Self::Postgres(_) => postgres::CLAIM,
+            Self::Mysql(_) => mysql::CLAIM,
+        };
+        let rows = self.ask(text).await?;
+        Ok(rows.first().is_some_and(|row| row.int(0).is_ok_and(|granted| granted == 1)))
+    }
+
     /// Sends text as it is, one statement or several.
     pub(crate) async fn say(&mut self, text: &'static str) -> Result<(), Fault> {
         of!(self, say(text))

@@ -8,6 +8,8 @@ use super::numeric;
 use crate::query::Written;
 use crate::{Row, Value};
 
+/// Such names are the whole server's, and 64 characters long at most.
+pub(crate) const CLAIM: &str = "SELECT GET_LOCK(CONCAT('bongsu:', MD5(DATABASE())), 0)";
 /// Writing is READ COMMITTED for the whole connection, see [`limit`].
 pub(crate) const BEGIN_WRITE: &str = "START TRANSACTION READ WRITE";
 /// One snapshot for all that is asked; at READ COMMITTED the server would pass over that word. Both statements travel

@@ -8,6 +8,8 @@ use super::numeric;
 use crate::query::Written;
 use crate::{Row, Value};
 
+/// Of this database only; the number is the letters of our name.
+pub(crate) const CLAIM: &str = "SELECT pg_try_advisory_lock(108230733165429)::int::bigint";
 pub(crate) const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 /// One snapshot for all that is asked, which READ COMMITTED would not give. It costs a round trip before the first
 /// question, and one after the answer was given.

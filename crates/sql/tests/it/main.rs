@@ -65,6 +65,7 @@ suite!(postgres, crate::database::Postgres, server_contract {
     several_hubs_migrate_once
     a_newer_database_is_left_alone
     a_database_is_known_by_its_own_identity
+    a_claimed_database_is_one_process_s_until_it_ends
     who_waits_for_a_connection_waits_not_longer_than_for_the_rest
 });
 suite!(mariadb, crate::database::MariaDb, server_contract {
@@ -76,5 +77,6 @@ suite!(mariadb, crate::database::MariaDb, server_contract {
     several_hubs_migrate_once
     a_newer_database_is_left_alone
     a_database_is_known_by_its_own_identity
+    a_claimed_database_is_one_process_s_until_it_ends
     who_waits_for_a_connection_waits_not_longer_than_for_the_rest
 });

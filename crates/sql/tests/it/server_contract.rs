@@ -212,3 +212,15 @@ pub(crate) async fn who_waits_for_a_connection_waits_not_longer_than_for_the_res
     wait::until(LONG, || async { put(&records, "a").await.is_ok() }).await;
     assert_eq!(counters(&records).await, [0, 0]);
 }
+
+pub(crate) async fn a_claimed_database_is_one_process_s_until_it_ends<D: OnServer>(database: D) {
+    let (supervisor, another) = (Supervisor::new(), Supervisor::new());
+    let one = Records::connect(&options(database.url()), &migrations(), &supervisor).await.unwrap();
+    one.claim(&supervisor).await.unwrap();
+    let other = Records::connect(&options(database.url()), &migrations(), &another).await.unwrap();
+    let refused = other.claim(&another).await.unwrap_err();
+    assert!(matches!(refused, Error::Taken(_)) && refused.to_string().contains("REDIS_URL"), "{refused}");
+    supervisor.shut_down(Duration::from_secs(1)).await;
+    drop(one);
+    wait::until(LONG, async || other.claim(&another).await.is_ok()).await;
+}

@@ -25,6 +25,12 @@ async fn marks_are_taken_while_the_database_is_away(flavour: Flavour) {
         notify(&api, &like(&format!("e{n}"), &[7])).await.expect(202);
     }
     assert_eq!(unread(&api, 7).await, 4);
+    let settings = "/api/notifications/settings";
+    api.person(7).call("PUT", settings, r#"{"types":{"FOLLOW":false}}"#).await.expect(200);
+    let remembered = async || redis.command(&["TTL", "notif:settings:7"]).await.integer();
+    assert_eq!(remembered().await, -2, "a change takes it away");
+    let seen = api.person(7).get(settings).await.expect(200).result().clone();
+    assert!((1..=3_600).contains(&remembered().await), "looking keeps it for an hour");
     server.pause();
     let (paused, mut read) = (Instant::now(), Vec::new());
     for seq in [1, 3] {
@@ -34,6 +40,7 @@ async fn marks_are_taken_while_the_database_is_away(flavour: Flavour) {
         assert_eq!(again.result()["readAt"], answer.result()["readAt"], "once, at whichever hub");
     }
     assert_eq!((unread(&api, 7).await, unread(&there, 7).await), (2, 2), "shown at once, everywhere");
+    assert_eq!(*there.person(7).get(settings).await.expect(200).result(), seen, "as they were seen last");
     api.person(7).get(INBOX).await.expect_error(503, "COMMON503");
     let health = api.anonymous().get("/health").await.expect(200);
     assert_eq!(health.result()["status"], "degraded");

@@ -6,11 +6,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use axum::extract::FromRequestParts;
-use bongsu_kernel::{Id, Invalid, Reason};
+use bongsu_kernel::json::Object;
+use bongsu_kernel::{Code, Id, Invalid, Reason};
 use http::request::Parts;
 use serde_json::value::RawValue;
 
 use crate::answer::ApiError;
+use crate::body::SMALL_BODY;
 
 /// The members of a JSON object. Unknown ones are ignored; of repeated ones the last counts, as in JavaScript.
 #[derive(Debug)]
@@ -72,6 +74,15 @@ impl<'a> Fields<'a> {
     pub fn within(&self, name: &str) -> Result<Option<Self>, Invalid> {
         let path = format!("{}{name}.", self.path);
         self.optional(name, |raw| Self::read(raw.get(), path))
+    }
+
+    /// In a large body, too, an event is no larger than one that comes alone: rings and pages hold whole events.
+    pub fn of_one_event(&self, name: &str, object: Object) -> Result<Object, ApiError> {
+        if object.as_str().len() > SMALL_BODY {
+            let text = self.invalid(name, Reason::TooManyBytes(SMALL_BODY)).text();
+            return Err(ApiError::new(Code::Common413, text));
+        }
+        Ok(object)
     }
 
     /// Whether a field is there and says nothing.

@@ -11,6 +11,9 @@ use crate::{Entry, Inbox};
 /// A page of the list has so many at most.
 pub const MOST_LISTED: usize = 100;
 
+/// While marks come in all the time, their number and the row are looked at together so often.
+const TRIES: u32 = 5;
+
 /// Where a person's inbox stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
@@ -52,8 +55,18 @@ impl Inbox {
 
     /// By the records, and what waits to be written there.
     pub(crate) async fn recorded(&self, person: &Id) -> Result<Standing, Error> {
-        let marks = self.marks(person).await;
-        self.records().read((person.clone(), marks), standing_with).await
+        let mut marks = self.marks(person).await;
+        let mut tries = 0;
+        loop {
+            let standing = self.records().read((person.clone(), marks.clone()), standing_with).await?;
+            let after = self.marks(person).await;
+            tries += 1;
+            // Both as they were at one moment: otherwise two different counts could have one version.
+            if after == marks || tries == TRIES {
+                return Ok(standing);
+            }
+            marks = after;
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bongsu_kernel::{Id, Millis, crash_point};
 use bongsu_sql::{self as sql, Error, Transaction};
 
+use crate::read::change;
 use crate::{Inbox, store};
 
 /// A future that a trait object can give.
@@ -30,8 +31,8 @@ pub type Marks = BTreeMap<u64, Millis>;
 /// - **Durable** when it answers, as far as its engine is.
 /// - **Once.** A second mark of an entry changes nothing and gives the first time.
 pub trait Buffer: Send + Sync {
-    /// Takes a mark down. Gives when the entry was read: now, or before.
-    fn put<'a>(&'a self, person: &'a Id, seq: u64, at: Millis) -> Boxed<'a, Millis>;
+    /// Takes a mark down. Gives when the entry was read before, if it was.
+    fn put<'a>(&'a self, person: &'a Id, seq: u64, at: Millis) -> Boxed<'a, Option<Millis>>;
 
     fn of<'a>(&'a self, person: &'a Id) -> Boxed<'a, Marks>;
 
@@ -79,51 +80,75 @@ impl Inbox {
     pub async fn flush(&self) {
         let Some(buffer) = self.buffer() else { return };
         metrics::counter!("write_behind_flush_total").increment(1);
-        let people = match buffer.people().await {
-            Ok(people) => people,
-            Err(error) => return tracing::warn!(%error, "marks of what was read cannot be found"),
-        };
-        for waiting in people {
-            if let Err(error) = self.flush_person(buffer, waiting).await {
-                return tracing::warn!(error, "marks of what was read wait to be written");
-            }
+        let mut written = 0;
+        let outcome = self.flush_all(buffer, &mut written).await;
+        metrics::histogram!("write_behind_flush_entries").record(written as f64);
+        if let Err(error) = outcome {
+            tracing::warn!(%error, "marks of what was read wait to be written");
         }
     }
 
-    async fn flush_person(&self, buffer: &dyn Buffer, waiting: Waiting) -> Result<(), String> {
+    async fn flush_all(&self, buffer: &dyn Buffer, written: &mut usize) -> Result<(), Unwritten> {
+        for waiting in buffer.people().await? {
+            match self.flush_person(buffer, waiting, written).await {
+                // The fault of one person's marks is not everybody's.
+                Err(Unwritten::Records(error)) if !error.may_pass() => {
+                    tracing::error!(%error, "marks of what somebody read cannot be written");
+                }
+                outcome => outcome?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush_person(
+        &self,
+        buffer: &dyn Buffer,
+        waiting: Waiting,
+        written: &mut usize,
+    ) -> Result<(), Unwritten> {
         loop {
-            let marks = buffer.of(&waiting.person).await.map_err(|error| error.to_string())?;
+            let marks = buffer.of(&waiting.person).await?;
             if marks.is_empty() {
-                return buffer.none_left(waiting).await.map_err(|error| error.to_string());
+                return Ok(buffer.none_left(waiting).await?);
             }
             let some: Marks = marks.into_iter().take(self.pace().at_once).collect();
-            self.write_marks(&waiting.person, some).await?;
+            *written += some.len();
+            self.write_marks(&waiting.person, &some).await?;
+            buffer.written(&waiting.person, &some).await?;
+            crash_point!("after-marks-removed");
         }
     }
 
     /// Writes the marks of one person now: before what has to come after them.
     pub(crate) async fn settle(&self, person: &Id) -> Result<(), Error> {
-        let marks = self.marks(person).await;
-        if marks.is_empty() {
-            return Ok(());
+        let (Some(buffer), mut marks) = (self.buffer(), self.marks(person).await) else { return Ok(()) };
+        while !marks.is_empty() {
+            let later = marks.keys().nth(self.pace().at_once).copied();
+            let rest = later.map(|later| marks.split_off(&later)).unwrap_or_default();
+            self.write_marks(person, &marks).await?;
+            // Those that stay are written again, which changes nothing.
+            let _ = buffer.written(person, &marks).await;
+            marks = rest;
         }
-        self.write_marks(person, marks).await.map_err(Error::Failed)
-    }
-
-    async fn write_marks(&self, person: &Id, marks: Marks) -> Result<(), String> {
-        crash_point!("before-marks");
-        self.records()
-            .write((person.clone(), marks.clone()), write)
-            .await
-            .map_err(|error: Error| error.to_string())?;
-        metrics::counter!("write_behind_flush_entries").increment(marks.len() as u64);
-        crash_point!("after-marks");
-        if let Some(buffer) = self.buffer() {
-            buffer.written(person, &marks).await.map_err(|error| error.to_string())?;
-        }
-        crash_point!("after-marks-removed");
         Ok(())
     }
+
+    async fn write_marks(&self, person: &Id, marks: &Marks) -> Result<(), Error> {
+        crash_point!("before-marks");
+        self.records().write((person.clone(), marks.clone()), write).await?;
+        crash_point!("after-marks");
+        Ok(())
+    }
+}
+
+/// What kept marks from being written.
+#[derive(Debug, thiserror::Error)]
+enum Unwritten {
+    #[error(transparent)]
+    Buffer(#[from] Away),
+    #[error(transparent)]
+    Records(#[from] Error),
 }
 
 /// Which of these are unread in the records: what a mark changes.
@@ -154,13 +179,8 @@ fn write<'t>(given: &'t (Id, Marks), tx: &'t mut Transaction<'_>) -> sql::Boxed<
             unread.iter().map(|seq| (*seq, marks.get(seq).copied().unwrap_or_default())).collect();
         let times = serde_json::to_string(&times).map_err(|error| Error::Failed(error.to_string()))?;
         tx.run(&store::ENTRIES_MARK, &[("person", person.into()), ("marks", times.into())]).await?;
-        let arguments = [
-            ("person", person.into()),
-            ("read", unread.len().into()),
-            // A mark that was taken while the records were away was told as a change, whether it is one or not.
-            ("told", marks.len().into()),
-        ];
-        tx.run(&store::PERSON_FLUSH, &arguments).await?;
+        // A mark that was taken while the records were away was told as a change, whether it is one or not.
+        change(person, unread.len(), marks.len(), tx).await?;
         Ok(())
     })
 }

@@ -5,7 +5,7 @@ use bongsu_kernel::{Id, Millis};
 use bongsu_sql::{Boxed, Error, Transaction};
 
 use crate::cache::Known;
-use crate::marks::Buffer;
+use crate::marks::{Buffer, numbers};
 use crate::store;
 use crate::{EventId, Inbox, Standing};
 
@@ -22,9 +22,14 @@ pub enum EntryId {
 impl EntryId {
     pub fn new(text: &str) -> Result<Self, bongsu_kernel::Reason> {
         let event = EventId::new(text)?;
-        let number = text.parse::<u64>().ok().filter(|number| number.to_string() == text);
-        Ok(number.map_or(Self::Event(event), Self::Seq))
+        Ok(canonical(text).map_or(Self::Event(event), Self::Seq))
     }
+}
+
+/// A number as it is written by ourselves, and not larger than records can have one.
+pub(crate) fn canonical(text: &str) -> Option<u64> {
+    let number = text.parse::<u64>().ok()?;
+    (i64::try_from(number).is_ok() && number.to_string() == text).then_some(number)
 }
 
 /// What changed in a person's inbox, for their other devices. The count is the whole one, and the version says which of
@@ -60,7 +65,7 @@ impl Inbox {
             return outcome;
         }
         let Some((read, changed)) = self.records().write(marking, mark).await? else { return Ok(None) };
-        self.tell_changed(person, changed);
+        self.tell_changed(person, changed).await;
         Ok(Some(read))
     }
 
@@ -78,11 +83,11 @@ impl Inbox {
             },
             Err(error) => return Some(Err(error)),
         };
-        let read_at = buffer.put(person, seq, now).await.ok()?;
-        if read_at == now {
+        let before = buffer.put(person, seq, now).await.ok()?;
+        if before.is_none() {
             self.tell_marked(person, seq).await;
         }
-        Some(Ok(Some(Read { seq, read_at })))
+        Some(Ok(Some(Read { seq, read_at: before.unwrap_or(now) })))
     }
 
     async fn tell_marked(&self, person: &Id, seq: u64) {
@@ -92,10 +97,9 @@ impl Inbox {
             (Ok(Known::Then(_)), Some(cache)) => cache.one_read(person, seq).await.ok().flatten(),
             _ => None,
         };
-        self.tell_changed(
-            person,
-            standing.map(|Standing { unread, version, .. }| Changed { seqs: vec![seq], unread, version }),
-        );
+        if let Some(Standing { unread, version, .. }) = standing {
+            self.live().changed(person, &Changed { seqs: vec![seq], unread, version });
+        }
     }
 
     /// Marks all that is there now. Gives the count that is left, which newer entries may have raised.
@@ -107,7 +111,7 @@ impl Inbox {
             let marking = MarkingAll { person: person.clone(), last, now: self.clock().now() };
             let (changed, more) = self.records().write(marking, mark_some).await?;
             let unread = changed.unread;
-            self.tell_changed(person, Some(changed).filter(|changed| !changed.seqs.is_empty()));
+            self.tell_changed(person, Some(changed).filter(|changed| !changed.seqs.is_empty())).await;
             if !more {
                 return Ok(unread);
             }
@@ -119,14 +123,19 @@ impl Inbox {
         self.settle(person).await?;
         let marking = Marking { person: person.clone(), entry, now: self.clock().now() };
         let Some(changed) = self.records().write(marking, delete).await? else { return Ok(false) };
-        self.tell_changed(person, Some(changed));
+        self.tell_changed(person, Some(changed)).await;
         Ok(true)
     }
 
-    fn tell_changed(&self, person: &Id, changed: Option<Changed>) {
-        if let Some(changed) = changed {
-            self.live().changed(person, &changed);
+    /// Tells a person's devices of a change that is durable.
+    async fn tell_changed(&self, person: &Id, changed: Option<Changed>) {
+        let Some(mut changed) = changed else { return };
+        if self.buffer().is_some() {
+            // The row does not count the marks that wait. One that cannot be told now is made up for by the next.
+            let Ok(Known::Now(Standing { unread, version, .. })) = self.known(person).await else { return };
+            changed = Changed { unread, version, ..changed };
         }
+        self.live().changed(person, &changed);
     }
 }
 
@@ -155,9 +164,18 @@ async fn hold(person: &Id, tx: &mut Transaction<'_>) -> Result<(u64, u64), Error
     row.map_or(Ok((0, 0)), |row| Ok((row.count(1)?, row.count(2)?)))
 }
 
-async fn change(person: &Id, read: usize, tx: &mut Transaction<'_>) -> Result<(), Error> {
-    tx.run(&store::PERSON_CHANGE, &[("person", person.into()), ("read", read.into())]).await?;
-    Ok(())
+/// Counts what was read. The version grows by as many changes as may have been told of it: every mark that waits is one.
+/// Gives by how many.
+pub(crate) async fn change(
+    person: &Id,
+    read: usize,
+    told: usize,
+    tx: &mut Transaction<'_>,
+) -> Result<u64, Error> {
+    let told = told.max(1);
+    let arguments = [("person", person.into()), ("read", read.into()), ("told", told.into())];
+    tx.run(&store::PERSON_CHANGE, &arguments).await?;
+    Ok(told as u64)
 }
 
 type Marked = Option<(Read, Option<Changed>)>;
@@ -172,8 +190,8 @@ fn mark<'t>(marking: &'t Marking, tx: &'t mut Transaction<'_>) -> Boxed<'t, Resu
         let arguments =
             [("person", (&marking.person).into()), ("seq", seq.into()), ("now", marking.now.into())];
         tx.run(&store::ENTRY_READ, &arguments).await?;
-        change(&marking.person, 1, tx).await?;
-        let changed = Changed { seqs: vec![seq], unread: unread.saturating_sub(1), version: version + 1 };
+        let version = version + change(&marking.person, 1, 1, tx).await?;
+        let changed = Changed { seqs: vec![seq], unread: unread.saturating_sub(1), version };
         Ok(Some((Read { seq, read_at: marking.now }, Some(changed))))
     })
 }
@@ -197,12 +215,12 @@ fn mark_some<'t>(
         if seqs.is_empty() {
             return Ok((Changed { seqs, unread, version }, false));
         }
-        let listed = serde_json::to_string(&seqs).map_err(|error| Error::Failed(error.to_string()))?;
+        let listed = numbers(seqs.iter())?;
         let arguments = [("person", (&all.person).into()), ("now", all.now.into()), ("seqs", listed.into())];
         tx.run(&store::ENTRIES_READ, &arguments).await?;
-        change(&all.person, seqs.len(), tx).await?;
+        let version = version + change(&all.person, seqs.len(), seqs.len(), tx).await?;
         let (more, unread) = (seqs.len() == AT_ONCE, unread.saturating_sub(seqs.len() as u64));
-        Ok((Changed { seqs, unread, version: version + 1 }, more))
+        Ok((Changed { seqs, unread, version }, more))
     })
 }
 
@@ -217,8 +235,8 @@ fn delete<'t>(
             [("person", (&marking.person).into()), ("seq", seq.into()), ("now", marking.now.into())];
         tx.run(&store::ENTRY_DELETE, &arguments).await?;
         let counted = usize::from(read_at.is_none());
-        change(&marking.person, counted, tx).await?;
+        let version = version + change(&marking.person, counted, counted, tx).await?;
         let unread = unread.saturating_sub(counted as u64);
-        Ok(Some(Changed { seqs: vec![seq], unread, version: version + 1 }))
+        Ok(Some(Changed { seqs: vec![seq], unread, version }))
     })
 }

@@ -8,7 +8,7 @@ mod requests;
 use axum::extract::{FromRef, State};
 use bongsu_http::answer::{Accepted, Answer};
 use bongsu_http::frame::language;
-use bongsu_http::{ApiError, Fields, Identity, Person, Query, Service, Small};
+use bongsu_http::{ApiError, Bulk, Fields, Identity, Person, Query, Service, Small};
 use bongsu_kernel::Code;
 use bongsu_kernel::text::Text;
 use bongsu_sql::Error;
@@ -66,9 +66,12 @@ pub fn router(inbox: Option<Inbox>, identity: Identity) -> OpenApiRouter {
         .with_state(InboxState { inbox: Inboxes(inbox), identity })
 }
 
-/// The records cannot be asked.
+/// The records cannot be asked, or refuse what was asked.
 fn away(error: &Error) -> ApiError {
     tracing::error!(%error, "the inbox cannot be used");
+    if let Error::Failed(_) = error {
+        return ApiError::unexpected();
+    }
     let text = Text::new("지금은 알림함을 사용할 수 없습니다.", "The inbox is not available right now.");
     ApiError::new(Code::Common503, text)
 }
@@ -180,7 +183,7 @@ async fn settings(person: Person, State(inbox): State<Inboxes>) -> Result<Answer
 
 /// Change what a person wants to hear of
 ///
-/// Changes what the body names, and nothing else. `quietHours: null` ends them.
+/// Changes what the body names, and nothing else. `quietHours: null` ends them, and a type that is null is not named any more.
 #[utoipa::path(
     put,
     path = "/api/notifications/settings",
@@ -196,10 +199,9 @@ async fn change_settings(
 ) -> Result<Answer<Settings>, ApiError> {
     let change = Change::read(&Fields::of_body(body.as_str())?)?;
     let changed = inbox.get()?.change_settings(&person.id, change).await;
-    changed.map(Answer).map_err(|error| match (error.invalid(), &error) {
-        (Some(invalid), _) => invalid.into(),
-        (None, SettingsError::Records(error)) => away(error),
-        (None, SettingsError::TooManyTypes) => ApiError::unexpected(),
+    changed.map(Answer).map_err(|error| match error {
+        SettingsError::Invalid(invalid) => invalid.into(),
+        SettingsError::Records(error) => away(&error),
     })
 }
 
@@ -233,7 +235,7 @@ async fn unread(person: Person, State(inbox): State<Inboxes>) -> Result<Answer<C
 async fn notify(
     _: Service,
     State(inbox): State<Inboxes>,
-    Small(body): Small,
+    Bulk(body): Bulk,
 ) -> Result<Accepted<Notified>, ApiError> {
     let (notice, targets) = read_notify(&Fields::of_body(body.as_str())?)?;
     let event_id = notice.event.to_string();

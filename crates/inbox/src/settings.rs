@@ -108,7 +108,8 @@ pub enum Silence {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     enabled: Option<bool>,
-    types: BTreeMap<String, bool>,
+    /// Nothing: it is not named any more.
+    types: BTreeMap<String, Option<bool>>,
     channels: [Option<bool>; 4],
     quiet_hours: Option<Option<QuietHours>>,
 }
@@ -121,7 +122,8 @@ impl Change {
         if let Some(types) = fields.within("types")? {
             for (name, raw) in types.members() {
                 let kind = Kind::new(name).map_err(|reason| types.invalid(name, reason))?;
-                let on = fields::flag(raw).map_err(|reason| types.invalid(name, reason))?;
+                let on = if raw.get() == "null" { Ok(None) } else { fields::flag(raw).map(Some) };
+                let on = on.map_err(|reason| types.invalid(name, reason))?;
                 change.types.insert(kind.as_str().to_owned(), on);
             }
         }
@@ -140,9 +142,14 @@ impl Change {
         Ok(change)
     }
 
-    fn apply(&self, settings: &mut Settings) -> Result<(), TooManyTypes> {
+    fn apply(&self, settings: &mut Settings) -> Result<(), Invalid> {
         settings.enabled = self.enabled.unwrap_or(settings.enabled);
-        settings.types.extend(self.types.iter().map(|(name, on)| (name.clone(), *on)));
+        for (name, on) in &self.types {
+            match on {
+                Some(on) => settings.types.insert(name.clone(), *on),
+                None => settings.types.remove(name),
+            };
+        }
         let Channels { push, in_app, sms, email } = &mut settings.channels;
         for (channel, on) in [push, in_app, sms, email].into_iter().zip(self.channels) {
             *channel = on.unwrap_or(*channel);
@@ -150,7 +157,8 @@ impl Change {
         if let Some(hours) = &self.quiet_hours {
             settings.quiet_hours.clone_from(hours);
         }
-        if settings.types.len() > MOST_TYPES { Err(TooManyTypes) } else { Ok(()) }
+        let too_many = || Invalid::new("types", Reason::TooMany(MOST_TYPES));
+        if settings.types.len() > MOST_TYPES { Err(too_many()) } else { Ok(()) }
     }
 }
 
@@ -183,22 +191,13 @@ fn time(raw: &serde_json::value::RawValue) -> Result<String, Reason> {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct TooManyTypes;
-
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SettingsError {
-    #[error("types: at most {MOST_TYPES}")]
-    TooManyTypes,
+    /// Together with what was there before it would be too much.
+    #[error("{0}")]
+    Invalid(Invalid),
     #[error(transparent)]
     Records(#[from] Error),
-}
-
-impl SettingsError {
-    /// The field that was refused, if it was one.
-    pub(crate) fn invalid(&self) -> Option<Invalid> {
-        matches!(self, Self::TooManyTypes).then(|| Invalid::new("types", Reason::TooMany(MOST_TYPES)))
-    }
 }
 
 impl Inbox {
@@ -246,7 +245,7 @@ fn apply<'t>(
         tx.run(&store::PEOPLE_ADD, &[("people", store::list(&[person]).into())]).await?;
         tx.row(&store::PERSON_HOLD, &[("person", person.into())]).await?;
         let mut settings = settings(person, tx).await?;
-        change.apply(&mut settings).map_err(|TooManyTypes| SettingsError::TooManyTypes)?;
+        change.apply(&mut settings).map_err(SettingsError::Invalid)?;
         let body = serde_json::to_string(&settings).map_err(|error| Error::Failed(error.to_string()))?;
         tx.run(&store::SETTINGS_PUT, &[("person", person.into()), ("body", body.into())]).await?;
         Ok(settings)
@@ -284,6 +283,8 @@ mod tests {
         assert!(!settings.wants(&kind("POST_LIKE")) && settings.wants(&kind("VOTE_ENDED")));
         assert!(settings.wants(&kind("comment.created")), "switched on by name");
         assert_eq!(settings.silence(&kind("FOLLOW")), Some(Silence::Type));
+        let as_at_first = applied(&[r#"{"types":{"FOLLOW":false}}"#, r#"{"types":{"FOLLOW":null}}"#]);
+        assert_eq!(as_at_first, Settings::default());
         let out_of_app = applied(&[r#"{"channels":{"IN_APP":false}}"#]);
         assert_eq!(out_of_app.silence(&kind("FOLLOW")), Some(Silence::Channel));
         let quiet = r#"{"quietHours":{"start":"22:00","end":"07:00","zone":"UTC"}}"#;

@@ -3,6 +3,8 @@
 //! A position is a number of the person's, so whatever is asked for is known as long as it was given out. Those who come
 //! with a position get what was saved after it, up to a hundred; those who come without, the newest that are unread.
 
+use std::collections::HashMap;
+
 use bongsu_kernel::{Id, StreamId, sse};
 use bongsu_live::log::{Boxed, LogError, Most};
 use bongsu_live::{Entry as LiveEntry, Page, Place, Source, Start, SubjectName};
@@ -57,10 +59,12 @@ impl Source for InboxSource {
     fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Vec<Result<Place, LogError>>> {
         Box::pin(async move {
             let people: Vec<Id> = subjects.iter().filter_map(|name| Id::new(name.parts().1).ok()).collect();
-            match self.0.records().read(people, heads).await.map_err(LogError::from) {
-                Ok(heads) => heads.into_iter().map(Ok).collect(),
-                Err(error) => subjects.iter().map(|_| Err(error.clone())).collect(),
-            }
+            let known = self.0.records().read(people, last_numbers).await.map_err(LogError::from);
+            let place = |name: &SubjectName| {
+                let known = known.as_ref().map_err(Clone::clone)?;
+                Ok(head(known.get(name.parts().1).copied().unwrap_or(0)))
+            };
+            subjects.iter().map(place).collect()
         })
     }
 
@@ -100,10 +104,12 @@ fn after_position<'t>(
             [("person", person.into()), ("after", (*after).into()), ("limit", (REPLAYED + 1).into())];
         let rows = tx.rows(&store::AFTER, &arguments).await?;
         let entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, _>>()?;
-        let start = match entries.get(REPLAYED) {
-            Some(_) => Start::Cut,
-            None => Start::Known,
-        };
+        // Numbers have no holes but those that time has made.
+        let first =
+            tx.row(&store::FIRST_AFTER, &[("person", person.into()), ("after", (*after).into())]).await?;
+        let first = first.map(|row| row.maybe_int(0)).transpose()?.flatten();
+        let whole = *after == last || first.is_some_and(|first| first.unsigned_abs() == after + 1);
+        let start = if whole && entries.len() <= REPLAYED { Start::Known } else { Start::Cut };
         let settings = settings(person, tx).await?;
         let wanted: Vec<Entry> =
             entries.into_iter().take(REPLAYED).filter(|entry| settings.wants(&entry.notice.kind)).collect();
@@ -131,12 +137,14 @@ fn newest_unread<'t>(
 }
 
 #[expect(clippy::ptr_arg, reason = "a question takes what it was given by reference")]
-fn heads<'t>(people: &'t Vec<Id>, tx: &'t mut Transaction<'_>) -> sql::Boxed<'t, Result<Vec<Place>, Unread>> {
+fn last_numbers<'t>(
+    people: &'t Vec<Id>,
+    tx: &'t mut Transaction<'_>,
+) -> sql::Boxed<'t, Result<HashMap<String, u64>, Unread>> {
     Box::pin(async move {
         let listed = store::list(&people.iter().collect::<Vec<_>>());
         let rows = tx.rows(&store::PEOPLE, &[("people", listed.into())]).await?;
-        let known = rows.iter().map(|row| Ok((row.id(0)?, row.count(1)?)));
-        let known = known.collect::<Result<std::collections::HashMap<_, _>, Error>>()?;
-        Ok(people.iter().map(|person| head(known.get(person).copied().unwrap_or(0))).collect())
+        let known = rows.iter().map(|row| Ok((row.id(0)?.as_str().to_owned(), row.count(1)?)));
+        Ok(known.collect::<Result<HashMap<_, _>, Error>>()?)
     })
 }

@@ -39,6 +39,7 @@ queries! {
     LIST = query!("list");
     LIST_UNREAD = query!("list_unread", all);
     AFTER = query!("after");
+    FIRST_AFTER = query!("first_after");
     NEWEST_UNREAD = query!("newest_unread", all);
     ENTRY = query!("entry");
     ENTRY_OF_EVENT = query!("entry_of_event");
@@ -46,7 +47,6 @@ queries! {
     ENTRY_DELETE = query!("entry_delete");
     UNREAD_AMONG = query!("unread_among", all);
     ENTRIES_MARK = query!("entries_mark", all);
-    PERSON_FLUSH = query!("person_flush");
     UNREAD_UP_TO = query!("unread_up_to");
     SETTINGS = query!("settings");
     SETTINGS_OF = query!("settings_of", all);

@@ -5,6 +5,7 @@
 //! somebody: the general wording takes its place.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
@@ -125,6 +126,9 @@ fn environment(folder: Option<&Path>) -> Result<Environment<'static>, String> {
     for (name, source) in BUILT_IN {
         environment.add_template(name, source).map_err(|error| error.to_string())?;
     }
+    if let Some(folder) = folder {
+        std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
     for language in ["ko", "en"] {
         for (name, source) in
             folder.map(|folder| files(&folder.join(language))).transpose()?.unwrap_or_default()
@@ -142,8 +146,14 @@ fn environment(folder: Option<&Path>) -> Result<Environment<'static>, String> {
 fn files(folder: &Path) -> Result<BTreeMap<String, String>, String> {
     let wrong = |path: &Path, why: &str| format!("{}: {why}", path.display());
     let mut found = BTreeMap::new();
-    let Ok(listing) = std::fs::read_dir(folder) else { return Ok(found) };
-    for file in listing.take(MOST_FILES) {
+    let listing = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(found),
+        listing => listing.map_err(|error| wrong(folder, &error.to_string()))?,
+    };
+    for (number, file) in listing.enumerate() {
+        if number == MOST_FILES {
+            return Err(wrong(folder, &format!("more than {MOST_FILES} files")));
+        }
         let path = file.map_err(|error| wrong(folder, &error.to_string()))?.path();
         if path.extension().is_none_or(|extension| extension != "txt") {
             continue;

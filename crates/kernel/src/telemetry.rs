@@ -45,10 +45,14 @@ pub fn start_logs(values: &Values) -> Result<(), Bad> {
 const SECONDS: [f64; 15] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
+/// Buckets of how many things were done at once.
+const ENTRIES: [f64; 8] = [0.0, 1.0, 10.0, 50.0, 200.0, 1_000.0, 5_000.0, 20_000.0];
+
 /// Starts metrics. The upkeep loop keeps histograms from growing between two scrapes.
 pub fn start_metrics(supervisor: &Supervisor) -> Result<PrometheusHandle, Bad> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
+        .and_then(|builder| builder.set_buckets_for_metric(Matcher::Suffix("_entries".to_owned()), &ENTRIES))
         .and_then(PrometheusBuilder::install_recorder)
         .map_err(|error| Bad(format!("metrics cannot start: {error}")))?;
     let upkeep = handle.clone();

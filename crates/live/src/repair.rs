@@ -152,10 +152,10 @@ impl Hub {
         let settled = subjects.iter().filter_map(|(name, subject)| Some((name, subject, subject.settled()?)));
         let settled: Vec<_> = settled.collect();
         let Some((first, ..)) = settled.first() else { return Ok(()) };
-        let Family { source, bus: Some(_) } = self.0.family(first)? else {
-            // Everything is told here, in order.
+        let Family { source, bus } = self.0.family(first)?;
+        if bus.is_none() && source.tells_everything() {
             return Ok(());
-        };
+        }
         let names: Vec<SubjectName> = settled.iter().map(|(name, ..)| (*name).clone()).collect();
         let heads = source.heads(&names).await;
         for ((name, subject, last), head) in settled.into_iter().zip(heads) {

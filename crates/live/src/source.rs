@@ -27,6 +27,12 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// Whether streams of a process that has no bus are told everything, in order. Where that is not certain, ends are
+    /// compared.
+    fn tells_everything(&self) -> bool {
+        false
+    }
+
     /// An event as streams are told it; empty for what is a record and no event.
     fn frame(&self, entry: &Entry) -> Vec<u8>;
 }
@@ -50,6 +56,11 @@ impl Source for LogSource {
         // Made here and not one by one while others are asked: each of them is a future of its own.
         let heads: Vec<_> = subjects.iter().map(|subject| self.0.head(subject)).collect();
         Box::pin(futures_util::stream::iter(heads).buffered(AT_ONCE).collect())
+    }
+
+    fn tells_everything(&self) -> bool {
+        // The thread that writes tells it.
+        true
     }
 
     fn frame(&self, entry: &Entry) -> Vec<u8> {

@@ -152,6 +152,14 @@ async fn the_api_describes_itself() {
         ("post", "/api/admin/users/{userId}/disconnect"),
         ("post", "/api/admin/users/{userId}/revoke"),
         ("post", "/api/v1/stream-tickets"),
+        ("get", "/api/notifications"),
+        ("get", "/api/notifications/stream"),
+        ("get", "/api/notifications/settings"),
+        ("post", "/api/notifications/read-all"),
+        ("delete", "/api/notifications/{id}"),
+        ("patch", "/api/notifications/{id}/read"),
+        ("patch", "/api/v1/notifications/{id}/read"),
+        ("get", "/api/v1/notifications/unread"),
         ("get", "/health"),
         ("get", "/ready"),
         ("get", "/metrics"),
@@ -162,8 +170,9 @@ async fn the_api_describes_itself() {
         assert!(operation["responses"]["400"].is_object() && operation["responses"]["503"].is_object());
     }
     assert!(document["paths"]["/api/v1/ws"]["get"]["responses"]["101"].is_object());
+    assert!(document["paths"]["/api/v1/members/notify"]["post"]["responses"]["202"].is_object());
     let described = document["paths"].as_object().unwrap().len();
-    assert_eq!(described, routes.len() + 1, "a route without a test here");
+    assert_eq!(described, routes.len() + 2, "a route without a test here");
     for scheme in ["person", "service", "operator"] {
         assert!(document["components"]["securitySchemes"][scheme].is_object(), "{scheme}");
     }

@@ -118,7 +118,7 @@ async fn more_revocations_than_fit_into_memory_are_looked_up() {
     let mut file = Connection::open(engine.folder.path().join("bongsu.db")).unwrap();
     let rows = file.transaction().unwrap();
     for n in 0..100_003_u64 {
-        rows.prepare_cached("INSERT INTO revocations VALUES (?1, ?2, ?3)")
+        rows.prepare_cached("INSERT INTO bongsu_revocations VALUES (?1, ?2, ?3)")
             .unwrap()
             .execute((format!("user{n}"), NOW as i64, NOW as i64 + 1_000))
             .unwrap();

@@ -5,6 +5,7 @@ use bongsu_redis::redis::{Value, cmd, from_redis_value};
 use bongsu_redis::{Error, Index, Redis, Repeat, Script};
 
 use super::{Away, Boxed, Buffer, Marks, Waiting};
+use crate::read::canonical;
 
 static PUT: Script = Script::new("read_put", include_str!("../../lua/put.lua"));
 static WRITTEN: Script = Script::new("read_written", include_str!("../../lua/written.lua"));
@@ -42,7 +43,7 @@ pub(crate) fn read<T: bongsu_redis::redis::FromRedisValue>(value: Value) -> Resu
 }
 
 impl Buffer for RedisBuffer {
-    fn put<'a>(&'a self, person: &'a Id, seq: u64, at: Millis) -> Boxed<'a, Millis> {
+    fn put<'a>(&'a self, person: &'a Id, seq: u64, at: Millis) -> Boxed<'a, Option<Millis>> {
         Box::pin(async move {
             let (key, seq, at) = (self.key(person), seq.to_string(), at.to_string());
             for _ in 0..TRIES {
@@ -52,8 +53,10 @@ impl Buffer for RedisBuffer {
                 match answer.as_str() {
                     "unmarked" => self.index.forget_mark(person.as_str()),
                     "full" => return Err(Away("too many marks wait to be written".to_owned())),
+                    "new" => return Ok(None),
                     read_at => {
-                        return read_at.parse().map_err(|_| Away("a mark is not readable".to_owned()));
+                        let read_at = read_at.parse().map_err(|_| Away("a mark is not readable".to_owned()));
+                        return read_at.map(Some);
                     }
                 }
             }
@@ -68,8 +71,8 @@ impl Buffer for RedisBuffer {
             all.arg(&key);
             let all: Vec<(String, String)> =
                 read(self.redis.ask("hgetall", &key, &all, Repeat::Safe).await?)?;
-            // What another program may have written there is none of ours.
-            Ok(all.iter().filter_map(|(seq, at)| Some((seq.parse().ok()?, at.parse().ok()?))).collect())
+            // What another program may have written there otherwise is none of ours, and could not be removed by what it says.
+            Ok(all.iter().filter_map(|(seq, at)| Some((canonical(seq)?, canonical(at)?))).collect())
         })
     }
 

@@ -52,7 +52,7 @@ pub(super) fn read_notify(fields: &Fields<'_>) -> Result<(Notice, Vec<Id>), ApiE
         reference: fields.optional("refId", fields::id)?,
         actor: fields.optional("actorId", fields::id)?,
         payload: match fields.optional("payload", |raw| Object::parse(raw, ""))? {
-            Some(payload) => payload,
+            Some(payload) => fields.of_one_event("payload", payload)?,
             None => empty()?,
         },
     };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bongsu_inbox::{
-    Changed, EntryId, EventId, Inbox, Kind, Live, Notice, Options, Templates, Told, Wanted,
+    Beside, Changed, EntryId, EventId, Inbox, Kind, Live, Notice, Options, Templates, Told, Wanted,
     marks::WriteBehind,
 };
 use bongsu_kernel::json::Object;
@@ -17,11 +17,11 @@ use serde_json::json;
 use crate::database::Database;
 
 const DAY: Millis = 24 * 60 * 60 * 1_000;
-const NOW: Millis = 1_800_000_000_000;
+pub(crate) const NOW: Millis = 1_800_000_000_000;
 
 /// What those who are connected would have heard.
 #[derive(Default)]
-struct Heard(Mutex<Vec<Told>>, Mutex<Vec<(Id, Changed)>>);
+pub(crate) struct Heard(pub(crate) Mutex<Vec<Told>>, pub(crate) Mutex<Vec<(Id, Changed)>>);
 
 impl Live for Heard {
     fn saved(&self, _: &Notice, _: Millis, told: &[Told]) {
@@ -33,14 +33,18 @@ impl Live for Heard {
     }
 }
 
-struct Scene {
-    inbox: Inbox,
+pub(crate) struct Scene {
+    pub(crate) inbox: Inbox,
     clock: Clock,
-    heard: Arc<Heard>,
+    pub(crate) heard: Arc<Heard>,
     supervisor: Supervisor,
 }
 
 async fn scene(database: &Database) -> Scene {
+    scene_beside(database, None).await
+}
+
+pub(crate) async fn scene_beside(database: &Database, beside: Option<Beside>) -> Scene {
     let (clock, heard, supervisor) = (Clock::manual(NOW), Arc::new(Heard::default()), Supervisor::new());
     let write_behind = WriteBehind { interval: Duration::from_secs(30), at_once: 200 };
     let options = Options {
@@ -49,11 +53,11 @@ async fn scene(database: &Database) -> Scene {
         write_behind,
     };
     let records = database.records().await;
-    let inbox = Inbox::start(records, options, clock.clone(), heard.clone(), None, &supervisor);
+    let inbox = Inbox::start(records, options, clock.clone(), heard.clone(), beside, &supervisor);
     Scene { inbox, clock, heard, supervisor }
 }
 
-fn id(number: u64) -> Id {
+pub(crate) fn id(number: u64) -> Id {
     named(&number.to_string())
 }
 
@@ -61,7 +65,7 @@ fn named(text: &str) -> Id {
     Id::new(text).unwrap()
 }
 
-fn notice(event: &str) -> Notice {
+pub(crate) fn notice(event: &str) -> Notice {
     Notice {
         event: EventId::new(event).unwrap(),
         kind: Kind::new("POST_LIKE").unwrap(),

@@ -1,6 +1,7 @@
 //! The inbox on every database: what is told, counted, read and forgotten, with time under control.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
+mod buffered;
 mod contract;
 mod database;
 
@@ -30,4 +31,34 @@ contract! {
     a_notice_goes_with_its_last_entry_and_one_that_is_told_again_stays
     overlapping_sets_are_told_without_a_deadlock
     everybody_hears_of_it_once_with_where_they_stand
+}
+
+/// One test for every promise about marks, on every pair of engines.
+macro_rules! buffered {
+    ($($name:ident = $engine:ident, $flavour:ident: $($promise:ident)*;)*) => {
+        $(mod $name {
+            use bongsu_testkit::{Engine, sql::Flavour};
+
+            $(
+                #[tokio::test]
+                async fn $promise() {
+                    let database = crate::database::Database::start(Some(Flavour::$flavour)).await;
+                    if let Some(fleet) = crate::buffered::Fleet::start(Engine::$engine, database).await {
+                        crate::buffered::$promise(fleet).await;
+                    }
+                }
+            )*
+        })*
+    };
+}
+
+buffered! {
+    redis_and_postgres = Redis, Postgres:
+        a_mark_that_comes_while_others_are_written_stays
+        what_others_wrote_among_the_marks_harms_nobody
+        versions_only_grow_and_have_one_count_each;
+    cluster_and_mariadb = Cluster, MariaDb:
+        a_mark_that_comes_while_others_are_written_stays
+        what_others_wrote_among_the_marks_harms_nobody
+        versions_only_grow_and_have_one_count_each;
 }

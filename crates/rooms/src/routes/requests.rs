@@ -3,7 +3,6 @@
 use axum::extract::{FromRequestParts, Path};
 use axum::response::{IntoResponse, Response};
 use bongsu_http::answer::invalid;
-use bongsu_http::body::SMALL_BODY;
 use bongsu_http::{ApiError, Fields, Query, fields};
 use bongsu_kernel::close::END_PREFIX;
 use bongsu_kernel::json::Object;
@@ -107,14 +106,8 @@ pub(super) fn read_publish(fields: &Fields<'_>) -> Result<Publish, ApiError> {
     })
 }
 
-/// In a batch, too, an event is no larger than one that is published alone: rings and pages hold whole events.
 fn read_data(fields: &Fields<'_>) -> Result<Object, ApiError> {
-    let data = fields.required("data", |raw| Object::parse(raw, "timestamp"))?;
-    if data.as_str().len() > SMALL_BODY {
-        let text = fields.invalid("data", Reason::TooManyBytes(SMALL_BODY)).text();
-        return Err(ApiError::new(Code::Common413, text));
-    }
-    Ok(data)
+    fields.of_one_event("data", fields.required("data", |raw| Object::parse(raw, "timestamp"))?)
 }
 
 /// A text that is no event type has a code of its own.

@@ -1,1 +1,0 @@
-UPDATE bongsu_people SET unread = unread - :read, version = version + :told WHERE person_id = :person

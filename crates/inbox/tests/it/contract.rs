@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bongsu_inbox::{
-    Beside, Changed, EntryId, EventId, Inbox, Kind, Live, Notice, Options, Templates, Told, Wanted,
-    marks::WriteBehind,
+    Beside, Changed, EntryId, EventId, Inbox, InboxSource, Kind, Live, Notice, Options, Templates, Told,
+    Wanted, marks::WriteBehind, subject,
 };
 use bongsu_kernel::json::Object;
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, Id, Millis};
+use bongsu_kernel::{Clock, Id, Millis, StreamId};
+use bongsu_live::log::Most;
+use bongsu_live::{Source, Start};
 use bongsu_testkit::{Rng, proof, tier};
 use serde_json::json;
 
@@ -142,6 +144,32 @@ pub(crate) async fn a_notice_goes_with_its_last_entry_and_one_that_is_told_again
     // Whoever tells of it now begins anew.
     assert_eq!(inbox.notify(notice("e"), &[id(1), id(2)]).await.unwrap().len(), 2);
     assert_eq!(listed(&inbox, &id(2)).await, (vec![2], 1));
+    supervisor.shut_down(Duration::from_secs(1)).await;
+}
+
+pub(crate) async fn a_position_before_what_time_took_is_told_of_the_hole(database: Database) {
+    let Scene { inbox, clock, supervisor, .. } = scene(&database).await;
+    let (person, source) = (id(1), InboxSource(inbox.clone()));
+    let start = async |after: u64| {
+        let most = Most { entries: 256, bytes: 1 << 20 };
+        let page = source.read(&subject(&person), StreamId::new(after, 0), most).await.unwrap();
+        let seqs: Vec<u64> = page.entries.iter().map(|entry| entry.place.id.ms).collect();
+        (page.start, seqs)
+    };
+    for n in 1..=4 {
+        inbox.notify(notice(&format!("e{n}")), std::slice::from_ref(&person)).await.unwrap();
+        clock.set(NOW + n * DAY);
+    }
+    // Whoever deletes makes no hole.
+    assert!(inbox.delete(&person, EntryId::Seq(2)).await.unwrap());
+    assert_eq!(start(1).await, (Start::Known, vec![3, 4]));
+    assert_eq!(inbox.forget_before(NOW + DAY + 1).await.unwrap().entries, 2);
+    assert_eq!(start(1).await, (Start::Cut, vec![3, 4]), "the second is gone");
+    assert_eq!(start(2).await, (Start::Known, vec![3, 4]));
+    inbox.forget_before(NOW + 10 * DAY).await.unwrap();
+    assert_eq!(start(2).await, (Start::Cut, vec![]), "all are gone");
+    assert_eq!(start(4).await, (Start::Known, vec![]));
+    assert_eq!(start(5).await.0, Start::Unknown);
     supervisor.shut_down(Duration::from_secs(1)).await;
 }
 

@@ -29,6 +29,7 @@ macro_rules! contract {
 contract! {
     what_is_too_old_goes_in_steps_and_the_counts_with_it
     a_notice_goes_with_its_last_entry_and_one_that_is_told_again_stays
+    a_position_before_what_time_took_is_told_of_the_hole
     overlapping_sets_are_told_without_a_deadlock
     everybody_hears_of_it_once_with_where_they_stand
 }

@@ -9,6 +9,7 @@ use bongsu_testkit::{Api, Engine, Hub, Rng, engine, proof, tier, wait};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
+use super::stream::{listen, open};
 use super::{INBOX, NOTIFY, SOON, like, list, notify, unread};
 use crate::BONGSU;
 
@@ -119,6 +120,36 @@ async fn compare(told: &Told, apis: &[Api], round: usize) {
     }
 }
 
+/// One more change of everybody's, heard by a device at every hub: all show the same count, which is that of the rows, and a
+/// version that is newer than all before.
+async fn compare_devices(hub: &Hub, apis: &[Api], versions: &mut BTreeMap<u64, u64>, round: usize) {
+    for person in PEOPLE {
+        let hubs = std::iter::once(hub).chain(hub.twin());
+        let devices = join_all(hubs.map(|hub| open(listen(hub, person)))).await;
+        notify(&apis[0], &like(&format!("quiet{round}-{person}"), &[person])).await.expect(202);
+        let newest = list(&apis[0], person, "?limit=1").await["items"][0]["id"].as_u64().unwrap();
+        let path = format!("{INBOX}/{newest}/read");
+        apis[apis.len() - 1].person(person).call("PATCH", &path, "").await.expect(200);
+        let (rows, _) = all(&apis[0], person, "&unread=true").await;
+        let before = versions.get(&person).copied().unwrap_or_default();
+        for mut device in devices {
+            let shown = loop {
+                let event = device.next_event(SOON).await.expect("a stream that goes on");
+                if event.event == "read" {
+                    break event.json();
+                }
+            };
+            assert_eq!(shown["ids"], json!([newest]), "of {person} in round {round}");
+            assert_eq!(shown["unread"], json!(rows.len()), "of {person} in round {round}");
+            let version = shown["version"].as_u64().unwrap();
+            assert!(version > before, "{version} came after {before}");
+            let known =
+                *versions.entry(person).and_modify(|known| *known = version.max(*known)).or_insert(version);
+            assert_eq!(known, version, "all devices of {person} have the same");
+        }
+    }
+}
+
 #[tokio::test]
 async fn counts_are_the_rows_whatever_happens_at_once_and_whatever_is_killed() {
     let name = "counts_are_the_rows_whatever_happens_at_once_and_whatever_is_killed";
@@ -129,7 +160,7 @@ async fn counts_are_the_rows_whatever_happens_at_once_and_whatever_is_killed() {
         .env("LOCK_TTL_SECS", 1)
         .start()
         .await;
-    let (told, apis) = (Told::default(), apis(&hub));
+    let (told, apis, mut versions) = (Told::default(), apis(&hub), BTreeMap::new());
     for round in 0..rounds {
         told.stopped.store(false, Ordering::SeqCst);
         let workers = (0..WORKERS).map(|_| Rng::new(rng.next_u64())).collect::<Vec<_>>();
@@ -145,6 +176,7 @@ async fn counts_are_the_rows_whatever_happens_at_once_and_whatever_is_killed() {
         };
         tokio::join!(working, killing);
         compare(&told, &apis, round).await;
+        compare_devices(&hub, &apis, &mut versions, round).await;
     }
     proof::record(
         "inbox",

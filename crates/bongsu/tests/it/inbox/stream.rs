@@ -1,18 +1,20 @@
 //! The personal stream: what is told live, what is replayed, and how many devices a person has.
 
+use std::time::Duration;
+
 use bongsu_testkit::sse::{Request, Resuming, Stream};
 use bongsu_testkit::tokens::Claims;
-use bongsu_testkit::{Api, Hub};
+use bongsu_testkit::{Api, Hub, Rng, tier, wait};
 use serde_json::{Value, json};
 
 use super::{SOON, hub, like, notify, unread};
 use crate::BONGSU;
 
-fn listen(hub: &Hub, user: u64) -> Request {
+pub(super) fn listen(hub: &Hub, user: u64) -> Request {
     Stream::request(hub, "/api/notifications/stream").person(user)
 }
 
-async fn open(request: Request) -> Stream {
+pub(super) async fn open(request: Request) -> Stream {
     request.open().await.unwrap_or_else(|answer| panic!("no stream: {} {}", answer.status, answer.text()))
 }
 
@@ -67,7 +69,7 @@ async fn who_comes_anew_sees_the_newest_unread_and_who_comes_back_what_was_saved
     assert_eq!(missed, ["14", "15", "16"], "read or not");
     // One who had nothing to see knows where it stands.
     let mut silent = open(listen(&hub, 9)).await;
-    assert!(silent.try_next_event(std::time::Duration::from_millis(300)).await.is_err());
+    assert!(silent.try_next_event(Duration::from_millis(300)).await.is_err());
     assert_eq!(silent.last_event_id(), "0");
     notify(&api, &like("late", &[9])).await.expect(202);
     let mut later = open(listen(&hub, 9).last_event_id("0")).await;
@@ -200,4 +202,26 @@ async fn a_stream_pings_ends_after_its_time_and_with_its_token() {
         }
     };
     assert_eq!(close.json()["code"], 3502);
+}
+
+#[tokio::test]
+async fn what_was_saved_is_told_although_whoever_asked_for_it_went_away() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let mut stream = open(listen(&hub, 7)).await;
+    let (mut rng, mut left) = (Rng::for_test("whoever_asked_went_away"), 0);
+    for n in 0..tier::size(8, 100) {
+        let (event, patience) = (format!("e{n}"), Duration::from_micros(rng.range(500..5_000)));
+        let asked = tokio::time::timeout(patience, notify(&api, &like(&event, &[7]))).await;
+        left += u32::from(asked.is_err());
+        let saved = async || {
+            let listed = api.person(7).get("/api/notifications?limit=1").await.expect(200);
+            listed.result()["items"][0]["eventId"] == event
+        };
+        // It may never have arrived. What did is told, also when nothing comes after it.
+        if wait::holds_within(Duration::from_millis(500), saved).await {
+            assert_eq!(next(&mut stream, 1).await[0].1, event);
+        }
+    }
+    assert!(left > 0, "nobody went away");
 }

@@ -124,8 +124,9 @@ pub(crate) async fn wire(
         (None, Some(Store { store, .. })) => Some(sql::Records::embedded(store.clone())),
         (None, None) => return Err(Failure::Other("there is nowhere to keep records".to_owned())),
     };
-    if let (Some(records), None) = (&records, &redis) {
-        records.claim(supervisor).await?;
+    if let Some(records) = &records {
+        let how = if redis.is_some() { sql::Claim::Shared } else { sql::Claim::Alone };
+        records.claim(how, supervisor).await?;
     }
     let mut rooms_bus = None;
     let log: Arc<dyn Log> = match (&redis, &store) {

@@ -19,9 +19,8 @@ pub trait Cache: Send + Sync {
 
     fn standing<'a>(&'a self, person: &'a Id) -> Boxed<'a, Option<Standing>>;
 
-    /// One more entry was read that the standing counts: gives the standing without it. Nothing when none is known, or it is
-    /// older than the entry.
-    fn one_read<'a>(&'a self, person: &'a Id, seq: u64) -> Boxed<'a, Option<Standing>>;
+    /// One more entry was read that the standing counts.
+    fn one_read<'a>(&'a self, person: &'a Id) -> Boxed<'a, ()>;
 
     fn remember_settings<'a>(&'a self, person: &'a Id, settings: &'a Settings) -> Boxed<'a, ()>;
 
@@ -48,10 +47,13 @@ impl Inbox {
                 let _ = cache.remember(person, standing).await;
                 Ok(Known::Now(standing))
             }
-            Err(error) if error.may_pass() => {
-                cache.standing(person).await.ok().flatten().map(Known::Then).ok_or(error)
-            }
+            Err(error) if error.may_pass() => self.remembered(person).await.map(Known::Then).ok_or(error),
             Err(error) => Err(error),
         }
+    }
+
+    /// Where an inbox stood when somebody looked last.
+    pub(crate) async fn remembered(&self, person: &Id) -> Option<Standing> {
+        self.cache()?.standing(person).await.ok().flatten()
     }
 }

@@ -21,6 +21,7 @@ mod source;
 pub mod store;
 pub mod templates;
 pub mod told;
+mod untold;
 
 use std::sync::Arc;
 
@@ -39,6 +40,7 @@ pub use read::{Changed, EntryId, Read};
 pub use retention::Forgotten;
 pub use source::{FAMILY, InboxSource, subject};
 pub use templates::Templates;
+use untold::Untold;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -56,6 +58,7 @@ struct Inner {
     live: Arc<dyn Live>,
     beside: Option<Beside>,
     pace: WriteBehind,
+    untold: Untold,
     templates: Templates,
     keeps: Millis,
 }
@@ -72,8 +75,18 @@ impl Inbox {
         let Options { templates, keeps, write_behind: pace } = options;
         templates.start(supervisor);
         let keeps = u64::try_from(keeps.as_millis()).unwrap_or(u64::MAX);
-        let inbox = Self(Arc::new(Inner { records, clock, live, beside, pace, templates, keeps }));
+        let inbox = Self(Arc::new(Inner {
+            records,
+            clock,
+            live,
+            beside,
+            pace,
+            untold: Untold::default(),
+            templates,
+            keeps,
+        }));
         inbox.start_retention(supervisor);
+        inbox.start_telling(supervisor);
         inbox
     }
 
@@ -99,6 +112,10 @@ impl Inbox {
 
     fn cache(&self) -> Option<&dyn Cache> {
         self.0.beside.as_ref().map(|beside| &*beside.cache)
+    }
+
+    fn untold(&self) -> &Untold {
+        &self.0.untold
     }
 
     pub fn templates(&self) -> &Templates {

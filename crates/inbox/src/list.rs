@@ -43,8 +43,12 @@ pub struct Wanted {
 impl Inbox {
     pub async fn list(&self, wanted: Wanted) -> Result<Listed, Error> {
         // Before the records: see `marks`.
-        let marks = self.marks(&wanted.person).await;
-        self.records().read((wanted, marks), list).await
+        let (person, marks) = (wanted.person.clone(), self.marks(&wanted.person).await);
+        let listed: Listed = self.records().read((wanted, marks), list).await?;
+        if let Some(cache) = self.cache() {
+            let _ = cache.remember(&person, listed.standing).await;
+        }
+        Ok(listed)
     }
 
     /// Where a person's inbox stands. While the records are away, where it stood when somebody looked last.

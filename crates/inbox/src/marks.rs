@@ -179,8 +179,9 @@ fn write<'t>(given: &'t (Id, Marks), tx: &'t mut Transaction<'_>) -> sql::Boxed<
             unread.iter().map(|seq| (*seq, marks.get(seq).copied().unwrap_or_default())).collect();
         let times = serde_json::to_string(&times).map_err(|error| Error::Failed(error.to_string()))?;
         tx.run(&store::ENTRIES_MARK, &[("person", person.into()), ("marks", times.into())]).await?;
-        // A mark that was taken while the records were away was told as a change, whether it is one or not.
-        change(person, unread.len(), marks.len(), tx).await?;
+        if !unread.is_empty() {
+            change(person, unread.len(), tx).await?;
+        }
         Ok(())
     })
 }

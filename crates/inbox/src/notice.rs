@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{EventType, Id, Millis, Reason};
 use bongsu_sql::{Error, Row};
+use serde::{Serialize, Serializer};
 
 /// What makes it the same notice when it is told again: an id, or a room and the id of an event in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +30,16 @@ impl EventId {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// As ids travel: one that is a plain number as a number.
+impl Serialize for EventId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match Id::new(&self.0) {
+            Ok(id) => id.serialize(serializer),
+            Err(_) => serializer.serialize_str(&self.0),
+        }
     }
 }
 

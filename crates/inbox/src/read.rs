@@ -20,9 +20,9 @@ pub enum EntryId {
 }
 
 impl EntryId {
-    pub fn new(text: &str) -> Result<Self, bongsu_kernel::Reason> {
-        let event = EventId::new(text)?;
-        Ok(canonical(text).map_or(Self::Event(event), Self::Seq))
+    /// A name that is a plain number is always taken for the entry's own.
+    pub fn of(given: EventId) -> Self {
+        canonical(given.as_str()).map_or(Self::Event(given), Self::Seq)
     }
 }
 
@@ -76,10 +76,11 @@ impl Inbox {
             Ok(None) => return Some(Ok(None)),
             Ok(Some((seq, Some(read_at)))) => return Some(Ok(Some(Read { seq, read_at }))),
             Ok(Some((seq, None))) => seq,
-            // Whose it is cannot be found out now; what is nobody's is left out when it is written.
-            Err(error) if error.may_pass() => match marking.entry {
-                EntryId::Seq(seq) => seq,
-                EntryId::Event(_) => return None,
+            // Whether it was read before cannot be found out now; then it is left out when it is written. What may not be
+            // there yet is not taken: it would be read before it came.
+            Err(error) if error.may_pass() => match (&marking.entry, self.remembered(person).await) {
+                (EntryId::Seq(seq), Some(Standing { last_seq, .. })) if *seq <= last_seq => *seq,
+                _ => return Some(Err(error)),
             },
             Err(error) => return Some(Err(error)),
         };
@@ -91,14 +92,26 @@ impl Inbox {
     }
 
     async fn tell_marked(&self, person: &Id, seq: u64) {
-        let standing = match (self.known(person).await, self.cache()) {
-            (Ok(Known::Now(standing)), _) => Some(standing),
-            // This one is not in it yet.
-            (Ok(Known::Then(_)), Some(cache)) => cache.one_read(person, seq).await.ok().flatten(),
-            _ => None,
-        };
-        if let Some(Standing { unread, version, .. }) = standing {
-            self.live().changed(person, &Changed { seqs: vec![seq], unread, version });
+        match (self.known(person).await, self.cache()) {
+            (Ok(Known::Now(Standing { unread, version, .. })), _) => {
+                self.live().changed(person, &Changed { seqs: vec![seq], unread, version });
+            }
+            // It is not in there yet. What devices are told has to be certain, and waits for the records.
+            (Ok(Known::Then(_)), Some(cache)) => {
+                let _ = cache.one_read(person).await;
+                self.untold().put(person, seq);
+            }
+            _ => self.untold().put(person, seq),
+        }
+    }
+
+    /// Tells what could not be told while the records were away.
+    pub(crate) async fn tell_untold(&self) {
+        while let Some((person, seqs)) = self.untold().take() {
+            let Ok(Known::Now(Standing { unread, version, .. })) = self.known(&person).await else {
+                return self.untold().put_back(person, seqs);
+            };
+            self.live().changed(&person, &Changed { seqs, unread, version });
         }
     }
 
@@ -166,13 +179,8 @@ async fn hold(person: &Id, tx: &mut Transaction<'_>) -> Result<(u64, u64), Error
 
 /// Counts what was read. The version grows by as many changes as may have been told of it: every mark that waits is one.
 /// Gives by how many.
-pub(crate) async fn change(
-    person: &Id,
-    read: usize,
-    told: usize,
-    tx: &mut Transaction<'_>,
-) -> Result<u64, Error> {
-    let told = told.max(1);
+pub(crate) async fn change(person: &Id, read: usize, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+    let told = read.max(1);
     let arguments = [("person", person.into()), ("read", read.into()), ("told", told.into())];
     tx.run(&store::PERSON_CHANGE, &arguments).await?;
     Ok(told as u64)
@@ -190,7 +198,7 @@ fn mark<'t>(marking: &'t Marking, tx: &'t mut Transaction<'_>) -> Boxed<'t, Resu
         let arguments =
             [("person", (&marking.person).into()), ("seq", seq.into()), ("now", marking.now.into())];
         tx.run(&store::ENTRY_READ, &arguments).await?;
-        let version = version + change(&marking.person, 1, 1, tx).await?;
+        let version = version + change(&marking.person, 1, tx).await?;
         let changed = Changed { seqs: vec![seq], unread: unread.saturating_sub(1), version };
         Ok(Some((Read { seq, read_at: marking.now }, Some(changed))))
     })
@@ -218,7 +226,7 @@ fn mark_some<'t>(
         let listed = numbers(seqs.iter())?;
         let arguments = [("person", (&all.person).into()), ("now", all.now.into()), ("seqs", listed.into())];
         tx.run(&store::ENTRIES_READ, &arguments).await?;
-        let version = version + change(&all.person, seqs.len(), seqs.len(), tx).await?;
+        let version = version + change(&all.person, seqs.len(), tx).await?;
         let (more, unread) = (seqs.len() == AT_ONCE, unread.saturating_sub(seqs.len() as u64));
         Ok((Changed { seqs, unread, version }, more))
     })
@@ -235,7 +243,7 @@ fn delete<'t>(
             [("person", (&marking.person).into()), ("seq", seq.into()), ("now", marking.now.into())];
         tx.run(&store::ENTRY_DELETE, &arguments).await?;
         let counted = usize::from(read_at.is_none());
-        let version = version + change(&marking.person, counted, counted, tx).await?;
+        let version = version + change(&marking.person, counted, tx).await?;
         let unread = unread.saturating_sub(counted as u64);
         Ok(Some(Changed { seqs: vec![seq], unread, version }))
     })

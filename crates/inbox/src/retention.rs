@@ -13,10 +13,10 @@ use crate::store::{self, list};
 /// What is due is looked for so often.
 const TURN: Duration = Duration::from_secs(60);
 /// So many entries go in one transaction, fewer where that takes long: nobody may wait for it longer than a moment.
-const MOST: usize = 500;
+const MOST: usize = 200;
 const FEWEST: usize = 20;
 /// A transaction that took longer than this was too large, one that took less than a quarter of it may be larger.
-const MOMENT: Duration = Duration::from_millis(40);
+const MOMENT: Duration = Duration::from_millis(25);
 /// Between two of them others have their turn.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -118,15 +118,19 @@ async fn old(due: &Due, tx: &mut Transaction<'_>) -> Result<Vec<Old>, Error> {
 fn forget_some<'t>(due: &'t Due, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Step, Error>> {
     Box::pin(async move {
         let found = old(due, tx).await?;
-        let more = found.len() == due.size;
+        let count = found.len();
         let mut people: Vec<Id> = found.into_iter().map(|old| old.person).collect();
         people.sort_unstable();
         people.dedup();
         if people.is_empty() {
             return Ok(Step::NONE);
         }
+        let listed = list(&people.iter().collect::<Vec<_>>());
+        let held = tx.rows(&store::PEOPLE_HOLD_FREE, &[("people", listed.into())]).await?;
         let begun = Instant::now();
-        tx.rows(&store::PEOPLE_HOLD, &[("people", list(&people.iter().collect::<Vec<_>>()).into())]).await?;
+        // Who is busy has their turn later.
+        let mut people = held.iter().map(|row| row.id(0)).collect::<Result<Vec<_>, _>>()?;
+        people.sort_unstable();
         // Again, now that nobody else changes them: some may have been read meanwhile. Others may have become old.
         let mut gone = old(due, tx).await?;
         gone.retain(|old| people.binary_search(&old.person).is_ok());
@@ -143,6 +147,7 @@ fn forget_some<'t>(due: &'t Due, tx: &'t mut Transaction<'_>) -> Boxed<'t, Resul
         if !counts.is_empty() {
             tx.run(&store::PEOPLE_FORGET, &[("counts", written(&counts)?.into())]).await?;
         }
+        let more = count == due.size || gone.len() < count;
         Ok(Step { gone: gone.len(), more, held: begun.elapsed() })
     })
 }
@@ -154,13 +159,14 @@ fn forget_notices<'t>(due: &'t Due, tx: &'t mut Transaction<'_>) -> Boxed<'t, Re
         if found.is_empty() {
             return Ok(Step::NONE);
         }
-        let begun = Instant::now();
         let written =
             |ids: &[i64]| serde_json::to_string(ids).map_err(|error| Error::Failed(error.to_string()));
-        tx.rows(&store::OLD_NOTICES_HOLD, &[("ids", written(&found)?.into())]).await?;
+        let held = tx.rows(&store::OLD_NOTICES_HOLD, &[("ids", written(&found)?.into())]).await?;
+        let begun = Instant::now();
+        let held = held.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
         // Again, now that nobody tells of them: somebody may have done so just before.
         let mut gone = old_notices(due, tx).await?;
-        gone.retain(|id| found.contains(id));
+        gone.retain(|id| held.contains(id));
         tx.run(&store::OLD_NOTICES_REMOVE, &[("ids", written(&gone)?.into())]).await?;
         Ok(Step { gone: gone.len(), more: found.len() == due.size, held: begun.elapsed() })
     })

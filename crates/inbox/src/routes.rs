@@ -5,6 +5,8 @@
 mod documents;
 mod requests;
 
+use std::collections::BTreeSet;
+
 use axum::extract::{FromRef, State};
 use bongsu_http::answer::{Accepted, Answer};
 use bongsu_http::frame::language;
@@ -68,10 +70,12 @@ pub fn router(inbox: Option<Inbox>, identity: Identity) -> OpenApiRouter {
 
 /// The records cannot be asked, or refuse what was asked.
 fn away(error: &Error) -> ApiError {
-    tracing::error!(%error, "the inbox cannot be used");
     if let Error::Failed(_) = error {
+        tracing::error!(%error, "the records refuse what the inbox asks");
         return ApiError::unexpected();
     }
+    // For every request: that the database is away is said elsewhere, once.
+    tracing::debug!(%error, "the inbox cannot be used");
     let text = Text::new("지금은 알림함을 사용할 수 없습니다.", "The inbox is not available right now.");
     ApiError::new(Code::Common503, text)
 }
@@ -238,9 +242,9 @@ async fn notify(
     Bulk(body): Bulk,
 ) -> Result<Accepted<Notified>, ApiError> {
     let (notice, targets) = read_notify(&Fields::of_body(body.as_str())?)?;
-    let event_id = notice.event.to_string();
+    let event_id = notice.event.clone();
     match inbox.get()?.notify(notice, &targets).await {
-        Ok(_) => Ok(Accepted(Notified { event_id, targets: targets.len() })),
+        Ok(_) => Ok(Accepted(Notified { event_id, targets: targets.iter().collect::<BTreeSet<_>>().len() })),
         Err(NotifyError::Records(error)) => Err(away(&error)),
         Err(NotifyError::Conflict) => Err(ApiError::new(
             Code::Notif4091,

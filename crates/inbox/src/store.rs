@@ -28,6 +28,7 @@ queries! {
     PEOPLE = query!("people", all);
     PEOPLE_ADD = query!("people_add", all);
     PEOPLE_HOLD = query!("people_hold", all);
+    PEOPLE_HOLD_FREE = query!("people_hold_free", all);
     PEOPLE_COUNT = query!("people_count", all);
     PEOPLE_FORGET = query!("people_forget", all);
     TOLD_ALREADY = query!("told_already", all);

@@ -5,14 +5,14 @@
 //! somebody: the general wording takes its place.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::text::{Language, Text};
-use minijinja::{Environment, context};
+use minijinja::{Environment, context, filters, tests as checks};
 
 use crate::{Kind, Notice};
 
@@ -20,9 +20,10 @@ use crate::{Kind, Notice};
 const LOOK: Duration = Duration::from_secs(5);
 /// What a template may do: a loop without an end ends here.
 const FUEL: u64 = 20_000;
-/// A message has so many characters at most.
+/// A message has so many characters at most, and so many bytes are made for it.
 const LONGEST: usize = 1_000;
-const LARGEST_FILE: u64 = 64 << 10;
+const MADE: usize = 16 << 10;
+const LARGEST_FILE: u64 = 16 << 10;
 const MOST_FILES: usize = 1_000;
 
 /// The wording for what has none of its own.
@@ -103,17 +104,79 @@ impl Templates {
                 refId => notice.reference.as_ref().map(bongsu_kernel::Id::as_str),
                 payload => minijinja::Value::from(minijinja::value::Serde(&payload)),
             };
-            match template.render(given) {
-                Ok(text) => return shorten(&text),
-                Err(error) => {
+            let mut made = Made::default();
+            match template.render_captured_to(given, &mut made) {
+                Err(error) if !made.full => {
                     metrics::counter!("inbox_template_failures_total").increment(1);
-                    tracing::warn!(template = %format!("{folder}/{name}"), %error, "a wording failed");
+                    // For every entry that is shown: a person who wants to know why asks for it.
+                    tracing::debug!(template = %format!("{folder}/{name}"), %error, "a wording failed");
                 }
+                _ => return shorten(&String::from_utf8_lossy(&made.bytes)),
             }
         }
         notice.kind.as_str().to_owned()
     }
 }
+
+/// What a template has written so far. One that writes too much is stopped.
+#[derive(Default)]
+struct Made {
+    bytes: Vec<u8>,
+    full: bool,
+}
+
+impl io::Write for Made {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let fits = bytes.len().min(MADE - self.bytes.len());
+        self.bytes.extend_from_slice(&bytes[..fits]);
+        self.full = fits < bytes.len();
+        if self.full { Err(io::Error::other("too much")) } else { Ok(fits) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What templates may do. Nothing by which a few words make a text of any size: fuel counts steps, not bytes.
+fn toolbox() -> Environment<'static> {
+    let mut environment = Environment::empty();
+    environment.set_fuel(Some(FUEL));
+    environment.add_filter("default", filters::default);
+    environment.add_filter("upper", filters::upper);
+    environment.add_filter("lower", filters::lower);
+    environment.add_filter("title", filters::title);
+    environment.add_filter("capitalize", filters::capitalize);
+    environment.add_filter("trim", filters::trim);
+    environment.add_filter("length", filters::length);
+    environment.add_filter("first", filters::first);
+    environment.add_filter("last", filters::last);
+    environment.add_filter("int", filters::int);
+    environment.add_filter("round", filters::round);
+    environment.add_test("defined", checks::is_defined);
+    environment.add_test("none", checks::is_none);
+    environment.add_test("string", checks::is_string);
+    environment.add_test("number", checks::is_number);
+    environment
+}
+
+/// The same for what needs no tool.
+fn check(source: &str) -> Result<(), String> {
+    for tag in source.split("{%").skip(1) {
+        let word = tag.trim_start_matches(['-', '+']).trim_start();
+        let word = &word[..word.find(|letter: char| !letter.is_alphanumeric()).unwrap_or(word.len())];
+        if !TAGS.contains(&word) {
+            return Err(format!("{word:?} is none of {}", TAGS.join(", ")));
+        }
+    }
+    let codes = source.split('{').skip(1).filter_map(|part| part.split('}').next());
+    match codes.into_iter().find(|code| code.contains('*')) {
+        Some(code) => Err(format!("{code:?}: there is no multiplying")),
+        None => Ok(()),
+    }
+}
+
+const TAGS: [&str; 6] = ["if", "elif", "else", "endif", "for", "endfor"];
 
 /// On one line, and not longer than it may be.
 fn shorten(text: &str) -> String {
@@ -121,8 +184,7 @@ fn shorten(text: &str) -> String {
 }
 
 fn environment(folder: Option<&Path>) -> Result<Environment<'static>, String> {
-    let mut environment = Environment::new();
-    environment.set_fuel(Some(FUEL));
+    let mut environment = toolbox();
     for (name, source) in BUILT_IN {
         environment.add_template(name, source).map_err(|error| error.to_string())?;
     }
@@ -134,6 +196,7 @@ fn environment(folder: Option<&Path>) -> Result<Environment<'static>, String> {
             folder.map(|folder| files(&folder.join(language))).transpose()?.unwrap_or_default()
         {
             let name = format!("{language}/{name}");
+            check(&source).map_err(|why| format!("{name}.txt: {why}"))?;
             environment
                 .add_template_owned(name.clone(), source)
                 .map_err(|error| format!("{name}.txt: {error}"))?;
@@ -224,17 +287,39 @@ mod tests {
             std::fs::write(path, text).unwrap();
         };
         write("en/POST_LIKE.txt", "  {{ payload.actorName }}\n likes {{ refId }} ");
-        write("en/SALE.txt", "{% for n in range(1000000) %}x{% endfor %}");
+        let list = |name: &str| format!("{{% for n in payload.list %}}{name}{{% endfor %}}");
+        write("en/SALE.txt", &list(&list(&list("{{ n + n }}"))));
+        write("en/MUCH.txt", &list("{{ payload.text }}"));
         write("en/LONG.txt", "{{ payload.text }}");
         let templates = Templates::load(Some(folder.path().to_owned())).unwrap();
         let message = |kind, payload| templates.message(&notice(kind, payload), Language::English);
         assert_eq!(message("POST_LIKE", r#"{"actorName":"A\nB"}"#), "A B likes 100");
-        assert!(!message("SALE", "{}").contains("xx"), "the general wording instead");
+        let numbers = (0..200).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+        let endless = format!(r#"{{"list":[{numbers}],"text":"{}"}}"#, "y".repeat(5_000));
+        assert_eq!(message("SALE", &endless), "There is news: SALE", "the general wording instead");
+        assert_eq!(message("MUCH", &endless).len(), LONGEST, "a megabyte is not made");
         let long = format!(r#"{{"text":"{}"}}"#, "y".repeat(5_000));
         assert_eq!(message("LONG", &long).len(), LONGEST);
         assert!(!message("LONG", "{}").contains("undefined"), "what is missing is left out");
         write("ko/POST_LIKE.txt", "{{ unclosed");
         assert!(Templates::load(Some(folder.path().to_owned())).err().unwrap().contains("ko/POST_LIKE"));
+        for (name, source) in [
+            ("set", "{% set x = 'a' %}{{ x ~ x }}"),
+            ("macro", "{%- macro f(x) %}{{ x }}{% endmacro %}"),
+            ("multiplying", "{{ 'a' * 90000000 }}"),
+            ("multiplying", "{% if 'a' * 90000000 %}x{% endif %}"),
+            ("range", "{% for n in range(1000000) %}x{% endfor %}"),
+            ("join", "{{ payload.list|join('x') }}"),
+            ("replace", "{{ payload.text|replace('', payload.text) }}"),
+        ] {
+            write("ko/POST_LIKE.txt", source);
+            let shown = Templates::load(Some(folder.path().to_owned()))
+                .map(|templates| templates.message(&notice("POST_LIKE", &endless), Language::Korean));
+            match shown {
+                Err(why) => assert!(why.contains(name), "{why}"),
+                Ok(shown) => assert!(shown.len() < 200, "{name}: {shown}"),
+            }
+        }
         write("ko/POST_LIKE.txt", "fine");
         write("ko/no type.txt", "fine");
         assert!(Templates::load(Some(folder.path().to_owned())).err().unwrap().contains("no type"));

@@ -36,7 +36,7 @@ struct Wire {
 #[serde(rename_all = "camelCase")]
 struct Said<'a> {
     id: u64,
-    event_id: &'a str,
+    event_id: &'a EventId,
     r#type: &'a str,
     message: String,
     ref_id: Option<&'a Id>,
@@ -85,7 +85,7 @@ pub fn said(data: &str, templates: &Templates, language: Language) -> Option<Str
     };
     let said = Said {
         id: wire.id,
-        event_id: &wire.event_id,
+        event_id: &notice.event,
         r#type: &wire.r#type,
         message: templates.message(&notice, language),
         ref_id: wire.ref_id.as_ref(),

@@ -214,8 +214,8 @@ pub enum Start {
     Known,
     /// Older than all that is left; the entries begin with the oldest.
     Trimmed { oldest: Place },
-    /// Known, and more followed than is told: the entries are the first of it, and what comes next is after
-    /// [`Page::head`].
+    /// Known, and more followed than is told to who comes back: the entries are the first of it, and what comes next is
+    /// after [`Page::head`]. Who was there all along reads on after the last of them.
     Cut,
     /// Nothing that this log knows; there are no entries.
     Unknown,

@@ -176,15 +176,18 @@ impl Reader {
             }
             self.cursor.place = entry.place;
         }
-        if page.start == Start::Cut {
+        // Who was here all along gets everything, page by page; only who comes back is told to look at the list.
+        let cut = page.start == Start::Cut && (first || page.entries.is_empty());
+        if cut {
             out.extend_from_slice(&sse::reset_cut(page.head.id));
         }
-        if !page.more && page.head.id > self.cursor.place.id {
+        let more = page.more || (page.start == Start::Cut && !cut);
+        if !more && page.head.id > self.cursor.place.id {
             // What follows up to there is nothing to be told of.
             self.cursor.place = page.head;
         }
         self.listening.chair.hub.0.delivered.increment(events);
-        self.go_on(page.more);
+        self.go_on(more);
         out
     }
 

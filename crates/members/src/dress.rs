@@ -17,9 +17,9 @@ pub(crate) fn dress(templates: &Templates, language: Language, frames: &[u8]) ->
         }
         for line in frame.lines() {
             if let Some(id) = line.strip_prefix("id: ") {
-                // `17-0` among the hub's own; the second half is always nothing.
+                // `17-0` among the hub's own, and `0-1` before the first; the second half says nothing here.
                 out.push_str("id: ");
-                out.push_str(id.strip_suffix("-0").unwrap_or(id));
+                out.push_str(id.rsplit_once('-').map_or(id, |(number, _)| number));
             } else if let (true, Some(data)) = (is_entry, line.strip_prefix("data: ")) {
                 out.push_str("data: ");
                 out.push_str(told::said(data, templates, language).as_deref().unwrap_or(data));

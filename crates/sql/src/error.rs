@@ -29,7 +29,7 @@ pub enum Error {
     #[error("the database at {0} (DATABASE_URL) cannot be used: {1}")]
     NoServer(String, String),
     #[error(
-        "the database at {0} (DATABASE_URL) is in use by another process; hubs that share one need REDIS_URL"
+        "the database at {0} (DATABASE_URL) is in use by another process; all hubs that share one need the same REDIS_URL"
     )]
     Taken(String),
     /// The server cannot be reached, or did not answer in time; nothing was kept, and repeating helps once it is back.

@@ -27,7 +27,7 @@ pub use migrate::{Migration, Migrations};
 pub use once::{MOST_KEY, forget_before, once};
 pub use options::{DATABASE_URL, Options, SETTINGS};
 pub use query::{Dialect, Query};
-pub use records::{Boxed, Change, Records};
+pub use records::{Boxed, Change, Claim, Records};
 pub use rusqlite;
 pub use transaction::{Arguments, Transaction};
 pub use value::{Row, Value};

@@ -21,6 +21,15 @@ pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// it changes nothing but the records; and it waits for nothing but them.
 pub type Change<A, T, E> = for<'t> fn(&'t A, &'t mut Transaction<'_>) -> Boxed<'t, Result<T, E>>;
 
+/// How a process means to use a database server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Nobody else does: what it changes it tells nobody.
+    Alone,
+    /// With others who hear of what it does.
+    Shared,
+}
+
 /// Where records are kept. Cheap to clone.
 #[derive(Clone)]
 pub struct Records(Engine);
@@ -62,13 +71,13 @@ impl Records {
         Ok(Self(Engine::Server(Server::open(options, migrations, supervisor).await?)))
     }
 
-    /// Makes sure that no other process has these records to itself, for as long as this one runs; the process is stopped
-    /// when another takes them while the server was away. Those who share a database do not ask for it.
-    pub async fn claim(&self, supervisor: &Supervisor) -> Result<(), Error> {
+    /// Makes sure that nobody uses these records whom this process would not hear of, for as long as it runs; it is stopped when
+    /// somebody came while the server was away. On MariaDB one who is alone is not kept from those who share.
+    pub async fn claim(&self, how: Claim, supervisor: &Supervisor) -> Result<(), Error> {
         match &self.0 {
             // Whoever opened the file has locked it.
             Engine::Sqlite(_) | Engine::Looked(_) => Ok(()),
-            Engine::Server(server) => server.claim(supervisor).await,
+            Engine::Server(server) => server.claim(how, supervisor).await,
         }
     }
 

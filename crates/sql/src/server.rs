@@ -22,7 +22,7 @@ use bongsu_kernel::task::Supervisor;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::{Address, Dialect, Error, Migrations, Options};
+use crate::{Address, Claim, Dialect, Error, Migrations, Options};
 use durability::Durability;
 pub(crate) use link::Begin;
 use link::{Fault, Link};
@@ -57,8 +57,8 @@ struct Inner {
     /// The watch's own connection, so that a busy pool does not look like a server that is away.
     watching: tokio::sync::Mutex<Option<Link>>,
     told: AtomicBool,
-    /// Whom to tell when another process has taken the database that is to be ours alone.
-    alone: OnceLock<Supervisor>,
+    /// How the database is used, and whom to tell when that is not possible any more.
+    claimed: OnceLock<(Claim, Supervisor)>,
 }
 
 impl Server {
@@ -93,7 +93,7 @@ impl Server {
             durability: Durability::default(),
             watching: tokio::sync::Mutex::new(Some(link)),
             told: AtomicBool::new(false),
-            alone: OnceLock::new(),
+            claimed: OnceLock::new(),
         }));
         this.look().await;
         let watched = this.clone();
@@ -120,15 +120,15 @@ impl Server {
         self.0.durability.warnings()
     }
 
-    /// Takes the database for this process alone. The claim is the watch's connection's own: it ends with the process, and is
+    /// Takes the database. The claim is the watch's connection's own: it ends with the process, and is
     /// made again whenever the server was away.
-    pub(crate) async fn claim(&self, supervisor: &Supervisor) -> Result<(), Error> {
+    pub(crate) async fn claim(&self, how: Claim, supervisor: &Supervisor) -> Result<(), Error> {
         let started = Instant::now();
         loop {
             if let Some(link) = &mut *self.0.watching.lock().await
-                && link.claim().await?
+                && link.claim(how).await?
             {
-                let _ = self.0.alone.set(supervisor.clone());
+                let _ = self.0.claimed.set((how, supervisor.clone()));
                 return Ok(());
             }
             // A process that was killed a moment ago is perhaps just this one.
@@ -148,8 +148,8 @@ impl Server {
                 Some(link) => link,
                 None => {
                     let mut link = Link::connect(inner.pool.address()).await?;
-                    if let Some(supervisor) = inner.alone.get()
-                        && !link.claim().await?
+                    if let Some((how, supervisor)) = inner.claimed.get()
+                        && !link.claim(*how).await?
                     {
                         tracing::error!("another process has taken the database");
                         supervisor.fail("database-claim");

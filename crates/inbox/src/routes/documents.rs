@@ -13,7 +13,7 @@ use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::settings::Settings;
-use crate::{Entry, Notice};
+use crate::{Entry, EventId, Notice};
 
 envelope_document!(pub(super) struct ItemsEnvelope(Items));
 envelope_document!(pub(super) struct ReadEnvelope(ReadAnswer));
@@ -40,8 +40,8 @@ pub(super) struct Items {
 pub(super) struct Item {
     #[schema(example = 17)]
     id: u64,
-    #[schema(example = "0b3f6c1e-3f0a-4a53-9f0e-3d2f5b1c9a77")]
-    event_id: String,
+    #[schema(value_type = IdSchema, example = "0b3f6c1e-3f0a-4a53-9f0e-3d2f5b1c9a77")]
+    event_id: EventId,
     #[schema(example = "POST_LIKE")]
     r#type: String,
     /// For people, by `Accept-Language`.
@@ -63,7 +63,7 @@ impl Item {
         let Notice { event, kind, reference, actor, payload } = entry.notice;
         Self {
             id: entry.seq,
-            event_id: event.to_string(),
+            event_id: event,
             r#type: kind.as_str().to_owned(),
             message,
             ref_id: reference,
@@ -80,14 +80,14 @@ impl Item {
 #[serde(rename_all = "camelCase")]
 pub(super) struct ReadAnswer {
     /// As it was asked for.
-    #[schema(value_type = String, example = "17")]
-    notification_id: serde_json::Value,
+    #[schema(value_type = IdSchema, example = 17)]
+    notification_id: EventId,
     read_at: String,
 }
 
 impl ReadAnswer {
-    pub(super) fn new(given: String, read_at: Millis) -> Self {
-        Self { notification_id: given.into(), read_at: rfc3339(read_at) }
+    pub(super) fn new(notification_id: EventId, read_at: Millis) -> Self {
+        Self { notification_id, read_at: rfc3339(read_at) }
     }
 }
 
@@ -100,8 +100,8 @@ pub(super) struct Unread {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Deleted {
-    #[schema(example = "17")]
-    pub(super) notification_id: String,
+    #[schema(value_type = IdSchema, example = 17)]
+    pub(super) notification_id: EventId,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -113,8 +113,9 @@ pub(super) struct Count {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Notified {
-    pub(super) event_id: String,
-    /// How many were named.
+    #[schema(value_type = IdSchema)]
+    pub(super) event_id: EventId,
+    /// How many were named, each once.
     pub(super) targets: usize,
 }
 

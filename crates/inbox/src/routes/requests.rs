@@ -16,7 +16,7 @@ use crate::{EntryId, EventId, Kind, Notice};
 const LISTED: usize = 20;
 
 /// The entry in the path, and how it was written.
-pub(super) struct EntryPath(pub(super) EntryId, pub(super) String);
+pub(super) struct EntryPath(pub(super) EntryId, pub(super) EventId);
 
 impl<S: Send + Sync> FromRequestParts<S> for EntryPath {
     type Rejection = ApiError;
@@ -24,7 +24,8 @@ impl<S: Send + Sync> FromRequestParts<S> for EntryPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let id = Path::<String>::from_request_parts(parts, state).await;
         let Path(id) = id.map_err(|_| invalid("id", Reason::Utf8))?;
-        EntryId::new(&id).map(|entry| Self(entry, id)).map_err(|reason| invalid("id", reason))
+        let given = EventId::new(&id).map_err(|reason| invalid("id", reason))?;
+        Ok(Self(EntryId::of(given.clone()), given))
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bongsu_inbox::cache::redis::RedisCache;
 use bongsu_inbox::marks::redis::RedisBuffer;
 use bongsu_inbox::marks::{Boxed, Buffer, Marks, Waiting};
-use bongsu_inbox::{Beside, EntryId};
+use bongsu_inbox::{Beside, EntryId, EventId};
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, Millis};
 use bongsu_redis::redis::{Cmd, cmd};
@@ -135,8 +135,9 @@ pub(crate) async fn what_others_wrote_among_the_marks_harms_nobody(fleet: Fleet)
         assert_eq!(written, bongsu_redis::redis::Value::Int(0), "the mark of {person} is written");
         assert_eq!(inbox.mark_all_read(person).await.unwrap(), 0);
     }
-    assert_eq!(EntryId::new("9223372036854775807").unwrap(), EntryId::Seq(i64::MAX as u64));
-    assert!(matches!(EntryId::new("9223372036854775808").unwrap(), EntryId::Event(_)), "no number of ours");
+    let named = |text| EntryId::of(EventId::new(text).unwrap());
+    assert_eq!(named("9223372036854775807"), EntryId::Seq(i64::MAX as u64));
+    assert!(matches!(named("9223372036854775808"), EntryId::Event(_)), "no number of ours");
 }
 
 /// Every version has one count, and the newest that was told is the truth.

@@ -113,7 +113,7 @@ pub(crate) async fn what_is_too_old_goes_in_steps_and_the_counts_with_it(databas
     let ((), forgotten) = tokio::join!(telling, forgetting);
     let gone = (notices * people.len()) as u64;
     assert_eq!(forgotten.entries, gone);
-    assert!(forgotten.steps >= gone / 500, "in {} steps", forgotten.steps);
+    assert!(forgotten.steps >= gone / 200, "in {} steps", forgotten.steps);
     let told = told.load(Ordering::Relaxed);
     for person in &people {
         let standing = inbox.standing(person).await.unwrap();

@@ -5,7 +5,7 @@ use sqlx::{Connection as _, mysql::MySqlConnection, postgres::PgConnection};
 use super::{mysql, postgres};
 use crate::address::Login;
 use crate::query::Written;
-use crate::{Address, Dialect, Error, Row, Value};
+use crate::{Address, Claim, Dialect, Error, Row, Value};
 
 pub(crate) enum Link {
     Postgres(Box<PgConnection>),
@@ -117,10 +117,12 @@ impl Link {
     }
 
     /// Takes the database for whoever holds this connection; false when another does.
-    pub(crate) async fn claim(&mut self) -> Result<bool, Fault> {
-        let text = match self {
-            Self::Postgres(_) => postgres::CLAIM,
-            Self::Mysql(_) => mysql::CLAIM,
+    pub(crate) async fn claim(&mut self, how: Claim) -> Result<bool, Fault> {
+        let text = match (&self, how) {
+            (Self::Postgres(_), Claim::Alone) => postgres::CLAIM_ALONE,
+            (Self::Postgres(_), Claim::Shared) => postgres::CLAIM_SHARED,
+            (Self::Mysql(_), Claim::Alone) => mysql::CLAIM_ALONE,
+            (Self::Mysql(_), Claim::Shared) => mysql::CLAIM_SHARED,
         };
         let rows = self.ask(text).await?;
         Ok(rows.first().is_some_and(|row| row.int(0).is_ok_and(|granted| granted == 1)))

@@ -9,7 +9,9 @@ use crate::query::Written;
 use crate::{Row, Value};
 
 /// Such names are the whole server's, and 64 characters long at most.
-pub(crate) const CLAIM: &str = "SELECT GET_LOCK(CONCAT('bongsu:', MD5(DATABASE())), 0)";
+pub(crate) const CLAIM_ALONE: &str = "SELECT GET_LOCK(CONCAT('bongsu:', MD5(DATABASE())), 0)";
+/// Nothing that several can have: who is there already is seen, who comes alone later is not kept out.
+pub(crate) const CLAIM_SHARED: &str = "SELECT IS_FREE_LOCK(CONCAT('bongsu:', MD5(DATABASE())))";
 /// Writing is READ COMMITTED for the whole connection, see [`limit`].
 pub(crate) const BEGIN_WRITE: &str = "START TRANSACTION READ WRITE";
 /// One snapshot for all that is asked; at READ COMMITTED the server would pass over that word. Both statements travel

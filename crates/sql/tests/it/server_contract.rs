@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bongsu_kernel::task::Supervisor;
-use bongsu_sql::{Boxed, Error, Migration, Migrations, Records, Transaction};
+use bongsu_sql::{Boxed, Claim, Error, Migration, Migrations, Records, Transaction};
 use bongsu_testkit::wait;
 use futures_util::future::join_all;
 use tokio::sync::Barrier;
@@ -216,11 +216,15 @@ pub(crate) async fn who_waits_for_a_connection_waits_not_longer_than_for_the_res
 pub(crate) async fn a_claimed_database_is_one_process_s_until_it_ends<D: OnServer>(database: D) {
     let (supervisor, another) = (Supervisor::new(), Supervisor::new());
     let one = Records::connect(&options(database.url()), &migrations(), &supervisor).await.unwrap();
-    one.claim(&supervisor).await.unwrap();
+    one.claim(Claim::Alone, &supervisor).await.unwrap();
     let other = Records::connect(&options(database.url()), &migrations(), &another).await.unwrap();
-    let refused = other.claim(&another).await.unwrap_err();
-    assert!(matches!(refused, Error::Taken(_)) && refused.to_string().contains("REDIS_URL"), "{refused}");
+    for how in [Claim::Alone, Claim::Shared] {
+        let refused = other.claim(how, &another).await.unwrap_err();
+        assert!(matches!(refused, Error::Taken(_)) && refused.to_string().contains("REDIS_URL"), "{refused}");
+    }
     supervisor.shut_down(Duration::from_secs(1)).await;
     drop(one);
-    wait::until(LONG, async || other.claim(&another).await.is_ok()).await;
+    wait::until(LONG, async || other.claim(Claim::Shared, &another).await.is_ok()).await;
+    let third = database.records().await;
+    third.claim(Claim::Shared, &Supervisor::new()).await.unwrap();
 }

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use bongsu_testkit::redis::Redis;
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::{Api, Hub, tier, wait};
+use serde_json::json;
 
+use super::stream::{listen, open};
 use super::{INBOX, SOON, like, list, notify, unread};
 use crate::BONGSU;
 
@@ -31,6 +33,8 @@ async fn marks_are_taken_while_the_database_is_away(flavour: Flavour) {
     assert_eq!(remembered().await, -2, "a change takes it away");
     let seen = api.person(7).get(settings).await.expect(200).result().clone();
     assert!((1..=3_600).contains(&remembered().await), "looking keeps it for an hour");
+    let mut device = open(listen(&other, 7)).await;
+    device.take_events(4, SOON).await;
     server.pause();
     let (paused, mut read) = (Instant::now(), Vec::new());
     for seq in [1, 3] {
@@ -40,6 +44,8 @@ async fn marks_are_taken_while_the_database_is_away(flavour: Flavour) {
         assert_eq!(again.result()["readAt"], answer.result()["readAt"], "once, at whichever hub");
     }
     assert_eq!((unread(&api, 7).await, unread(&there, 7).await), (2, 2), "shown at once, everywhere");
+    let beyond = api.person(7).call("PATCH", &format!("{INBOX}/5/read"), "").await;
+    beyond.expect_error(503, "COMMON503");
     assert_eq!(*there.person(7).get(settings).await.expect(200).result(), seen, "as they were seen last");
     api.person(7).get(INBOX).await.expect_error(503, "COMMON503");
     let health = api.anonymous().get("/health").await.expect(200);
@@ -47,6 +53,15 @@ async fn marks_are_taken_while_the_database_is_away(flavour: Flavour) {
     tokio::time::sleep(Duration::from_secs(10).saturating_sub(paused.elapsed())).await;
     assert_eq!(unread(&api, 7).await, 2);
     server.resume();
+    // What devices are told is certain, and so it comes now.
+    let told = device.expect_event("read", SOON).await.json();
+    assert_eq!((&told["ids"], &told["unread"]), (&json!([1, 3]), &json!(2)));
+    notify(&api, &like("e5", &[7])).await.expect(202);
+    device.expect_event("notification", SOON).await;
+    assert_eq!(unread(&api, 7).await, 3, "nothing is read before it came");
+    api.person(7).call("DELETE", &format!("{INBOX}/5"), "").await.expect(200);
+    let next = device.expect_event("read", SOON).await.json();
+    assert!(next["version"].as_u64() > told["version"].as_u64() && next["unread"] == 2, "{told} {next}");
     wait::until(SOON, async || api.person(7).get(INBOX).await.status == 200).await;
     let written = async || {
         let items = list(&there, 7, "").await["items"].as_array().unwrap().clone();

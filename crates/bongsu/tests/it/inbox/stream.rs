@@ -225,3 +225,23 @@ async fn what_was_saved_is_told_although_whoever_asked_for_it_went_away() {
     }
     assert!(left > 0, "nobody went away");
 }
+
+#[tokio::test]
+async fn a_slow_device_gets_everything_in_its_time() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let slow = open(listen(&hub, 7).receive_buffer(4 << 10)).await.stop_reading();
+    let count = 400;
+    for n in 1..=count {
+        let mut notice = like(&format!("e{n}"), &[7]);
+        notice["payload"]["text"] = "x".repeat(6_000).into();
+        notify(&api, &notice).await.expect(202);
+    }
+    let mut slow = slow.resume();
+    let told: Vec<String> = next(&mut slow, count).await.into_iter().map(|(id, _)| id).collect();
+    assert_eq!(
+        told,
+        (1..=count).map(|n| n.to_string()).collect::<Vec<_>>(),
+        "more than is replayed to one who was away"
+    );
+}

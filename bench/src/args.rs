@@ -18,14 +18,16 @@ pub(crate) enum Part {
     Cpu,
     Memory,
     Fleet,
+    Inbox,
 }
 
-pub(crate) const PARTS: [(&str, Part); 5] = [
+pub(crate) const PARTS: [(&str, Part); 6] = [
     ("publish", Part::Publish),
     ("delivery", Part::Delivery),
     ("cpu", Part::Cpu),
     ("memory", Part::Memory),
     ("fleet", Part::Fleet),
+    ("inbox", Part::Inbox),
 ];
 
 pub(crate) struct RunOptions {
@@ -103,7 +105,7 @@ fn parse_part(text: &str) -> Result<Part, String> {
         .iter()
         .find(|(name, _)| *name == text)
         .map(|(_, part)| *part)
-        .ok_or_else(|| "one of publish, delivery, cpu, memory, fleet".to_owned())
+        .ok_or_else(|| "one of publish, delivery, cpu, memory, fleet, inbox".to_owned())
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {
@@ -140,7 +142,9 @@ fn command_line() -> Clap {
             .value_parser(value_parser!(PathBuf)),
         )
         .arg(
-            option("only", "publish,delivery,cpu,memory,fleet").value_delimiter(',').value_parser(parse_part),
+            option("only", "publish,delivery,cpu,memory,fleet,inbox")
+                .value_delimiter(',')
+                .value_parser(parse_part),
         )
         .arg(option("quick", "short windows").action(ArgAction::SetTrue))
         .arg(subscribers())

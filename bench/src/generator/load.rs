@@ -1,4 +1,4 @@
-//! A load: publishes at a pace for a while, then waits until every subscriber has everything, or long enough.
+//! A load: requests at a pace for a while, then a wait until every subscriber has everything, or long enough.
 
 use super::Generator;
 use crate::Result;
@@ -12,17 +12,17 @@ const LINGER: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy)]
 pub(crate) enum Pace {
     PerSecond(u32),
-    /// Each publisher sends its next as soon as the last was answered.
+    /// Each caller sends its next as soon as the last was answered.
     AsAnswered,
 }
 
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) pace: Pace,
-    /// How long to publish.
+    /// How long to send.
     pub(crate) window: Duration,
-    /// Publishes go to these many rooms in turn.
-    pub(crate) rooms: u32,
+    /// Requests are about these many subjects in turn.
+    pub(crate) subjects: u32,
     /// How long the last deliveries may take after the window.
     pub(crate) drain: Duration,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Load {
 pub(crate) struct Outcome {
     pub(crate) published: u64,
     pub(crate) published_per_second: f64,
-    /// Answers other than 200.
+    /// Answers other than that of success.
     pub(crate) refused: u64,
     pub(crate) publish_latency: Latency,
     pub(crate) delivered: u64,
@@ -55,7 +55,7 @@ impl Outcome {
 
 impl Generator {
     pub(crate) fn run(&mut self, load: &Load) -> Result<Outcome> {
-        let began = self.restart_counting(load.rooms);
+        let began = self.restart_counting(load.subjects);
         let window = nanos(load.window);
         let mut sent = 0u64;
         let mut accepted_in_window = None;
@@ -67,14 +67,14 @@ impl Generator {
                 until_next(load.pace, sent, elapsed, window)
             } else {
                 let accepted = *accepted_in_window.get_or_insert(self.tally.accepted_total);
-                let answered = self.idle.len() == self.publishers.len();
+                let answered = self.idle.len() == self.callers.len();
                 if answered && self.tally.delivered >= self.tally.expected {
                     self.stay_idle(LINGER)?;
                     return Ok(self.outcome(load, began, accepted));
                 }
                 if elapsed > window + nanos(load.drain) {
                     if !answered {
-                        return Err("publishes were not answered in time".into());
+                        return Err("requests were not answered in time".into());
                     }
                     return Ok(self.outcome(load, began, accepted));
                 }
@@ -84,11 +84,11 @@ impl Generator {
         }
     }
 
-    fn restart_counting(&mut self, rooms: u32) -> u64 {
-        let mut audience = vec![0; rooms as usize];
+    fn restart_counting(&mut self, subjects: u32) -> u64 {
+        let mut audience = vec![0; subjects as usize];
         for stream in &mut self.streams {
             stream.cursor.received = 0;
-            if let Some(count) = audience.get_mut(stream.cursor.room as usize) {
+            if let Some(count) = audience.get_mut(stream.cursor.subject as usize) {
                 *count += 1;
             }
         }
@@ -97,7 +97,7 @@ impl Generator {
         now
     }
 
-    /// Sends what is due on the publishers that are free; what finds none waits, and shows as a lower rate.
+    /// Sends what is due on the callers that are free; what finds none waits, and shows as a lower rate.
     fn send_due(&mut self, load: &Load, sent: u64, elapsed: u64) -> Result<u64> {
         let due = match load.pace {
             Pace::PerSecond(rate) => (elapsed.saturating_mul(u64::from(rate)) / 1_000_000_000 + 1) - sent,
@@ -106,8 +106,8 @@ impl Generator {
         let mut done = 0;
         while done < due {
             let Some(number) = self.idle.pop() else { break };
-            let room = ((sent + done) % u64::from(load.rooms)) as u32;
-            self.publishers[number].send(room, self.clock.now_ns())?;
+            let subject = ((sent + done) % u64::from(load.subjects)) as u32;
+            self.callers[number].send(subject, self.clock.now_ns())?;
             done += 1;
         }
         Ok(done)
@@ -116,7 +116,7 @@ impl Generator {
     fn outcome(&self, load: &Load, began: u64, accepted_in_window: u64) -> Outcome {
         let tally = &self.tally;
         let missing_on = |stream: &super::Stream| {
-            let accepted = tally.accepted.get(stream.cursor.room as usize).copied().unwrap_or(0);
+            let accepted = tally.accepted.get(stream.cursor.subject as usize).copied().unwrap_or(0);
             u64::from(accepted.saturating_sub(stream.cursor.received))
         };
         let delivering = (tally.last_delivery_ns - began).max(1) as f64 / 1e9;
@@ -124,7 +124,7 @@ impl Generator {
             published: tally.accepted_total,
             published_per_second: rounded(accepted_in_window as f64 / load.window.as_secs_f64(), 1),
             refused: tally.refused,
-            publish_latency: tally.publish_latency.summary(),
+            publish_latency: tally.answer_latency.summary(),
             delivered: tally.delivered,
             delivered_per_second: rounded(tally.delivered as f64 / delivering, 0),
             delivery_latency: tally.delivery_latency.summary(),
@@ -146,6 +146,6 @@ fn until_next(pace: Pace, sent: u64, elapsed: u64, window: u64) -> Duration {
         Pace::PerSecond(rate) => sent.saturating_mul(1_000_000_000) / u64::from(rate),
         Pace::AsAnswered => window,
     };
-    // At least a little: a pool of publishers that is exhausted must not make this loop spin.
+    // At least a little: a pool of callers that is exhausted must not make this loop spin.
     Duration::from_nanos(next.min(window).saturating_sub(elapsed).max(100_000))
 }

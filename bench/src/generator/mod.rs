@@ -1,19 +1,22 @@
-//! The load generator: one thread, one epoll, streams and publishers in the same loop.
+//! The load generator: one thread, one epoll, streams and callers in the same loop.
 //! It shares the machine with what it measures, so a delivery costs it one read, one scan and one histogram entry.
-//! `stream` and `publisher` are its two kinds of connection, `load` is what it does with them, `tally` what it counts.
+//! `stream` and `caller` are its two kinds of connection, `request` is what callers send, `load` what happens to them,
+//! `tally` what is counted. What streams follow and requests are about is a subject: a room or a person.
 
+mod caller;
 mod load;
-mod publisher;
+mod request;
 mod stream;
 mod tally;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use load::{Load, Outcome, Pace};
+pub(crate) use request::Request;
 
 use crate::Result;
 use crate::clock::Clock;
-use publisher::{Answer, Publisher};
+use caller::{Answer, Caller};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
@@ -25,6 +28,8 @@ use tally::Tally;
 
 /// Rooms are numbered from here, so that each number has the same count of digits.
 pub(crate) const FIRST_ROOM: u32 = 100_000;
+/// And so are the people who are told of something.
+pub(crate) const FIRST_PERSON: u32 = 100_000;
 
 const READ_BUFFER: usize = 64 * 1024;
 const EVENTS_PER_WAIT: usize = 1_024;
@@ -32,8 +37,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Streams that are asked for and not yet answered: below any listener's backlog.
 const OPENING_AT_ONCE: usize = 64;
 const OPENING_LIMIT: Duration = Duration::from_secs(120);
-/// Set in an event's data when it belongs to a publisher, not a stream.
-const PUBLISHER_BIT: u64 = 1 << 63;
+/// Set in an event's data when it belongs to a caller, not a stream.
+const CALLER_BIT: u64 = 1 << 63;
 
 /// What is loaded: an address, and the credentials it takes.
 #[derive(Clone)]
@@ -41,6 +46,15 @@ pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     pub(crate) tokens: Rc<[String]>,
     pub(crate) internal_key: &'static str,
+}
+
+/// What streams follow.
+#[derive(Clone, Copy)]
+pub(crate) enum Follow {
+    /// So many rooms, evenly.
+    Rooms(u32),
+    /// Each the person whose token is next.
+    People,
 }
 
 pub(crate) struct Generator {
@@ -51,8 +65,8 @@ pub(crate) struct Generator {
     buffer: Box<[u8]>,
     streams: Vec<Stream>,
     opening: usize,
-    publishers: Vec<Publisher>,
-    /// Publishers without an outstanding request.
+    callers: Vec<Caller>,
+    /// Callers without an outstanding request.
     idle: Vec<usize>,
     tally: Tally,
     gather: Duration,
@@ -68,26 +82,24 @@ impl Generator {
             buffer: vec![0; READ_BUFFER].into_boxed_slice(),
             streams: Vec::new(),
             opening: 0,
-            publishers: Vec::new(),
+            callers: Vec::new(),
             idle: Vec::new(),
             tally: Tally::new(),
             gather: Duration::ZERO,
         })
     }
 
-    /// Opens `count` more streams, spread evenly over `rooms` rooms, and returns when all are answered.
-    pub(crate) fn open_streams(&mut self, count: usize, rooms: u32) -> Result<()> {
+    /// Opens `count` more streams, and returns when all are answered.
+    pub(crate) fn open_streams(&mut self, count: usize, follow: Follow) -> Result<()> {
         let deadline = self.deadline(OPENING_LIMIT);
         for number in 0..count {
             while self.opening >= OPENING_AT_ONCE {
                 self.await_heads(deadline)?;
             }
-            let room = (number % rooms as usize) as u32;
-            // Neighbours in a room belong to different people.
-            let person = number / rooms as usize + room as usize;
+            let (subject, person, path) = follow.stream(number);
             let token = &self.target.tokens[person % self.target.tokens.len()];
             let socket = connect(self.target.address)?;
-            let stream = Stream::open(socket, self.target.address, room, token)?;
+            let stream = Stream::open(socket, self.target.address, &path, subject, token)?;
             epoll::add(&self.epoll, &stream.socket, token_of(self.streams.len(), 0), interest())?;
             self.streams.push(stream);
             self.opening += 1;
@@ -103,26 +115,25 @@ impl Generator {
         self.opening = 0;
     }
 
-    pub(crate) fn open_publishers(&mut self, count: usize) -> Result<()> {
+    pub(crate) fn open_callers(&mut self, count: usize, request: Request) -> Result<()> {
         let target = self.target.clone();
-        self.open_publishers_at(&target, count)
+        self.open_callers_at(&target, count, request)
     }
 
     /// At another server than that of the streams.
-    pub(crate) fn open_publishers_at(&mut self, target: &Target, count: usize) -> Result<()> {
+    pub(crate) fn open_callers_at(&mut self, target: &Target, count: usize, request: Request) -> Result<()> {
         for _ in 0..count {
-            let socket = connect(target.address)?;
-            let publisher = Publisher::new(socket, target)?;
-            let number = self.publishers.len();
-            epoll::add(&self.epoll, &publisher.socket, token_of(number, PUBLISHER_BIT), interest())?;
-            self.publishers.push(publisher);
+            let caller = Caller::new(connect(target.address)?, request, target)?;
+            let number = self.callers.len();
+            epoll::add(&self.epoll, &caller.socket, token_of(number, CALLER_BIT), interest())?;
+            self.callers.push(caller);
             self.idle.push(number);
         }
         Ok(())
     }
 
-    pub(crate) fn close_publishers(&mut self) {
-        self.publishers.clear();
+    pub(crate) fn close_callers(&mut self) {
+        self.callers.clear();
         self.idle.clear();
     }
 
@@ -165,8 +176,7 @@ impl Generator {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(timeout.subsec_nanos()),
         };
-        let Self { epoll, events, buffer, streams, publishers, idle, tally, opening, clock, gather, .. } =
-            self;
+        let Self { epoll, events, buffer, streams, callers, idle, tally, opening, clock, gather, .. } = self;
         if !gather.is_zero() {
             std::thread::sleep(*gather);
         }
@@ -177,18 +187,35 @@ impl Generator {
         }
         for event in events.iter() {
             let token = event.data.u64();
-            let number = (token & !PUBLISHER_BIT) as usize;
-            if token & PUBLISHER_BIT != 0 {
-                let publisher = &mut publishers[number];
-                if let Answer::Complete(status) = publisher.on_readable(buffer)? {
-                    tally.note_answer(status, publisher.room, clock.now_ns() - publisher.sent_ns);
-                    idle.push(number);
+            let number = (token & !CALLER_BIT) as usize;
+            if token & CALLER_BIT != 0 {
+                let caller = &mut callers[number];
+                match caller.on_readable(buffer)? {
+                    Answer::Done => tally.note_done(caller.subject, clock.now_ns() - caller.sent_ns),
+                    Answer::Refused => tally.refused += 1,
+                    Answer::Incomplete => continue,
                 }
+                idle.push(number);
             } else if let Progress::Opened = streams[number].on_readable(buffer, *clock, tally)? {
                 *opening -= 1;
             }
         }
         Ok(())
+    }
+}
+
+impl Follow {
+    /// What the stream of this number follows, whose it is, and where it is found.
+    fn stream(self, number: usize) -> (u32, usize, String) {
+        match self {
+            Self::Rooms(rooms) => {
+                let room = (number % rooms as usize) as u32;
+                // Neighbours in a room belong to different people.
+                let person = number / rooms as usize + room as usize;
+                (room, person, format!("/api/v1/rooms/{}/stream", FIRST_ROOM + room))
+            }
+            Self::People => (number as u32, number, "/api/notifications/stream".to_owned()),
+        }
     }
 }
 

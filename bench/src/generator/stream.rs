@@ -1,6 +1,6 @@
-//! One subscriber: an event stream of one room, and the check that each event comes once and in the order of ids.
+//! One subscriber: an event stream of a room or a person, and the check that each event comes once and in the order of
+//! ids.
 
-use super::FIRST_ROOM;
 use super::tally::Tally;
 use crate::Result;
 use crate::clock::{Clock, leading_number};
@@ -17,15 +17,15 @@ pub(crate) struct Stream {
     pub(super) cursor: Cursor,
 }
 
-/// How far a subscriber has come in its room.
+/// How far a subscriber has come in what it follows.
 pub(crate) struct Cursor {
-    pub(super) room: u32,
+    pub(super) subject: u32,
     last: EventId,
     /// Events of the current load that were newer than all before them.
     pub(super) received: u32,
 }
 
-/// `<milliseconds>-<sequence>`.
+/// `<milliseconds>-<sequence>` in a room, a plain number on a personal stream.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct EventId(u64, u64);
 
@@ -44,9 +44,12 @@ pub(super) enum Progress {
 
 impl EventId {
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
-        let (millis, length) = leading_number(text)?;
-        let rest = text[length..].strip_prefix(b"-")?;
-        Some(Self(millis, leading_number(rest)?.0))
+        let (first, length) = leading_number(text)?;
+        match &text[length..] {
+            [] => Some(Self(first, 0)),
+            [b'-', rest @ ..] => Some(Self(first, leading_number(rest)?.0)),
+            _ => None,
+        }
     }
 }
 
@@ -63,14 +66,19 @@ impl Cursor {
 }
 
 impl Stream {
-    pub(super) fn open(mut socket: TcpStream, host: SocketAddr, room: u32, token: &str) -> Result<Self> {
+    pub(super) fn open(
+        mut socket: TcpStream,
+        host: SocketAddr,
+        path: &str,
+        subject: u32,
+        token: &str,
+    ) -> Result<Self> {
         let request = format!(
-            "GET /api/v1/rooms/{}/stream HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n\
-             Authorization: Bearer {token}\r\n\r\n",
-            FIRST_ROOM + room
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n\
+             Authorization: Bearer {token}\r\n\r\n"
         );
         socket.write_all(request.as_bytes())?;
-        let cursor = Cursor { room, last: EventId::default(), received: 0 };
+        let cursor = Cursor { subject, last: EventId::default(), received: 0 };
         Ok(Self { socket, body: Body::Head(Vec::new()), scanner: FrameScanner::default(), cursor })
     }
 
@@ -158,13 +166,13 @@ mod tests {
         let id = |text: &str| EventId::parse(text.as_bytes());
         assert!(id("1708070400000-10") > id("1708070400000-9"));
         assert!(id("1708070400000-10") < id("1708070400001-0"));
-        assert_eq!(id("17"), None);
-        assert_eq!(id("end.3501.17-0"), None);
+        assert!(id("10") > id("9"));
+        assert_eq!([id("17-"), id("17.0"), id("end.3501.17-0")], [None; 3]);
     }
 
     #[test]
     fn a_repeated_or_older_event_does_not_advance() {
-        let mut cursor = Cursor { room: 0, last: EventId::default(), received: 0 };
+        let mut cursor = Cursor { subject: 0, last: EventId::default(), received: 0 };
         let taken = [EventId(5, 0), EventId(5, 1), EventId(5, 1), EventId(4, 9), EventId(6, 0)]
             .map(|id| cursor.advance(id));
         assert_eq!(taken, [true, true, false, false, true]);

@@ -1,4 +1,4 @@
-//! What the generator counts while a load runs: answers to publishers, deliveries to streams, and what should not be.
+//! What the generator counts while a load runs: answers to callers, deliveries to streams, and what should not be.
 
 use super::stream::{Cursor, EventId};
 use crate::clock::StampReader;
@@ -7,15 +7,16 @@ use crate::wire::frames::Frame;
 
 pub(crate) struct Tally {
     stamps: StampReader,
-    pub(super) publish_latency: Histogram,
+    /// From request to answer.
+    pub(super) answer_latency: Histogram,
     pub(super) delivery_latency: Histogram,
-    /// Publishes answered 200, per room.
+    /// Requests that did what they asked for, per subject.
     pub(super) accepted: Vec<u32>,
     pub(super) accepted_total: u64,
     pub(super) refused: u64,
-    /// Deliveries that the accepted publishes ask for.
+    /// Deliveries that the accepted requests ask for.
     pub(super) expected: u64,
-    /// Subscribers per room.
+    /// Subscribers per subject.
     pub(super) audience: Vec<u32>,
     pub(super) delivered: u64,
     /// Deliveries that were not newer than one before them on the same stream.
@@ -30,7 +31,7 @@ impl Tally {
     pub(super) fn new() -> Self {
         Self {
             stamps: StampReader::default(),
-            publish_latency: Histogram::new(),
+            answer_latency: Histogram::new(),
             delivery_latency: Histogram::new(),
             accepted: Vec::new(),
             accepted_total: 0,
@@ -45,9 +46,9 @@ impl Tally {
         }
     }
 
-    /// Forgets everything, for a load over rooms with these many subscribers each.
+    /// Forgets everything, for a load over subjects with these many subscribers each.
     pub(super) fn restart(&mut self, audience: Vec<u32>, now_ns: u64) {
-        self.publish_latency.clear();
+        self.answer_latency.clear();
         self.delivery_latency.clear();
         self.accepted.clear();
         self.accepted.resize(audience.len(), 0);
@@ -66,15 +67,11 @@ impl Tally {
         }
     }
 
-    pub(super) fn note_answer(&mut self, status: u16, room: u32, nanos: u64) {
-        if status != 200 {
-            self.refused += 1;
-            return;
-        }
-        self.publish_latency.record(nanos);
-        self.accepted[room as usize] += 1;
+    pub(super) fn note_done(&mut self, subject: u32, nanos: u64) {
+        self.answer_latency.record(nanos);
+        self.accepted[subject as usize] += 1;
         self.accepted_total += 1;
-        self.expected += u64::from(self.audience[room as usize]);
+        self.expected += u64::from(self.audience[subject as usize]);
     }
 
     /// Frames without an id (presence, comments) are read and passed over.

@@ -72,8 +72,10 @@ impl FakeHub {
             return 503;
         }
         let body = String::from_utf8_lossy(body);
+        // What is for people has plain numbers, and is only taken on.
+        let (before, status) = if body.contains("targetIds") { ("", 202) } else { ("17-", 200) };
         let frame = format!(
-            "event: presence.update\ndata: {{}}\n\nevent: a.b\nid: 17-{}\ndata: {body}\n\n",
+            "event: presence.update\ndata: {{}}\n\nevent: a.b\nid: {before}{}\ndata: {body}\n\n",
             self.published
         );
         for (number, stream) in self.streams.iter_mut().enumerate() {
@@ -86,7 +88,7 @@ impl FakeHub {
                 write_in_pieces(stream, frame.as_bytes());
             }
         }
-        200
+        status
     }
 }
 
@@ -100,14 +102,24 @@ fn write_in_pieces(stream: &mut TcpStream, frame: &[u8]) {
 }
 
 fn load(address: SocketAddr, streams: usize, rooms: u32) -> Outcome {
+    load_with(address, streams, Follow::Rooms(rooms), Request::Publish, rooms)
+}
+
+fn load_with(
+    address: SocketAddr,
+    streams: usize,
+    follow: Follow,
+    request: Request,
+    subjects: u32,
+) -> Outcome {
     let tokens = Rc::from([String::from("a.b.c")]);
     let mut generator = Generator::new(Target { address, tokens, internal_key: "key" }).unwrap();
-    generator.open_streams(streams, rooms).unwrap();
-    generator.open_publishers(2).unwrap();
+    generator.open_streams(streams, follow).unwrap();
+    generator.open_callers(2, request).unwrap();
     let load = Load {
         pace: Pace::PerSecond(60),
         window: Duration::from_millis(500),
-        rooms,
+        subjects,
         drain: Duration::from_millis(500),
     };
     generator.run(&load).unwrap()
@@ -120,6 +132,17 @@ fn an_honest_server_has_no_faults() {
     assert_eq!(outcome.delivered, outcome.published * ROOM_STREAMS as u64);
     assert_eq!(outcome.faults(), 0);
     assert!(outcome.delivery_latency.p50_ms > 0.0);
+}
+
+#[test]
+fn notices_reach_the_stream_of_the_person_they_are_for() {
+    let notify =
+        |manner| load_with(FakeHub::start(manner), 1, Follow::People, Request::Notify { targets: 1 }, 1);
+    let outcome = notify(Manner::Honest);
+    assert!(outcome.published >= 10);
+    assert_eq!((outcome.delivered, outcome.faults()), (outcome.published, 0));
+    let outcome = notify(Manner::Forgetful);
+    assert_eq!((outcome.missing, outcome.repeated), (outcome.published / 3, 0));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::progress;
 use super::server::{HubStarter, Server};
 use super::sizes::Sizes;
 use crate::Result;
-use crate::generator::{Generator, Load, Outcome, Pace};
+use crate::generator::{Follow, Generator, Load, Outcome, Pace, Request};
 use crate::process::cpu_seconds;
 use crate::stats::{median, rounded};
 use serde::Serialize;
@@ -128,19 +128,19 @@ fn full_speed(server: &Server, sizes: &Sizes) -> Result<Round> {
 fn round(server: &Server, sizes: &Sizes, pace: Pace, window: Duration, gather: Duration) -> Result<Round> {
     let mut generator = Generator::new(server.target())?;
     generator.gather_for(gather);
-    generator.open_streams(sizes.subscribers, 1)?;
+    generator.open_streams(sizes.subscribers, Follow::Rooms(1))?;
     generator.stay_idle(sizes.settle)?;
-    generator.open_publishers(1)?;
+    generator.open_callers(1, Request::Publish)?;
     let paced = Pace::PerSecond(sizes.one_room_rate);
-    generator.run(&Load { pace: paced, window: sizes.warm_up, rooms: 1, drain: sizes.drain })?;
+    generator.run(&Load { pace: paced, window: sizes.warm_up, subjects: 1, drain: sizes.drain })?;
 
     let own = std::process::id();
     let before = (cpu_seconds(server.pid())?, cpu_seconds(own)?);
-    let outcome = generator.run(&Load { pace, window, rooms: 1, drain: sizes.drain })?;
+    let outcome = generator.run(&Load { pace, window, subjects: 1, drain: sizes.drain })?;
     let after = (cpu_seconds(server.pid())?, cpu_seconds(own)?);
 
     // The server takes note of ten thousand ends now, not in the next round of its neighbour.
-    generator.close_publishers();
+    generator.close_callers();
     generator.close_streams();
     generator.stay_idle(sizes.settle)?;
     let millions = outcome.delivered.max(1) as f64 / 1e6;

@@ -4,7 +4,7 @@ use super::progress;
 use super::server::HubStarter;
 use super::sizes::Sizes;
 use crate::Result;
-use crate::generator::{Generator, Load, Outcome, Pace};
+use crate::generator::{Follow, Generator, Load, Outcome, Pace, Request};
 use serde::Serialize;
 
 /// More than are ever outstanding at the paces used: a publish does not wait for a free one.
@@ -28,10 +28,11 @@ pub(crate) fn measure(hubs: &HubStarter, sizes: &Sizes) -> Result<Vec<DeliveryRe
         progress(&format!("delivery: {rooms} rooms of {subscribers_per_room}, {rate} publishes/s"));
         let hub = hubs.start()?;
         let mut generator = Generator::new(hub.target())?;
-        generator.open_streams(rooms as usize * subscribers_per_room, rooms)?;
+        generator.open_streams(rooms as usize * subscribers_per_room, Follow::Rooms(rooms))?;
         generator.stay_idle(sizes.settle)?;
-        generator.open_publishers(PUBLISHERS)?;
-        let mut load = Load { pace: Pace::PerSecond(rate), window: sizes.warm_up, rooms, drain: sizes.drain };
+        generator.open_callers(PUBLISHERS, Request::Publish)?;
+        let pace = Pace::PerSecond(rate);
+        let mut load = Load { pace, window: sizes.warm_up, subjects: rooms, drain: sizes.drain };
         generator.run(&load)?;
         load.window = sizes.delivery_window;
         let outcome = generator.run(&load)?;

@@ -6,7 +6,7 @@ use super::redis::RedisServer;
 use super::server::{HubStarter, Server};
 use super::sizes::Sizes;
 use crate::Result;
-use crate::generator::{Generator, Load, Outcome, Pace};
+use crate::generator::{Follow, Generator, Load, Outcome, Pace, Request};
 use crate::process::cpu_seconds;
 use crate::stats::{Latency, rounded};
 use serde::Serialize;
@@ -50,11 +50,11 @@ pub(crate) fn measure(hubs: &HubStarter, sizes: &Sizes) -> Result<FleetReport> {
     let (one, other) = (start()?, start()?);
     progress(&format!("fleet: {publishers} publishers, {} rooms", sizes.publish_rooms));
     let mut generator = Generator::new(one.target())?;
-    generator.open_publishers(publishers)?;
+    generator.open_callers(publishers, Request::Publish)?;
     let mut load = Load {
         pace: Pace::AsAnswered,
         window: sizes.warm_up,
-        rooms: sizes.publish_rooms,
+        subjects: sizes.publish_rooms,
         drain: sizes.drain,
     };
     generator.run(&load)?;
@@ -82,10 +82,11 @@ fn across(one: &Server, other: &Server, sizes: &Sizes) -> Result<Outcome> {
     let Sizes { rooms, per_room, rooms_rate: rate, .. } = *sizes;
     progress(&format!("fleet: {rooms} rooms of {per_room} at one hub, {rate} publishes/s at the other"));
     let mut generator = Generator::new(one.target())?;
-    generator.open_streams(rooms as usize * per_room, rooms)?;
+    generator.open_streams(rooms as usize * per_room, Follow::Rooms(rooms))?;
     generator.stay_idle(sizes.settle)?;
-    generator.open_publishers_at(&other.target(), PUBLISHERS)?;
-    let mut load = Load { pace: Pace::PerSecond(rate), window: sizes.warm_up, rooms, drain: sizes.drain };
+    generator.open_callers_at(&other.target(), PUBLISHERS, Request::Publish)?;
+    let pace = Pace::PerSecond(rate);
+    let mut load = Load { pace, window: sizes.warm_up, subjects: rooms, drain: sizes.drain };
     generator.run(&load)?;
     load.window = sizes.delivery_window;
     generator.run(&load)
@@ -95,7 +96,7 @@ fn idle(redis: &RedisServer, hub: &Server, sizes: &Sizes) -> Result<IdleReport> 
     let rooms = sizes.subscribers;
     progress(&format!("fleet: {rooms} rooms in which nothing happens"));
     let mut generator = Generator::new(hub.target())?;
-    generator.open_streams(rooms, u32::try_from(rooms)?)?;
+    generator.open_streams(rooms, Follow::Rooms(u32::try_from(rooms)?))?;
     generator.stay_idle(sizes.settle)?;
     let seen = || -> Result<(u64, f64, f64)> {
         Ok((redis.commands()?, cpu_seconds(redis.pid())?, cpu_seconds(hub.pid())?))

@@ -4,7 +4,7 @@ use super::progress;
 use super::server::{HubStarter, Server};
 use super::sizes::Sizes;
 use crate::Result;
-use crate::generator::Generator;
+use crate::generator::{Follow, Generator};
 use crate::process::resident_kib;
 use crate::stats::rounded;
 use serde::Serialize;
@@ -45,15 +45,11 @@ fn grow(
     rows: &mut Vec<MemoryReport>,
 ) -> Result<()> {
     let mut generator = Generator::new(hub.target())?;
-    generator.open_streams(WARM_UP_STREAMS, rooms)?;
-    generator.stay_idle(sizes.settle)?;
-    generator.close_streams();
-    generator.stay_idle(sizes.settle)?;
-    let before_kib = resident_kib(hub.pid())?;
+    let before_kib = before(hub, &mut generator, Follow::Rooms(rooms), sizes)?;
     let mut open = 0;
     for streams in steps.into_iter().flatten().filter(|streams| *streams > 0) {
         progress(&format!("memory: {streams} idle streams in {rooms} rooms"));
-        generator.open_streams(streams.saturating_sub(open), rooms)?;
+        generator.open_streams(streams.saturating_sub(open), Follow::Rooms(rooms))?;
         open = streams;
         generator.stay_idle(sizes.idle_settle)?;
         let after_kib = resident_kib(hub.pid())?;
@@ -62,9 +58,22 @@ fn grow(
             rooms,
             before_kib,
             after_kib,
-            per_stream_kib: rounded(after_kib.saturating_sub(before_kib) as f64 / streams as f64, 2),
+            per_stream_kib: per_stream(before_kib, after_kib, streams),
             closed_streams: generator.streams_closed_by_server(),
         });
     }
     Ok(())
+}
+
+/// What a hub has before there are streams, and after every path was touched once.
+pub(super) fn before(hub: &Server, generator: &mut Generator, follow: Follow, sizes: &Sizes) -> Result<u64> {
+    generator.open_streams(WARM_UP_STREAMS, follow)?;
+    generator.stay_idle(sizes.settle)?;
+    generator.close_streams();
+    generator.stay_idle(sizes.settle)?;
+    resident_kib(hub.pid())
+}
+
+pub(super) fn per_stream(before_kib: u64, after_kib: u64, streams: usize) -> f64 {
+    rounded(after_kib.saturating_sub(before_kib) as f64 / streams as f64, 2)
 }

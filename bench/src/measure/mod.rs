@@ -4,6 +4,7 @@
 mod cpu;
 mod delivery;
 mod fleet;
+mod inbox;
 mod memory;
 mod publish;
 mod redis;
@@ -13,6 +14,7 @@ mod sizes;
 pub(crate) use cpu::CpuReport;
 pub(crate) use delivery::DeliveryReport;
 pub(crate) use fleet::FleetReport;
+pub(crate) use inbox::InboxReport;
 pub(crate) use memory::MemoryReport;
 pub(crate) use publish::PublishReport;
 
@@ -36,6 +38,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<bool> {
             Part::Delivery => report.delivery = Some(delivery::measure(&hubs, &sizes)?),
             Part::Cpu => report.cpu = Some(cpu::measure(&hubs, &sizes)?),
             Part::Fleet => report.fleet = Some(fleet::measure(&hubs, &sizes)?),
+            Part::Inbox => report.inbox = Some(inbox::measure(&hubs, &sizes)?),
             Part::Memory => report.memory = Some(memory::measure(&hubs, &sizes, descriptors)?),
         }
     }

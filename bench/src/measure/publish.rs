@@ -4,7 +4,7 @@ use super::progress;
 use super::server::HubStarter;
 use super::sizes::Sizes;
 use crate::Result;
-use crate::generator::{Generator, Load, Pace};
+use crate::generator::{Generator, Load, Pace, Request};
 use crate::stats::Latency;
 use serde::Serialize;
 
@@ -23,17 +23,17 @@ pub(crate) fn measure(hubs: &HubStarter, sizes: &Sizes) -> Result<Vec<PublishRep
     let mut rows = Vec::new();
     for publishers in sizes.publishers {
         progress(&format!("publish: {publishers} publishers, {} rooms", sizes.publish_rooms));
-        generator.open_publishers(publishers)?;
+        generator.open_callers(publishers, Request::Publish)?;
         let mut load = Load {
             pace: Pace::AsAnswered,
             window: sizes.warm_up,
-            rooms: sizes.publish_rooms,
+            subjects: sizes.publish_rooms,
             drain: sizes.drain,
         };
         let warm_up = generator.run(&load)?;
         load.window = sizes.publish_window;
         let measured = generator.run(&load)?;
-        generator.close_publishers();
+        generator.close_callers();
         rows.push(PublishReport {
             publishers,
             per_second: measured.published_per_second,

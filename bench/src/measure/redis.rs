@@ -3,9 +3,9 @@
 use super::progress;
 use crate::Result;
 use crate::process::{ChildGuard, ScratchDir};
+use bongsu_testkit::tier;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,7 @@ pub(crate) struct RedisServer {
 
 impl RedisServer {
     pub(crate) fn start() -> Result<Self> {
-        let program =
-            std::env::var_os("BONGSU_REDIS_SERVER").map_or_else(|| "redis-server".into(), PathBuf::from);
+        let program = tier::program("redis-server");
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let scratch = ScratchDir::new("redis")?;
         let child = ChildGuard::spawn(&program, |command| {

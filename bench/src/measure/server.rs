@@ -1,12 +1,12 @@
 //! Starts what is measured: a hub with a fresh data folder or on an engine, or the bare loop.
 //! Both are on loopback, and gone when their `Server` is.
 
-use super::progress;
 use crate::Result;
 use crate::args::RunOptions;
 use crate::generator::Target;
 use crate::process::{ChildGuard, ScratchDir};
 use crate::wire::head::Head;
+use bongsu_testkit::tokens;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,6 @@ use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-const JWT_SECRET: &str = "local_dev_secret";
 const INTERNAL_KEY: &str = "local_dev_internal_key";
 const START_LIMIT: Duration = Duration::from_secs(20);
 
@@ -82,14 +81,12 @@ impl Server {
 }
 
 impl HubStarter {
-    /// Also mints the tokens of the people whose streams will be opened.
+    /// Also signs the tokens of the people whose streams will be opened.
     pub(crate) fn new(options: &RunOptions) -> Result<Self> {
         let hub =
             options.hub.canonicalize().map_err(|error| format!("{}: {error}", options.hub.display()))?;
-        progress(&format!("minting {} tokens", options.users));
-        let tokens =
-            (1..=options.users.max(1)).map(|user| mint_token(&hub, user)).collect::<Result<Vec<_>>>()?;
-        Ok(Self { hub, settings: options.hub_settings.clone(), tokens: tokens.into() })
+        let tokens = (1..=options.users.max(1)).map(tokens::token).collect();
+        Ok(Self { hub, settings: options.hub_settings.clone(), tokens })
     }
 
     /// In its embedded mode.
@@ -98,8 +95,13 @@ impl HubStarter {
     }
 
     pub(crate) fn start_with(&self, settings: &[(&str, String)]) -> Result<Server> {
+        self.start_for(Rc::clone(&self.tokens), settings)
+    }
+
+    /// For other people than the usual ones.
+    pub(crate) fn start_for(&self, tokens: Rc<[String]>, settings: &[(&str, String)]) -> Result<Server> {
         let port = free_port()?;
-        Server::start("hub", &self.hub, port, Rc::clone(&self.tokens), |command| {
+        Server::start("hub", &self.hub, port, tokens, |command| {
             command
                 .arg("serve")
                 .env_remove("REDIS_URL")
@@ -111,26 +113,12 @@ impl HubStarter {
                 .env("SERVER_PORT", port.to_string())
                 .env("SSE_MAX_CONNECTIONS_PER_USER", "0")
                 .env("RUST_LOG", "warn")
-                .env("JWT_SECRET", JWT_SECRET)
+                .env("JWT_SECRET", tokens::SECRET)
                 .env("INTERNAL_API_KEY", INTERNAL_KEY)
                 .envs(settings.iter().map(|(name, value)| (name, value)))
                 .envs(self.settings.iter().map(|(name, value)| (name, value)));
         })
     }
-}
-
-fn mint_token(hub: &Path, user: usize) -> Result<String> {
-    let output = Command::new(hub)
-        .args(["token", "--user", &user.to_string()])
-        .env("JWT_SECRET", JWT_SECRET)
-        .output()
-        .map_err(|error| format!("{}: {error}", hub.display()))?;
-    let token = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    if !output.status.success() || token.is_empty() || token.contains(char::is_whitespace) {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(format!("`bongsu token` gave no token: {said}").into());
-    }
-    Ok(token)
 }
 
 fn free_port() -> Result<u16> {

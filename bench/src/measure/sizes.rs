@@ -24,6 +24,18 @@ pub(crate) struct Sizes {
     /// Long enough that every idle stream has had a heartbeat (15 s).
     pub(crate) idle_settle: Duration,
 
+    /// There are as many people with an inbox as subscribers in one room.
+    pub(crate) inbox_rows: u64,
+    /// How long it may take until there are so many.
+    pub(crate) fill_limit: Duration,
+    pub(crate) inbox_window: Duration,
+    pub(crate) reading_rate: u32,
+    pub(crate) live_people: u32,
+    pub(crate) live_rate: u32,
+    /// Until a database has told all that it was asked.
+    pub(crate) counted_after: Duration,
+    pub(crate) inbox_idle: Duration,
+
     pub(crate) warm_up: Duration,
     /// After streams were opened or closed: presence is told, and memory given back, about a second later.
     pub(crate) settle: Duration,
@@ -67,6 +79,14 @@ impl Sizes {
             full_speed_window: secs(5, 2),
             most_idle: 19_000,
             idle_settle: secs(18, 3),
+            inbox_rows: if quick { 100_000 } else { 1_000_000 },
+            fill_limit: secs(40, 10),
+            inbox_window: secs(4, 2),
+            reading_rate: 500,
+            live_people: 1_000,
+            live_rate: 200,
+            counted_after: Duration::from_secs(11),
+            inbox_idle: secs(10, 3),
             warm_up: Duration::from_secs(1),
             settle: Duration::from_secs(2),
             drain: Duration::from_secs(60),

@@ -1,8 +1,8 @@
 //! What tests need to look at the hub from outside: the hub as a process, clients that speak HTTP, SSE and a
 //! real browser to it, engines and faults on the way to them, tokens, sizes per tier, seeds and reports.
 //!
-//! Nothing here uses the hub's own crates, so that a shared mistake cannot hide itself. Only ever a
-//! dev-dependency: when something goes wrong it panics and says why. Tests wait for conditions, never for a time.
+//! Nothing here uses the hub's own crates, so that a shared mistake cannot hide itself. Only ever used by
+//! tests and the bench: when something goes wrong it panics and says why. Tests wait for conditions, never for a time.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -94,7 +94,14 @@ impl Server {
 
     /// As [`Server::start`], with further settings (`fsync=off`, `sync-binlog=0`).
     pub async fn start_with(flavour: Flavour, settings: &[&str]) -> Self {
-        let folder = tempfile::Builder::new().prefix("bongsu-sql-").tempdir().expect("a temporary folder");
+        Self::start_in(&std::env::temp_dir(), flavour, settings).await
+    }
+
+    /// As [`Server::start_with`], with its files below a folder that everybody may enter: PostgreSQL has a user of its
+    /// own.
+    pub async fn start_in(parent: &Path, flavour: Flavour, settings: &[&str]) -> Self {
+        let folder = tempfile::Builder::new().prefix("bongsu-sql-").tempdir_in(parent);
+        let folder = folder.expect("a temporary folder");
         setup::prepare(flavour, folder.path());
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
         let (port, child, databases) = (Port::pick(), Mutex::new(None), AtomicU64::new(0));

@@ -79,7 +79,8 @@ fn decide(engine: &str, tier: Tier, missing: &[String], in_ci: bool) -> Verdict 
     }
 }
 
-fn missing_programs(engine: &str) -> Vec<String> {
+/// Which programs of an engine, by the names of [`needs_engine`], are not there.
+pub fn missing_programs(engine: &str) -> Vec<String> {
     let programs = match engine {
         "chromium" => vec![program("chromedriver"), program("chromium")],
         "redis" => vec![program("redis-server"), program("redis-cli")],

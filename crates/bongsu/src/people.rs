@@ -67,7 +67,7 @@ impl Fleet {
                 Ways {
                     beside: Some(Beside {
                         buffer: Arc::new(RedisBuffer::new(redis.clone())),
-                        cache: Arc::new(RedisCache(redis.clone())),
+                        cache: Arc::new(RedisCache::start(redis.clone(), supervisor)),
                     }),
                     live: personal.clone(),
                     bus: Some(personal),

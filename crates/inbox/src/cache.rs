@@ -14,8 +14,8 @@ use crate::{Inbox, Standing};
 
 /// Losing any of it costs nothing but an answer while the records are away.
 pub trait Cache: Send + Sync {
-    /// Remembers where an inbox stood, unless a newer standing is known.
-    fn remember<'a>(&'a self, person: &'a Id, standing: Standing) -> Boxed<'a, ()>;
+    /// Remembers where an inbox stood, unless a newer standing is known. Soon, and not for certain: nobody waits for it.
+    fn remember(&self, person: &Id, standing: Standing);
 
     fn standing<'a>(&'a self, person: &'a Id) -> Boxed<'a, Option<Standing>>;
 
@@ -44,7 +44,7 @@ impl Inbox {
         let Some(cache) = self.cache() else { return found.map(Known::Now) };
         match found {
             Ok(standing) => {
-                let _ = cache.remember(person, standing).await;
+                cache.remember(person, standing);
                 Ok(Known::Now(standing))
             }
             Err(error) if error.may_pass() => self.remembered(person).await.map(Known::Then).ok_or(error),

@@ -46,7 +46,7 @@ impl Inbox {
         let (person, marks) = (wanted.person.clone(), self.marks(&wanted.person).await);
         let listed: Listed = self.records().read((wanted, marks), list).await?;
         if let Some(cache) = self.cache() {
-            let _ = cache.remember(&person, listed.standing).await;
+            cache.remember(&person, listed.standing);
         }
         Ok(listed)
     }

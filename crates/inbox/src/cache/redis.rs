@@ -1,9 +1,16 @@
 //! The cache in Redis: a string `unread_count:<id>` and a hash `notif:settings:<id>` for every person.
+//!
+//! Standings are written behind those who asked for them, a few at a time.
+
+use std::sync::Arc;
 
 use bongsu_kernel::Id;
+use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_redis::redis::{Cmd, cmd};
 use bongsu_redis::{Redis, Repeat, Script};
+use futures_util::StreamExt;
 use serde_json::{Map, Value};
+use tokio::sync::{Mutex, mpsc};
 
 use super::Cache;
 use crate::Standing;
@@ -19,16 +26,35 @@ static SETTINGS_KEEP: Script = Script::new("settings_keep", include_str!("../../
 const STANDING_FOR: &[u8] = b"86400000";
 const SETTINGS_FOR: &[u8] = b"3600";
 
+/// Standings that wait to be remembered; what comes beyond is left out.
+const QUEUE: usize = 4_096;
+const AT_ONCE: usize = 64;
+
 /// See the module.
-pub struct RedisCache(pub Redis);
+pub struct RedisCache {
+    redis: Redis,
+    queue: mpsc::Sender<(Id, Standing)>,
+}
 
 impl RedisCache {
-    fn standing_key(&self, person: &Id) -> String {
-        self.0.key(format_args!("unread_count:{person}"))
+    pub fn start(redis: Redis, supervisor: &Supervisor) -> Self {
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let (writer, waiting, stop) = (redis.clone(), Arc::new(Mutex::new(waiting)), supervisor.stop());
+        supervisor.spawn("inbox-cache", OnEnd::Restart, move || {
+            let (writer, waiting, stop) = (writer.clone(), waiting.clone(), stop.clone());
+            async move {
+                let mut waiting = waiting.lock().await;
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = remember(&writer, &mut waiting) => {}
+                }
+            }
+        });
+        Self { redis, queue }
     }
 
     fn settings_key(&self, person: &Id) -> String {
-        self.0.key(format_args!("notif:settings:{person}"))
+        self.redis.key(format_args!("notif:settings:{person}"))
     }
 
     async fn ask<T: bongsu_redis::redis::FromRedisValue>(
@@ -38,7 +64,29 @@ impl RedisCache {
     ) -> Result<T, Away> {
         let mut command: Cmd = cmd(name);
         command.arg(key);
-        read(self.0.ask(name, key, &command, Repeat::Safe).await?)
+        read(self.redis.ask(name, key, &command, Repeat::Safe).await?)
+    }
+}
+
+fn standing_key(redis: &Redis, person: &Id) -> String {
+    redis.key(format_args!("unread_count:{person}"))
+}
+
+async fn remember(redis: &Redis, waiting: &mut mpsc::Receiver<(Id, Standing)>) {
+    let mut some = Vec::with_capacity(AT_ONCE);
+    while waiting.recv_many(&mut some, AT_ONCE).await > 0 {
+        let writing: Vec<_> = some
+            .drain(..)
+            .map(async |(person, standing): (Id, Standing)| {
+                let Standing { last_seq, unread, version } = standing;
+                let numbers = [unread, version, last_seq].map(|number| number.to_string());
+                let [unread, version, last] = numbers.each_ref().map(String::as_bytes);
+                let (key, arguments) = (standing_key(redis, &person), [unread, version, last, STANDING_FOR]);
+                // What is not remembered is missed only while the records are away.
+                let _ = redis.run(&REMEMBER, Repeat::Safe, &[&key], &arguments).await;
+            })
+            .collect();
+        futures_util::stream::iter(writing).buffer_unordered(AT_ONCE).collect::<()>().await;
     }
 }
 
@@ -50,20 +98,13 @@ fn standing(text: &str) -> Option<Standing> {
 }
 
 impl Cache for RedisCache {
-    fn remember<'a>(&'a self, person: &'a Id, standing: Standing) -> Boxed<'a, ()> {
-        Box::pin(async move {
-            let Standing { last_seq, unread, version } = standing;
-            let numbers = [unread, version, last_seq].map(|number| number.to_string());
-            let [unread, version, last] = numbers.each_ref().map(String::as_bytes);
-            let arguments = [unread, version, last, STANDING_FOR];
-            self.0.run(&REMEMBER, Repeat::Safe, &[&self.standing_key(person)], &arguments).await?;
-            Ok(())
-        })
+    fn remember(&self, person: &Id, standing: Standing) {
+        let _ = self.queue.try_send((person.clone(), standing));
     }
 
     fn standing<'a>(&'a self, person: &'a Id) -> Boxed<'a, Option<Standing>> {
         Box::pin(async move {
-            let known: Option<String> = self.ask("get", &self.standing_key(person)).await?;
+            let known: Option<String> = self.ask("get", &standing_key(&self.redis, person)).await?;
             Ok(known.as_deref().and_then(standing))
         })
     }
@@ -71,7 +112,7 @@ impl Cache for RedisCache {
     fn one_read<'a>(&'a self, person: &'a Id) -> Boxed<'a, ()> {
         Box::pin(async move {
             // Twice would count it twice.
-            self.0.run(&ONE_READ, Repeat::Never, &[&self.standing_key(person)], &[]).await?;
+            self.redis.run(&ONE_READ, Repeat::Never, &[&standing_key(&self.redis, person)], &[]).await?;
             Ok(())
         })
     }
@@ -86,7 +127,7 @@ impl Cache for RedisCache {
                 fields.into_iter().map(|(name, value)| [name, value.to_string()]).collect();
             let mut arguments = vec![SETTINGS_FOR];
             arguments.extend(fields.iter().flatten().map(String::as_bytes));
-            self.0.run(&SETTINGS_KEEP, Repeat::Safe, &[&self.settings_key(person)], &arguments).await?;
+            self.redis.run(&SETTINGS_KEEP, Repeat::Safe, &[&self.settings_key(person)], &arguments).await?;
             Ok(())
         })
     }

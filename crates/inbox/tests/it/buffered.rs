@@ -46,7 +46,7 @@ impl Fleet {
     }
 
     async fn hub_with(&self, buffer: Arc<dyn Buffer>) -> Scene {
-        let cache = Arc::new(RedisCache(self.redis()));
+        let cache = Arc::new(RedisCache::start(self.redis(), &Supervisor::new()));
         scene_beside(&self.database, Some(Beside { buffer, cache })).await
     }
 

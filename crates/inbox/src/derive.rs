@@ -10,19 +10,21 @@ use bongsu_kernel::json::Object;
 use bongsu_kernel::{EventType, Id, StreamId, crash_point};
 use bongsu_live::SubjectName;
 use bongsu_live::log::{FollowUp, FollowUps, Pending};
+use bongsu_sql::Error;
 
 use crate::notify::{MOST_TARGETS, NotifyError};
 use crate::{EventId, Inbox, Kind, Notice};
 
 /// So many records are taken at once.
 const AT_ONCE: usize = 64;
-/// After nothing was found, and after it could not be done.
-const IDLE: Duration = Duration::from_millis(100);
+/// After nothing was found, if there is no news before; and after it could not be done.
+const IDLE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl Inbox {
     /// Turns records into entries, until it is dropped.
     pub async fn derive(self, follow_ups: Arc<dyn FollowUps>) {
+        let watch = follow_ups.watch().await;
         let mut was_well = true;
         loop {
             let outcome = self.derive_some(&*follow_ups).await;
@@ -33,7 +35,10 @@ impl Inbox {
             }
             was_well = outcome.is_ok();
             match outcome {
-                Ok(0) => tokio::time::sleep(IDLE).await,
+                Ok(0) => tokio::select! {
+                    () = watch.news() => {}
+                    () = tokio::time::sleep(IDLE) => {}
+                },
                 Ok(_) => {}
                 Err(_) => tokio::time::sleep(AGAIN).await,
             }
@@ -41,19 +46,19 @@ impl Inbox {
     }
 
     async fn derive_some(&self, follow_ups: &dyn FollowUps) -> Result<usize, String> {
-        let pending = follow_ups.take(AT_ONCE).await.map_err(|error| error.to_string())?;
+        let pending = follow_ups.take(AT_ONCE, &[]).await.map_err(|error| error.to_string())?;
         let count = pending.len();
         for one in &pending {
             self.derive_one(one).await.map_err(|error| error.to_string())?;
         }
-        crash_point!("after-derivation");
         if count > 0 {
+            crash_point!("after-derivation");
             follow_ups.done(pending).await.map_err(|error| error.to_string())?;
         }
         Ok(count)
     }
 
-    async fn derive_one(&self, pending: &Pending) -> Result<(), bongsu_sql::Error> {
+    async fn derive_one(&self, pending: &Pending) -> Result<(), Error> {
         let Some((notice, recipients)) = pending.read().and_then(notice) else {
             // It can never be done, and would hold up all behind it.
             metrics::counter!("inbox_follow_ups_unreadable_total").increment(1);

@@ -7,7 +7,7 @@ use bongsu_coordination::lock::redis::RedisLocks;
 use bongsu_coordination::{Locks, Registry, runner};
 use bongsu_inbox::cache::redis::RedisCache;
 use bongsu_inbox::marks::redis::RedisBuffer;
-use bongsu_inbox::{Beside, Inbox, InboxSource, Live};
+use bongsu_inbox::{Beside, FromRooms, Inbox, InboxSource, Live};
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Invalid};
 use bongsu_live::log::redis::RedisFollowUps;
@@ -90,7 +90,8 @@ pub(crate) fn start(
         fleet.ways(&hub, &options, &clock, supervisor);
     let People { inbox, members, .. } = options;
     let buffered = beside.is_some();
-    let inbox = Inbox::start(records, inbox, clock, live, beside, supervisor);
+    let rooms = FromRooms { family: bongsu_rooms::FAMILY, follow_ups: follow_ups.clone() };
+    let inbox = Inbox::start(records, inbox, clock, live, beside, Some(rooms), supervisor);
     let source = Arc::new(InboxSource(inbox.clone()));
     hub.serves(bongsu_inbox::FAMILY, Family { source, bus });
     let unnamed = |invalid: Invalid| Failure::Other(invalid.to_string());

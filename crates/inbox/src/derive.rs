@@ -9,17 +9,24 @@ use std::time::Duration;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{EventType, Id, StreamId, crash_point};
 use bongsu_live::SubjectName;
-use bongsu_live::log::{FollowUp, FollowUps, Pending};
+use bongsu_live::log::{FollowUp, FollowUps, LogError, Pending};
 use bongsu_sql::Error;
 
 use crate::notify::{MOST_TARGETS, NotifyError};
-use crate::{EventId, Inbox, Kind, Notice};
+use crate::{EntryId, EventId, Inbox, Kind, Notice};
 
 /// So many records are taken at once.
 const AT_ONCE: usize = 64;
 /// After nothing was found, if there is no news before; and after it could not be done.
 const IDLE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// What rooms wrote down for people and nobody has seen to yet.
+pub struct FromRooms {
+    /// The family of subjects that rooms are.
+    pub family: &'static str,
+    pub follow_ups: Arc<dyn FollowUps>,
+}
 
 impl Inbox {
     /// Turns records into entries, until it is dropped.
@@ -58,6 +65,28 @@ impl Inbox {
         Ok(count)
     }
 
+    /// Derives one person's entry before its turn has come, if what it is named by may be an event of a room that waits.
+    /// Says whether to look for it again: either it was derived, or the one whose turn it is may just have been quicker.
+    pub(crate) async fn derive_early(&self, person: &Id, entry: &EntryId) -> Result<bool, Error> {
+        let (Some(rooms), EntryId::Event(event)) = (self.rooms(), entry) else { return Ok(false) };
+        let Some((room, id)) = event.of_room() else { return Ok(false) };
+        let found = rooms
+            .follow_ups
+            .find(&SubjectName::new(rooms.family, &room), id)
+            .await
+            .map_err(|error| unknown(&error))?;
+        if let Some((notice, recipients)) = found.and_then(notice)
+            && recipients.contains(person)
+        {
+            // Theirs alone: a thousand may ask at the same moment.
+            match self.notify(notice, std::slice::from_ref(person)).await {
+                Ok(_) | Err(NotifyError::Conflict) => {}
+                Err(NotifyError::Records(error)) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
     async fn derive_one(&self, pending: &Pending) -> Result<(), Error> {
         let Some((notice, recipients)) = pending.read().and_then(notice) else {
             // It can never be done, and would hold up all behind it.
@@ -76,6 +105,11 @@ impl Inbox {
         }
         Ok(())
     }
+}
+
+/// Nobody can say whether there is something.
+fn unknown(error: &LogError) -> Error {
+    if error.may_pass() { Error::Away(error.to_string()) } else { Error::Failed(error.to_string()) }
 }
 
 /// An event of a room as people are told of it: about the room, by whoever published it.

@@ -29,6 +29,7 @@ use bongsu_kernel::{Clock, Millis};
 use bongsu_sql::Records;
 
 use cache::Cache;
+pub use derive::FromRooms;
 pub use list::{Listed, MOST_LISTED, Standing, Wanted};
 pub use live::Live;
 use marks::{Buffer, WriteBehind};
@@ -55,6 +56,7 @@ struct Inner {
     clock: Clock,
     live: Arc<dyn Live>,
     beside: Option<Beside>,
+    rooms: Option<FromRooms>,
     pace: WriteBehind,
     templates: Templates,
     keeps: Millis,
@@ -67,12 +69,13 @@ impl Inbox {
         clock: Clock,
         live: Arc<dyn Live>,
         beside: Option<Beside>,
+        rooms: Option<FromRooms>,
         supervisor: &Supervisor,
     ) -> Self {
         let Options { templates, keeps, write_behind: pace } = options;
         templates.start(supervisor);
         let keeps = u64::try_from(keeps.as_millis()).unwrap_or(u64::MAX);
-        let inbox = Self(Arc::new(Inner { records, clock, live, beside, pace, templates, keeps }));
+        let inbox = Self(Arc::new(Inner { records, clock, live, beside, rooms, pace, templates, keeps }));
         inbox.start_retention(supervisor);
         inbox
     }
@@ -99,6 +102,10 @@ impl Inbox {
 
     fn cache(&self) -> Option<&dyn Cache> {
         self.0.beside.as_ref().map(|beside| &*beside.cache)
+    }
+
+    fn rooms(&self) -> Option<&FromRooms> {
+        self.0.rooms.as_ref()
     }
 
     pub fn templates(&self) -> &Templates {

@@ -49,7 +49,7 @@ async fn scene(database: &Database) -> Scene {
         write_behind,
     };
     let records = database.records().await;
-    let inbox = Inbox::start(records, options, clock.clone(), heard.clone(), None, &supervisor);
+    let inbox = Inbox::start(records, options, clock.clone(), heard.clone(), None, None, &supervisor);
     Scene { inbox, clock, heard, supervisor }
 }
 

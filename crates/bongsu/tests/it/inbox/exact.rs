@@ -28,7 +28,7 @@ struct Told {
 }
 
 /// Every hub of the test.
-fn apis(hub: &Hub) -> Vec<Api> {
+pub(super) fn apis(hub: &Hub) -> Vec<Api> {
     let own = Api::at(&hub.url(""));
     std::iter::once(own).chain(hub.twin().map(|twin| Api::at(&twin.url("")))).collect()
 }
@@ -80,7 +80,7 @@ async fn work(told: &Told, apis: &[Api], mut rng: Rng) {
 }
 
 /// All entries of a person.
-async fn all(api: &Api, person: u64, filter: &str) -> (Vec<Value>, u64) {
+pub(super) async fn all(api: &Api, person: u64, filter: &str) -> (Vec<Value>, u64) {
     let (mut items, mut cursor, mut count) = (Vec::new(), String::new(), 0);
     loop {
         let page = list(api, person, &format!("?limit=100&cursor={cursor}{filter}")).await;

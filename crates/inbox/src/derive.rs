@@ -3,6 +3,8 @@
 //! A record stays where it is until its entries are durable, and an entry is unique by its event and its person: a hub
 //! that dies between the two does it again, and nobody gets it twice.
 
+mod refused;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use bongsu_live::SubjectName;
 use bongsu_live::log::{FollowUp, FollowUps, LogError, Pending};
 use bongsu_sql::Error;
 
+use self::refused::Refused;
 use crate::notify::{MOST_TARGETS, NotifyError};
 use crate::{EntryId, EventId, Inbox, Kind, Notice};
 
@@ -32,9 +35,9 @@ impl Inbox {
     /// Turns records into entries, until it is dropped.
     pub async fn derive(self, follow_ups: Arc<dyn FollowUps>) {
         let watch = follow_ups.watch().await;
-        let mut was_well = true;
+        let (mut refused, mut was_well) = (Refused::default(), true);
         loop {
-            let outcome = self.derive_some(&*follow_ups).await;
+            let outcome = self.derive_some(&*follow_ups, &mut refused).await;
             if let Err(error) = &outcome
                 && was_well
             {
@@ -52,17 +55,25 @@ impl Inbox {
         }
     }
 
-    async fn derive_some(&self, follow_ups: &dyn FollowUps) -> Result<usize, String> {
-        let pending = follow_ups.take(AT_ONCE, &[]).await.map_err(|error| error.to_string())?;
-        let count = pending.len();
-        for one in &pending {
-            self.derive_one(one).await.map_err(|error| error.to_string())?;
+    /// Gives how many it came by. What one record is refused for holds up no other; what would meet all of them does.
+    async fn derive_some(&self, follow_ups: &dyn FollowUps, refused: &mut Refused) -> Result<usize, String> {
+        let pending = follow_ups.take(AT_ONCE, refused.put_off()).await.map_err(|error| error.to_string())?;
+        let (count, mut derived, mut outcome) = (pending.len(), Vec::new(), Ok(()));
+        for one in pending {
+            match self.derive_one(&one).await {
+                Ok(()) => derived.push(one),
+                Err(error) if error.concerns_all() || refused.is_full() => {
+                    outcome = Err(error.to_string());
+                    break;
+                }
+                Err(error) => refused.add(one, &error),
+            }
         }
-        if count > 0 {
+        if !derived.is_empty() {
             crash_point!("after-derivation");
-            follow_ups.done(pending).await.map_err(|error| error.to_string())?;
+            follow_ups.done(derived).await.map_err(|error| error.to_string())?;
         }
-        Ok(count)
+        outcome.map(|()| count)
     }
 
     /// Derives one person's entry before its turn has come, if what it is named by may be an event of a room that waits.

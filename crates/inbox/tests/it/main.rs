@@ -3,6 +3,7 @@
 
 mod contract;
 mod database;
+mod derive;
 
 /// One test for every promise, on every database.
 macro_rules! contract {

@@ -33,7 +33,7 @@ async fn an_event_can_be_marked_and_deleted_before_its_entry_was_derived() {
     let name = "an_event_can_be_marked_and_deleted_before_its_entry_was_derived";
     let hub = hub().await;
     let apis = apis(&hub);
-    let (rounds, batch, each) = (tier::size(5, 50), 60, 15);
+    let (rounds, batch, each) = (tier::size(5, 50), 200, 15);
     let (mut early, mut marked, mut deleted) = (0, Vec::new(), 0);
     for round in 0..rounds {
         let room = format!("r{}", round % 2);

@@ -7,10 +7,9 @@ use bongsu_coordination::lock::redis::RedisLocks;
 use bongsu_coordination::{Locks, Registry, runner};
 use bongsu_inbox::cache::redis::RedisCache;
 use bongsu_inbox::marks::redis::RedisBuffer;
-use bongsu_inbox::{Beside, Inbox, InboxSource, Live};
+use bongsu_inbox::{Beside, FromRooms, Inbox, InboxSource, Live};
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Invalid};
-use bongsu_live::log::embedded::EmbeddedFollowUps;
 use bongsu_live::log::redis::RedisFollowUps;
 use bongsu_live::log::{Bus, FollowUps};
 use bongsu_live::{Family, Hub};
@@ -18,7 +17,7 @@ use bongsu_members::connections::redis::{Alive, RedisConnections};
 use bongsu_members::live::redis::RedisPersonal;
 use bongsu_members::{Connections, EmbeddedConnections, Members, Personal};
 use bongsu_redis::Redis;
-use bongsu_sql::{Records, Store};
+use bongsu_sql::Records;
 
 use crate::failure::Failure;
 use crate::settings::People;
@@ -33,7 +32,7 @@ pub(crate) struct Ground {
 
 /// Whether this process is alone.
 pub(crate) enum Fleet {
-    Alone(Store),
+    Alone { follow_ups: Arc<dyn FollowUps> },
     Shared { redis: Redis, registry: Arc<dyn Registry> },
 }
 
@@ -51,10 +50,10 @@ impl Fleet {
     fn ways(self, hub: &Hub, options: &People, clock: &Clock, supervisor: &Supervisor) -> Ways {
         let lock_ttl = options.coordination.lock_ttl;
         match self {
-            Self::Alone(store) => Ways {
+            Self::Alone { follow_ups } => Ways {
                 live: Arc::new(Personal(hub.clone())),
                 bus: None,
-                follow_ups: Arc::new(EmbeddedFollowUps(store)),
+                follow_ups,
                 locks: Arc::new(EmbeddedLocks::new(lock_ttl, clock.clone())),
                 connections: Arc::new(EmbeddedConnections::default()),
                 beside: None,
@@ -71,7 +70,7 @@ impl Fleet {
                     }),
                     live: personal.clone(),
                     bus: Some(personal),
-                    follow_ups: Arc::new(RedisFollowUps::new(redis.clone())),
+                    follow_ups: Arc::new(RedisFollowUps::start(redis.clone(), supervisor)),
                     locks: Arc::new(RedisLocks::new(redis.clone(), lock_ttl)),
                     connections: Arc::new(RedisConnections::start(redis, alive, lifetime, supervisor)),
                 }
@@ -91,7 +90,8 @@ pub(crate) fn start(
         fleet.ways(&hub, &options, &clock, supervisor);
     let People { inbox, members, .. } = options;
     let buffered = beside.is_some();
-    let inbox = Inbox::start(records, inbox, clock, live, beside, supervisor);
+    let rooms = FromRooms { family: bongsu_rooms::FAMILY, follow_ups: follow_ups.clone() };
+    let inbox = Inbox::start(records, inbox, clock, live, beside, Some(rooms), supervisor);
     let source = Arc::new(InboxSource(inbox.clone()));
     hub.serves(bongsu_inbox::FAMILY, Family { source, bus });
     let unnamed = |invalid: Invalid| Failure::Other(invalid.to_string());

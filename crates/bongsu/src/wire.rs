@@ -128,7 +128,7 @@ pub(crate) async fn wire(
         let how = if redis.is_some() { sql::Claim::Shared } else { sql::Claim::Alone };
         records.claim(how, supervisor).await?;
     }
-    let mut rooms_bus = None;
+    let (mut rooms_bus, mut own_follow_ups) = (None, None);
     let log: Arc<dyn Log> = match (&redis, &store) {
         (Some(redis), _) => {
             let bus = RedisBus::start(redis.clone(), Arc::new(hub.clone()), clock.clone(), supervisor);
@@ -137,7 +137,9 @@ pub(crate) async fn wire(
         }
         (None, Some(Store { store, .. })) => {
             let (options, sink) = (embedded::Options { most_keys }, Arc::new(hub.clone()));
-            Arc::new(EmbeddedLog::start(store.clone(), options, clock.clone(), sink, supervisor))
+            let log = EmbeddedLog::start(store.clone(), options, clock.clone(), sink, supervisor);
+            own_follow_ups = Some(Arc::new(log.follow_ups()));
+            Arc::new(log)
         }
         (None, None) => return Err(Failure::Other("there is nowhere to keep events".to_owned())),
     };
@@ -179,9 +181,9 @@ pub(crate) async fn wire(
     let source = Arc::new(LogSource(log.clone()));
     hub.serves(bongsu_rooms::FAMILY, Family { source, bus: rooms_bus });
     hub.start_upkeep(supervisor);
-    let fleet = match (&redis, registry, &store) {
+    let fleet = match (&redis, registry, own_follow_ups) {
         (Some(redis), Some(registry), _) => Some(people::Fleet::Shared { redis: redis.clone(), registry }),
-        (_, _, Some(Store { store, .. })) => Some(people::Fleet::Alone(store.clone())),
+        (_, _, Some(follow_ups)) => Some(people::Fleet::Alone { follow_ups }),
         _ => None,
     };
     let told = match (records.clone(), fleet) {

@@ -3,29 +3,41 @@
 //! A record stays where it is until its entries are durable, and an entry is unique by its event and its person: a hub
 //! that dies between the two does it again, and nobody gets it twice.
 
+mod refused;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{EventType, Id, StreamId, crash_point};
 use bongsu_live::SubjectName;
-use bongsu_live::log::{FollowUp, FollowUps, Pending};
+use bongsu_live::log::{FollowUp, FollowUps, LogError, Pending};
+use bongsu_sql::Error;
 
+use self::refused::Refused;
 use crate::notify::{MOST_TARGETS, NotifyError};
-use crate::{EventId, Inbox, Kind, Notice};
+use crate::{EntryId, EventId, Inbox, Kind, Notice};
 
 /// So many records are taken at once.
 const AT_ONCE: usize = 64;
-/// After nothing was found, and after it could not be done.
-const IDLE: Duration = Duration::from_millis(100);
+/// After nothing was found, if there is no news before; and after it could not be done.
+const IDLE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// What rooms wrote down for people and nobody has seen to yet.
+pub struct FromRooms {
+    /// The family of subjects that rooms are.
+    pub family: &'static str,
+    pub follow_ups: Arc<dyn FollowUps>,
+}
 
 impl Inbox {
     /// Turns records into entries, until it is dropped.
     pub async fn derive(self, follow_ups: Arc<dyn FollowUps>) {
-        let mut was_well = true;
+        let watch = follow_ups.watch().await;
+        let (mut refused, mut was_well) = (Refused::default(), true);
         loop {
-            let outcome = self.derive_some(&*follow_ups).await;
+            let outcome = self.derive_some(&*follow_ups, &mut refused).await;
             if let Err(error) = &outcome
                 && was_well
             {
@@ -33,27 +45,60 @@ impl Inbox {
             }
             was_well = outcome.is_ok();
             match outcome {
-                Ok(0) => tokio::time::sleep(IDLE).await,
+                Ok(0) => tokio::select! {
+                    () = watch.news() => {}
+                    () = tokio::time::sleep(IDLE) => {}
+                },
                 Ok(_) => {}
                 Err(_) => tokio::time::sleep(AGAIN).await,
             }
         }
     }
 
-    async fn derive_some(&self, follow_ups: &dyn FollowUps) -> Result<usize, String> {
-        let pending = follow_ups.take(AT_ONCE).await.map_err(|error| error.to_string())?;
-        let count = pending.len();
-        for one in &pending {
-            self.derive_one(one).await.map_err(|error| error.to_string())?;
+    /// Gives how many it came by. What one record is refused for holds up no other; what would meet all of them does.
+    async fn derive_some(&self, follow_ups: &dyn FollowUps, refused: &mut Refused) -> Result<usize, String> {
+        let pending = follow_ups.take(AT_ONCE, refused.put_off()).await.map_err(|error| error.to_string())?;
+        let (count, mut derived, mut outcome) = (pending.len(), Vec::new(), Ok(()));
+        for one in pending {
+            match self.derive_one(&one).await {
+                Ok(()) => derived.push(one),
+                Err(error) if error.concerns_all() || refused.is_full() => {
+                    outcome = Err(error.to_string());
+                    break;
+                }
+                Err(error) => refused.add(one, &error),
+            }
         }
-        crash_point!("after-derivation");
-        if count > 0 {
-            follow_ups.done(pending).await.map_err(|error| error.to_string())?;
+        if !derived.is_empty() {
+            crash_point!("after-derivation");
+            follow_ups.done(derived).await.map_err(|error| error.to_string())?;
         }
-        Ok(count)
+        outcome.map(|()| count)
     }
 
-    async fn derive_one(&self, pending: &Pending) -> Result<(), bongsu_sql::Error> {
+    /// Derives one person's entry before its turn has come, if what it is named by may be an event of a room that waits.
+    /// Says whether to look for it again: either it was derived, or the one whose turn it is may just have been quicker.
+    pub(crate) async fn derive_early(&self, person: &Id, entry: &EntryId) -> Result<bool, Error> {
+        let (Some(rooms), EntryId::Event(event)) = (self.rooms(), entry) else { return Ok(false) };
+        let Some((room, id)) = event.of_room() else { return Ok(false) };
+        let found = rooms
+            .follow_ups
+            .find(&SubjectName::new(rooms.family, &room), id)
+            .await
+            .map_err(|error| unknown(&error))?;
+        if let Some((notice, recipients)) = found.and_then(notice)
+            && recipients.contains(person)
+        {
+            // Theirs alone: a thousand may ask at the same moment.
+            match self.notify(notice, std::slice::from_ref(person)).await {
+                Ok(_) | Err(NotifyError::Conflict) => {}
+                Err(NotifyError::Records(error)) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    async fn derive_one(&self, pending: &Pending) -> Result<(), Error> {
         let Some((notice, recipients)) = pending.read().and_then(notice) else {
             // It can never be done, and would hold up all behind it.
             metrics::counter!("inbox_follow_ups_unreadable_total").increment(1);
@@ -71,6 +116,11 @@ impl Inbox {
         }
         Ok(())
     }
+}
+
+/// Nobody can say whether there is something.
+fn unknown(error: &LogError) -> Error {
+    if error.may_pass() { Error::Away(error.to_string()) } else { Error::Failed(error.to_string()) }
 }
 
 /// An event of a room as people are told of it: about the room, by whoever published it.

@@ -30,6 +30,7 @@ use bongsu_kernel::{Clock, Millis};
 use bongsu_sql::Records;
 
 use cache::Cache;
+pub use derive::FromRooms;
 pub use list::{Listed, MOST_LISTED, Standing, Wanted};
 pub use live::Live;
 use marks::{Buffer, WriteBehind};
@@ -57,6 +58,7 @@ struct Inner {
     clock: Clock,
     live: Arc<dyn Live>,
     beside: Option<Beside>,
+    rooms: Option<FromRooms>,
     pace: WriteBehind,
     untold: Untold,
     templates: Templates,
@@ -70,6 +72,7 @@ impl Inbox {
         clock: Clock,
         live: Arc<dyn Live>,
         beside: Option<Beside>,
+        rooms: Option<FromRooms>,
         supervisor: &Supervisor,
     ) -> Self {
         let Options { templates, keeps, write_behind: pace } = options;
@@ -80,6 +83,7 @@ impl Inbox {
             clock,
             live,
             beside,
+            rooms,
             pace,
             untold: Untold::default(),
             templates,
@@ -116,6 +120,10 @@ impl Inbox {
 
     fn untold(&self) -> &Untold {
         &self.0.untold
+    }
+
+    fn rooms(&self) -> Option<&FromRooms> {
+        self.0.rooms.as_ref()
     }
 
     pub fn templates(&self) -> &Templates {

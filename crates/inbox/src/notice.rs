@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bongsu_kernel::json::Object;
-use bongsu_kernel::{EventType, Id, Millis, Reason};
+use bongsu_kernel::{EventType, Id, Millis, Reason, StreamId};
 use bongsu_sql::{Error, Row};
 use serde::{Serialize, Serializer};
 
@@ -30,6 +30,12 @@ impl EventId {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The room and the id of the event in it, if it may be one: a room's id may have colons, too.
+    pub(crate) fn of_room(&self) -> Option<(Id, StreamId)> {
+        let (room, id) = self.0.rsplit_once(':')?;
+        Some((Id::new(room).ok()?, id.parse().ok()?))
     }
 }
 

@@ -56,16 +56,26 @@ struct Marking {
 }
 
 impl Inbox {
-    /// Marks an entry as read; nothing when the person has no such entry. Reading it again changes nothing.
+    /// Marks an entry as read; nothing when the person has no such entry. Reading it again changes nothing. An event of a
+    /// room may be marked by who saw it there, before its entry was derived.
     pub async fn mark_read(&self, person: &Id, entry: EntryId) -> Result<Option<Read>, Error> {
         let marking = Marking { person: person.clone(), entry, now: self.clock().now() };
+        match self.try_mark(&marking).await? {
+            None if self.derive_early(person, &marking.entry).await? => self.try_mark(&marking).await,
+            read => Ok(read),
+        }
+    }
+
+    async fn try_mark(&self, marking: &Marking) -> Result<Option<Read>, Error> {
         if let Some(buffer) = self.buffer()
-            && let Some(outcome) = self.take_down(buffer, &marking).await
+            && let Some(outcome) = self.take_down(buffer, marking).await
         {
             return outcome;
         }
-        let Some((read, changed)) = self.records().write(marking, mark).await? else { return Ok(None) };
-        self.tell_changed(person, changed).await;
+        let Some((read, changed)) = self.records().write(marking.clone(), mark).await? else {
+            return Ok(None);
+        };
+        self.tell_changed(&marking.person, changed).await;
         Ok(Some(read))
     }
 
@@ -131,12 +141,19 @@ impl Inbox {
         }
     }
 
-    /// Takes an entry away; false when the person has no such entry.
+    /// Takes an entry away; false when the person has no such entry. An event of a room as with [`Inbox::mark_read`].
     pub async fn delete(&self, person: &Id, entry: EntryId) -> Result<bool, Error> {
         self.settle(person).await?;
         let marking = Marking { person: person.clone(), entry, now: self.clock().now() };
-        let Some(changed) = self.records().write(marking, delete).await? else { return Ok(false) };
-        self.tell_changed(person, Some(changed)).await;
+        match self.try_delete(&marking).await? {
+            false if self.derive_early(person, &marking.entry).await? => self.try_delete(&marking).await,
+            gone => Ok(gone),
+        }
+    }
+
+    async fn try_delete(&self, marking: &Marking) -> Result<bool, Error> {
+        let Some(changed) = self.records().write(marking.clone(), delete).await? else { return Ok(false) };
+        self.tell_changed(&marking.person, Some(changed)).await;
         Ok(true)
     }
 

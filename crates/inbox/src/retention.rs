@@ -1,4 +1,6 @@
 //! Forgetting: what is older than its time goes, read or not, a little at a time.
+//!
+//! A step is as large as fits a moment, so that nobody waits long for their inbox. Entries go first, then what nobody has any more.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -5,6 +5,7 @@
 --       6 streams that listen, by instance (hash)
 -- ARGV  1 the hub's time in ms  2 its instance  3 its own streams that listen  4 channel
 --       5 entries to keep  6 keys to keep  7 life of a key in ms  8 when the index was marked, in ms, or ''
+--       9 channel for news of follow-ups  10 the subject, as it is named there
 --       then for each event:
 --       1 type  2 payload  3 publisher or ''  4 key or ''  5 digest
 --       6, 7, 8 the follow-up record around its id and its time, or ''
@@ -68,7 +69,7 @@ local function keep_answer(key, digest, id)
 end
 
 local answers, count = {audience}, 1
-for at = 9, #ARGV, 8 do
+for at = 11, #ARGV, 8 do
   local kind, payload, publisher, key = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local outcome, answer
   if key ~= '' then outcome, answer = answer_kept(key, ARGV[at + 4]) end
@@ -88,7 +89,9 @@ for at = 9, #ARGV, 8 do
     end
     if key ~= '' then keep_answer(key, ARGV[at + 4], id) end
     if ARGV[at + 5] ~= '' then
-      call('RPUSH', KEYS[4], ARGV[at + 5] .. id .. ARGV[at + 6] .. ms .. ARGV[at + 7])
+      local waiting = call('RPUSH', KEYS[4], ARGV[at + 5] .. id .. ARGV[at + 6] .. ms .. ARGV[at + 7])
+      -- Who has found others here looks again until there are none.
+      if waiting == 1 then call('PUBLISH', ARGV[9], ARGV[10]) end
     end
     call('SPUBLISH', ARGV[4], '1 ' .. id .. ' ' .. previous .. ' ' .. numbered .. ' ' .. ms .. ' ' .. kind .. ' '
       .. publisher .. '\n' .. payload)
@@ -99,7 +102,7 @@ for at = 9, #ARGV, 8 do
 end
 -- Not every time; and every time when nobody counts.
 local keep = tonumber(ARGV[5])
-if not number or number % math.min(keep, 64) < #ARGV / 8 - 1 then
+if not number or number % math.min(keep, 64) < (#ARGV - 10) / 8 then
   call('XTRIM', stream, 'MAXLEN', keep)
 end
 return answers

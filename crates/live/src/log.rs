@@ -4,16 +4,17 @@
 //! adapters are [`embedded`], for one process, and [`redis`], for a fleet, with the [`Bus`] that joins its hubs.
 
 pub mod embedded;
+mod follow_ups;
 pub mod redis;
 
 use std::future::Future;
 use std::pin::Pin;
 
+use crate::SubjectName;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{EventType, Id, Millis, StreamId};
-use serde::{Deserialize, Serialize};
 
-use crate::SubjectName;
+pub use follow_ups::{FollowUp, FollowUps, Pending, Watch};
 
 /// A future that a trait object can give.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -219,45 +220,4 @@ pub enum Start {
     Cut,
     /// Nothing that this log knows; there are no entries.
     Unknown,
-}
-
-/// What was written down for people, until somebody has seen to it.
-///
-/// - **Durable** with the event it is about, and there until it is [`done`](FollowUps::done), however often it was taken.
-/// - **In order** per subject. Several hubs may take the same ones: seeing to one twice has to be harmless.
-pub trait FollowUps: Send + Sync {
-    /// Some of the oldest.
-    fn take(&self, most: usize) -> Boxed<'_, Result<Vec<Pending>, LogError>>;
-
-    /// These were seen to.
-    fn done(&self, pending: Vec<Pending>) -> Boxed<'_, Result<(), LogError>>;
-}
-
-/// A record, and how its keeper finds it again.
-#[derive(Clone, Debug)]
-pub struct Pending {
-    pub key: String,
-    pub record: String,
-}
-
-impl Pending {
-    /// Nothing when it is of a version that is not known here.
-    pub fn read(&self) -> Option<FollowUp> {
-        serde_json::from_str::<FollowUp>(&self.record).ok().filter(|record| record.v == 1)
-    }
-}
-
-/// What is to be done for people, written down with the event and read by the inbox. Version 1.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FollowUp {
-    /// The version of this record.
-    pub v: u32,
-    pub subject: String,
-    pub stream_id: String,
-    pub event_type: String,
-    pub data: Box<serde_json::value::RawValue>,
-    pub publisher_id: Option<Id>,
-    pub timestamp: Millis,
-    pub recipients: Vec<Id>,
 }

@@ -53,7 +53,7 @@ impl Error {
     }
 
     /// Whether the fault lies with the store and not with one job: the next job would meet it too.
-    pub(crate) fn concerns_all(&self) -> bool {
+    pub fn concerns_all(&self) -> bool {
         !matches!(self, Self::Failed(_) | Self::Undone)
     }
 }

@@ -6,6 +6,7 @@ mod away;
 mod devices;
 mod exact;
 mod page;
+mod soon;
 mod stream;
 
 use std::time::Duration;

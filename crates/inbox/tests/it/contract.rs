@@ -55,7 +55,7 @@ pub(crate) async fn scene_beside(database: &Database, beside: Option<Beside>) ->
         write_behind,
     };
     let records = database.records().await;
-    let inbox = Inbox::start(records, options, clock.clone(), heard.clone(), beside, &supervisor);
+    let inbox = Inbox::start(records, options, clock.clone(), heard.clone(), beside, None, &supervisor);
     Scene { inbox, clock, heard, supervisor }
 }
 

@@ -4,6 +4,7 @@
 mod buffered;
 mod contract;
 mod database;
+mod derive;
 
 /// One test for every promise, on every database.
 macro_rules! contract {

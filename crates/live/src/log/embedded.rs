@@ -15,7 +15,7 @@ use std::time::Duration;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, StreamId};
 use bongsu_sql::{Error, Migration, Store};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Place, Sink};
 use crate::SubjectName;
@@ -45,6 +45,8 @@ pub struct EmbeddedLog {
     store: Store,
     clock: Clock,
     sink: Arc<dyn Sink>,
+    /// For whoever waits for follow-ups.
+    news: Arc<Notify>,
 }
 
 impl EmbeddedLog {
@@ -56,7 +58,12 @@ impl EmbeddedLog {
         supervisor: &Supervisor,
     ) -> Self {
         upkeep::start(store.writer().clone(), options, clock.clone(), supervisor);
-        Self { store, clock, sink }
+        Self { store, clock, sink, news: Arc::default() }
+    }
+
+    /// What this log writes down for people.
+    pub fn follow_ups(&self) -> EmbeddedFollowUps {
+        EmbeddedFollowUps { store: self.store.clone(), news: self.news.clone() }
     }
 }
 
@@ -67,7 +74,8 @@ impl Log for EmbeddedLog {
                 return Err(LogError::Failed("the disk does not answer".to_owned()));
             }
             let (reply, answer) = oneshot::channel();
-            let job = append::Job::new(events, self.clock.clone(), self.sink.clone(), reply);
+            let job =
+                append::Job::new(events, self.clock.clone(), self.sink.clone(), self.news.clone(), reply);
             let appended = async {
                 self.store.writer().submit(Box::new(job)).await?;
                 answer.await.unwrap_or(Err(Error::Closed))

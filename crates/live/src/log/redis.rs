@@ -27,7 +27,7 @@ use crate::SubjectName;
 
 static PURGE: Script = Script::new("purge", include_str!("../../lua/purge.lua"));
 
-/// The list beside a stream, and the index of those that have one.
+/// The list beside a stream, the index of those that have one, and the channel for news of them.
 const FOLLOW_UPS: &str = "follow-ups";
 /// The channel beside a stream.
 const BUS: &str = "bus";
@@ -134,6 +134,11 @@ fn stream_key(redis: &Redis, subject: &SubjectName) -> String {
 /// What is published on it follows the stream's order.
 fn bus_channel(redis: &Redis, stream: &str) -> String {
     redis.beside(stream, BUS)
+}
+
+/// Whoever sees to follow-ups listens to it, wherever the stream is.
+fn news_channel(redis: &Redis) -> String {
+    redis.key(FOLLOW_UPS)
 }
 
 fn take<T: FromRedisValue>(value: Value) -> Result<T, LogError> {

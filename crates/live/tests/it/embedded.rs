@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bongsu_kernel::Clock;
 use bongsu_kernel::task::Supervisor;
-use bongsu_live::log::Sink;
 use bongsu_live::log::embedded::{EmbeddedLog, MIGRATIONS, Options};
+use bongsu_live::log::{FollowUps, Sink};
 use bongsu_live::{Log, LogError};
 use bongsu_sql::rusqlite::Connection;
 use bongsu_sql::{DataFolder, Database, Error, Migrations, Store, WriterState};
@@ -74,6 +74,10 @@ impl Adapter for EmbeddedAdapter {
 
     fn log(running: &Running) -> Arc<dyn Log> {
         running.log.clone()
+    }
+
+    fn seen_to(running: &Running) -> Arc<dyn FollowUps> {
+        Arc::new(running.log.follow_ups())
     }
 
     async fn close(&self, running: Running) {

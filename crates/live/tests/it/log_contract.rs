@@ -9,6 +9,7 @@ pub(crate) mod model;
 pub(crate) mod once;
 pub(crate) mod order;
 pub(crate) mod reading;
+pub(crate) mod seen_to;
 pub(crate) mod support;
 pub(crate) mod told;
 pub(crate) mod trimming;
@@ -16,7 +17,7 @@ pub(crate) mod trimming;
 use std::sync::Arc;
 
 use bongsu_kernel::Clock;
-use bongsu_live::log::Sink;
+use bongsu_live::log::{FollowUps, Sink};
 use bongsu_live::{Log, SubjectName};
 
 /// A place where a log lives: it outlasts the log, which can be opened there again.
@@ -30,6 +31,9 @@ pub(crate) trait Adapter: Sized {
     async fn open(&self, clock: Clock, sink: Arc<dyn Sink>) -> Self::Running;
 
     fn log(running: &Self::Running) -> Arc<dyn Log>;
+
+    /// What the log writes down for people.
+    fn seen_to(running: &Self::Running) -> Arc<dyn FollowUps>;
 
     /// Has the sink told of a subject from now on, where that has to be asked for.
     async fn listen(_: &Self::Running, _: &SubjectName) {}
@@ -109,6 +113,12 @@ macro_rules! contract {
                 repeated_and_refused_events_leave_no_record
                 records_outlast_trimming_and_kills
                 the_record_is_exactly_the_golden_one
+            }
+            seen_to {
+                a_record_is_taken_until_it_is_done
+                what_could_not_be_seen_to_holds_up_nothing_behind_it
+                the_record_of_an_event_is_found_while_it_waits
+                news_of_a_record_comes_to_who_watches
             }
             concurrency {
                 many_appenders_are_told_and_read_in_the_order_of_ids

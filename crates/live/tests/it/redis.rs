@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bongsu_kernel::Clock;
 use bongsu_kernel::task::Supervisor;
-use bongsu_live::log::redis::{Options, RedisBus, RedisLog};
-use bongsu_live::log::{Bus, Sink};
+use bongsu_live::log::redis::{Options, RedisBus, RedisFollowUps, RedisLog};
+use bongsu_live::log::{Bus, FollowUps, Sink};
 use bongsu_live::{Log, SubjectName};
 use bongsu_redis::{Address, Redis};
 use bongsu_testkit::redis::{Cluster, Redis as Server};
@@ -24,6 +24,7 @@ mod cluster {
 pub(crate) struct Running {
     log: Arc<RedisLog>,
     bus: RedisBus,
+    follow_ups: Arc<RedisFollowUps>,
     supervisor: Supervisor,
 }
 
@@ -33,8 +34,9 @@ async fn open(url: &str, prefix: &str, clock: Clock, sink: Arc<dyn Sink>) -> Run
     let redis = Redis::start(bongsu_redis::Options { address, prefix: prefix.to_owned() }, &supervisor);
     redis.look().await;
     let bus = RedisBus::start(redis.clone(), sink, clock.clone(), &supervisor);
+    let follow_ups = Arc::new(RedisFollowUps::start(redis.clone(), &supervisor));
     let log = Arc::new(RedisLog::new(redis, Options { most_keys: 1_000_000 }, clock));
-    Running { log, bus, supervisor }
+    Running { log, bus, follow_ups, supervisor }
 }
 
 async fn end(running: Running) {
@@ -57,6 +59,10 @@ impl Adapter for OnServer {
 
     fn log(running: &Running) -> Arc<dyn Log> {
         running.log.clone()
+    }
+
+    fn seen_to(running: &Running) -> Arc<dyn FollowUps> {
+        running.follow_ups.clone()
     }
 
     async fn listen(running: &Running, subject: &SubjectName) {
@@ -93,6 +99,10 @@ impl Adapter for OnCluster {
 
     fn log(running: &Running) -> Arc<dyn Log> {
         running.log.clone()
+    }
+
+    fn seen_to(running: &Running) -> Arc<dyn FollowUps> {
+        running.follow_ups.clone()
     }
 
     async fn listen(running: &Running, subject: &SubjectName) {

@@ -1,33 +1,37 @@
-//! Who is to be told beside the stream: written down with the event, for the inbox to read.
+//! Who is told beside the stream: those named, once each, with what was published. How it is written down with the event is
+//! held against the golden record by the log's own contract suite.
 
-use std::path::Path;
-
-use bongsu_testkit::{Api, Hub, engine};
+use bongsu_testkit::{Api, Hub, wait};
 use serde_json::{Value, json};
 
-use super::{event, hub, names, stored};
+use super::{SOON, event, names, stored};
+use crate::BONGSU;
 
-const FILE: &str = "it reads the file; on Redis the log's own contract suite reads the same records";
-
-/// What is to be done for people, in the order in which it was written.
-async fn follow_ups(hub: &Hub) -> Vec<Value> {
-    hub.terminate().await;
-    read(&hub.data_dir().join("bongsu.db")).unwrap_or_else(|error| panic!("{error}"))
+async fn inbox(api: &Api, person: &str) -> Vec<Value> {
+    let answer = api.person(person).get("/api/notifications?limit=100").await.expect(200);
+    answer.result()["items"].as_array().cloned().unwrap_or_default()
 }
 
-fn read(file: &Path) -> rusqlite::Result<Vec<Value>> {
-    let database = rusqlite::Connection::open(file)?;
-    let mut statement = database.prepare("SELECT record FROM follow_ups ORDER BY id")?;
-    let records = statement.query_map([], |row| row.get::<_, String>(0))?;
-    records.map(|record| record.map(|record| serde_json::from_str(&record).unwrap_or_default())).collect()
+/// What these people were told of so far, oldest first. A last event for all of them comes after everything else in its room.
+async fn told<const N: usize>(api: &Api, rooms: &[&str], people: [&str; N]) -> [Vec<Value>; N] {
+    for room in rooms {
+        let last = json!({"roomId": room, "eventType": "test.last", "recipients": people.as_slice()});
+        api.publish(event(&last)).await.expect(200);
+    }
+    let is_last = |item: &Value| item["type"] == "test.last";
+    let mut told = [const { Vec::new() }; N];
+    for (told, person) in told.iter_mut().zip(people) {
+        let is_told =
+            async || inbox(api, person).await.iter().filter(|item| is_last(item)).count() == rooms.len();
+        wait::until(SOON, is_told).await;
+        *told = inbox(api, person).await.into_iter().filter(|item| !is_last(item)).rev().collect();
+    }
+    told
 }
 
 #[tokio::test]
-async fn those_named_are_written_down_with_the_event_once_each_and_without_the_publisher() {
-    if !engine::needs_embedded(FILE) {
-        return;
-    }
-    let hub = hub().await;
+async fn those_named_are_told_once_each_and_without_the_publisher() {
+    let hub = Hub::builder(BONGSU).records().start().await;
     let api = Api::new(&hub);
     let named =
         json!({"publisherId": 1, "recipients": [3, "1", 2, "3", "anna", 1], "data": {"text": "안녕"}});
@@ -36,54 +40,47 @@ async fn those_named_are_written_down_with_the_event_once_each_and_without_the_p
     api.publish(event(&json!({"publisherId": 5, "recipients": [5]}))).await.expect(200);
     api.publish(event(&json!({}))).await.expect(200);
     let anonymous = api.publish(event(&json!({"roomId": "b", "recipients": ["5"]}))).await.expect(200);
-    let records = follow_ups(&hub).await;
-    assert_eq!(records.len(), 2, "{records:?}");
-    let first = &records[0];
-    assert_eq!((&first["streamId"], &first["subject"], &first["v"]), (&id, &json!("room:a"), &json!(1)));
-    assert_eq!((&first["eventType"], &first["data"]), (&json!("comment.created"), &json!({"text": "안녕"})));
-    assert_eq!((&first["publisherId"], &first["recipients"]), (&json!(1), &json!([2, 3, "anna"])));
-    assert_eq!(
-        (&records[1]["streamId"], &records[1]["recipients"]),
-        (&anonymous.result()["streamId"], &json!([5]))
-    );
+    let [one, two, three, anna, five] = told(&api, &["a", "b"], ["1", "2", "3", "anna", "5"]).await;
+    assert_eq!(one, Vec::<Value>::new(), "the publisher knows");
+    for told in [two, three, anna] {
+        assert_eq!(told.len(), 1, "{told:?}");
+        let (event_id, type_of) = (format!("a:{}", id.as_str().unwrap()), "comment.created");
+        assert_eq!((&told[0]["eventId"], &told[0]["type"]), (&json!(event_id), &json!(type_of)));
+        assert_eq!((&told[0]["actorId"], &told[0]["refId"]), (&json!(1), &json!("a")));
+        assert_eq!(told[0]["payload"], json!({"text": "안녕"}));
+    }
+    let event_id = format!("b:{}", anonymous.result()["streamId"].as_str().unwrap());
+    assert_eq!((five.len(), &five[0]["eventId"], &five[0]["actorId"]), (1, &json!(event_id), &Value::Null));
 }
 
 #[tokio::test]
 async fn a_thousand_may_be_named_and_one_more_is_refused() {
-    if !engine::needs_embedded(FILE) {
-        return;
-    }
-    let hub = hub().await;
+    let hub = Hub::builder(BONGSU).records().start().await;
     let api = Api::new(&hub).with_header("accept-language", "en");
     let people = |count: u32| json!({"recipients": (0..count).collect::<Vec<_>>()});
     names(api.publish(event(&people(1_001))).await, "COMMON400", "recipients");
     assert_eq!(stored(&hub, "a").await.len(), 0);
     api.publish(event(&people(1_000))).await.expect(200);
-    let records = follow_ups(&hub).await;
-    assert_eq!(records.len(), 1);
-    assert_eq!(records[0]["recipients"].as_array().unwrap().len(), 1_000);
+    let [first, last, nobody] = told(&api, &["a"], ["0", "999", "1000"]).await;
+    assert_eq!([first.len(), last.len(), nobody.len()], [1, 1, 0]);
 }
 
 #[tokio::test]
 async fn a_repeated_request_names_nobody_twice_and_trimming_takes_nobody_away() {
-    if !engine::needs_embedded(FILE) {
-        return;
-    }
-    let hub = Hub::builder(crate::BONGSU).env("STREAM_MAXLEN", 1).start().await;
+    let hub = Hub::builder(BONGSU).records().env("STREAM_MAXLEN", 1).start().await;
     let api = Api::new(&hub);
     let once = event(&json!({"recipients": [1, 2], "idempotencyKey": "k"}));
-    api.publish(&once).await.expect(200);
+    // It is trimmed in the step that appends it, before anybody can have seen to it.
+    let others = (0..50).map(|n| event(&json!({"data": {"n": n}})));
+    let events: Vec<Value> = std::iter::once(once.clone()).chain(others).collect();
+    let answer = api.publish_batch(&events).await.expect(200);
+    let id = answer.result()["results"][0]["streamId"].clone();
+    assert!(stored(&hub, "a").await.iter().all(|event| event["id"] != id), "it was to be trimmed");
     assert_eq!(api.publish(&once).await.expect(200).result()["duplicate"], true);
     api.publish(event(&json!({"recipients": [3], "idempotencyKey": "k"})))
         .await
         .expect_error(409, "NOTIF4091");
-    for n in 0..50 {
-        api.publish(event(&json!({"data": {"n": n}}))).await.expect(200);
-    }
-    assert!(stored(&hub, "a").await.len() < 10);
-    let records = follow_ups(&hub).await;
-    assert_eq!(
-        records.iter().map(|record| record["recipients"].clone()).collect::<Vec<_>>(),
-        [json!([1, 2])]
-    );
+    let [one, two, three] = told(&api, &["a"], ["1", "2", "3"]).await;
+    assert_eq!([one.len(), two.len(), three.len()], [1, 1, 0]);
+    assert_eq!(one[0]["eventId"], format!("a:{}", id.as_str().unwrap()));
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use bongsu_kernel::{Clock, Millis, StreamId, crash_point};
 use bongsu_sql::Error;
 use bongsu_sql::rusqlite::{Connection, OptionalExtension, params};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::{signed, unsigned};
 use crate::SubjectName;
@@ -28,6 +28,8 @@ pub(super) struct Job {
     events: Vec<Append>,
     clock: Clock,
     sink: Arc<dyn Sink>,
+    /// Raised when something was written down for people.
+    news: Arc<Notify>,
     reply: oneshot::Sender<Reply>,
     accepted: Instant,
     outcomes: Vec<Outcome>,
@@ -44,10 +46,11 @@ impl Job {
         events: Vec<Append>,
         clock: Clock,
         sink: Arc<dyn Sink>,
+        news: Arc<Notify>,
         reply: oneshot::Sender<Reply>,
     ) -> Self {
         let outcomes = Vec::with_capacity(events.len());
-        Self { events, clock, sink, reply, accepted: Instant::now(), outcomes }
+        Self { events, clock, sink, news, reply, accepted: Instant::now(), outcomes }
     }
 }
 
@@ -78,6 +81,9 @@ impl bongsu_sql::Job for Job {
         });
         let answers = answers.collect();
         crash_point!("after-deliver");
+        if self.events.iter().any(|event| !event.recipients.is_empty()) {
+            self.news.notify_one();
+        }
         // A caller that went away is answered by the key when it asks again.
         let _ = self.reply.send(Ok(answers));
     }

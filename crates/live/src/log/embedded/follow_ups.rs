@@ -1,32 +1,49 @@
 //! What was written down for people, in the embedded file.
 
+use std::sync::Arc;
+
+use bongsu_kernel::StreamId;
 use bongsu_sql::Store;
 use bongsu_sql::rusqlite::params;
+use tokio::sync::Notify;
 
-use crate::log::{Boxed, FollowUps, LogError, Pending};
+use super::signed;
+use crate::SubjectName;
+use crate::log::{Boxed, FollowUp, FollowUps, LogError, Pending, Watch};
+
+/// So many of the newest are looked at for one event: records of all rooms are in one row, and no index names their events.
+const LOOKED_AT: u64 = 512;
 
 /// See the port.
-pub struct EmbeddedFollowUps(pub Store);
+pub struct EmbeddedFollowUps {
+    pub(super) store: Store,
+    /// Raised by appends, once they are durable.
+    pub(super) news: Arc<Notify>,
+}
 
 impl FollowUps for EmbeddedFollowUps {
-    fn take(&self, most: usize) -> Boxed<'_, Result<Vec<Pending>, LogError>> {
+    fn take<'a>(&'a self, most: usize, but: &'a [Pending]) -> Boxed<'a, Result<Vec<Pending>, LogError>> {
         Box::pin(async move {
-            let taken = self.0.readers().read(move |connection| {
+            let limit = signed(most.saturating_add(but.len()) as u64);
+            let taken = self.store.readers().read(move |connection| {
                 let mut statement =
                     connection.prepare_cached("SELECT id, record FROM follow_ups ORDER BY id LIMIT ?1")?;
-                let rows = statement.query_map(params![i64::try_from(most).unwrap_or(i64::MAX)], |row| {
+                let rows = statement.query_map(params![limit], |row| {
                     Ok(Pending { key: row.get::<_, i64>(0)?.to_string(), record: row.get(1)? })
                 })?;
                 rows.collect::<Result<Vec<_>, _>>()
             });
-            taken.await.map_err(LogError::from)
+            let mut taken = taken.await?;
+            taken.retain(|one| !but.iter().any(|other| other.key == one.key));
+            taken.truncate(most);
+            Ok(taken)
         })
     }
 
     fn done(&self, pending: Vec<Pending>) -> Boxed<'_, Result<(), LogError>> {
         Box::pin(async move {
             let ids: Vec<i64> = pending.iter().filter_map(|pending| pending.key.parse().ok()).collect();
-            let forgotten = self.0.write(move |connection| {
+            let forgotten = self.store.write(move |connection| {
                 let mut statement = connection.prepare_cached("DELETE FROM follow_ups WHERE id = ?1")?;
                 for id in &ids {
                     statement.execute([id])?;
@@ -35,5 +52,28 @@ impl FollowUps for EmbeddedFollowUps {
             });
             forgotten.await.map_err(LogError::from)
         })
+    }
+
+    fn find(&self, subject: &SubjectName, id: StreamId) -> Boxed<'_, Result<Option<FollowUp>, LogError>> {
+        let subject = subject.clone();
+        Box::pin(async move {
+            let found = self.store.readers().read(move |connection| {
+                let mut statement =
+                    connection.prepare_cached("SELECT record FROM follow_ups ORDER BY id DESC LIMIT ?1")?;
+                let mut rows = statement.query([signed(LOOKED_AT)])?;
+                while let Some(row) = rows.next()? {
+                    let found = FollowUp::of(&subject, id, row.get_ref(0)?.as_str()?);
+                    if found.is_some() {
+                        return Ok(found);
+                    }
+                }
+                Ok(None)
+            });
+            found.await.map_err(LogError::from)
+        })
+    }
+
+    fn watch(&self) -> Boxed<'_, Watch> {
+        Box::pin(std::future::ready(Watch::new(self.news.clone(), None)))
     }
 }

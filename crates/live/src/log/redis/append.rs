@@ -8,7 +8,7 @@ use bongsu_kernel::{Id, Millis};
 use bongsu_redis::redis::{Value, from_redis_value};
 use bongsu_redis::{Repeat, Script};
 
-use super::{FOLLOW_UPS, RedisLog, bus_channel, stream_key};
+use super::{FOLLOW_UPS, RedisLog, bus_channel, news_channel, stream_key};
 use crate::log::{Append, AppendError, Appended, FollowUp, LogError};
 
 static APPEND: Script = Script::new("append", include_str!("../../../lua/append.lua"));
@@ -74,7 +74,19 @@ impl RedisLog {
         let now = at.to_string();
         let (audience, channel) = (first.audience.to_string(), bus_channel(&self.redis, &stream));
         let (keep, most_keys) = (first.keep.to_string(), self.options.most_keys.to_string());
-        let head = [&now, self.redis.instance(), &audience, &channel, &keep, &most_keys, KEY_LIFE, marked];
+        let (news, subject) = (news_channel(&self.redis), first.subject.as_str());
+        let head = [
+            &now,
+            self.redis.instance(),
+            &audience,
+            &channel,
+            &keep,
+            &most_keys,
+            KEY_LIFE,
+            marked,
+            &news,
+            subject,
+        ];
         let mut arguments: Vec<&[u8]> = head.map(str::as_bytes).to_vec();
         let records = events.iter().map(|event| follow_up(event)).collect::<Result<Vec<_>, _>>()?;
         for (event, record) in events.iter().zip(&records) {

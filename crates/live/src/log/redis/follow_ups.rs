@@ -1,12 +1,25 @@
 //! What was written down for people, in Redis: a list beside every room's stream, and an index that names the rooms.
+//!
+//! An append that finds a room's list empty says so on a channel. Who sees to follow-ups hears of it, looks at that room, and
+//! goes on doing so until it is empty again. What is not heard is found by the index, which is looked at now and then.
 
+mod heard;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use bongsu_kernel::StreamId;
+use bongsu_kernel::task::Supervisor;
 use bongsu_redis::redis;
-use bongsu_redis::{Index, Marked, Redis, Repeat};
+use bongsu_redis::{Bus, Channel, Index, Marked, Redis, Repeat, Script};
 use futures_util::StreamExt;
 
-use super::{FOLLOW_UPS, stream_key, take};
+use self::heard::{Heard, Listening};
+use super::{FOLLOW_UPS, news_channel, stream_key, take};
 use crate::SubjectName;
-use crate::log::{Boxed, FollowUps, LogError, Pending};
+use crate::log::{Boxed, FollowUp, FollowUps, LogError, Pending, Watch};
+
+static FIND: Script = Script::new("find_follow_up", include_str!("../../../lua/find_follow_up.lua"));
 
 /// So many rooms are looked at at the same time.
 const AT_ONCE: usize = 32;
@@ -15,25 +28,40 @@ const AT_ONCE: usize = 32;
 pub struct RedisFollowUps {
     redis: Redis,
     index: Index,
+    bus: Bus,
+    heard: Arc<Heard>,
 }
 
 impl RedisFollowUps {
-    pub fn new(redis: Redis) -> Self {
+    pub fn start(redis: Redis, supervisor: &Supervisor) -> Self {
         let index = Index::new(redis.clone(), FOLLOW_UPS);
-        Self { redis, index }
+        let heard = Arc::new(Heard::default());
+        let bus = Bus::start(redis.clone(), heard.clone(), supervisor);
+        Self { redis, index, bus, heard }
     }
 
-    async fn records(&self, marked: Marked, most: usize) -> Result<Vec<Pending>, LogError> {
-        let list = self.list(&marked.name);
+    /// The records of a room; nothing when it has none at all.
+    async fn records(
+        &self,
+        room: &str,
+        marked: Option<Marked>,
+        most: usize,
+        but: &[Pending],
+    ) -> Result<Option<Vec<Pending>>, LogError> {
+        let but: HashSet<&str> =
+            but.iter().filter(|one| one.key == room).map(|one| one.record.as_str()).collect();
+        let list = self.list(room);
         let mut range = redis::cmd("LRANGE");
-        range.arg(&list).arg(0).arg(most.saturating_sub(1));
-        let records: Vec<String> = take(self.redis.ask("lrange", &list, &range, Repeat::Safe).await?)?;
-        let pending = |record| Pending { key: marked.name.clone(), record };
-        let records: Vec<Pending> = records.into_iter().map(pending).collect();
+        range.arg(&list).arg(0).arg((most + but.len()).saturating_sub(1));
+        let mut records: Vec<String> = take(self.redis.ask("lrange", &list, &range, Repeat::Safe).await?)?;
         if records.is_empty() {
-            self.index.found_empty(marked).await?;
+            if let Some(marked) = marked {
+                self.index.found_empty(marked).await?;
+            }
+            return Ok(None);
         }
-        Ok(records)
+        records.retain(|record| !but.contains(record.as_str()));
+        Ok(Some(records.into_iter().map(|record| Pending { key: room.to_owned(), record }).collect()))
     }
 
     fn list(&self, room: &str) -> String {
@@ -42,14 +70,28 @@ impl RedisFollowUps {
 }
 
 impl FollowUps for RedisFollowUps {
-    fn take(&self, most: usize) -> Boxed<'_, Result<Vec<Pending>, LogError>> {
+    fn take<'a>(&'a self, most: usize, but: &'a [Pending]) -> Boxed<'a, Result<Vec<Pending>, LogError>> {
         Box::pin(async move {
-            let marked = self.index.marked().await?;
-            let asked: Vec<_> = marked.into_iter().map(|marked| self.records(marked, most)).collect();
-            let mut asked = futures_util::stream::iter(asked).buffer_unordered(AT_ONCE);
+            let mut round = self.heard.begin();
+            let mut marked = HashMap::new();
+            if round.looks_at_index() {
+                marked.extend(self.index.marked().await?.into_iter().map(|one| (one.name.clone(), one)));
+                round.saw_index(marked.keys());
+            }
+            let asked: Vec<_> = round.rooms().map(|room| (room.clone(), marked.remove(room))).collect();
+            let asked = asked.into_iter().map(async |(room, marked)| {
+                let records = self.records(&room, marked, most, but).await;
+                (room, records)
+            });
+            let mut asked = futures_util::stream::iter(asked.collect::<Vec<_>>()).buffer_unordered(AT_ONCE);
             let mut pending = Vec::new();
-            while let Some(records) = asked.next().await {
-                pending.extend(records?);
+            while let Some((room, records)) = asked.next().await {
+                let records = records?.unwrap_or_default();
+                // What was left out holds nobody up here either: the index names its room as long as it has some.
+                if records.is_empty() {
+                    round.is_empty(&room);
+                }
+                pending.extend(records);
                 if pending.len() >= most {
                     break;
                 }
@@ -75,6 +117,28 @@ impl FollowUps for RedisFollowUps {
                 removed?;
             }
             Ok(())
+        })
+    }
+
+    fn find(&self, subject: &SubjectName, id: StreamId) -> Boxed<'_, Result<Option<FollowUp>, LogError>> {
+        let subject = subject.clone();
+        Box::pin(async move {
+            let (list, [ms, seq]) =
+                (self.list(subject.as_str()), [id.ms, id.seq].map(|part| part.to_string()));
+            let arguments = [ms.as_bytes(), seq.as_bytes()];
+            let record: Option<String> =
+                take(self.redis.run(&FIND, Repeat::Safe, &[&list], &arguments).await?)?;
+            Ok(record.and_then(|record| FollowUp::of(&subject, id, &record)))
+        })
+    }
+
+    fn watch(&self) -> Boxed<'_, Watch> {
+        Box::pin(async move {
+            let channel = Channel::Everywhere(news_channel(&self.redis).into());
+            let listening = Listening::new(self.heard.clone(), self.bus.clone(), channel.clone());
+            // When it cannot be heard now, the bus goes on trying, and the index is there.
+            let _ = self.bus.subscribe(channel).await;
+            Watch::new(self.heard.news(), Some(Box::new(listening)))
         })
     }
 }

@@ -1,0 +1,126 @@
+//! What rooms wrote down for people is there at once: it can be marked and deleted before it was derived, and is derived
+//! within a moment, whichever hub took the event and whichever does it.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use bongsu_testkit::{Api, Rng, engine, proof, tier, wait};
+use serde_json::{Value, json};
+
+use super::exact::{all, apis};
+use super::{INBOX, SOON, hub, ids, list, unread};
+
+/// Far more than it takes: a test does not time, and prints what it saw.
+const VISIBLE: Duration = Duration::from_secs(2);
+
+const READER: u64 = 7;
+const OTHER: u64 = 8;
+const DELETER: u64 = 9;
+const NOBODY: u64 = 10;
+
+fn event(room: &str, n: usize, recipients: &[u64]) -> Value {
+    json!({"roomId": room, "eventType": "comment.created", "data": {"n": n}, "recipients": recipients})
+}
+
+/// The ids of a batch's entries.
+fn entry_ids(room: &str, answer: &Value) -> Vec<String> {
+    let results = answer["results"].as_array().unwrap();
+    results.iter().map(|result| format!("{room}:{}", result["streamId"].as_str().unwrap())).collect()
+}
+
+#[tokio::test]
+async fn an_event_can_be_marked_and_deleted_before_its_entry_was_derived() {
+    let name = "an_event_can_be_marked_and_deleted_before_its_entry_was_derived";
+    let hub = hub().await;
+    let apis = apis(&hub);
+    let (rounds, batch, each) = (tier::size(5, 50), 200, 15);
+    let (mut early, mut marked, mut deleted) = (0, Vec::new(), 0);
+    for round in 0..rounds {
+        let room = format!("r{}", round % 2);
+        let (one, other) = (&apis[round % apis.len()], &apis[(round + 1) % apis.len()]);
+        let events: Vec<Value> = (0..batch).map(|n| event(&room, n, &[READER, OTHER, DELETER])).collect();
+        let answer = one.publish_batch(&events).await.expect(200);
+        // The newest first: it takes a moment until the hub comes to them.
+        let names = entry_ids(&room, answer.result());
+        for (n, id) in names.iter().rev().take(each).enumerate() {
+            let door = if n % 2 == 0 { INBOX } else { "/api/v1/notifications" };
+            let read = other.person(READER).call("PATCH", &format!("{door}/{id}/read"), "").await;
+            marked.push((id.clone(), read.expect(200).result()["readAt"].clone()));
+            let path = format!("{INBOX}/{id}");
+            one.person(NOBODY)
+                .call("PATCH", &format!("{path}/read"), "")
+                .await
+                .expect_error(404, "COMMON404");
+            one.person(NOBODY).call("DELETE", &path, "").await.expect_error(404, "COMMON404");
+            one.person(DELETER).call("DELETE", &path, "").await.expect(200);
+            other.person(DELETER).call("DELETE", &path, "").await.expect_error(404, "COMMON404");
+            deleted += 1;
+            // The hub had not come to this one if it has not come to all for somebody who touched nothing.
+            early += usize::from(unread(one, OTHER).await < ((round + 1) * batch) as u64);
+        }
+    }
+    let total = rounds * batch;
+    wait::until(SOON, async || unread(&apis[0], OTHER).await == total as u64).await;
+    for api in &apis {
+        let (items, shown) = all(api, READER, "").await;
+        let left = (total - marked.len()) as u64;
+        assert_eq!((items.len(), shown, unread(api, READER).await), (total, left, left));
+        let events: BTreeSet<&str> = items.iter().map(|item| item["eventId"].as_str().unwrap()).collect();
+        assert_eq!(events.len(), total, "one each");
+        for (id, read_at) in &marked {
+            let item = items.iter().find(|item| item["eventId"] == id.as_str()).unwrap();
+            assert_eq!(&item["readAt"], read_at, "{id}");
+        }
+        assert_eq!((all(api, DELETER, "").await.0.len(), unread(api, NOBODY).await), (total - deleted, 0));
+        assert_eq!(unread(api, DELETER).await, (total - deleted) as u64);
+        assert_eq!(ids(&list(api, NOBODY, "").await), Vec::<u64>::new());
+    }
+    assert!(early > 0, "nothing was marked before it was derived");
+    let facts = json!({"engine": engine().name(), "marked": marked.len(), "beforeItWasDerived": early});
+    proof::record("inbox", name, facts);
+}
+
+#[tokio::test]
+async fn what_names_no_event_that_waits_is_not_found() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let published = api.publish(event("a", 0, &[OTHER])).await.expect(200);
+    let id = published.result()["streamId"].as_str().unwrap().to_owned();
+    let far = format!("a:{}-{}", u64::MAX, u64::MAX);
+    for entry in [&format!("b:{id}"), "a:1-0", "a:0-0", &far, "a:b", "a:b:1-0", ":1-0", &id] {
+        for (method, path) in
+            [("PATCH", format!("{INBOX}/{entry}/read")), ("DELETE", format!("{INBOX}/{entry}"))]
+        {
+            let answer = api.person(OTHER).call(method, &path, "").await;
+            assert_eq!(answer.status, 404, "{method} {path}: {}", answer.text());
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_an_active_room_wrote_down_is_visible_in_a_moment_on_every_hub() {
+    let name = "what_an_active_room_wrote_down_is_visible_in_a_moment_on_every_hub";
+    let mut rng = Rng::for_test(name);
+    let hub = hub().await;
+    let apis = apis(&hub);
+    let mut took = Vec::new();
+    for n in 0..tier::size(40, 400) {
+        let (one, other) = (&apis[n % apis.len()], &apis[(n / 2) % apis.len()]);
+        let published = Instant::now();
+        one.publish(event("active", n, &[READER])).await.expect(200);
+        wait::until(SOON, async || unread(other, READER).await > n as u64).await;
+        took.push(published.elapsed());
+        // So that it falls into every part of whatever goes round.
+        tokio::time::sleep(Duration::from_millis(rng.below(150))).await;
+    }
+    took.sort_unstable();
+    let (median, most) = (took[took.len() / 2], took[took.len() - 1]);
+    let ms = |took: Duration| u64::try_from(took.as_millis()).unwrap();
+    proof::record(
+        "inbox",
+        name,
+        json!({"engine": engine().name(), "hubs": apis.len(), "events": took.len(), "medianMs": ms(median),
+            "p90Ms": ms(took[took.len() * 9 / 10]), "mostMs": ms(most)}),
+    );
+    assert!(median < VISIBLE, "half of them took more than {median:?}");
+}

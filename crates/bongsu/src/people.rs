@@ -52,7 +52,7 @@ impl Fleet {
         let lock_ttl = options.coordination.lock_ttl;
         match self {
             Self::Alone(store) => Ways {
-                live: Arc::new(Personal(hub.clone())),
+                live: Arc::new(Personal::new(hub.clone(), clock.clone())),
                 bus: None,
                 follow_ups: Arc::new(EmbeddedFollowUps(store)),
                 locks: Arc::new(EmbeddedLocks::new(lock_ttl, clock.clone())),
@@ -60,7 +60,8 @@ impl Fleet {
                 beside: None,
             },
             Self::Shared { redis, registry } => {
-                let personal = Arc::new(RedisPersonal::start(redis.clone(), hub.clone(), supervisor));
+                let personal =
+                    Arc::new(RedisPersonal::start(redis.clone(), hub.clone(), clock.clone(), supervisor));
                 let alive: Alive =
                     Arc::new(move || registry.alive().into_iter().map(|instance| instance.id).collect());
                 let lifetime = options.members.lifetime;

@@ -56,7 +56,7 @@ impl Fleet {
                 bus: None,
                 follow_ups: Arc::new(EmbeddedFollowUps(store)),
                 locks: Arc::new(EmbeddedLocks::new(lock_ttl, clock.clone())),
-                connections: Arc::new(EmbeddedConnections::default()),
+                connections: Arc::new(EmbeddedConnections::new(&options.members)),
                 beside: None,
             },
             Self::Shared { redis, registry } => {
@@ -64,7 +64,6 @@ impl Fleet {
                     Arc::new(RedisPersonal::start(redis.clone(), hub.clone(), clock.clone(), supervisor));
                 let alive: Alive =
                     Arc::new(move || registry.alive().into_iter().map(|instance| instance.id).collect());
-                let lifetime = options.members.lifetime;
                 Ways {
                     beside: Some(Beside {
                         buffer: Arc::new(RedisBuffer::new(redis.clone())),
@@ -74,7 +73,12 @@ impl Fleet {
                     bus: Some(personal),
                     follow_ups: Arc::new(RedisFollowUps::new(redis.clone())),
                     locks: Arc::new(RedisLocks::new(redis.clone(), lock_ttl)),
-                    connections: Arc::new(RedisConnections::start(redis, alive, lifetime, supervisor)),
+                    connections: Arc::new(RedisConnections::start(
+                        redis,
+                        alive,
+                        &options.members,
+                        supervisor,
+                    )),
                 }
             }
         }

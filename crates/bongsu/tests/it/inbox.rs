@@ -5,6 +5,7 @@
 mod away;
 mod devices;
 mod exact;
+mod faults;
 mod page;
 mod stream;
 

@@ -51,18 +51,18 @@ impl Fleet {
         let lock_ttl = options.coordination.lock_ttl;
         match self {
             Self::Alone { follow_ups } => Ways {
-                live: Arc::new(Personal(hub.clone())),
+                live: Arc::new(Personal::new(hub.clone(), clock.clone())),
                 bus: None,
                 follow_ups,
                 locks: Arc::new(EmbeddedLocks::new(lock_ttl, clock.clone())),
-                connections: Arc::new(EmbeddedConnections::default()),
+                connections: Arc::new(EmbeddedConnections::new(&options.members)),
                 beside: None,
             },
             Self::Shared { redis, registry } => {
-                let personal = Arc::new(RedisPersonal::start(redis.clone(), hub.clone(), supervisor));
+                let personal =
+                    Arc::new(RedisPersonal::start(redis.clone(), hub.clone(), clock.clone(), supervisor));
                 let alive: Alive =
                     Arc::new(move || registry.alive().into_iter().map(|instance| instance.id).collect());
-                let lifetime = options.members.lifetime;
                 Ways {
                     beside: Some(Beside {
                         buffer: Arc::new(RedisBuffer::new(redis.clone())),
@@ -72,7 +72,12 @@ impl Fleet {
                     bus: Some(personal),
                     follow_ups: Arc::new(RedisFollowUps::start(redis.clone(), supervisor)),
                     locks: Arc::new(RedisLocks::new(redis.clone(), lock_ttl)),
-                    connections: Arc::new(RedisConnections::start(redis, alive, lifetime, supervisor)),
+                    connections: Arc::new(RedisConnections::start(
+                        redis,
+                        alive,
+                        &options.members,
+                        supervisor,
+                    )),
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Milliseconds since 1970 in UTC.
 pub type Millis = u64;
@@ -32,6 +33,14 @@ impl Clock {
             Source::System => system_now(),
             Source::Manual(now) => now.load(Ordering::Relaxed),
         }
+    }
+
+    /// When that was by the clock that measures. The time may be another machine's, so this is about right, and never in
+    /// the future.
+    pub fn moment(&self, at: Millis) -> Instant {
+        let age = Duration::from_millis(self.now().saturating_sub(at));
+        let now = Instant::now();
+        now.checked_sub(age).unwrap_or(now)
     }
 
     /// Sets a manual clock; a system clock goes on as it does.
@@ -80,5 +89,13 @@ mod tests {
         let same = clock.clone();
         clock.set(9);
         assert_eq!(same.now(), 9);
+    }
+
+    #[test]
+    fn a_time_is_a_moment_that_is_not_to_come() {
+        let (clock, before) = (Clock::manual(60_000), Instant::now());
+        let age = |at| clock.moment(at).elapsed().as_millis();
+        assert!((2_000..60_000).contains(&age(58_000)));
+        assert!(age(99_000) <= before.elapsed().as_millis(), "another machine's clock is ahead");
     }
 }

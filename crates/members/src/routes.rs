@@ -111,7 +111,7 @@ async fn stream(
     let stream = inner.hub.open_personal(opening, subject, position, inner.options.manner()).await;
     let stream = stream.map_err(not_opened)?;
     identity.check_revoked(&person).await?;
-    let place = inner.connections.enter(&user, stream.ender(), inner.options.most).await;
+    let place = inner.connections.enter(&user, stream.ender()).await;
     let place = place.map_err(|away| unavailable(&away.0))?;
     let (templates, language) = (inner.inbox.templates().clone(), language());
     let stream = stream.holding(place).dressed(move |frames| dress(&templates, language, frames));

@@ -20,6 +20,7 @@ mod wire;
 
 use std::time::Duration;
 
+use bongsu_testkit::hub::Builder;
 use bongsu_testkit::{Api, Hub, wait};
 use serde_json::Value;
 
@@ -28,8 +29,8 @@ const LONG: Duration = Duration::from_secs(60);
 const IN_TIME: Duration = Duration::from_secs(6);
 
 /// Two hubs that share a Redis.
-struct Fleet {
-    hubs: [Hub; 2],
+pub(crate) struct Fleet {
+    pub(crate) hubs: [Hub; 2],
 }
 
 impl Fleet {
@@ -39,12 +40,25 @@ impl Fleet {
 
     /// Each reaches Redis by an address of its own.
     async fn on(urls: [&str; 2]) -> Self {
-        let (one, other) = tokio::join!(hub(urls[0]).start(), hub(urls[1]).start());
+        Self::of(urls.map(hub)).await
+    }
+
+    pub(crate) async fn of([one, other]: [Builder; 2]) -> Self {
+        let (one, other) = tokio::join!(one.start(), other.start());
         Self { hubs: [one, other] }
     }
 
-    fn apis(&self) -> [Api; 2] {
+    pub(crate) fn apis(&self) -> [Api; 2] {
         self.hubs.each_ref().map(Api::new)
+    }
+
+    /// How often hubs lost a connection of the bus.
+    pub(crate) async fn reconnects(&self) -> f64 {
+        let mut reconnects = 0.0;
+        for hub in &self.hubs {
+            reconnects += hub.metrics().await.get("pubsub_reconnect_total", &[]);
+        }
+        reconnects
     }
 
     /// Waits until every hub says this of Redis.
@@ -55,7 +69,7 @@ impl Fleet {
     }
 }
 
-fn hub(url: &str) -> bongsu_testkit::hub::Builder {
+fn hub(url: &str) -> Builder {
     // Two hubs without a database cannot both keep records.
     let hub = Hub::builder(crate::BONGSU).env("REDIS_URL", url).env("RECORDS", "off");
     hub.env("SSE_MAX_CONNECTIONS_PER_USER", 0).env("STREAM_MAXLEN", 1_000_000)

@@ -5,23 +5,42 @@
 mod away;
 mod devices;
 mod exact;
+mod faults;
 mod page;
 mod soon;
 mod stream;
 
 use std::time::Duration;
 
+use bongsu_testkit::hub::Builder;
+use bongsu_testkit::sse::{Request, Stream};
 use bongsu_testkit::{Answer, Api, Hub, wait};
 use serde_json::{Value, json};
 
 use crate::BONGSU;
 
 const SOON: Duration = Duration::from_secs(20);
+/// Longer than hubs wait before they look whether their streams are still counted.
+const LONG: Duration = Duration::from_secs(60);
 const INBOX: &str = "/api/notifications";
 const NOTIFY: &str = "/api/v1/members/notify";
+const STREAM: &str = "/api/notifications/stream";
 
 async fn hub() -> Hub {
     Hub::builder(BONGSU).records().start().await
+}
+
+/// One of a fleet, on servers that a test brings itself.
+fn one_of_a_fleet(redis: &str, database: &str) -> Builder {
+    Hub::builder(BONGSU).env("REDIS_URL", redis).env("DATABASE_URL", database)
+}
+
+fn listen(hub: &Hub, user: u64) -> Request {
+    Stream::request(hub, STREAM).person(user)
+}
+
+async fn open(request: Request) -> Stream {
+    request.open().await.unwrap_or_else(|answer| panic!("no stream: {} {}", answer.status, answer.text()))
 }
 
 fn like(event: &str, targets: &[u64]) -> Value {

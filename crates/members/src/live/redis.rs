@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bongsu_inbox::{Changed, FAMILY, Live, Notice, Told, subject, told};
 use bongsu_kernel::json::Object;
 use bongsu_kernel::task::{OnEnd, Supervisor};
-use bongsu_kernel::{EventType, Id, Millis};
+use bongsu_kernel::{Clock, EventType, Id, Millis};
 use bongsu_live::log::{Boxed, Bus, LogError, Sink};
 use bongsu_live::{Entry, Hub, SubjectName};
 use bongsu_redis::redis::cmd;
@@ -18,7 +18,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::{Mutex, mpsc};
 
-use super::{deliver, read_frame};
+use super::{deliver, pass_over, read_frame};
 
 /// A message may have so many bytes; a larger entry is read from the records.
 const LARGEST: usize = 8 << 10;
@@ -37,8 +37,8 @@ pub struct RedisPersonal {
 }
 
 impl RedisPersonal {
-    pub fn start(redis: Redis, hub: Hub, supervisor: &Supervisor) -> Self {
-        let ears = Arc::new(Ears { redis: redis.clone(), hub });
+    pub fn start(redis: Redis, hub: Hub, clock: Clock, supervisor: &Supervisor) -> Self {
+        let ears = Arc::new(Ears { redis: redis.clone(), hub, clock });
         let bus = redis::Bus::start(redis.clone(), ears, supervisor);
         let (queue, waiting) = mpsc::channel(QUEUE);
         let (sender, waiting, stop) = (redis.clone(), Arc::new(Mutex::new(waiting)), supervisor.stop());
@@ -126,6 +126,7 @@ impl Bus for RedisPersonal {
 struct Ears {
     redis: Redis,
     hub: Hub,
+    clock: Clock,
 }
 
 impl Ears {
@@ -146,9 +147,9 @@ impl Ears {
                 let (at, data) = (at.parse().ok()?, Object::stored(data)?);
                 let event_type = EventType::new(told::SAVED).ok()?;
                 let entry = Entry { place: told::place(seq), event_type, data, publisher: None, at };
-                deliver(&self.hub, person, seq, Some(&entry));
+                deliver(&self.hub, person, &entry, self.clock.moment(at));
             }
-            "-" => deliver(&self.hub, person, seq, None),
+            "-" => pass_over(&self.hub, person, seq),
             "?" => self.hub.doubt(&subject(person)),
             "r" => self.hub.pass_frame(&subject(person), Bytes::from(rest.to_owned())),
             _ => return None,

@@ -152,10 +152,7 @@ async fn the_load_of_the_source_is_delivered_once_and_in_order() {
     }));
     let (published, seen) = tokio::join!(publishing, reading);
     let wrong = seen.iter().enumerate().filter(|(at, ids)| **ids != published[at % rooms]).count();
-    let mut reconnects = 0.0;
-    for hub in &fleet.hubs {
-        reconnects += hub.metrics().await.get("pubsub_reconnect_total", &[]);
-    }
+    let reconnects = fleet.reconnects().await;
     proof::record(
         "fleet",
         name,

@@ -1,15 +1,15 @@
-//! The database is away: what was read is taken down and shown, and written when it is back.
+//! The database is away: what was read is taken down and shown, and written when it is back; who wants a stream is asked to
+//! come back.
 
 use std::time::{Duration, Instant};
 
 use bongsu_testkit::redis::Redis;
 use bongsu_testkit::sql::{Flavour, Server};
-use bongsu_testkit::{Api, Hub, tier, wait};
+use bongsu_testkit::sse::{Item, Resuming};
+use bongsu_testkit::{Api, tier, wait};
 use serde_json::json;
 
-use super::stream::{listen, open};
-use super::{INBOX, SOON, like, list, notify, unread};
-use crate::BONGSU;
+use super::{INBOX, SOON, STREAM, like, list, listen, notify, one_of_a_fleet, open, unread};
 
 async fn marks_are_taken_while_the_database_is_away(flavour: Flavour) {
     if !tier::needs_engine("redis") || !tier::needs_engine(flavour.name()) {
@@ -18,7 +18,7 @@ async fn marks_are_taken_while_the_database_is_away(flavour: Flavour) {
     let (redis, server) = (Redis::start().await, Server::start(flavour).await);
     let database = server.database();
     let start = async || {
-        let hub = Hub::builder(BONGSU).env("REDIS_URL", redis.url()).env("DATABASE_URL", &database);
+        let hub = one_of_a_fleet(&redis.url(), &database);
         hub.env("WRITE_BEHIND_INTERVAL_SECS", 1).start().await
     };
     let (one, other) = (start().await, start().await);
@@ -93,7 +93,7 @@ async fn marks_are_written_when_a_hub_ends() {
         return;
     }
     let (redis, database) = (Redis::start().await, Flavour::Postgres.database().await);
-    let hub = Hub::builder(BONGSU).env("REDIS_URL", redis.url()).env("DATABASE_URL", &database).start().await;
+    let hub = one_of_a_fleet(&redis.url(), &database).start().await;
     let api = Api::at(&hub.url(""));
     notify(&api, &like("e1", &[7])).await.expect(202);
     api.person(7).call("PATCH", &format!("{INBOX}/1/read"), "").await.expect(200);
@@ -104,4 +104,49 @@ async fn marks_are_written_when_a_hub_ends() {
     hub.restart().await;
     assert_eq!(unread(&api, 7).await, 0);
     assert!(list(&api, 7, "").await["items"][0]["readAt"].is_string());
+}
+
+async fn a_stream_that_is_opened_while_the_database_is_away_comes_back(flavour: Flavour) {
+    if !tier::needs_engine("redis") || !tier::needs_engine(flavour.name()) {
+        return;
+    }
+    let (redis, server) = (Redis::start().await, Server::start(flavour).await);
+    let hub = one_of_a_fleet(&redis.url(), &server.database()).start().await;
+    let api = Api::at(&hub.url(""));
+    notify(&api, &like("e1", &[7])).await.expect(202);
+    server.pause();
+    // An EventSource gives up for good on anything but 200.
+    let mut refused = open(listen(&hub, 7)).await;
+    let items = refused.read_to_end(SOON).await;
+    let closes = items.iter().filter_map(|item| match item {
+        Item::Event(event) if event.event == "system.close" => event.json()["code"].as_u64(),
+        _ => None,
+    });
+    let closes: Vec<u64> = closes.collect();
+    assert!(matches!(closes[..], [3_000..3_500]), "{items:?}");
+    assert!(items.iter().any(|item| matches!(item, Item::Retry(_))), "{items:?}");
+    let mut source = Resuming::new(listen(&hub, 7)).retry_at_most(Duration::from_millis(500));
+    assert_eq!(source.next_event(SOON).await.unwrap().event, "system.close");
+    let refused = api.person(7).get(STREAM).await;
+    refused.expect_error(503, "SSE5001");
+    server.resume();
+    let first = loop {
+        let event = source.next_event(SOON).await.expect("one that is not sent away");
+        if event.event != "system.close" {
+            break event;
+        }
+    };
+    assert_eq!((first.event.as_str(), first.own_id.as_deref()), ("notification", Some("1")));
+    notify(&api, &like("e2", &[7])).await.expect(202);
+    assert_eq!(source.next_event(SOON).await.unwrap().own_id.as_deref(), Some("2"));
+}
+
+#[tokio::test]
+async fn a_stream_that_is_opened_while_postgres_is_away_comes_back() {
+    a_stream_that_is_opened_while_the_database_is_away_comes_back(Flavour::Postgres).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_opened_while_mariadb_is_away_comes_back() {
+    a_stream_that_is_opened_while_the_database_is_away_comes_back(Flavour::MariaDb).await;
 }

@@ -4,31 +4,25 @@ use std::time::Duration;
 
 use bongsu_testkit::redis::Redis;
 use bongsu_testkit::sql::Flavour;
-use bongsu_testkit::sse::{Request, Resuming, Stream};
+use bongsu_testkit::sse::{Resuming, Stream};
 use bongsu_testkit::{Api, Hub, Rng, engine, proof, tier, wait};
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::{SOON, like, notify};
+use super::{LONG, SOON, like, listen, notify, one_of_a_fleet};
 use crate::BONGSU;
-
-const STREAM: &str = "/api/notifications/stream";
 
 fn hubs(hub: &Hub) -> Vec<&Hub> {
     std::iter::once(hub).chain(hub.twin()).collect()
 }
 
-fn listen(hub: &Hub, user: u64) -> Request {
-    Stream::request(hub, STREAM).person(user)
-}
-
 /// Whether a stream is told to stay away, or goes on until something that was sent afterwards.
-async fn is_replaced(stream: &mut Stream) -> bool {
+pub(super) async fn is_replaced(stream: &mut Stream) -> bool {
     loop {
-        let event = stream.next_event(SOON).await.expect("a stream that says why it ends");
+        let event = stream.next_event(LONG).await.expect("a stream that says why it ends");
         match event.event.as_str() {
             "replaced" => {
-                let close = stream.expect_event("system.close", SOON).await;
+                let close = stream.expect_event("system.close", LONG).await;
                 assert_eq!(close.json()["code"], 3500);
                 return true;
             }
@@ -149,10 +143,7 @@ async fn devices_of_a_killed_hub_push_out_nobody_and_without_redis_the_inbox_wor
         return;
     }
     let (redis, database) = (Redis::start().await, Flavour::Postgres.database().await);
-    let start = async || {
-        let hub = Hub::builder(BONGSU).env("REDIS_URL", redis.url()).env("DATABASE_URL", &database);
-        hub.start().await
-    };
+    let start = async || one_of_a_fleet(&redis.url(), &database).start().await;
     let (stays, killed) = (start().await, start().await);
     let mut living = listen(&stays, 7).open().await.unwrap();
     let _dead = [listen(&killed, 7).open().await.unwrap(), listen(&killed, 7).open().await.unwrap()];

@@ -9,8 +9,7 @@ use bongsu_testkit::{Api, Engine, Hub, Rng, engine, proof, tier, wait};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::stream::{listen, open};
-use super::{INBOX, NOTIFY, SOON, like, list, notify, unread};
+use super::{INBOX, NOTIFY, SOON, like, list, listen, notify, open, unread};
 use crate::BONGSU;
 
 const PEOPLE: [u64; 4] = [1, 2, 3, 4];

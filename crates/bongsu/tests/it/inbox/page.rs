@@ -1,16 +1,11 @@
 //! Personal streams in a real browser: one that was replaced stays away, one that lost its hub comes back.
 
-use std::time::Duration;
-
-use bongsu_testkit::sse::Stream;
 use bongsu_testkit::tokens::token;
 use bongsu_testkit::{Api, Browser, Hub};
 use serde_json::json;
 
-use super::{like, notify};
+use super::{LONG, like, listen, notify, open};
 use crate::BONGSU;
-
-const LONG: Duration = Duration::from_secs(60);
 
 /// Writes down what an EventSource on the personal stream sees.
 const FOLLOW: &str = "window.follow = () => {
@@ -46,8 +41,7 @@ async fn an_event_source_comes_back_after_its_hub_was_gone_and_stays_away_once_i
 
     let mut newer = Vec::new();
     for _ in 0..3 {
-        let request = Stream::request(&hub, "/api/notifications/stream").person(7);
-        newer.push(request.open().await.expect("everybody is let in"));
+        newer.push(open(listen(&hub, 7)).await);
     }
     browser.wait_for("stream.source.readyState === 2", LONG).await;
     assert_eq!(browser.eval("[stream.codes, stream.replaced]").await, json!([[3500], 1]));

@@ -2,21 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use bongsu_testkit::sse::{Request, Resuming, Stream};
+use bongsu_testkit::sse::{Resuming, Stream};
 use bongsu_testkit::tokens::Claims;
 use bongsu_testkit::{Api, Hub, Rng, tier, wait};
 use serde_json::{Value, json};
 
-use super::{SOON, hub, like, notify, unread};
+use super::{SOON, STREAM, hub, like, listen, notify, open, unread};
 use crate::BONGSU;
-
-pub(super) fn listen(hub: &Hub, user: u64) -> Request {
-    Stream::request(hub, "/api/notifications/stream").person(user)
-}
-
-pub(super) async fn open(request: Request) -> Stream {
-    request.open().await.unwrap_or_else(|answer| panic!("no stream: {} {}", answer.status, answer.text()))
-}
 
 /// The ids and types of the next so many notifications.
 async fn next(stream: &mut Stream, count: usize) -> Vec<(String, Value)> {
@@ -194,7 +186,7 @@ async fn a_stream_pings_ends_after_its_time_and_with_its_token() {
     };
     assert_eq!((close.event.as_str(), close.json()["code"].clone()), ("system.close", json!(3001)));
     let token = Claims::new(7).expires_in(2).sign();
-    let mut short = open(Stream::request(&hub, "/api/notifications/stream").bearer(&token)).await;
+    let mut short = open(Stream::request(&hub, STREAM).bearer(&token)).await;
     let close = loop {
         let event = short.next_event(SOON).await.unwrap();
         if event.event == "system.close" {

@@ -4,7 +4,6 @@
 //! passed on to those who listen now; a stream id in it only makes this hub look into the log, and is never believed.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::task::Supervisor;
@@ -104,9 +103,7 @@ impl Ears {
             head.next().filter(|publisher| !publisher.is_empty()).map(Id::new).transpose().ok()?;
         let data = Object::stored(payload)?;
         let entry = Entry { place: Place { id, number }, event_type, data, publisher, at };
-        // By two machines' clocks, so only about right; never in the future.
-        let age = Duration::from_millis(self.clock.now().saturating_sub(at));
-        let accepted = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
+        let accepted = self.clock.moment(at);
         self.sink.deliver(Delivery { subject, previous, entry: &entry, accepted });
         Some(())
     }

@@ -14,7 +14,7 @@ const ENGINES: [&str; 2] = ["redis", "cluster"];
 /// The suites that are about what an engine does.
 const SUITES: [&str; 4] = ["rooms_", "inbox::", "drain", "browser"];
 /// Of these, what is about the embedded engine and nothing else, or brings engines of its own.
-const EMBEDDED_ONLY: [&str; 2] = ["rooms_crash", "inbox::away"];
+const EMBEDDED_ONLY: [&str; 3] = ["rooms_crash", "inbox::away", "inbox::faults"];
 const TESTS: [&str; 4] = ["-p", "bongsu", "--test", "it"];
 
 /// Runs those of the suites' tests that are wanted, one engine after the other. `wanted` is asked for

@@ -1,24 +1,27 @@
 -- Takes a hub's word for which personal streams of a person it holds: all of these, and no others. What is missing is
 -- counted in with the time it has had from the start, so that nobody grows younger by being forgotten; then the oldest beyond
--- the limit go, which is told to whoever holds them.
+-- the limit go, which is told to whoever holds them. A hub that was killed a moment ago still counts as alive: before anybody
+-- goes because of its streams, it is asked whether it has them.
 --
 -- KEYS  1 streams (zset by time)  2 the last word of each hub: its number, when it came, and the streams (hash)
 -- ARGV  1 hub  2 number of this word  3 how many streams may stay  4 how long a stream lives, in ms  5 channel
---       6 the person as JSON  7 until when this counts, in ms, or 0 for ever  8 how many streams follow
---       then each stream and its time; then every hub that is alive
--- Gives those of the streams that were replaced; nothing when this came too late.
+--       6 the person as JSON  7 until when this counts, in ms, or 0 for ever
+--       8 since when others were asked, in ms; 0 when they may be asked now, -1 when this is an answer  9 channel to ask by
+--       10 how many streams follow, then each stream and its time; then every hub that is alive
+-- Gives since when others are asked, empty when they are not, and those of the streams that were replaced; nothing when this
+-- came too late.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + clock[2] / 1000
 -- Who said it has given up waiting, and nobody is to make room for one that is not there.
 if tonumber(ARGV[7]) > 0 and now > tonumber(ARGV[7]) then return false end
 
 local own, times = {}, {}
-for at = 9, 8 + 2 * ARGV[8], 2 do
+for at = 11, 10 + 2 * ARGV[10], 2 do
   own[#own + 1] = ARGV[at]
   times[ARGV[at]] = ARGV[at + 1]
 end
-local function replaced()
-  local gone = {}
+local function replaced(asked)
+  local gone = { asked or '' }
   for _, stream in ipairs(own) do
     if not redis.call('ZSCORE', KEYS[1], stream) then gone[#gone + 1] = stream end
   end
@@ -26,7 +29,8 @@ local function replaced()
 end
 
 local alive, held = { [ARGV[1]] = true }, {}
-for at = 9 + 2 * ARGV[8], #ARGV do alive[ARGV[at]] = true end
+local asked, silent = tonumber(ARGV[8]), false
+for at = 11 + 2 * ARGV[10], #ARGV do alive[ARGV[at]] = true end
 local words = redis.call('HGETALL', KEYS[2])
 for at = 1, #words, 2 do
   local hub = words[at]
@@ -40,7 +44,11 @@ for at = 1, #words, 2 do
   elseif streams == '' and now - came > 10000 then
     -- It was kept for its number only, and no older word comes so late.
     redis.call('HDEL', KEYS[2], hub)
+  elseif asked > 0 and tonumber(came) < asked then
+    -- It has not answered. If it is only slow, it says all this again.
+    redis.call('HDEL', KEYS[2], hub)
   else
+    silent = silent or (streams ~= '' and now - came > 500)
     for stream in string.gmatch(streams, '%S+') do held[stream] = true end
   end
 end
@@ -56,7 +64,9 @@ end
 for _, stream in ipairs(own) do redis.call('ZADD', KEYS[1], times[stream], stream) end
 
 local count = redis.call('ZCARD', KEYS[1])
-if count > tonumber(ARGV[3]) then
+local doubt = count > tonumber(ARGV[3]) and asked <= 0 and silent
+if doubt and asked == 0 then redis.call('PUBLISH', ARGV[9], ARGV[6]) end
+if count > tonumber(ARGV[3]) and not doubt then
   local oldest = redis.call('ZPOPMIN', KEYS[1], count - ARGV[3])
   for at = 1, #oldest, 2 do
     redis.call('PUBLISH', ARGV[5], '{"memberId":' .. ARGV[6] .. ',"connectionId":"' .. oldest[at] .. '"}')
@@ -65,4 +75,4 @@ end
 local life = count > 0 and 2 * ARGV[4] or 10000
 redis.call('PEXPIRE', KEYS[1], string.format('%.0f', life))
 redis.call('PEXPIRE', KEYS[2], string.format('%.0f', life))
-return replaced()
+return replaced(doubt and asked == 0 and string.format('%.0f', now) or nil)

@@ -3,12 +3,14 @@
 //! A hub says of a person which connections it holds, all of them in one script, each with the time that Redis gave it: when
 //! one comes, when one has gone, after every doubt of the bus, and now and then. So whatever Redis has forgotten is put back,
 //! and nothing stays that nobody holds. The script also tells who has to go; whoever holds that connection hears it and ends
-//! it, or is told when it speaks next.
+//! it, or is told when it speaks next. Before anybody goes because of what a silent hub holds, that hub is asked: it may have
+//! been killed a moment ago, and its people are just those who are coming.
 
 mod held;
 
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_kernel::{Id, Millis, random};
@@ -36,6 +38,10 @@ const AT_ONCE: usize = 64;
 const GATHERED: usize = 1_024;
 /// A connection that Redis lets in later than this, by its own clock, has been given up.
 const IN_TIME: Millis = 5_000;
+/// A hub that is asked has so long to say what it holds.
+const ANSWER: Duration = Duration::from_millis(400);
+/// So many people's hubs are asked at the same time; what is beyond is seen to when their streams are looked up next.
+const MOST_ASKED: usize = 65_536;
 /// While Redis has to be told of so many people, nobody is let in who would add to them.
 const MOST_UNTOLD: usize = 65_536;
 
@@ -52,8 +58,15 @@ struct Inner {
     most: String,
     lifetime: String,
     held: Mutex<Held>,
+    /// Of whom other hubs were asked, since when by Redis's clock, and when that is decided.
+    asked: Mutex<VecDeque<(Instant, Id, Millis)>>,
+    /// Of whom another hub asks.
+    questions: Mutex<HashSet<Id>>,
     /// Rings when Redis has to be told of somebody.
     bell: Notify,
+    /// Rings when another hub asks, and when this one has.
+    asking: Notify,
+    deciding: Notify,
     doubt: Notify,
 }
 
@@ -65,7 +78,11 @@ impl RedisConnections {
             most: options.most.to_string(),
             lifetime: options.lifetime.as_millis().to_string(),
             held: Mutex::default(),
+            asked: Mutex::default(),
+            questions: Mutex::default(),
             bell: Notify::new(),
+            asking: Notify::new(),
+            deciding: Notify::new(),
             doubt: Notify::new(),
         }));
         let bus = Bus::start(this.0.redis.clone(), Arc::new(Ears(this.clone())), supervisor);
@@ -78,6 +95,8 @@ impl RedisConnections {
                     () = this.0.listen(&bus) => {}
                     () = this.0.look_for_ever() => {}
                     () = this.0.tell_for_ever() => {}
+                    () = this.0.answer_for_ever() => {}
+                    () = this.0.decide_for_ever() => {}
                 }
             }
         });
@@ -96,15 +115,57 @@ impl Inner {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held)
+    }
+
+    /// By which hubs ask each other.
+    fn question(&self) -> String {
+        self.redis.key("sse:notification:ask")
     }
 
     /// Once it is heard, the bus itself tells what becomes of it.
     async fn listen(&self, bus: &Bus) {
-        while bus.subscribe(Channel::Everywhere(self.channel().into())).await.is_err() {
-            tokio::time::sleep(AGAIN).await;
+        for channel in [self.channel(), self.question()] {
+            while bus.subscribe(Channel::Everywhere(channel.clone().into())).await.is_err() {
+                tokio::time::sleep(AGAIN).await;
+            }
         }
         std::future::pending::<()>().await;
+    }
+
+    async fn answer_for_ever(&self) {
+        loop {
+            let people: Vec<Id> = lock(&self.questions).drain().collect();
+            if people.is_empty() {
+                self.asking.notified().await;
+                continue;
+            }
+            let answering: Vec<_> = people
+                .iter()
+                .map(async |person| {
+                    let word = self.held().word(person);
+                    // Who gets no answer takes it for one; the next look puts that right.
+                    let _ = self.say(person, word, Others::Answered).await;
+                })
+                .collect();
+            futures_util::stream::iter(answering).buffer_unordered(AT_ONCE).collect::<()>().await;
+        }
+    }
+
+    /// Says it again once those who were asked have had their time.
+    async fn decide_for_ever(&self) {
+        loop {
+            let Some((when, person, since)) = lock(&self.asked).pop_front() else {
+                self.deciding.notified().await;
+                continue;
+            };
+            tokio::time::sleep_until(when.into()).await;
+            let word = self.held().word(&person);
+            if self.say(&person, word, Others::Asked(since)).await.is_err() {
+                self.held().tell_of(&person);
+                self.bell.notify_one();
+            }
+        }
     }
 
     async fn look_for_ever(&self) {
@@ -150,17 +211,28 @@ impl Inner {
     /// Says what this hub holds of a person.
     async fn look(&self, person: &Id) -> Result<(), Error> {
         let word = self.held().word(person);
-        self.say(person, word).await
+        self.say(person, word, Others::Unasked).await
     }
 
     /// Says it, and does what is answered.
-    async fn say(&self, person: &Id, word: Word) -> Result<(), Error> {
+    async fn say(&self, person: &Id, word: Word, others: Others) -> Result<(), Error> {
         let [streams, hubs] = self.keys(person);
         let named = serde_json::to_string(person).unwrap_or_default();
         let (channel, alive, until) = (self.channel(), (self.alive)(), word.until.to_string());
         let (number, count) = (word.number.to_string(), word.connections.len().to_string());
-        let head =
-            [self.redis.instance(), &number, &self.most, &self.lifetime, &channel, &named, &until, &count];
+        let (asked, question) = (others.written(), self.question());
+        let head = [
+            self.redis.instance(),
+            &number,
+            &self.most,
+            &self.lifetime,
+            &channel,
+            &named,
+            &until,
+            &asked,
+            &question,
+            &count,
+        ];
         let mut arguments: Vec<&[u8]> = head.map(str::as_bytes).to_vec();
         for (id, time) in &word.connections {
             arguments.extend([id.as_bytes(), time.as_bytes()]);
@@ -170,11 +242,19 @@ impl Inner {
         let answer = self.redis.run(&HOLD, Repeat::Safe, &[&streams, &hubs], &arguments).await?;
         let replaced: Option<Vec<String>> = from_redis_value(answer).map_err(unexpected)?;
         let replaced = replaced.ok_or_else(|| Error::Unreachable("it stood still meanwhile".to_owned()))?;
+        let (asked, replaced) = replaced.split_first().ok_or_else(|| unexpected("no answer to a word"))?;
+        if let Ok(since) = asked.parse() {
+            let mut waiting = lock(&self.asked);
+            if waiting.len() < MOST_ASKED {
+                waiting.push_back((Instant::now() + ANSWER, person.clone(), since));
+                self.deciding.notify_one();
+            }
+        }
         let mut held = self.held();
         for (id, _) in &word.connections {
             held.is_counted(person, id);
         }
-        for id in &replaced {
+        for id in replaced {
             held.replaced(person, id);
         }
         Ok(())
@@ -193,9 +273,33 @@ impl Inner {
         let word = self.held().comes(&person, Connection::new(&id, ender, time, now + IN_TIME));
         // From here on it is counted out again, whatever happens.
         let entered = Entered { inner: self.clone(), person, id };
-        self.say(&entered.person, word).await?;
+        self.say(&entered.person, word, Others::Unasked).await?;
         Ok(entered)
     }
+}
+
+/// What is known of the other hubs that hold something of a person.
+#[derive(Clone, Copy)]
+enum Others {
+    Unasked,
+    /// This is what one of them asked for.
+    Answered,
+    /// Since then, by Redis's clock.
+    Asked(Millis),
+}
+
+impl Others {
+    fn written(self) -> String {
+        match self {
+            Self::Unasked => "0".to_owned(),
+            Self::Answered => "-1".to_owned(),
+            Self::Asked(since) => since.to_string(),
+        }
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn unexpected(error: impl std::fmt::Display) -> Error {
@@ -228,8 +332,26 @@ impl Drop for Entered {
 
 struct Ears(RedisConnections);
 
+impl Ears {
+    /// Only who holds something has an answer.
+    fn asked(&self, payload: &[u8]) {
+        let inner = &self.0.0;
+        match serde_json::from_slice::<Id>(payload) {
+            Ok(person) if inner.held().holds(&person) => {
+                lock(&inner.questions).insert(person);
+                inner.asking.notify_one();
+            }
+            Ok(_) => {}
+            Err(_) => metrics::counter!("bus_malformed_total").increment(1),
+        }
+    }
+}
+
 impl Listener for Ears {
-    fn message(&self, _: &Channel, payload: Bytes) {
+    fn message(&self, channel: &Channel, payload: Bytes) {
+        if channel.name() == self.0.0.question() {
+            return self.asked(&payload);
+        }
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Disconnect {

@@ -36,13 +36,14 @@ impl Person {
     ) -> Option<Vec<String>> {
         let (number, until, count) = (number.to_string(), until.to_string(), own.len().to_string());
         let mut words = vec![
-            "EVAL", HOLD, "2", STREAMS, HUBS, hub, &number, "3", "60000", "channel", "7", &until, &count,
+            "EVAL", HOLD, "2", STREAMS, HUBS, hub, &number, "3", "60000", "channel", "7", &until, "0",
+            "question", &count,
         ];
         words.extend(own.iter().flat_map(|(stream, time)| [*stream, *time]));
         words.extend(["h1", "h2"]);
         let answer = self.redis.call(&words).await.unwrap().accepted();
         let is_nothing = matches!(answer, Reply::Nothing);
-        (!is_nothing).then(|| answer.items().iter().map(|time| time.text().to_owned()).collect())
+        (!is_nothing).then(|| answer.items()[1..].iter().map(|stream| stream.text().to_owned()).collect())
     }
 
     /// The time of one that comes now.

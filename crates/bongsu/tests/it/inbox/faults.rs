@@ -277,3 +277,41 @@ async fn how_long_an_entry_took_is_counted_from_when_it_was_saved() {
     let took = fleet.hubs[0].metrics().await.get("delivery_latency_seconds_sum", &[]);
     assert!((4.0..60.0).contains(&took), "{took} seconds");
 }
+
+#[tokio::test]
+async fn devices_that_come_back_at_once_from_a_killed_hub_push_out_nobody() {
+    if !engines() {
+        return;
+    }
+    let redis = Redis::start().await;
+    let fleet = fleet([&redis.url(), &redis.url()]).await;
+    for round in 0..tier::size(2, 20) {
+        let mut streams = vec![open(listen(&fleet.hubs[0], 7)).await];
+        let gone = [open(listen(&fleet.hubs[1], 7)).await, open(listen(&fleet.hubs[1], 7)).await];
+        // As long as the hubs' last words are not from just now.
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        fleet.hubs[1].kill9().await;
+        drop(gone);
+        for _ in 0..2 {
+            streams.push(open(listen(&fleet.hubs[0], 7)).await);
+        }
+        wait::until(SOON, async || counted(&redis).await == 3).await;
+        notify(&fleet.apis()[0], &like(&format!("back{round}"), &[7])).await.expect(202);
+        for stream in &mut streams {
+            while stream.expect_event("notification", SOON).await.json()["eventId"] != format!("back{round}")
+            {
+            }
+        }
+        // A fourth is one too many, as ever.
+        a_fourth_replaces_the_oldest_here(&fleet, &mut streams).await;
+        drop(streams);
+        wait::until(SOON, async || counted(&redis).await == 0).await;
+        fleet.hubs[1].restart().await;
+    }
+}
+
+async fn a_fourth_replaces_the_oldest_here(fleet: &Fleet, streams: &mut Vec<Stream>) {
+    let fourth = open(listen(&fleet.hubs[0], 7)).await;
+    assert!(is_replaced(&mut streams[0]).await, "the oldest stays");
+    streams.push(fourth);
+}

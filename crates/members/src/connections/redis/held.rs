@@ -42,6 +42,10 @@ impl Held {
         self.people.keys().cloned().collect()
     }
 
+    pub(super) fn holds(&self, person: &Id) -> bool {
+        self.people.contains_key(person)
+    }
+
     pub(super) fn word(&mut self, person: &Id) -> Word {
         self.last_word += 1;
         let own = self.people.get(person).map(Vec::as_slice).unwrap_or_default();

@@ -1,4 +1,6 @@
 //! What happened, as people are told of it: its id, its type, who did it, what it is about.
+//!
+//! It is kept once for all who are told; what is one person's own is their [`Entry`].
 
 use std::fmt;
 use std::sync::Arc;

@@ -2,9 +2,8 @@
 //!
 //! A hub says of a person which connections it holds, all of them in one script, each with the time that Redis gave it: when
 //! one comes, when one has gone, after every doubt of the bus, and now and then. So whatever Redis has forgotten is put back,
-//! and nothing stays that nobody holds. The script also tells who has to go; whoever holds that connection hears it and ends
-//! it, or is told when it speaks next. Before anybody goes because of what a silent hub holds, that hub is asked: it may have
-//! been killed a moment ago, and its people are just those who are coming.
+//! and nothing stays that nobody holds. The script also tells who has to go. Before anybody goes because of what a silent hub
+//! holds, that hub is asked: it may have been killed a moment ago, and its people are just those who are coming.
 
 mod held;
 

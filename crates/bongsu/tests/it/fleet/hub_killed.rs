@@ -18,7 +18,7 @@ async fn clients_of_a_hub_that_is_killed_go_on_at_the_other_one() {
     let load = Load::new(fleet.apis());
     let faults = async {
         let (mut landed, mut kills) = (0, 0);
-        while landed < rounds && kills < rounds * 4 {
+        while landed < rounds && kills < rounds * 20 {
             load.go_on(rng.range(20..300)).await;
             let (before, hub) = (load.cut(), &fleet.hubs[kills % 2]);
             kills += 1;

@@ -30,8 +30,12 @@ async fn every_answer_is_one_that_the_description_names() {
         return;
     }
     // Streams that end by themselves, and as many as there are requests.
-    let hub =
-        Hub::builder(BONGSU).env("SSE_LIFETIME_SECS", 1).env("SSE_MAX_CONNECTIONS_PER_USER", 0).start().await;
+    let hub = Hub::builder(BONGSU)
+        .env("SSE_LIFETIME_SECS", 1)
+        .env("MEMBER_STREAM_LIFETIME_SECS", 1)
+        .env("SSE_MAX_CONNECTIONS_PER_USER", 0)
+        .start()
+        .await;
     let document = Api::new(&hub).anonymous().get("/openapi.json").await.expect(200).body;
     for n in 1..=20 {
         let told = json!({"eventId": format!("e{n}"), "type": "POST_LIKE", "targetIds": [PERSON]});

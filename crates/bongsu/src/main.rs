@@ -1,6 +1,7 @@
 //! The binary: command line, configuration, wiring, shutdown. The only crate that names all others.
 
 mod admin;
+mod changes;
 mod commands;
 mod failure;
 mod fleet;

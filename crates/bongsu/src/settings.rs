@@ -47,6 +47,7 @@ pub(crate) fn all() -> Vec<&'static Setting> {
     all.extend(bongsu_presence::SETTINGS);
     all.extend(bongsu_inbox::SETTINGS);
     all.extend(bongsu_members::SETTINGS);
+    all.extend(bongsu_outbox::SETTINGS);
     all.extend(bongsu_coordination::SETTINGS);
     all.push(&telemetry::RUST_LOG);
     all.extend(bongsu_redis::SETTINGS);
@@ -85,6 +86,7 @@ pub(crate) struct Checked {
     pub(crate) rooms: bongsu_rooms::Options,
     pub(crate) presence: bongsu_presence::Options,
     pub(crate) people: People,
+    pub(crate) outbox: bongsu_outbox::Options,
     /// Nothing: everything is embedded.
     pub(crate) redis: Option<bongsu_redis::Options>,
     /// Nothing: records are kept in the data folder, if at all.
@@ -126,7 +128,9 @@ pub(crate) fn check(values: &Values) -> Result<Checked, Bad> {
     check_combination(values, redis.is_some(), database.is_some(), &rooms)?;
     let presence = bongsu_presence::Options::from_settings(values)?;
     let people = People::from_settings(values)?;
-    Ok(Checked { host, identity, origins, rooms, presence, people, redis, database, weak })
+    let usual = bongsu_live::Options::from_settings(values).manner();
+    let outbox = bongsu_outbox::Options::from_settings(values, usual)?;
+    Ok(Checked { host, identity, origins, rooms, presence, people, outbox, redis, database, weak })
 }
 
 /// Refuses an engine that this build does not have, instead of going on without it.

@@ -43,6 +43,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::admin::{self, Admin};
+use crate::changes;
 use crate::failure::Failure;
 use crate::fleet::{self, Doorkeeper, Ordered, StreamPlaces};
 use crate::operate::{self, Operations};
@@ -88,6 +89,7 @@ pub(crate) fn migrations() -> Migrations {
         rooms_store::MIGRATIONS,
         bongsu_coordination::MIGRATIONS,
         bongsu_inbox::store::MIGRATIONS,
+        bongsu_outbox::store::MIGRATIONS,
         sql::MIGRATIONS,
     ])
 }
@@ -100,7 +102,7 @@ pub(crate) async fn wire(
     supervisor: &Supervisor,
 ) -> Result<Wired, Failure> {
     let clock = Clock::system();
-    let Checked { identity, origins, rooms, presence, people, redis, database, .. } = checked;
+    let Checked { identity, origins, rooms, presence, people, outbox, redis, database, .. } = checked;
     let file = if settings::uses_folder(values) { Some(open_database(values)?) } else { None };
     let metrics = telemetry::start_metrics(supervisor)?;
     let mut live = bongsu_live::Options::from_settings(values);
@@ -181,6 +183,15 @@ pub(crate) async fn wire(
     let source = Arc::new(LogSource(log.clone()));
     hub.serves(bongsu_rooms::FAMILY, Family { source, bus: rooms_bus });
     hub.start_upkeep(supervisor);
+    let outbox = match records.clone() {
+        Some(records) => {
+            let (redis, coordination) = (redis.clone(), people.coordination);
+            let ground =
+                changes::Ground { hub: hub.clone(), records, redis, coordination, clock: clock.clone() };
+            Some(changes::start(ground, outbox, supervisor).await?)
+        }
+        None => None,
+    };
     let fleet = match (&redis, registry, own_follow_ups) {
         (Some(redis), Some(registry), _) => Some(people::Fleet::Shared { redis: redis.clone(), registry }),
         (_, _, Some(follow_ups)) => Some(people::Fleet::Alone { follow_ups }),
@@ -228,7 +239,8 @@ pub(crate) async fn wire(
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(bongsu_rooms::routes::router(rooms, identity.clone()))
         .merge(bongsu_inbox::routes::router(inbox, identity.clone()))
-        .merge(bongsu_members::routes::router(members, identity))
+        .merge(bongsu_members::routes::router(members, identity.clone()))
+        .merge(bongsu_outbox::routes::router(outbox, identity))
         .merge(operate::router(operations))
         .merge(admin::router(admin))
         .split_for_parts();

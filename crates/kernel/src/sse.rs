@@ -27,6 +27,11 @@ pub fn named(event: &'static str, id: StreamId, data: &Object) -> Vec<u8> {
     format!("event: {event}\nid: {id}\ndata: {}\n\n", data.as_str()).into_bytes()
 }
 
+/// The frame of an event that has no name but those in its data, with an id of its source's own, a number.
+pub fn unnamed(id: i64, data: &Object) -> Vec<u8> {
+    format!("id: {id}\ndata: {}\n\n", data.as_str()).into_bytes()
+}
+
 /// The frame of an event that no log holds: it has no id, so that nobody comes back to it.
 pub fn passing(event: &EventType, data: &Object, at: Millis) -> Vec<u8> {
     format!("event: {event}\ndata: {}\n\n", timed(data, at)).into_bytes()
@@ -53,33 +58,33 @@ pub fn place(place: impl Display) -> Vec<u8> {
 
 /// The log no longer holds what the client asked for. It carries no id: a client that drops right after this keeps its
 /// old position, and is told again.
-pub fn reset_trimmed(oldest: StreamId) -> Vec<u8> {
+pub fn reset_trimmed(oldest: impl Display) -> Vec<u8> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Data {
         reason: &'static str,
-        oldest_id: StreamId,
+        oldest_id: String,
     }
-    system("system.reset", None, &Data { reason: "trimmed", oldest_id: oldest })
+    system("system.reset", None, &Data { reason: "trimmed", oldest_id: oldest.to_string() })
 }
 
 /// The client's position names nothing that the log knows. The id is where the stream goes on from, so that a client
-/// that drops right after this comes back to there.
-pub fn reset_unknown(now: StreamId) -> Vec<u8> {
+/// that drops right after this comes back to there; none where all that is left follows: who drops is told again.
+pub fn reset_unknown(now: Option<&str>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Data {
         reason: &'static str,
     }
-    system("system.reset", Some(&now.named().to_string()), &Data { reason: "unknown" })
+    system("system.reset", now, &Data { reason: "unknown" })
 }
 
 /// More followed on the client's position than was told. The id is where the stream goes on from.
-pub fn reset_cut(now: StreamId) -> Vec<u8> {
+pub fn reset_cut(now: &str) -> Vec<u8> {
     #[derive(Serialize)]
     struct Data {
         reason: &'static str,
     }
-    system("system.reset", Some(&now.named().to_string()), &Data { reason: "trimmed" })
+    system("system.reset", Some(now), &Data { reason: "trimmed" })
 }
 
 /// Events were trimmed before a slow reader took them.
@@ -186,9 +191,11 @@ mod tests {
             "event: system.reset\ndata: {\"reason\":\"trimmed\",\"oldestId\":\"1708070400000-0\"}\n\n"
         );
         assert_eq!(
-            text(reset_unknown(id)),
+            text(reset_unknown(Some(&id.to_string()))),
             "event: system.reset\nid: 1708070400000-0\ndata: {\"reason\":\"unknown\"}\n\n"
         );
+        assert_eq!(text(reset_unknown(None)), "event: system.reset\ndata: {\"reason\":\"unknown\"}\n\n");
+        assert_eq!(text(unnamed(17, &object(r#"{"id":17}"#))), "id: 17\ndata: {\"id\":17}\n\n");
         assert_eq!(text(lagged(Some(3))), "event: system.lagged\ndata: {\"missed\":3}\n\n");
         assert_eq!(text(lagged(None)), "event: system.lagged\ndata: {\"missed\":null}\n\n");
     }

@@ -185,24 +185,22 @@ impl Hub {
         subject: SubjectName,
         position: Option<StreamId>,
     ) -> Result<LiveStream, OpenError> {
-        let entered = self.enter(opening, self.0.options.manner()).await?;
-        let reader = Self::read(&entered.chair, subject, position).await?;
-        self.look_after(&entered.chair);
-        Ok(LiveStream::new(entered, reader, position))
+        self.open_in(opening, subject, position, self.0.options.manner()).await
     }
 
     /// Follows a subject in a manner of its own.
-    pub async fn open_personal(
+    pub async fn open_in(
         &self,
         opening: Opening,
         subject: SubjectName,
         position: Option<StreamId>,
         manner: Manner,
     ) -> Result<LiveStream, OpenError> {
+        let greeting = manner.greeting.clone();
         let entered = self.enter(opening, manner).await?;
         let reader = Self::read(&entered.chair, subject, position).await?;
         self.look_after(&entered.chair);
-        Ok(LiveStream::unplaced(entered, reader))
+        Ok(LiveStream::new(entered, reader, position, &greeting))
     }
 
     /// Follows several subjects, each named by the id that their frames carry.

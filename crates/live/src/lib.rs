@@ -32,7 +32,7 @@ pub use door::{Gate, Places};
 pub use hub::{Hub, OpenError, Opening};
 pub use log::{Append, AppendError, Appended, Entry, Log, LogError, Page, Place, Start};
 pub use many::ManyStream;
-pub use options::{Manner, Options, SETTINGS};
+pub use options::{Greeting, Manner, Options, SETTINGS};
 pub use socket::{Desk, LiveSocket};
 pub use source::{Family, LogSource, Source};
 pub use stream::{Ender, LiveStream};

@@ -218,6 +218,7 @@ pub enum Start {
     /// Known, and more followed than is told to who comes back: the entries are the first of it, and what comes next is
     /// after [`Page::head`]. Who was there all along reads on after the last of them.
     Cut,
-    /// Nothing that this log knows; there are no entries.
+    /// Nothing that this log knows; there are no entries, and what comes next is after [`Page::head`]. Where a source
+    /// would rather tell all that it has, the entries begin with its oldest.
     Unknown,
 }

@@ -73,16 +73,33 @@ pub struct Manner {
     pub lifetime: Option<Duration>,
     /// So many of a person's are let in; 0 where that is not for the hub to count.
     pub per_person: usize,
+    pub greeting: Greeting,
+}
+
+/// The first words of a stream.
+#[derive(Clone, Debug)]
+pub struct Greeting {
+    /// Clients come back after a time between these.
+    pub retry_ms: (u64, u64),
+    /// Whether one without a position is told where it stands; otherwise that comes with its first event, or after it.
+    pub placed: bool,
+}
+
+impl Default for Greeting {
+    fn default() -> Self {
+        Self { retry_ms: (1_000, 3_000), placed: true }
+    }
 }
 
 impl Options {
     /// How streams of rooms behave.
-    pub(crate) fn manner(&self) -> Manner {
+    pub fn manner(&self) -> Manner {
         Manner {
             keepalive: self.keepalive,
             alive: sse::KEEPALIVE,
             lifetime: self.lifetime,
             per_person: self.per_person,
+            greeting: Greeting::default(),
         }
     }
 

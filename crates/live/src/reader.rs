@@ -40,6 +40,8 @@ enum State {
     Reading(Boxed<'static, Result<Page, LogError>>),
     /// The right has ended; nothing comes after what was said.
     Removed,
+    /// Where it stands is nowhere in a log that has other events: who comes back is told so, and looked at anew.
+    Lost,
 }
 
 /// What a reader has to say.
@@ -83,11 +85,17 @@ impl Reader {
         self.cursor.place.id
     }
 
+    /// Where it stands, as clients are told it.
+    pub(crate) fn place_name(&self) -> String {
+        self.source.name(self.cursor.place.id)
+    }
+
     /// What is new; pending when there is nothing. The caller has registered to be woken before.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, person: &Id) -> Poll<Said> {
         loop {
             match &mut self.state {
                 State::Removed => return Poll::Ready(Said::Removed),
+                State::Lost => return Poll::Ready(Said::Failed),
                 State::Reading(page) => match page.as_mut().poll(cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Ok(page)) => {
@@ -146,10 +154,18 @@ impl Reader {
             return self.take_beginning(page);
         }
         match page.start {
-            Start::Trimmed { oldest } if first => out = sse::reset_trimmed(oldest.id),
-            Start::Unknown => {
+            Start::Trimmed { oldest } if first => out = sse::reset_trimmed(self.source.name(oldest.id)),
+            Start::Unknown if page.entries.is_empty() => {
                 self.cursor.place = page.head;
-                out = sse::reset_unknown(page.head.id);
+                // What ends a right in this log comes after its end, which may be before the one that was lost.
+                self.since = self.since.min(page.head.id);
+                out = sse::reset_unknown(Some(&self.source.name(page.head.id)));
+            }
+            Start::Unknown if first => out = sse::reset_unknown(None),
+            Start::Unknown => {
+                tracing::warn!(subject = ?self.listening.name, "a stream has lost its place: its log is another one");
+                self.state = State::Lost;
+                return out;
             }
             Start::Known if first => {}
             Start::Cut => {}
@@ -179,7 +195,7 @@ impl Reader {
         // Who was here all along gets everything, page by page; only who comes back is told to look at the list.
         let cut = page.start == Start::Cut && (first || page.entries.is_empty());
         if cut {
-            out.extend_from_slice(&sse::reset_cut(page.head.id));
+            out.extend_from_slice(&sse::reset_cut(&self.source.name(page.head.id)));
         }
         let more = page.more || (page.start == Start::Cut && !cut);
         if !more && page.head.id > self.cursor.place.id {
@@ -197,7 +213,7 @@ impl Reader {
         for entry in &page.entries {
             out.extend_from_slice(&self.source.frame(entry));
         }
-        out.extend_from_slice(&sse::place(page.head.id));
+        out.extend_from_slice(&sse::place(self.source.name(page.head.id)));
         self.listening.chair.hub.0.delivered.increment(page.entries.len() as u64);
         self.cursor.place = page.head;
         self.go_on(false);

@@ -35,6 +35,11 @@ pub trait Source: Send + Sync {
 
     /// An event as streams are told it; empty for what is a record and no event.
     fn frame(&self, entry: &Entry) -> Vec<u8>;
+
+    /// How clients are told a place, and come back to it.
+    fn name(&self, place: StreamId) -> String {
+        place.named().to_string()
+    }
 }
 
 /// A family of subjects: where its streams read, and what brings them what other hubs tell.

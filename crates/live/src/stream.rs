@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 
 use crate::hub::{Chair, Entered};
+use crate::options::Greeting;
 use crate::reader::{Reader, Said};
 
 /// What a body gives.
@@ -32,15 +33,15 @@ pub struct LiveStream {
 type Dress = Box<dyn Fn(&[u8]) -> Bytes + Send>;
 
 impl LiveStream {
-    pub(crate) fn new(entered: Entered, reader: Reader, position: Option<StreamId>) -> Self {
-        let place = position.is_none().then(|| reader.place().named());
-        let greeting = Some(sse::greeting(random::between(1_000, 3_000), place).into());
-        Self { reader, entered, greeting, dress: None, ended: false }
-    }
-
-    /// One whose place is told with its first event, or after it.
-    pub(crate) fn unplaced(entered: Entered, reader: Reader) -> Self {
-        let greeting = Some(sse::greeting(random::between(1_000, 3_000), None::<StreamId>).into());
+    pub(crate) fn new(
+        entered: Entered,
+        reader: Reader,
+        position: Option<StreamId>,
+        greeting: &Greeting,
+    ) -> Self {
+        let place = (greeting.placed && position.is_none()).then(|| reader.place_name());
+        let (shortest, longest) = greeting.retry_ms;
+        let greeting = Some(sse::greeting(random::between(shortest, longest), place).into());
         Self { reader, entered, greeting, dress: None, ended: false }
     }
 }
@@ -92,7 +93,7 @@ impl Body for LiveStream {
             this.entered.chair.seat.listen(cx.waker());
             if let Some(close) = this.entered.chair.seat.closing() {
                 this.ended = true;
-                let last = this.dress(sse::close(close, this.reader.place().named()).into());
+                let last = this.dress(sse::close(close, this.reader.place_name()).into());
                 return this.entered.hand_out(last, Instant::now());
             }
             match this.reader.poll(cx, &this.entered.person) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bongsu_kernel::settings::{Setting, Values};
-use bongsu_live::Manner;
+use bongsu_live::{Greeting, Manner};
 
 const PART: &str = "members";
 const MEMBER_STREAM_LIFETIME_SECS: Setting = Setting::text(
@@ -53,6 +53,7 @@ impl Options {
             lifetime: Some(self.lifetime),
             // Nobody is refused: see `connections`.
             per_person: 0,
+            greeting: Greeting { placed: false, ..Greeting::default() },
         }
     }
 }

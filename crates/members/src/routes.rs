@@ -108,7 +108,7 @@ async fn stream(
     let (inner, user) = (&members.0, person.id.clone());
     let opening = Opening { person: person.clone(), peer };
     let subject = bongsu_inbox::subject(&user);
-    let stream = inner.hub.open_personal(opening, subject, position, inner.options.manner()).await;
+    let stream = inner.hub.open_in(opening, subject, position, inner.options.manner()).await;
     let stream = stream.map_err(not_opened)?;
     identity.check_revoked(&person).await?;
     let place = inner.connections.enter(&user, stream.ender()).await;

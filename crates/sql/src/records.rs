@@ -97,6 +97,20 @@ impl Records {
         }
     }
 
+    /// Calls when another process, or this one, has notified a channel of the server, and when that may have been missed.
+    /// False where nobody tells: then it is to be looked for.
+    pub fn heed(
+        &self,
+        channel: &'static str,
+        supervisor: &Supervisor,
+        heard: impl Fn() + Clone + Send + Sync + 'static,
+    ) -> bool {
+        match &self.0 {
+            Engine::Sqlite(_) | Engine::Looked(_) => false,
+            Engine::Server(server) => server.heed(channel, supervisor, heard),
+        }
+    }
+
     /// What is wrong with the database right now, if anything.
     pub fn trouble(&self) -> Option<&'static str> {
         match &self.0 {

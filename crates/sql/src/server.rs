@@ -5,6 +5,7 @@
 //! certain that nothing is under way on it.
 
 mod durability;
+mod heed;
 mod link;
 mod migrate;
 mod mysql;

@@ -13,6 +13,7 @@ mod fleet_records;
 mod identity;
 mod inbox;
 mod operate;
+mod outbox;
 mod queries;
 mod rooms_crash;
 mod rooms_edges;

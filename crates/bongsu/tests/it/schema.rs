@@ -41,6 +41,9 @@ async fn every_answer_is_one_that_the_description_names() {
         let told = json!({"eventId": format!("e{n}"), "type": "POST_LIKE", "targetIds": [PERSON]});
         Api::new(&hub).call("POST", "/api/v1/members/notify", told.to_string()).await.expect(202);
     }
+    let file = rusqlite::Connection::open(hub.data_dir().join("bongsu.db")).unwrap();
+    file.execute("INSERT INTO memberships VALUES ('42', ?1, 'ACCEPTED')", [PERSON.to_string()]).unwrap();
+    drop(file);
     let described = described(&document);
     let examples = tier::size(30, 300);
     // Every stream takes a second: they are asked for beside the rest.

@@ -1,0 +1,126 @@
+//! The outbox: what programs commit is told to those who may hear of it, once and in one order, on every database.
+//!
+//! Every test brings its own database, and writes to it as any program would: by SQL.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
+
+mod away;
+mod stream;
+
+use std::time::Duration;
+
+use bongsu_testkit::sql::{Flavour, Server};
+use bongsu_testkit::sse::{Event, Request, Stream};
+use bongsu_testkit::{Hub, hub::Builder, tier};
+
+use crate::BONGSU;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// A hub that is alone with its database.
+struct Scene {
+    hub: Hub,
+    database: Option<(Flavour, String)>,
+}
+
+impl Scene {
+    async fn start(flavour: Option<Flavour>) -> Option<Self> {
+        Self::start_with(flavour, |builder| builder).await
+    }
+
+    /// None where the database cannot be had.
+    async fn start_with(flavour: Option<Flavour>, with: impl FnOnce(Builder) -> Builder) -> Option<Self> {
+        let mut builder =
+            Hub::builder(BONGSU).without_env("REDIS_URL").env("SSE_MAX_CONNECTIONS_PER_USER", 0);
+        let mut database = None;
+        if let Some(flavour) = flavour {
+            if !tier::needs_engine(flavour.name()) {
+                return None;
+            }
+            let url = flavour.database().await;
+            builder = builder.env("DATABASE_URL", &url);
+            database = Some((flavour, url));
+        }
+        Some(Self { hub: with(builder).start().await, database })
+    }
+
+    /// As another program does it.
+    async fn sql(&self, sql: &str) {
+        match &self.database {
+            None => {
+                let file = rusqlite::Connection::open(self.hub.data_dir().join("bongsu.db")).unwrap();
+                file.busy_timeout(SOON).unwrap();
+                file.execute_batch(sql).unwrap();
+            }
+            Some((flavour, url)) => drop(flavour.shared().await.execute(Server::name_in(url), sql)),
+        }
+    }
+
+    async fn accept(&self, event: &str, people: &[u64]) {
+        let rows: Vec<String> =
+            people.iter().map(|person| format!("('{event}', '{person}', 'ACCEPTED')")).collect();
+        self.sql(&format!("INSERT INTO memberships (event_id, user_id, status) VALUES {}", rows.join(", ")))
+            .await;
+    }
+
+    /// Rows with these numbers, in one transaction.
+    async fn write(&self, event: &str, numbers: impl IntoIterator<Item = u64>) {
+        self.sql(&rows(event, numbers)).await;
+    }
+
+    fn follow(&self, event: &str, person: u64) -> Request {
+        follow(&self.hub, event, person)
+    }
+}
+
+fn rows(event: &str, numbers: impl IntoIterator<Item = u64>) -> String {
+    let row = |number| format!("('proposal.created.v1', '{{\"proposal_id\": {number}}}', '{event}')");
+    let rows: Vec<String> = numbers.into_iter().map(row).collect();
+    format!("INSERT INTO outbox_events (event_type, payload, target_event_id) VALUES {}", rows.join(", "))
+}
+
+fn follow(hub: &Hub, event: &str, person: u64) -> Request {
+    Stream::request(hub, &format!("/events/{event}/stream")).person(person)
+}
+
+async fn open(request: Request) -> Stream {
+    request.open().await.unwrap_or_else(|answer| panic!("no stream: {} {}", answer.status, answer.text()))
+}
+
+/// The numbers of events, each of which has its id in both places.
+fn numbers(events: &[Event]) -> Vec<u64> {
+    let number = |event: &Event| {
+        let data = event.json();
+        assert_eq!((event.event.as_str(), event.own_id.clone()), ("message", Some(data["id"].to_string())));
+        data["payload"]["proposal_id"].as_u64().unwrap()
+    };
+    events.iter().map(number).collect()
+}
+
+/// One test for every promise, on every database.
+macro_rules! contract {
+    ($($promise:ident)*) => {
+        contract!(embedded, None, $($promise)*);
+        contract!(postgres, Some(bongsu_testkit::sql::Flavour::Postgres), $($promise)*);
+        contract!(mariadb, Some(bongsu_testkit::sql::Flavour::MariaDb), $($promise)*);
+    };
+    ($name:ident, $flavour:expr, $($promise:ident)*) => {
+        mod $name {
+            $(
+                #[tokio::test]
+                async fn $promise() {
+                    super::stream::$promise($flavour).await;
+                }
+            )*
+        }
+    };
+}
+
+contract! {
+    what_is_committed_arrives_live_and_after_coming_back
+    positions_that_are_wrong_or_unknown_are_told
+    more_than_a_page_is_told_in_order
+    a_withdrawal_ends_the_stream_in_its_place
+    only_accepted_members_may_follow
+    a_silent_stream_pings
+}

@@ -1,0 +1,122 @@
+-- The outbox: rows that programs write with their own changes, and who may hear of them. Times are milliseconds since 1970.
+-- Every step can run again.
+
+SET SESSION group_concat_max_len = 65536;
+
+CREATE TABLE IF NOT EXISTS outbox_events (
+    id         BIGINT NOT NULL PRIMARY KEY AUTO_INCREMENT,
+    event_type VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+    payload    LONGTEXT     CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL
+) ENGINE = InnoDB;
+
+-- A program's own times make room for numbers, which take their values over.
+SET @step = (SELECT COALESCE(MAX('ALTER TABLE outbox_events CHANGE created_at bongsu_created DATETIME(6) NULL'), 'DO 0')
+    FROM information_schema.columns
+    WHERE table_schema = DATABASE() AND table_name = 'outbox_events' AND column_name = 'created_at'
+        AND data_type IN ('datetime', 'timestamp'));
+PREPARE step FROM @step;
+EXECUTE step;
+SET @step = (SELECT COALESCE(MAX('ALTER TABLE outbox_events DROP COLUMN available_at'), 'DO 0')
+    FROM information_schema.columns
+    WHERE table_schema = DATABASE() AND table_name = 'outbox_events' AND column_name = 'available_at'
+        AND data_type IN ('datetime', 'timestamp'));
+PREPARE step FROM @step;
+EXECUTE step;
+
+-- A table that a program had already gets the columns that it does not have.
+SET @missing = (SELECT GROUP_CONCAT(wanted.text SEPARATOR ', ') FROM (
+    SELECT 'target_event_id' AS name,
+        'ADD COLUMN target_event_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin' AS text
+    UNION ALL SELECT 'position', 'ADD COLUMN position BIGINT'
+    UNION ALL SELECT 'status', 'ADD COLUMN status VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT ''PENDING'' CHECK (status IN (''PENDING'', ''PROCESSING'', ''DONE'', ''FAILED''))'
+    UNION ALL SELECT 'attempts', 'ADD COLUMN attempts BIGINT NOT NULL DEFAULT 0'
+    UNION ALL SELECT 'available_at', 'ADD COLUMN available_at BIGINT NOT NULL DEFAULT (TIMESTAMPDIFF(MICROSECOND, ''1970-01-01 00:00:00'', UTC_TIMESTAMP(3)) DIV 1000)'
+    UNION ALL SELECT 'created_at', 'ADD COLUMN created_at BIGINT NOT NULL DEFAULT (TIMESTAMPDIFF(MICROSECOND, ''1970-01-01 00:00:00'', UTC_TIMESTAMP(3)) DIV 1000)'
+    UNION ALL SELECT 'traceparent', 'ADD COLUMN traceparent VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin'
+) AS wanted WHERE NOT EXISTS (SELECT 1 FROM information_schema.columns AS known
+    WHERE known.table_schema = DATABASE() AND known.table_name = 'outbox_events' AND known.column_name = wanted.name));
+SET @step = IF(@missing IS NULL, 'DO 0', CONCAT('ALTER TABLE outbox_events ', @missing));
+PREPARE step FROM @step;
+EXECUTE step;
+
+SET @step = (SELECT COALESCE(MAX('UPDATE outbox_events SET created_at = TIMESTAMPDIFF(MICROSECOND, ''1970-01-01 00:00:00'', bongsu_created) DIV 1000 WHERE bongsu_created IS NOT NULL'), 'DO 0')
+    FROM information_schema.columns
+    WHERE table_schema = DATABASE() AND table_name = 'outbox_events' AND column_name = 'bongsu_created');
+PREPARE step FROM @step;
+EXECUTE step;
+SET @step = (SELECT COALESCE(MAX('ALTER TABLE outbox_events DROP COLUMN bongsu_created'), 'DO 0')
+    FROM information_schema.columns
+    WHERE table_schema = DATABASE() AND table_name = 'outbox_events' AND column_name = 'bongsu_created');
+PREPARE step FROM @step;
+EXECUTE step;
+
+UPDATE outbox_events
+SET target_event_id = COALESCE(
+    IF(JSON_VALID(payload) AND JSON_TYPE(JSON_EXTRACT(payload, '$.event_id')) IN ('STRING', 'INTEGER'),
+        JSON_UNQUOTE(JSON_EXTRACT(payload, '$.event_id')), NULL),
+    '-')
+WHERE target_event_id IS NULL;
+
+ALTER TABLE outbox_events
+    MODIFY target_event_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL;
+
+-- No index here is unique beside the key: InnoDB would lock gaps to keep it so, and programs that write would wait.
+SET @missing = (SELECT GROUP_CONCAT(wanted.text SEPARATOR ', ') FROM (
+    SELECT 'outbox_events_order' AS name, 'ADD INDEX outbox_events_order (position)' AS text
+    UNION ALL SELECT 'outbox_events_of_target', 'ADD INDEX outbox_events_of_target (target_event_id, position)'
+    UNION ALL SELECT 'outbox_events_undone', 'ADD INDEX outbox_events_undone (status, event_type, position)'
+) AS wanted WHERE NOT EXISTS (SELECT 1 FROM information_schema.statistics AS known
+    WHERE known.table_schema = DATABASE() AND known.table_name = 'outbox_events' AND known.index_name = wanted.name));
+SET @step = IF(@missing IS NULL, 'DO 0', CONCAT('ALTER TABLE outbox_events ', @missing));
+PREPARE step FROM @step;
+EXECUTE step;
+DEALLOCATE PREPARE step;
+
+-- The last position that was given. Whoever gives positions holds this row.
+CREATE TABLE IF NOT EXISTS bongsu_outbox_head (
+    one      BIGINT NOT NULL PRIMARY KEY,
+    position BIGINT NOT NULL
+) ENGINE = InnoDB;
+
+INSERT IGNORE INTO bongsu_outbox_head (one, position) SELECT 1, COALESCE(MAX(position), 0) FROM outbox_events;
+
+-- The last row of each target that was too old to be kept.
+CREATE TABLE IF NOT EXISTS bongsu_outbox_gone (
+    target_event_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+    position        BIGINT NOT NULL,
+    id              BIGINT NOT NULL
+) ENGINE = InnoDB;
+
+-- Until when all positions up to one had been given: how long streams have had the rows.
+CREATE TABLE IF NOT EXISTS bongsu_outbox_times (
+    position BIGINT NOT NULL PRIMARY KEY,
+    at       BIGINT NOT NULL
+) ENGINE = InnoDB;
+
+-- Who may follow an event.
+CREATE TABLE IF NOT EXISTS memberships (
+    event_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    user_id  VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    status   VARCHAR(16)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'PENDING'
+        CHECK (status IN ('PENDING', 'ACCEPTED', 'REJECTED')),
+    PRIMARY KEY (event_id, user_id)
+) ENGINE = InnoDB;
+
+-- A right that ends has its place in the order of the rows, whoever ends it.
+DROP TRIGGER IF EXISTS bongsu_membership_changed;
+CREATE TRIGGER bongsu_membership_changed AFTER UPDATE ON memberships FOR EACH ROW
+BEGIN
+    IF OLD.status = 'ACCEPTED'
+        AND (NEW.status <> 'ACCEPTED' OR NEW.event_id <> OLD.event_id OR NEW.user_id <> OLD.user_id) THEN
+        INSERT INTO outbox_events (event_type, payload, target_event_id, status)
+        VALUES ('system.removed', JSON_OBJECT('userId', OLD.user_id), OLD.event_id, 'DONE');
+    END IF;
+END;
+DROP TRIGGER IF EXISTS bongsu_membership_deleted;
+CREATE TRIGGER bongsu_membership_deleted AFTER DELETE ON memberships FOR EACH ROW
+BEGIN
+    IF OLD.status = 'ACCEPTED' THEN
+        INSERT INTO outbox_events (event_type, payload, target_event_id, status)
+        VALUES ('system.removed', JSON_OBJECT('userId', OLD.user_id), OLD.event_id, 'DONE');
+    END IF;
+END;

@@ -1,0 +1,105 @@
+-- The outbox: rows that programs write with their own changes, and who may hear of them. Times are milliseconds since 1970.
+
+-- What a program may have had here before. Columns that it does not have are taken from the outer query, which has a
+-- value for each: a name means the innermost table that knows it.
+CREATE TABLE IF NOT EXISTS outbox_events (id INTEGER PRIMARY KEY, event_type TEXT, payload TEXT);
+
+CREATE TABLE bongsu_outbox_made (
+    id              INTEGER PRIMARY KEY AUTOINCREMENT,
+    event_type      TEXT    NOT NULL,
+    payload         TEXT    NOT NULL,
+    target_event_id TEXT    NOT NULL,
+    position        INTEGER,
+    status          TEXT    NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'PROCESSING', 'DONE', 'FAILED')),
+    attempts        INTEGER NOT NULL DEFAULT 0,
+    available_at    INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
+    created_at      INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
+    traceparent     TEXT
+) STRICT;
+
+INSERT INTO bongsu_outbox_made
+    (id, event_type, payload, target_event_id, position, status, attempts, available_at, created_at, traceparent)
+SELECT
+    given.id,
+    COALESCE(CAST(given.event_type AS TEXT), ''),
+    COALESCE(CAST(given.payload AS TEXT), 'null'),
+    COALESCE(
+        (SELECT CAST(target_event_id AS TEXT) FROM (SELECT * FROM outbox_events WHERE id = given.id)),
+        CASE WHEN json_valid(given.payload) THEN CAST(json_extract(given.payload, '$.event_id') AS TEXT) END,
+        '-'),
+    (SELECT position FROM (SELECT * FROM outbox_events WHERE id = given.id)),
+    (SELECT CASE WHEN status IN ('PENDING', 'PROCESSING', 'DONE', 'FAILED') THEN status ELSE 'PENDING' END
+     FROM (SELECT * FROM outbox_events WHERE id = given.id)),
+    (SELECT COALESCE(CAST(attempts AS INTEGER), 0) FROM (SELECT * FROM outbox_events WHERE id = given.id)),
+    given.now,
+    COALESCE(
+        (SELECT CASE typeof(created_at) WHEN 'integer' THEN created_at
+                ELSE CAST((julianday(created_at) - 2440587.5) * 86400000 AS INTEGER) END
+         FROM (SELECT * FROM outbox_events WHERE id = given.id)),
+        given.now),
+    (SELECT traceparent FROM (SELECT * FROM outbox_events WHERE id = given.id))
+FROM (SELECT id, event_type, payload, NULL AS target_event_id, NULL AS position, 'PENDING' AS status, 0 AS attempts,
+             NULL AS created_at, NULL AS traceparent,
+             CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) AS now
+      FROM outbox_events) AS given;
+
+DROP TABLE outbox_events;
+ALTER TABLE bongsu_outbox_made RENAME TO outbox_events;
+
+CREATE INDEX outbox_events_unsequenced ON outbox_events (id) WHERE position IS NULL;
+CREATE UNIQUE INDEX outbox_events_order ON outbox_events (position) WHERE position IS NOT NULL;
+CREATE INDEX outbox_events_of_target ON outbox_events (target_event_id, position);
+CREATE INDEX outbox_events_undone ON outbox_events (event_type, position) WHERE status IN ('PENDING', 'PROCESSING');
+
+-- The last position that was given. Whoever gives positions holds this row.
+CREATE TABLE bongsu_outbox_head (
+    one      INTEGER PRIMARY KEY,
+    position INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO bongsu_outbox_head (one, position) SELECT 1, COALESCE(MAX(position), 0) FROM outbox_events;
+
+-- The last row of each target that was too old to be kept.
+CREATE TABLE bongsu_outbox_gone (
+    target_event_id TEXT    NOT NULL PRIMARY KEY,
+    position        INTEGER NOT NULL,
+    id              INTEGER NOT NULL
+) WITHOUT ROWID, STRICT;
+
+-- Until when all positions up to one had been given: how long streams have had the rows.
+CREATE TABLE bongsu_outbox_times (
+    position INTEGER PRIMARY KEY,
+    at       INTEGER NOT NULL
+) STRICT;
+
+-- Who may follow an event.
+CREATE TABLE IF NOT EXISTS memberships (
+    event_id TEXT NOT NULL,
+    user_id  TEXT NOT NULL,
+    status   TEXT NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'ACCEPTED', 'REJECTED')),
+    PRIMARY KEY (event_id, user_id)
+);
+
+-- A right that ends has its place in the order of the rows, whoever ends it.
+CREATE TRIGGER bongsu_membership_changed AFTER UPDATE ON memberships
+WHEN OLD.status = 'ACCEPTED'
+    AND (NEW.status <> 'ACCEPTED' OR NEW.event_id <> OLD.event_id OR NEW.user_id <> OLD.user_id)
+BEGIN
+    INSERT INTO outbox_events (event_type, payload, target_event_id, status)
+    VALUES ('system.removed', json_object('userId', CAST(OLD.user_id AS TEXT)), CAST(OLD.event_id AS TEXT), 'DONE');
+END;
+
+CREATE TRIGGER bongsu_membership_deleted AFTER DELETE ON memberships
+WHEN OLD.status = 'ACCEPTED'
+BEGIN
+    INSERT INTO outbox_events (event_type, payload, target_event_id, status)
+    VALUES ('system.removed', json_object('userId', CAST(OLD.user_id AS TEXT)), CAST(OLD.event_id AS TEXT), 'DONE');
+END;
+
+-- INSERT OR REPLACE takes a row's place without a word.
+CREATE TRIGGER bongsu_membership_replaced AFTER INSERT ON memberships
+WHEN NEW.status <> 'ACCEPTED'
+BEGIN
+    INSERT INTO outbox_events (event_type, payload, target_event_id, status)
+    VALUES ('system.removed', json_object('userId', CAST(NEW.user_id AS TEXT)), CAST(NEW.event_id AS TEXT), 'DONE');
+END;

@@ -1,0 +1,1 @@
+SELECT position FROM bongsu_outbox_head WHERE one = 1

@@ -1,0 +1,1 @@
+UPDATE bongsu_outbox_head SET position = :position WHERE one = 1

@@ -1,0 +1,2 @@
+SELECT id FROM outbox_events
+WHERE id IN (SELECT value FROM json_each(:ids)) AND position IS NULL

@@ -1,0 +1,106 @@
+//! The outbox: what a program wrote with its own change is told to everybody who may hear of it, in one order.
+//!
+//! Any program inserts rows into `outbox_events`, in its own transactions. Ids are given before a commit and say nothing
+//! about order, so a sequencer gives every row its position once it can be seen ([`sequence`]); one tail per process reads
+//! on by position ([`tail`]) and hands rows to the hub, whose streams read the same rows here when they come back
+//! ([`source`]).
+
+mod delivery;
+mod options;
+mod record;
+pub mod retention;
+mod right;
+pub mod routes;
+mod row;
+pub mod sequence;
+pub mod source;
+pub mod store;
+pub mod tail;
+pub mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Clock, Id};
+use bongsu_live::{Hub, SubjectName};
+use bongsu_sql::{Boxed, Error, Records, Transaction};
+use tokio::sync::Notify;
+
+use delivery::Ends;
+pub use options::{Options, SETTINGS, Waited};
+pub use record::{Event, record};
+pub use right::RightError;
+pub use row::Row;
+pub use source::OutboxSource;
+
+/// The family of subjects that rows are about.
+pub const FAMILY: &str = "outbox";
+/// The target of rows that had none when the column was made: nobody hears of them.
+pub const NOBODY: &str = "-";
+
+pub fn subject(event: &Id) -> SubjectName {
+    SubjectName::new(FAMILY, event)
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Outbox(Arc<Inner>);
+
+struct Inner {
+    records: Records,
+    hub: Hub,
+    options: Options,
+    clock: Clock,
+    ends: Ends,
+    /// Rows have got positions.
+    sequenced: Notify,
+    /// The position up to which the hub was told everything.
+    reached: AtomicU64,
+}
+
+impl Outbox {
+    /// Follows the rows from now on, for as long as the process runs. Somebody in the fleet has to run [`Outbox::sequence`].
+    pub async fn start(
+        records: Records,
+        hub: Hub,
+        options: Options,
+        clock: Clock,
+        supervisor: &Supervisor,
+    ) -> Result<Self, Error> {
+        let outbox = Self(Arc::new(Inner {
+            records,
+            hub,
+            options,
+            clock,
+            ends: Ends::default(),
+            sequenced: Notify::new(),
+            reached: AtomicU64::new(0),
+        }));
+        outbox.tell_untargeted().await?;
+        outbox.start_tail(supervisor).await?;
+        Ok(outbox)
+    }
+
+    fn records(&self) -> &Records {
+        &self.0.records
+    }
+
+    /// What is nobody's is said once, at the start: somebody should look at it.
+    async fn tell_untargeted(&self) -> Result<(), Error> {
+        fn count<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<u64, Error>> {
+            Box::pin(async move {
+                let counted = tx.row(&store::UNTARGETED, &[]).await?;
+                counted.map_or(Ok(0), |row| row.count(0))
+            })
+        }
+        let rows = self.records().read((), count).await?;
+        if rows > 0 {
+            tracing::warn!(
+                rows,
+                "rows of outbox_events have no event that they are about: nobody hears of them"
+            );
+        }
+        Ok(())
+    }
+}

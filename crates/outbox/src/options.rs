@@ -1,0 +1,98 @@
+//! The settings of the outbox.
+
+use std::time::Duration;
+
+use bongsu_kernel::settings::{Bad, Setting, Values};
+use bongsu_live::{Greeting, Manner};
+
+const PART: &str = "outbox";
+const OUTBOX_PING_SECS: Setting = Setting::text(
+    PART,
+    "OUTBOX_PING_SECS",
+    "30",
+    "After so much silence a stream of an event's changes says that it is alive.",
+)
+.whole(1, 3_600);
+const OUTBOX_RETENTION: Setting = Setting::text(
+    PART,
+    "OUTBOX_RETENTION",
+    "7d",
+    "Rows of outbox_events are kept so long after streams had them (45m, 12h, 7d; never less than 30 minutes), and longer while work on them is not done.",
+);
+const OUTBOX_WAITS_FOR: Setting = Setting::text(
+    PART,
+    "OUTBOX_WAITS_FOR",
+    "*",
+    "Event types, separated by commas, whose rows are kept until a worker has marked them DONE. *: all; none: no worker does anything about any row.",
+);
+pub const SETTINGS: &[&Setting] = &[&OUTBOX_PING_SECS, &OUTBOX_RETENTION, &OUTBOX_WAITS_FOR];
+
+/// Clients come back after so long.
+const RETRY_MS: u64 = 5_000;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub ping: Duration,
+    pub keeps: Duration,
+    pub waited: Waited,
+    /// How streams of rooms behave: these differ in a few words only.
+    pub usual: Manner,
+}
+
+/// Which rows somebody does something about, so that they stay until it is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Waited {
+    Every,
+    /// Those of these types.
+    Of(Vec<String>),
+}
+
+impl Options {
+    pub fn from_settings(values: &Values, usual: Manner) -> Result<Self, Bad> {
+        let keeps = values.text(&OUTBOX_RETENTION);
+        let keeps = duration(keeps)
+            .ok_or_else(|| Bad::value(&OUTBOX_RETENTION, keeps, "a number with m, h or d, such as 7d"))?;
+        let waited = match values.text(&OUTBOX_WAITS_FOR) {
+            "*" => Waited::Every,
+            "none" => Waited::Of(Vec::new()),
+            _ => Waited::Of(values.list(&OUTBOX_WAITS_FOR)),
+        };
+        Ok(Self { ping: values.seconds(&OUTBOX_PING_SECS), keeps, waited, usual })
+    }
+
+    pub(crate) fn manner(&self) -> Manner {
+        Manner {
+            keepalive: self.ping,
+            alive: b": ping\n\n",
+            greeting: Greeting { retry_ms: (RETRY_MS, RETRY_MS), placed: true },
+            ..self.usual.clone()
+        }
+    }
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let unit = text.chars().last()?;
+    let minutes = match unit {
+        'm' => 1,
+        'h' => 60,
+        'd' => 24 * 60,
+        _ => return None,
+    };
+    let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+    number.checked_mul(minutes * 60).map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_their_unit_only() {
+        for (text, seconds) in [("45m", Some(2_700)), ("12h", Some(43_200)), ("7d", Some(604_800))] {
+            assert_eq!(duration(text), seconds.map(Duration::from_secs));
+        }
+        for text in ["", "7", "d", "-1d", "1.5h", "7 d", "99999999999999999999d"] {
+            assert_eq!(duration(text), None, "{text:?}");
+        }
+    }
+}

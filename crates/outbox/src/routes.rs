@@ -1,0 +1,179 @@
+//! The stream of an event's rows over HTTP.
+
+use axum::Extension;
+use axum::extract::{FromRef, FromRequestParts, Path, State};
+use axum::response::{IntoResponse, Response};
+use bongsu_http::answer::invalid;
+use bongsu_http::{ApiError, Identity, Peer, Query, StreamPerson};
+use bongsu_kernel::close::END_PREFIX;
+use bongsu_kernel::text::Text;
+use bongsu_kernel::{Code, Id, Reason};
+use bongsu_live::{OpenError, Opening};
+use bongsu_sql::Error;
+use http::StatusCode;
+use http::request::Parts;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::{Outbox, RightError, subject};
+
+const STREAM: &str = "id: 16\nretry: 5000\n\nid: 17\ndata: {\"id\":17,\"event_type\":\"proposal.created.v1\",\
+    \"payload\":{\"proposal_id\":3,\"proposal_type\":\"criteria\"},\
+    \"created_at\":\"2026-02-16T10:30:00.000Z\"}\n\n: ping\n\n";
+
+/// Nothing when nothing is recorded.
+#[derive(Clone)]
+struct OutboxState {
+    outbox: Option<Outbox>,
+    identity: Identity,
+}
+
+impl FromRef<OutboxState> for Identity {
+    fn from_ref(state: &OutboxState) -> Self {
+        state.identity.clone()
+    }
+}
+
+/// The routes of this part, with their documents.
+pub fn router(outbox: Option<Outbox>, identity: Identity) -> OpenApiRouter {
+    OpenApiRouter::new().routes(routes!(stream)).with_state(OutboxState { outbox, identity })
+}
+
+/// Where a stream begins: after this row, or from now on.
+struct Resume(Option<i64>);
+
+impl<S: Sync> FromRequestParts<S> for Resume {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
+        match last_id(parts) {
+            Ok(Some(id)) => Ok(Self(id)),
+            Ok(None) => Err(StatusCode::NO_CONTENT.into_response()),
+            Err(error) => Err(error.into_response()),
+        }
+    }
+}
+
+/// Outer nothing: an earlier stream ended for good.
+fn last_id(parts: &Parts) -> Result<Option<Option<i64>>, ApiError> {
+    let query = Query::of(parts.uri.query())?;
+    let (name, text) = match parts.headers.get("last-event-id") {
+        Some(header) => ("Last-Event-ID", header.to_str().unwrap_or("?")),
+        None => ("last_event_id", query.get("last_event_id").unwrap_or_default()),
+    };
+    if text.starts_with(END_PREFIX) {
+        return Ok(None);
+    }
+    if text.is_empty() {
+        return Ok(Some(None));
+    }
+    let id = text.parse::<i64>().ok().filter(|id| id.to_string() == text);
+    let id = id.ok_or_else(|| invalid(name, Reason::Whole { min: 0, max: i64::MAX as u64 }))?;
+    Ok(Some(Some(id)))
+}
+
+/// The event of a path.
+struct EventPath(Id);
+
+impl<S: Send + Sync> FromRequestParts<S> for EventPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let Path(event) = path.map_err(|_| invalid("eventId", Reason::Utf8))?;
+        Id::new(&event).map(Self).map_err(|reason| invalid("eventId", reason))
+    }
+}
+
+/// Follow an event
+///
+/// What was committed about the event, from now on; with a position, everything after it first. Only people whose
+/// membership is ACCEPTED may follow it; the stream ends (3501) where that was withdrawn.
+#[utoipa::path(
+    get,
+    path = "/events/{eventId}/stream",
+    tag = "outbox",
+    params(
+        ("eventId" = String, Path, description = "The event.", example = "42"),
+        ("Last-Event-ID" = Option<String>, Header, description = "The last id that the client had; wins over last_event_id."),
+        ("last_event_id" = Option<String>, Query, description = "The same, for clients that cannot send headers.", example = "17"),
+        ("ticket" = Option<String>, Query, description = "A stream ticket, instead of a header or cookie."),
+        ("token" = Option<String>, Query, description = "A JWT; prefer a ticket, because URLs end up in logs."),
+    ),
+    responses(
+        (status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(STREAM)),
+        (status = 204, description = "The stream ended for good; a plain EventSource stops on this."),
+    ),
+    security(("person" = [])),
+)]
+async fn stream(
+    Resume(last): Resume,
+    StreamPerson(person): StreamPerson,
+    EventPath(event): EventPath,
+    Extension(peer): Extension<Peer>,
+    State(state): State<OutboxState>,
+) -> Result<Response, ApiError> {
+    let OutboxState { outbox, identity } = state;
+    let outbox = outbox.ok_or_else(|| {
+        let text = Text::new("기록을 사용하지 않는 서버입니다.", "Nothing is recorded here: RECORDS is off.");
+        ApiError::new(Code::Common503, text)
+    })?;
+    outbox.admit(&event, &person.id).await.map_err(not_allowed)?;
+    let position = match last {
+        Some(id) => Some(outbox.position_of(&event, id).await.map_err(|error| unread(&error))?),
+        None => None,
+    };
+    let opening = Opening { person: person.clone(), peer };
+    let manner = outbox.0.options.manner();
+    let stream = outbox.0.hub.open_in(opening, subject(&event), position, manner).await;
+    let stream = stream.map_err(not_opened)?;
+    identity.check_revoked(&person).await?;
+    // Again, now that it is subscribed: a right that ends from here on ends the stream.
+    outbox.may_follow(&event, &person.id).await.map_err(not_allowed)?;
+    Ok(bongsu_http::stream::answer(stream))
+}
+
+fn not_allowed(error: RightError) -> ApiError {
+    match error {
+        RightError::NoEvent => ApiError::not_found(),
+        RightError::Stranger => ApiError::forbidden(
+            "이 이벤트의 멤버가 아닙니다.",
+            "You are not an accepted member of this event.",
+        ),
+        RightError::Unsettled => unavailable("a right that ended has no place yet"),
+        RightError::Records(error) => unread(&error),
+    }
+}
+
+fn not_opened(error: OpenError) -> ApiError {
+    match error {
+        OpenError::Draining => ApiError::draining(),
+        OpenError::TooManyForPerson => ApiError::too_many(
+            "열려 있는 연결이 너무 많습니다.",
+            "You have too many streams open; close one first.",
+        ),
+        OpenError::TooMany => {
+            ApiError::too_many("지금은 연결이 너무 많습니다.", "Too many streams are open right now.")
+        }
+        OpenError::Away(error) => unavailable(&error),
+        OpenError::Log(error) => unavailable(&error.to_string()),
+    }
+}
+
+fn unread(error: &Error) -> ApiError {
+    if error.may_pass() {
+        // That the database is away is in the log already, and in health.
+        tracing::debug!(%error, "the outbox is away");
+        let text =
+            Text::new("지금은 데이터베이스를 사용할 수 없습니다.", "The database cannot be used right now.");
+        return ApiError::new(Code::Common503, text);
+    }
+    tracing::error!(%error, "the outbox failed");
+    ApiError::unexpected()
+}
+
+fn unavailable(error: &str) -> ApiError {
+    tracing::error!(error, "a stream of an event could not be opened");
+    let text = Text::new("지금은 실시간 연결을 할 수 없습니다.", "Live delivery is not available right now.");
+    ApiError::new(Code::Sse5001, text)
+}

@@ -1,0 +1,118 @@
+//! Giving positions: "not sequenced yet" is a state of a row, so that none can be missed.
+//!
+//! A pass holds the counter, takes rows that can be seen in the order of their ids, and gives them the next positions. What
+//! another transaction has not committed is not seen and waits for a later pass; nobody waits for it. Two who do this at
+//! once take turns at the counter.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use bongsu_sql::{Boxed, Dialect, Error, Records, Transaction};
+
+use crate::Outbox;
+use crate::store::{self, list};
+
+/// So many rows get their positions in one transaction.
+const MOST: usize = 500;
+/// So often a transaction looks for rows behind those that somebody holds.
+const ROUNDS: usize = 8;
+/// New rows are looked for so often; on the embedded file more seldom when there were none for a while: most hubs have
+/// nobody who writes any.
+const PAUSE: Duration = Duration::from_millis(20);
+const SELDOM: Duration = Duration::from_millis(100);
+const A_WHILE: Duration = Duration::from_secs(10);
+/// While the database is away it is tried again after so long, and longer each time.
+const AGAIN: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(5);
+
+impl Outbox {
+    /// Gives positions until it is dropped: a loop that one hub of the fleet runs.
+    pub async fn sequence(self) {
+        let (mut last, mut again) = (Instant::now(), AGAIN);
+        loop {
+            let pause = match sequence_some(self.records()).await {
+                Ok(0) if self.records().dialect() == Dialect::Sqlite && last.elapsed() > A_WHILE => SELDOM,
+                Ok(0) => PAUSE,
+                Ok(_) => {
+                    last = Instant::now();
+                    self.0.sequenced.notify_one();
+                    Duration::ZERO
+                }
+                Err(error) => {
+                    if again == AGAIN {
+                        tracing::warn!(%error, "rows of the outbox get no positions for now");
+                    }
+                    again = (again * 2).min(LONGEST);
+                    tokio::time::sleep(again).await;
+                    continue;
+                }
+            };
+            again = AGAIN;
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+/// One pass. Says how many rows got a position; as long as it is not zero there may be more.
+pub async fn sequence_some(records: &Records) -> Result<usize, Error> {
+    // Only looking, so that a quiet outbox costs nobody a lock.
+    if !records.read((), is_unsequenced).await? {
+        return Ok(0);
+    }
+    let given = records.write((), give).await?;
+    metrics::counter!("outbox_sequenced_total").increment(given as u64);
+    Ok(given)
+}
+
+fn is_unsequenced<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<bool, Error>> {
+    Box::pin(async move { Ok(tx.row(&store::IS_UNSEQUENCED, &[]).await?.is_some()) })
+}
+
+fn give<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<usize, Error>> {
+    Box::pin(async move {
+        let held = tx.row(&store::HEAD_HOLD, &[]).await?;
+        let head = held.ok_or_else(|| Error::Failed("bongsu_outbox_head is empty".to_owned()))?.int(0)?;
+        // From here on every question sees what was committed before the counter was ours.
+        let ids = free(tx).await?;
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        tx.run(&store::SEQUENCE, &[("after", head.into()), ("ids", list(&ids)?.into())]).await?;
+        let count = i64::try_from(ids.len()).unwrap_or(i64::MAX);
+        tx.run(&store::HEAD_MOVE, &[("position", head.saturating_add(count).into())]).await?;
+        Ok(ids.len())
+    })
+}
+
+/// The next rows, oldest ids first. A row that somebody holds would have everybody wait, so it is left for later, and with
+/// it those of its target that come after it: the order of a target is kept, and others go on.
+async fn free(tx: &mut Transaction<'_>) -> Result<Vec<i64>, Error> {
+    let mut held: Vec<String> = Vec::new();
+    let mut taken = Vec::new();
+    for _ in 0..ROUNDS {
+        let wanted = [("held", list(&held)?.into()), ("most", MOST.into())];
+        let rows = tx.rows(&store::UNSEQUENCED, &wanted).await?;
+        let rows =
+            rows.iter().map(|row| Ok((row.int(0)?, row.text(1)?))).collect::<Result<Vec<_>, Error>>()?;
+        let ids: Vec<i64> = rows.iter().map(|(id, _)| *id).collect();
+        if ids.is_empty() {
+            break;
+        }
+        let free = tx.rows(&store::UNSEQUENCED_HOLD, &[("ids", list(&ids)?.into())]).await?;
+        let free = free.iter().map(|row| row.int(0)).collect::<Result<HashSet<_>, _>>()?;
+        for (id, target) in &rows {
+            if held.iter().any(|held| held == target) {
+                continue;
+            }
+            if free.contains(id) {
+                taken.push(*id);
+            } else {
+                held.push((*target).to_owned());
+            }
+        }
+        if !taken.is_empty() || rows.len() < MOST {
+            break;
+        }
+    }
+    Ok(taken)
+}

@@ -1,0 +1,58 @@
+//! The tables of the outbox and every query on them.
+
+use bongsu_sql::{Migration, Query, query};
+
+pub const MIGRATIONS: &[Migration] = &[Migration {
+    part: "outbox",
+    number: 1,
+    sqlite: include_str!("../migrations/sqlite/0001_outbox.sql"),
+    servers: Some([
+        include_str!("../migrations/postgres/0001_outbox.sql"),
+        include_str!("../migrations/mysql/0001_outbox.sql"),
+    ]),
+}];
+
+macro_rules! queries {
+    ($($name:ident = $query:expr;)*) => {
+        $(pub(crate) static $name: Query = $query;)*
+
+        /// All of them, for the test that every database understands them.
+        pub static QUERIES: &[&Query] = &[$(&$name),*];
+    };
+}
+
+queries! {
+    HEAD = query!("head");
+    HEAD_HOLD = query!("head_hold", sqlite);
+    HEAD_MOVE = query!("head_move", postgres);
+    IS_UNSEQUENCED = query!("is_unsequenced");
+    UNSEQUENCED = query!("unsequenced", all);
+    UNSEQUENCED_HOLD = query!("unsequenced_hold", all);
+    SEQUENCE = query!("sequence", all);
+    TAIL = query!("tail", mysql);
+    AFTER = query!("after", mysql);
+    HEADS = query!("heads", all);
+    AT_POSITION = query!("at_position");
+    POSITION_OF = query!("position_of");
+    RIGHT = query!("right");
+    RECORD = query!("record");
+    UNTARGETED = query!("untargeted");
+    CLAIMABLE = query!("claimable", all);
+    CLAIM_HOLD = query!("claim_hold", all);
+    CLAIM = query!("claim", all);
+    CLAIM_END = query!("claim_end");
+    TIMES_ADD = query!("times_add", mysql);
+    TIMES_BEFORE = query!("times_before");
+    TIMES_REMOVE = query!("times_remove");
+    OLD = query!("old", all);
+    OLD_REMOVE = query!("old_remove", all);
+    GONE_PUT = query!("gone_put", all);
+}
+
+/// What PostgreSQL tells whoever listens when rows have got positions.
+pub(crate) const CHANNEL: &str = "bongsu_outbox";
+
+/// A list for a query.
+pub(crate) fn list<T: serde::Serialize>(values: &[T]) -> Result<String, bongsu_sql::Error> {
+    serde_json::to_string(values).map_err(|error| bongsu_sql::Error::Failed(error.to_string()))
+}

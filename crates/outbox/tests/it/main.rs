@@ -1,0 +1,44 @@
+//! The outbox on every database: no row is skipped, whoever commits when.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
+#![allow(clippy::disallowed_methods, reason = "a test's tasks end with its runtime")]
+
+mod database;
+mod gaps;
+mod held;
+mod older;
+mod places;
+mod work;
+
+/// One test for every promise, on every database.
+macro_rules! contract {
+    ($($file:ident: $($promise:ident)*;)*) => {
+        contract!(embedded, None, $($file: $($promise)*;)*);
+        contract!(postgres, Some(bongsu_testkit::sql::Flavour::Postgres), $($file: $($promise)*;)*);
+        contract!(mariadb, Some(bongsu_testkit::sql::Flavour::MariaDb), $($file: $($promise)*;)*);
+    };
+    ($name:ident, $flavour:expr, $($file:ident: $($promise:ident)*;)*) => {
+        mod $name {
+            $($(
+                #[tokio::test]
+                async fn $promise() {
+                    if let Some(database) = crate::database::Database::start($flavour).await {
+                        crate::$file::$promise(database).await;
+                    }
+                }
+            )*)*
+        }
+    };
+}
+
+contract! {
+    gaps: every_committed_row_is_seen_once_by_everybody_in_one_order;
+    held: an_open_transaction_holds_up_nobody
+        a_row_that_somebody_holds_holds_up_its_own_target_only
+        a_database_that_was_restored_is_noticed;
+    places: a_page_begins_where_it_should
+        a_withdrawal_takes_its_place_whoever_makes_it
+        what_is_too_old_goes_unless_somebody_needs_it;
+    work: work_is_done_once_and_in_order
+        what_fails_is_tried_again_and_what_is_away_costs_no_try;
+    older: a_table_without_targets_is_brought_up_to_date;
+}

@@ -1,0 +1,76 @@
+//! A table that a program had before the hub came.
+
+use bongsu_kernel::task::Supervisor;
+use bongsu_outbox::sequence::sequence_some;
+use bongsu_outbox::store::MIGRATIONS;
+use bongsu_outbox::tail::{Read, Tail};
+use bongsu_sql::{DataFolder, Database as File, Migrations, Records, Store, rusqlite};
+
+use crate::database::Database;
+
+const ROWS: &str = "INSERT INTO outbox_events (event_type, payload, status) VALUES \
+    ('a.b', '{\"event_id\":\"7\",\"x\":1}', 'DONE'), ('a.b', '{\"event_id\":8}', 'PENDING'), \
+    ('a.b', '{\"other\":1}', 'PENDING'), ('a.b', '{\"event_id\":null}', 'FAILED')";
+
+pub(crate) async fn a_table_without_targets_is_brought_up_to_date(database: Database) {
+    let (records, _held) = match &database {
+        Database::Embedded { .. } => {
+            let folder = tempfile::tempdir().unwrap();
+            let none = Migrations::new([]);
+            drop(File::open(DataFolder::take(folder.path()).unwrap(), &none).unwrap());
+            let file = rusqlite::Connection::open(folder.path().join("bongsu.db")).unwrap();
+            file.execute_batch(
+                "CREATE TABLE outbox_events (id INTEGER PRIMARY KEY, event_type TEXT, payload TEXT, status TEXT, \
+                 created_at TEXT DEFAULT '2026-02-16 10:30:00')",
+            )
+            .unwrap();
+            file.execute_batch(ROWS).unwrap();
+            file.execute_batch("INSERT INTO outbox_events (event_type, payload) VALUES ('a.b', 'no json')")
+                .unwrap();
+            drop(file);
+            let taken = DataFolder::take(folder.path()).unwrap();
+            let (store, writer) =
+                Store::start(File::open(taken, &Migrations::new([MIGRATIONS])).unwrap(), &Supervisor::new())
+                    .unwrap();
+            (Records::embedded(store), Some((writer, folder)))
+        }
+        Database::Server(flavour, _) => {
+            let (id, created, payload) = match flavour.name() {
+                "postgres" => {
+                    ("BIGSERIAL PRIMARY KEY", "TIMESTAMPTZ DEFAULT '2026-02-16 10:30:00+00'", "JSONB")
+                }
+                _ => (
+                    "BIGINT PRIMARY KEY AUTO_INCREMENT",
+                    "DATETIME DEFAULT '2026-02-16 10:30:00'",
+                    "LONGTEXT",
+                ),
+            };
+            database
+                .execute(&format!(
+                    "CREATE TABLE outbox_events (id {id}, event_type VARCHAR(100), payload {payload}, \
+                     status VARCHAR(20) DEFAULT 'PENDING', created_at {created})"
+                ))
+                .await;
+            database.execute(ROWS).await;
+            if flavour.name() != "postgres" {
+                database
+                    .execute("INSERT INTO outbox_events (event_type, payload) VALUES ('a.b', 'no json')")
+                    .await;
+            } else {
+                database
+                    .execute("INSERT INTO outbox_events (event_type, payload) VALUES ('a.b', '[1]')")
+                    .await;
+            }
+            (database.records().await, None)
+        }
+    };
+    while sequence_some(&records).await.unwrap() > 0 {}
+    let Read::Rows { rows, .. } = Tail::from_start(records).read_on().await.unwrap() else { panic!("rows") };
+    let targets: Vec<&str> = rows.iter().map(|row| row.target.as_str()).collect();
+    assert_eq!(targets, ["7", "8", "-", "-", "-"]);
+    let positions: Vec<u64> = rows.iter().map(|row| row.position).collect();
+    assert_eq!(positions, [1, 2, 3, 4, 5]);
+    for row in rows {
+        assert_eq!(row.created_at, 1_771_237_800_000, "{row:?}");
+    }
+}

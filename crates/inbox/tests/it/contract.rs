@@ -37,7 +37,7 @@ impl Live for Heard {
 
 pub(crate) struct Scene {
     pub(crate) inbox: Inbox,
-    clock: Clock,
+    pub(crate) clock: Clock,
     pub(crate) heard: Arc<Heard>,
     supervisor: Supervisor,
 }

@@ -36,11 +36,26 @@ pub struct Told {
     pub silent: bool,
 }
 
+#[derive(Clone)]
 struct Saving {
     notice: Notice,
     /// As a JSON list, each once.
     people: String,
+    count: usize,
     now: Millis,
+}
+
+/// Why nothing was saved.
+enum Unsaved {
+    /// Somebody was never told of anything before, and has no row yet.
+    Strangers,
+    Refused(NotifyError),
+}
+
+impl From<Error> for Unsaved {
+    fn from(error: Error) -> Self {
+        Self::Refused(error.into())
+    }
 }
 
 impl Inbox {
@@ -50,20 +65,43 @@ impl Inbox {
         targets.sort_unstable();
         targets.dedup();
         let now = self.clock().now();
-        let saving = Saving { people: list(&targets), notice: notice.clone(), now };
-        let told = self.records().write(saving, save).await?;
+        let saving = Saving { people: list(&targets), count: targets.len(), notice: notice.clone(), now };
+        let told = self.save(saving).await?;
         crash_point!("after-notify");
         self.live().saved(&notice, now, &told);
         Ok(told)
     }
+
+    /// People have a row of their own from the first time on, so it is looked for first and added only where it is missing:
+    /// apart, because rows are taken in order and one that is added comes out of it.
+    async fn save(&self, saving: Saving) -> Result<Vec<Told>, NotifyError> {
+        let mut saved = self.records().write(saving.clone(), save).await;
+        if let Err(Unsaved::Strangers) = saved {
+            let added: Result<_, Error> = self.records().write(saving.clone(), add_people).await;
+            added?;
+            saved = self.records().write(saving, save).await;
+        }
+        saved.map_err(|why| match why {
+            Unsaved::Refused(error) => error,
+            Unsaved::Strangers => Error::Failed("who was added is not there".to_owned()).into(),
+        })
+    }
 }
 
-fn save<'t>(saving: &'t Saving, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Vec<Told>, NotifyError>> {
+fn add_people<'t>(saving: &'t Saving, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<u64, Error>> {
+    Box::pin(async move { tx.run(&store::PEOPLE_ADD, &[("people", saving.people.as_str().into())]).await })
+}
+
+fn save<'t>(saving: &'t Saving, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Vec<Told>, Unsaved>> {
     Box::pin(async move {
-        let notice = number_of(&saving.notice, saving.now, tx).await?;
         let people = [("people", saving.people.as_str().into())];
-        tx.run(&store::PEOPLE_ADD, &people).await?;
         let held = tx.rows(&store::PEOPLE_HOLD, &people).await?;
+        if held.len() < saving.count {
+            return Err(Unsaved::Strangers);
+        }
+        // After the people: those who tell of the same thing wait for the first of them, who has everything that it needs and
+        // does not take it back.
+        let notice = number_of(&saving.notice, saving.now, tx).await.map_err(Unsaved::Refused)?;
         let both = [("notice", notice.into()), ("people", saving.people.as_str().into())];
         let known = tx.rows(&store::TOLD_ALREADY, &both).await?;
         let known = known.iter().map(|row| row.id(0)).collect::<Result<HashSet<_>, _>>()?;

@@ -40,9 +40,10 @@ impl Inbox {
     /// Removes everything that was created before a time.
     pub async fn forget_before(&self, before: Millis) -> Result<Forgotten, Error> {
         let mut forgotten = Forgotten::default();
-        let mut size = MOST;
+        let (mut size, mut from) = (MOST, 0);
         loop {
-            let step = self.records().write(Due { before, size }, forget_some).await?;
+            let step = self.records().write(Due { from, before, size }, forget_some).await?;
+            from = step.from;
             forgotten.entries += step.gone as u64;
             forgotten.steps += 1;
             forgotten.longest = forgotten.longest.max(step.held);
@@ -53,7 +54,7 @@ impl Inbox {
             tokio::time::sleep(PAUSE).await;
         }
         loop {
-            let step = self.records().write(Due { before, size }, forget_notices).await?;
+            let step = self.records().write(Due { from: 0, before, size }, forget_notices).await?;
             forgotten.longest = forgotten.longest.max(step.held);
             if !step.more {
                 return Ok(forgotten);
@@ -86,6 +87,7 @@ pub struct Forgotten {
 
 /// What one transaction may remove.
 struct Due {
+    from: Millis,
     before: Millis,
     size: usize,
 }
@@ -93,11 +95,13 @@ struct Due {
 struct Step {
     gone: usize,
     more: bool,
+    /// Where the next one goes on.
+    from: Millis,
     held: Duration,
 }
 
 impl Step {
-    const NONE: Self = Self { gone: 0, more: false, held: Duration::ZERO };
+    const NONE: Self = Self { gone: 0, more: false, from: 0, held: Duration::ZERO };
 }
 
 /// An old entry: whose, which, and whether it still counts as unread.
@@ -105,14 +109,15 @@ struct Old {
     person: Id,
     seq: u64,
     counts: bool,
+    created_at: Millis,
 }
 
 async fn old(due: &Due, tx: &mut Transaction<'_>) -> Result<Vec<Old>, Error> {
-    let arguments = [("before", due.before.into()), ("limit", due.size.into())];
+    let arguments = [("from", due.from.into()), ("before", due.before.into()), ("limit", due.size.into())];
     let rows = tx.rows(&store::OLD, &arguments).await?;
     let read = |row: &bongsu_sql::Row| {
         let counts = row.maybe_int(2)?.is_none() && row.maybe_int(3)?.is_none();
-        Ok(Old { person: row.id(0)?, seq: row.count(1)?, counts })
+        Ok(Old { person: row.id(0)?, seq: row.count(1)?, counts, created_at: row.count(4)? })
     };
     rows.iter().map(read).collect()
 }
@@ -120,8 +125,7 @@ async fn old(due: &Due, tx: &mut Transaction<'_>) -> Result<Vec<Old>, Error> {
 fn forget_some<'t>(due: &'t Due, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Step, Error>> {
     Box::pin(async move {
         let found = old(due, tx).await?;
-        let count = found.len();
-        let mut people: Vec<Id> = found.into_iter().map(|old| old.person).collect();
+        let mut people: Vec<Id> = found.iter().map(|old| old.person.clone()).collect();
         people.sort_unstable();
         people.dedup();
         if people.is_empty() {
@@ -149,8 +153,10 @@ fn forget_some<'t>(due: &'t Due, tx: &'t mut Transaction<'_>) -> Boxed<'t, Resul
         if !counts.is_empty() {
             tx.run(&store::PEOPLE_FORGET, &[("counts", written(&counts)?.into())]).await?;
         }
-        let more = count == due.size || gone.len() < count;
-        Ok(Step { gone: gone.len(), more, held: begun.elapsed() })
+        let left = found.iter().find(|old| people.binary_search(&old.person).is_err());
+        let more = found.len() == due.size || left.is_some();
+        let from = left.or(found.last()).map_or(due.from, |old| old.created_at);
+        Ok(Step { gone: gone.len(), more, from, held: begun.elapsed() })
     })
 }
 
@@ -170,7 +176,7 @@ fn forget_notices<'t>(due: &'t Due, tx: &'t mut Transaction<'_>) -> Boxed<'t, Re
         let mut gone = old_notices(due, tx).await?;
         gone.retain(|id| held.contains(id));
         tx.run(&store::OLD_NOTICES_REMOVE, &[("ids", written(&gone)?.into())]).await?;
-        Ok(Step { gone: gone.len(), more: found.len() == due.size, held: begun.elapsed() })
+        Ok(Step { gone: gone.len(), more: found.len() == due.size, from: 0, held: begun.elapsed() })
     })
 }
 

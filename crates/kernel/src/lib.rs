@@ -9,6 +9,7 @@ pub mod close;
 pub mod crash;
 pub mod error;
 pub mod event;
+pub mod findings;
 pub mod id;
 pub mod json;
 pub mod position;

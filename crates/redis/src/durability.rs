@@ -1,14 +1,9 @@
 //! How safe what Redis keeps is: whether it syncs before it answers, and whether it forgets when it is full.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
+use bongsu_kernel::findings::Findings;
 use redis::Value;
 
 use crate::cluster::Servers;
-
-/// The settings are read again after so long: an operator may change them on the way.
-const AGE: Duration = Duration::from_secs(30);
 
 const NO_LOG: &str =
     "redis: appendonly is off, so a Redis that is killed loses events that were acknowledged";
@@ -16,47 +11,20 @@ const LATE_SYNC: &str = "redis: appendfsync is not always, so a Redis that is ki
 const EVICTS: &str = "redis: maxmemory-policy is not noeviction, so a full Redis forgets events and presence";
 const HIDDEN: &str = "redis: its settings cannot be read, so how safe events are is unknown";
 
-#[derive(Default)]
-pub(crate) struct Durability(Mutex<Seen>);
-
-#[derive(Default)]
-struct Seen {
-    at: Option<Instant>,
-    warnings: Vec<&'static str>,
-}
-
-impl Durability {
-    pub(crate) fn warnings(&self) -> Vec<&'static str> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).warnings.clone()
+/// Looks at the settings, unless that was a moment ago.
+pub(crate) async fn look(findings: &Findings, servers: &Servers) {
+    if findings.are_fresh() {
+        return;
     }
-
-    /// Another server may answer from now on.
-    pub(crate) fn forget(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).at = None;
+    let mut question = redis::cmd("CONFIG");
+    question.arg("GET").arg(&["appendonly", "appendfsync", "maxmemory-policy"]);
+    let mut warnings: Vec<&'static str> = Vec::new();
+    for answer in servers.ask_all(&question).await {
+        warnings.extend(answer.map_or_else(|_| vec![HIDDEN], |answer| judge(&answer)));
     }
-
-    pub(crate) async fn look(&self, servers: &Servers) {
-        let fresh =
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).at.is_some_and(|at| at.elapsed() < AGE);
-        if fresh {
-            return;
-        }
-        let mut question = redis::cmd("CONFIG");
-        question.arg("GET").arg(&["appendonly", "appendfsync", "maxmemory-policy"]);
-        let mut warnings: Vec<&'static str> = Vec::new();
-        for answer in servers.ask_all(&question).await {
-            warnings.extend(answer.map_or_else(|_| vec![HIDDEN], |answer| judge(&answer)));
-        }
-        warnings.sort_unstable();
-        warnings.dedup();
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.warnings != warnings {
-            for warning in &warnings {
-                tracing::warn!("{warning}");
-            }
-        }
-        *seen = Seen { at: Some(Instant::now()), warnings };
-    }
+    warnings.sort_unstable();
+    warnings.dedup();
+    findings.found(warnings);
 }
 
 fn judge(answer: &Value) -> Vec<&'static str> {

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use bongsu_kernel::findings::Findings;
 use bongsu_kernel::random;
 use bongsu_kernel::settings::{Bad, Setting, Values};
 use bongsu_kernel::task::Supervisor;
@@ -31,7 +32,6 @@ pub use redis;
 pub use script::Script;
 
 use cluster::Servers;
-use durability::Durability;
 
 pub const REDIS_URL: Setting = Setting::text(
     "redis",
@@ -103,7 +103,7 @@ struct Inner {
     prefix: String,
     instance: String,
     connected: AtomicBool,
-    durability: Durability,
+    findings: Findings,
 }
 
 impl Redis {
@@ -115,7 +115,7 @@ impl Redis {
             prefix: options.prefix,
             instance: format!("{:016x}", random::between(0, u64::MAX - 1)),
             connected: AtomicBool::new(false),
-            durability: Durability::default(),
+            findings: Findings::default(),
         }));
         let watched = this.clone();
         supervisor.every("redis-watch", WATCH, move || {
@@ -131,14 +131,14 @@ impl Redis {
         let was = self.0.connected.swap(reached.is_ok(), Ordering::AcqRel);
         match (was, reached) {
             (false, Ok(())) => {
-                self.0.durability.forget();
+                self.0.findings.forget();
                 tracing::info!("Redis is reached");
             }
             (true, Err(error)) => tracing::error!(%error, "Redis is lost"),
             _ => {}
         }
         if self.is_connected() {
-            self.0.durability.look(&self.0.servers).await;
+            durability::look(&self.0.findings, &self.0.servers).await;
         }
     }
 
@@ -148,7 +148,7 @@ impl Redis {
 
     /// What an operator should know: unsafe persistence, an eviction policy that forgets.
     pub fn warnings(&self) -> Vec<&'static str> {
-        self.0.durability.warnings()
+        self.0.findings.warnings()
     }
 
     /// Tells this process from others on the same Redis.

@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bongsu_kernel::findings::Findings;
 use bongsu_kernel::random;
 use bongsu_kernel::task::Supervisor;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use crate::{Address, Claim, Dialect, Error, Migrations, Options};
-use durability::Durability;
 pub(crate) use link::Begin;
 use link::{Fault, Link};
 use pool::Pool;
@@ -54,7 +54,7 @@ struct Inner {
     pool: Pool,
     /// Where connections live: a connection works only as long as the runtime does on which it was opened.
     home: Handle,
-    durability: Durability,
+    findings: Findings,
     /// The watch's own connection, so that a busy pool does not look like a server that is away.
     watching: tokio::sync::Mutex<Option<Link>>,
     told: AtomicBool,
@@ -91,7 +91,7 @@ impl Server {
             identity,
             pool: Pool::new(options),
             home: Handle::current(),
-            durability: Durability::default(),
+            findings: Findings::default(),
             watching: tokio::sync::Mutex::new(Some(link)),
             told: AtomicBool::new(false),
             claimed: OnceLock::new(),
@@ -118,7 +118,7 @@ impl Server {
     }
 
     pub(crate) fn warnings(&self) -> Vec<&'static str> {
-        self.0.durability.warnings()
+        self.0.findings.warnings()
     }
 
     /// Takes the database. The claim is the watch's connection's own: it ends with the process, and is
@@ -159,7 +159,7 @@ impl Server {
                 }
             };
             link.ask("SELECT 1").await?;
-            inner.durability.look(&mut link).await?;
+            durability::look(&inner.findings, &mut link).await?;
             *watching = Some(link);
             Ok::<_, Fault>(())
         });
@@ -173,7 +173,7 @@ impl Server {
             }
             Err(fault) => {
                 inner.pool.set_away(&fault);
-                inner.durability.forget();
+                inner.findings.forget();
                 if !inner.told.swap(true, Ordering::AcqRel) {
                     tracing::error!(%fault, "the database is lost");
                 }
@@ -186,9 +186,9 @@ impl Server {
 pub(crate) async fn inspect(address: &Address, migrations: &Migrations) -> Result<Vec<&'static str>, Error> {
     let mut link = first_link(address).await?;
     migrate::check(&mut link, migrations, address).await?;
-    let durability = Durability::default();
-    durability.look(&mut link).await.map_err(|fault| unusable(address, &fault))?;
-    Ok(durability.warnings())
+    let findings = Findings::default();
+    durability::look(&findings, &mut link).await.map_err(|fault| unusable(address, &fault))?;
+    Ok(findings.warnings())
 }
 
 /// The first connection of a start. What will not pass by waiting is told at once.

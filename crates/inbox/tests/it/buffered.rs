@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bongsu_inbox::cache::redis::RedisCache;
 use bongsu_inbox::marks::redis::RedisBuffer;
 use bongsu_inbox::marks::{Boxed, Buffer, Marks, Waiting};
-use bongsu_inbox::{Beside, EntryId, EventId};
+use bongsu_inbox::{Beside, EntryId, EventId, Wanted};
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, Millis};
 use bongsu_redis::redis::{Cmd, cmd};
@@ -140,22 +140,26 @@ pub(crate) async fn what_others_wrote_among_the_marks_harms_nobody(fleet: Fleet)
     assert!(matches!(named("9223372036854775808"), EntryId::Event(_)), "no number of ours");
 }
 
-/// Every version has one count, and the newest that was told is the truth.
+/// Whatever happens at once, also that entries grow too old: every version has one count, the newest that was told is the
+/// truth, and so is the list.
 pub(crate) async fn versions_only_grow_and_have_one_count_each(fleet: Fleet) {
     let hubs = [fleet.hub().await, fleet.hub().await];
     let (person, steps) = (id(7), tier::size(40, 1_000));
     let others = std::slice::from_ref(&person);
     for n in 0..50 {
+        hubs[0].clock.set(NOW + n);
         hubs[0].inbox.notify(notice(&format!("first{n}")), others).await.unwrap();
     }
+    hubs.iter().for_each(|hub| hub.clock.set(NOW + 1_000));
     let working = (0..6_u64).map(async |worker| {
         let mut rng = Rng::new(worker);
         for step in 0..steps {
             let inbox = &hubs[step % 2].inbox;
-            match rng.below(12) {
+            match rng.below(13) {
                 0..2 => drop(inbox.notify(notice(&format!("{worker}-{step}")), others).await.unwrap()),
                 2 => drop(inbox.mark_all_read(&person).await.unwrap()),
                 3 => inbox.flush().await,
+                12 => drop(inbox.forget_before(NOW + rng.below(60)).await.unwrap()),
                 4 => drop(inbox.delete(&person, EntryId::Seq(rng.below(90) + 1)).await.unwrap()),
                 _ => drop(inbox.mark_read(&person, EntryId::Seq(rng.below(90) + 1)).await.unwrap()),
             }
@@ -174,6 +178,13 @@ pub(crate) async fn versions_only_grow_and_have_one_count_each(fleet: Fleet) {
     let standing = hubs[0].inbox.standing(&person).await.unwrap();
     let newest = counts.last_key_value().map(|(version, unread)| (*version, *unread));
     assert_eq!(newest, Some((standing.version, standing.unread)), "what devices show in the end");
+    let wanted = Wanted { person: person.clone(), before: None, limit: 1_000, unread: true };
+    let listed = hubs[1].inbox.list(wanted).await.unwrap();
+    assert_eq!(
+        (listed.entries.len() as u64, listed.standing),
+        (standing.unread, standing),
+        "the list is the count"
+    );
     hubs[0].inbox.flush().await;
     assert_eq!(hubs[1].inbox.standing(&person).await.unwrap(), standing, "writing changes nothing");
 }

@@ -37,7 +37,7 @@ impl Live for Heard {
 
 pub(crate) struct Scene {
     pub(crate) inbox: Inbox,
-    clock: Clock,
+    pub(crate) clock: Clock,
     pub(crate) heard: Arc<Heard>,
     supervisor: Supervisor,
 }
@@ -102,7 +102,7 @@ pub(crate) async fn what_is_too_old_goes_in_steps_and_the_counts_with_it(databas
         while !over.load(Ordering::Relaxed) {
             let n = told.fetch_add(1, Ordering::Relaxed);
             inbox.notify(notice(&format!("young{n}")), &people).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
         }
     };
     let forgetting = async {

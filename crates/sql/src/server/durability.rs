@@ -1,13 +1,9 @@
 //! How safe what the server keeps is: whether it syncs before it says that a change is kept.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use bongsu_kernel::findings::Findings;
 
 use super::link::{Fault, Link};
 use crate::{Dialect, Row};
-
-/// The settings are read again after so long: an operator may change them on the way.
-const AGE: Duration = Duration::from_secs(30);
 
 const POSTGRES: &str = "SELECT current_setting('synchronous_commit'), current_setting('fsync')";
 /// Numbers, as text: whether a switch is 1 or ON differs between servers otherwise.
@@ -21,45 +17,18 @@ const LATE_FLUSH: &str = "database: innodb_flush_log_at_trx_commit is not 1, so 
 const LATE_BINLOG: &str =
     "database: sync_binlog is not 1, so replicas of a server that is killed may lack changes that it has";
 
-#[derive(Default)]
-pub(crate) struct Durability(Mutex<Seen>);
-
-#[derive(Default)]
-struct Seen {
-    at: Option<Instant>,
-    warnings: Vec<&'static str>,
-}
-
-impl Durability {
-    pub(crate) fn warnings(&self) -> Vec<&'static str> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).warnings.clone()
+/// Looks at the settings, unless that was a moment ago.
+pub(crate) async fn look(findings: &Findings, link: &mut Link) -> Result<(), Fault> {
+    if findings.are_fresh() {
+        return Ok(());
     }
-
-    /// Another server may answer from now on.
-    pub(crate) fn forget(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).at = None;
-    }
-
-    pub(crate) async fn look(&self, link: &mut Link) -> Result<(), Fault> {
-        let fresh =
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).at.is_some_and(|at| at.elapsed() < AGE);
-        if fresh {
-            return Ok(());
-        }
-        let dialect = link.dialect();
-        let question = if dialect == Dialect::Postgres { POSTGRES } else { MYSQL };
-        let rows = link.ask(question).await?;
-        let settings = rows.first().map(texts).unwrap_or_default();
-        let warnings = if dialect == Dialect::Postgres { postgres(&settings) } else { mysql(&settings) };
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.warnings != warnings {
-            for warning in &warnings {
-                tracing::warn!("{warning}");
-            }
-        }
-        *seen = Seen { at: Some(Instant::now()), warnings };
-        Ok(())
-    }
+    let dialect = link.dialect();
+    let question = if dialect == Dialect::Postgres { POSTGRES } else { MYSQL };
+    let rows = link.ask(question).await?;
+    let settings = rows.first().map(texts).unwrap_or_default();
+    let warnings = if dialect == Dialect::Postgres { postgres(&settings) } else { mysql(&settings) };
+    findings.found(warnings);
+    Ok(())
 }
 
 fn texts(row: &Row) -> Vec<&str> {

@@ -92,15 +92,14 @@ fn look<'t>(
 
 impl Held {
     fn read(row: &Row, marks: &Marks) -> Result<Self, Error> {
-        let time = |at: Option<i64>| at.map(|at| u64::try_from(at).unwrap_or_default());
-        let (seq, written) = (row.count(0)?, time(row.maybe_int(2)?));
+        let (seq, written) = (row.count(0)?, row.maybe_count(2)?);
         let mark = marks.get(&seq).copied().filter(|_| written.is_none());
         Ok(Self {
             seq,
             created_at: row.count(1)?,
             read_at: written.or(mark),
             mark_waits: mark.is_some(),
-            deleted_at: time(row.maybe_int(3)?),
+            deleted_at: row.maybe_count(3)?,
         })
     }
 }

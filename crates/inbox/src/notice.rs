@@ -128,8 +128,12 @@ impl Notice {
 impl Entry {
     /// From the columns of the queries that give entries.
     pub(crate) fn read(row: &Row) -> Result<Self, Error> {
-        let read_at = row.maybe_int(7)?.map(|at| u64::try_from(at).unwrap_or_default());
-        Ok(Self { seq: row.count(0)?, notice: Notice::read(row, 1)?, created_at: row.count(6)?, read_at })
+        Ok(Self {
+            seq: row.count(0)?,
+            notice: Notice::read(row, 1)?,
+            created_at: row.count(6)?,
+            read_at: row.maybe_count(7)?,
+        })
     }
 }
 

@@ -178,8 +178,7 @@ async fn find(marking: &Marking, tx: &mut Transaction<'_>) -> Result<Found, Erro
             tx.row(&store::ENTRY_OF_EVENT, &[person, ("event", event.as_str().into())]).await?
         }
     };
-    let read = |at: i64| u64::try_from(at).unwrap_or_default();
-    row.map(|row| Ok((row.count(0)?, row.maybe_int(1)?.map(read)))).transpose()
+    row.map(|row| Ok((row.count(0)?, row.maybe_count(1)?))).transpose()
 }
 
 type Found = Option<(u64, Option<Millis>)>;

@@ -107,8 +107,8 @@ fn after_position<'t>(
         // Numbers have no holes but those that time has made.
         let first =
             tx.row(&store::FIRST_AFTER, &[("person", person.into()), ("after", (*after).into())]).await?;
-        let first = first.map(|row| row.maybe_int(0)).transpose()?.flatten();
-        let whole = *after == last || first.is_some_and(|first| first.unsigned_abs() == after + 1);
+        let first = first.map(|row| row.maybe_count(0)).transpose()?.flatten();
+        let whole = *after == last || first.is_some_and(|first| first == after + 1);
         let start = if whole && entries.len() <= REPLAYED { Start::Known } else { Start::Cut };
         let settings = settings(person, tx).await?;
         let wanted: Vec<Entry> =

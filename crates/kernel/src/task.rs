@@ -1,9 +1,12 @@
 //! Supervised tasks: every loop has a name, says what its failure means, and is joined at shutdown.
+//!
+//! A task that repeats something, and one that empties a queue, are loops of the same kind.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -93,6 +96,38 @@ impl Supervisor {
         });
     }
 
+    /// A queue for at most `most`, and a loop that empties it until shutdown, up to `at_once` in a turn. What a turn
+    /// that fails has taken is gone.
+    pub fn queue<T, F>(
+        &self,
+        name: &'static str,
+        (most, at_once): (usize, usize),
+        turn: impl Fn(Vec<T>) -> F + Send + Sync + 'static,
+    ) -> mpsc::Sender<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (queue, waiting) = mpsc::channel(most);
+        let (turn, waiting, stop) = (Arc::new(turn), Arc::new(Mutex::new(waiting)), self.stop());
+        self.spawn(name, OnEnd::Restart, move || {
+            let (turn, waiting, stop) = (turn.clone(), waiting.clone(), stop.clone());
+            let emptying = async move {
+                let mut waiting = waiting.lock().await;
+                let mut some = Vec::with_capacity(at_once);
+                while waiting.recv_many(&mut some, at_once).await > 0 {
+                    turn(std::mem::take(&mut some)).await;
+                }
+                // Nobody can put anything into it any more.
+                std::future::pending::<()>().await;
+            };
+            async move {
+                let _ = stop.run_until_cancelled(emptying).await;
+            }
+        });
+        queue
+    }
+
     /// Asks every loop to end and waits for them, but not longer than `patience`. False when some were left.
     pub async fn shut_down(&self, patience: Duration) -> bool {
         self.stop.cancel();
@@ -122,6 +157,26 @@ mod tests {
         while turns.load(Ordering::SeqCst) < 3 {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+        assert!(supervisor.shut_down(Duration::from_secs(5)).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_goes_on_after_a_turn_that_panics() {
+        let supervisor = Supervisor::new();
+        let (told, mut heard) = mpsc::unbounded_channel();
+        let queue = supervisor.queue("test", (4, 2), move |some: Vec<u32>| {
+            let told = told.clone();
+            async move {
+                assert!(!some.contains(&1), "this turn fails");
+                told.send(some).expect("somebody listens");
+            }
+        });
+        for one in 1..=4 {
+            queue.try_send(one).unwrap();
+        }
+        assert!(queue.try_send(5).is_err(), "it is full");
+        assert_eq!(heard.recv().await, Some(vec![3, 4]));
+        drop(queue);
         assert!(supervisor.shut_down(Duration::from_secs(5)).await);
     }
 

@@ -79,7 +79,12 @@ impl Row {
 
     /// A number that is never below zero.
     pub fn count(&self, at: usize) -> Result<u64, Error> {
-        u64::try_from(self.int(at)?).map_err(|_| unexpected(at, "a number from zero on"))
+        self.maybe_count(at)?.ok_or_else(|| unexpected(at, "a number"))
+    }
+
+    pub fn maybe_count(&self, at: usize) -> Result<Option<u64>, Error> {
+        let number = self.maybe_int(at)?.map(u64::try_from).transpose();
+        number.map_err(|_| unexpected(at, "a number from zero on"))
     }
 
     pub fn text(&self, at: usize) -> Result<&str, Error> {

@@ -53,29 +53,32 @@ async fn a_hub_that_dies_at_any_crash_point_keeps_every_acknowledged_event() {
     let times = tier::size(1, 10);
     let (hub, load, mut rng) = (hub().await, Load::default(), Rng::for_test(name));
     let killing = async {
-        let (mut landed, mut never) = (0, Vec::new());
-        for point in points.iter().flat_map(|point| std::iter::repeat_n(point, times)) {
-            load.pause();
-            let chosen = format!("{point}:{}", rng.range(3..40));
-            hub.restart_with(&[("BONGSU_CRASH_POINT", &chosen)]).await;
-            let before = load.cut.load(Ordering::SeqCst);
-            load.resume();
-            match hub.wait_exit(LONG).await {
-                None => never.push(chosen),
-                Some(exit) => assert_eq!(exit.signal(), Some(6), "at {chosen} it ended with {exit}"),
+        let mut landed = 0;
+        for point in &points {
+            let (mut here, mut kills) = (0, 0);
+            // As above: work of the hub's own comes to a point, too, and then no request is in flight.
+            while here < times && kills < times * 20 {
+                kills += 1;
+                load.pause();
+                let chosen = format!("{point}:{}", rng.range(3..40));
+                hub.restart_with(&[("BONGSU_CRASH_POINT", &chosen)]).await;
+                let before = load.cut.load(Ordering::SeqCst);
+                load.resume();
+                let exit = hub.wait_exit(LONG).await.unwrap_or_else(|| panic!("it never came to {chosen}"));
+                assert_eq!(exit.signal(), Some(6), "at {chosen} it ended with {exit}");
+                let cut = async || load.cut.load(Ordering::SeqCst) > before;
+                here += usize::from(wait::holds_within(Duration::from_secs(1), cut).await);
             }
-            landed += usize::from(
-                wait::holds_within(Duration::from_secs(1), async || load.cut.load(Ordering::SeqCst) > before)
-                    .await,
+            assert!(
+                here >= times,
+                "only {here} of {kills} kills at {point} landed while requests were in flight"
             );
+            landed += here;
         }
-        assert!(never.is_empty(), "no run came to these points: {never:?}");
         hub.restart().await;
         landed
     };
-    let landed = scene(&hub, &load, name, killing).await;
-    let kills = points.len() * times;
-    assert!(landed * 5 >= kills * 4, "only {landed} of {kills} kills landed while requests were in flight");
+    scene(&hub, &load, name, killing).await;
 }
 
 #[tokio::test]

@@ -2,15 +2,12 @@
 //!
 //! Standings are written behind those who asked for them, a few at a time.
 
-use std::sync::Arc;
-
 use bongsu_kernel::Id;
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
 use bongsu_redis::redis::{Cmd, cmd};
 use bongsu_redis::{Redis, Repeat, Script};
-use futures_util::StreamExt;
 use serde_json::{Map, Value};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 
 use super::Cache;
 use crate::Standing;
@@ -38,18 +35,9 @@ pub struct RedisCache {
 
 impl RedisCache {
     pub fn start(redis: Redis, supervisor: &Supervisor) -> Self {
-        let (queue, waiting) = mpsc::channel(QUEUE);
-        let (writer, waiting, stop) = (redis.clone(), Arc::new(Mutex::new(waiting)), supervisor.stop());
-        supervisor.spawn("inbox-cache", OnEnd::Restart, move || {
-            let (writer, waiting, stop) = (writer.clone(), waiting.clone(), stop.clone());
-            async move {
-                let mut waiting = waiting.lock().await;
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = remember(&writer, &mut waiting) => {}
-                }
-            }
-        });
+        let writer = redis.clone();
+        let queue =
+            supervisor.queue("inbox-cache", (QUEUE, AT_ONCE), move |some| remember(writer.clone(), some));
         Self { redis, queue }
     }
 
@@ -72,22 +60,17 @@ fn standing_key(redis: &Redis, person: &Id) -> String {
     redis.key(format_args!("unread_count:{person}"))
 }
 
-async fn remember(redis: &Redis, waiting: &mut mpsc::Receiver<(Id, Standing)>) {
-    let mut some = Vec::with_capacity(AT_ONCE);
-    while waiting.recv_many(&mut some, AT_ONCE).await > 0 {
-        let writing: Vec<_> = some
-            .drain(..)
-            .map(async |(person, standing): (Id, Standing)| {
-                let Standing { last_seq, unread, version } = standing;
-                let numbers = [unread, version, last_seq].map(|number| number.to_string());
-                let [unread, version, last] = numbers.each_ref().map(String::as_bytes);
-                let (key, arguments) = (standing_key(redis, &person), [unread, version, last, STANDING_FOR]);
-                // What is not remembered is missed only while the records are away.
-                let _ = redis.run(&REMEMBER, Repeat::Safe, &[&key], &arguments).await;
-            })
-            .collect();
-        futures_util::stream::iter(writing).buffer_unordered(AT_ONCE).collect::<()>().await;
-    }
+async fn remember(redis: Redis, some: Vec<(Id, Standing)>) {
+    let redis = &redis;
+    let writing = some.into_iter().map(|(person, standing)| async move {
+        let Standing { last_seq, unread, version } = standing;
+        let numbers = [unread, version, last_seq].map(|number| number.to_string());
+        let [unread, version, last] = numbers.each_ref().map(String::as_bytes);
+        let (key, arguments) = (standing_key(redis, &person), [unread, version, last, STANDING_FOR]);
+        // What is not remembered is missed only while the records are away.
+        let _ = redis.run(&REMEMBER, Repeat::Safe, &[&key], &arguments).await;
+    });
+    futures_util::future::join_all(writing).await;
 }
 
 /// As `remember.lua` writes it: count, version, last number.

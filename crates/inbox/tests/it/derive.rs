@@ -1,7 +1,7 @@
 //! What rooms wrote down becomes entries: what the database refuses of it holds up nothing else, and is not lost.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bongsu_inbox::marks::WriteBehind;
 use bongsu_inbox::{Changed, EntryId, EventId, FromRooms, Inbox, Live, Notice, Options, Templates, Told};
@@ -12,6 +12,7 @@ use bongsu_live::SubjectName;
 use bongsu_live::log::embedded::{self, EmbeddedLog};
 use bongsu_live::log::{Append, Delivery, FollowUps, Log, Passing, Sink};
 use bongsu_sql::{DataFolder, Database, Migrations, Records, Store};
+use bongsu_testkit::wait;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -76,11 +77,7 @@ async fn what_the_database_refuses_holds_up_nothing_behind_it_and_stays() {
     let (deriving, taken) = (inbox.clone(), follow_ups.clone());
     supervisor.spawn("derive", OnEnd::Restart, move || deriving.clone().derive(taken.clone()));
     let unread = async |count: u64| {
-        let deadline = Instant::now() + SOON;
-        while inbox.standing(&person()).await.unwrap().unread < count {
-            assert!(Instant::now() < deadline, "what is behind is never derived");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        wait::until(SOON, async || inbox.standing(&person()).await.unwrap().unread >= count).await;
     };
     unread(1).await;
     // And so is what comes later.

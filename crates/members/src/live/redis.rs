@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bongsu_inbox::{Changed, FAMILY, Live, Notice, Told, subject, told};
 use bongsu_kernel::json::Object;
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, EventType, Id, Millis};
 use bongsu_live::log::{Boxed, Bus, LogError, Sink};
 use bongsu_live::{Entry, Hub, SubjectName};
@@ -16,7 +16,7 @@ use bongsu_redis::redis::cmd;
 use bongsu_redis::{self as redis, Channel, Listener, Redis, Repeat};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 
 use super::{deliver, pass_over, read_frame};
 
@@ -40,18 +40,8 @@ impl RedisPersonal {
     pub fn start(redis: Redis, hub: Hub, clock: Clock, supervisor: &Supervisor) -> Self {
         let ears = Arc::new(Ears { redis: redis.clone(), hub, clock });
         let bus = redis::Bus::start(redis.clone(), ears, supervisor);
-        let (queue, waiting) = mpsc::channel(QUEUE);
-        let (sender, waiting, stop) = (redis.clone(), Arc::new(Mutex::new(waiting)), supervisor.stop());
-        supervisor.spawn("member-bus", OnEnd::Restart, move || {
-            let (sender, waiting, stop) = (sender.clone(), waiting.clone(), stop.clone());
-            async move {
-                let mut waiting = waiting.lock().await;
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = send(&sender, &mut waiting) => {}
-                }
-            }
-        });
+        let sender = redis.clone();
+        let queue = supervisor.queue("member-bus", (QUEUE, GATHERED), move |some| send(sender.clone(), some));
         Self { redis, bus, queue }
     }
 
@@ -70,21 +60,16 @@ fn channel(redis: &Redis, person: &str) -> String {
     redis.beside(&redis.key(format_args!("{FAMILY}:{person}")), BUS)
 }
 
-async fn send(redis: &Redis, waiting: &mut mpsc::Receiver<(Id, String)>) {
-    let mut some = Vec::with_capacity(GATHERED);
-    while waiting.recv_many(&mut some, GATHERED).await > 0 {
-        let sending: Vec<_> = some
-            .drain(..)
-            .map(async |(person, message)| {
-                let channel = channel(redis, person.as_str());
-                let mut publish = cmd("SPUBLISH");
-                publish.arg(&channel).arg(message);
-                // What does not arrive is found in the records.
-                let _ = redis.ask("spublish", &channel, &publish, Repeat::Never).await;
-            })
-            .collect();
-        futures_util::stream::iter(sending).buffered(AT_ONCE).collect::<()>().await;
-    }
+async fn send(redis: Redis, some: Vec<(Id, String)>) {
+    let redis = &redis;
+    let sending = some.into_iter().map(|(person, message)| async move {
+        let channel = channel(redis, person.as_str());
+        let mut publish = cmd("SPUBLISH");
+        publish.arg(&channel).arg(message);
+        // What does not arrive is found in the records.
+        let _ = redis.ask("spublish", &channel, &publish, Repeat::Never).await;
+    });
+    futures_util::stream::iter(sending).buffered(AT_ONCE).collect::<()>().await;
 }
 
 impl Live for RedisPersonal {

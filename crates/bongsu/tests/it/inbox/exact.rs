@@ -230,8 +230,10 @@ async fn marks_survive_a_kill_at_every_point_of_writing_them() {
         }
         let rows = items.iter().filter(|item| item["readAt"].is_null()).count() as u64;
         assert_eq!(unread(&api, person).await, rows, "after {point}");
-        // And once they are written.
-        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        // And once they are written: of three turns that ended on two hubs, one had begun after now.
+        let turns = async || hub.metrics().await.get("write_behind_flush_entries_count", &[]);
+        let before = turns().await;
+        wait::until(SOON, async || turns().await >= before + 3.0).await;
         assert_eq!(unread(&api, person).await, rows, "written after {point}");
         assert_eq!(all(&api, person, "").await.0, items, "written after {point}");
     }

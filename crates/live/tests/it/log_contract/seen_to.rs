@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use bongsu_kernel::StreamId;
 use bongsu_live::log::{FollowUps, Pending};
+use bongsu_testkit::wait;
 
 use super::Adapter;
 use super::support::{Event, Stage, subject};
@@ -26,15 +27,10 @@ fn numbers(pending: &[Pending]) -> Vec<(String, u64)> {
 
 /// Goes on taking until something is there.
 async fn taken(follow_ups: &dyn FollowUps, most: usize, but: &[Pending]) -> Vec<Pending> {
-    let deadline = Instant::now() + SOON;
-    loop {
-        let pending = follow_ups.take(most, but).await.unwrap();
-        if !pending.is_empty() {
-            return pending;
-        }
-        assert!(Instant::now() < deadline, "nothing is found");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let found = wait::value_within(SOON, || async {
+        Some(follow_ups.take(most, but).await.unwrap()).filter(|pending| !pending.is_empty())
+    });
+    found.await.expect("something to take")
 }
 
 pub(crate) async fn a_record_is_taken_until_it_is_done<A: Adapter>() {

@@ -8,6 +8,7 @@ mod fleet;
 mod line;
 mod operate;
 mod people;
+mod roles;
 mod settings;
 mod tickets;
 mod wire;

@@ -90,6 +90,8 @@ pub(crate) fn migrations() -> Migrations {
         bongsu_coordination::MIGRATIONS,
         bongsu_inbox::store::MIGRATIONS,
         bongsu_outbox::store::MIGRATIONS,
+        // Also without the application: what it recorded stays readable, whatever roles come and go.
+        bongsu_decisions::store::MIGRATIONS,
         sql::MIGRATIONS,
     ])
 }
@@ -102,7 +104,7 @@ pub(crate) async fn wire(
     supervisor: &Supervisor,
 ) -> Result<Wired, Failure> {
     let clock = Clock::system();
-    let Checked { identity, origins, rooms, presence, people, outbox, redis, database, .. } = checked;
+    let Checked { roles, identity, origins, rooms, presence, people, outbox, redis, database, .. } = checked;
     let file = if settings::uses_folder(values) { Some(open_database(values)?) } else { None };
     let metrics = telemetry::start_metrics(supervisor)?;
     let mut live = bongsu_live::Options::from_settings(values);
@@ -213,6 +215,7 @@ pub(crate) async fn wire(
     let identity =
         Identity::new(&identity, origins.clone(), tickets, Some(ordered), clock.clone(), supervisor)
             .map_err(|error| Failure::other(error.text.en))?;
+    let applications = roles.routes(records.as_ref(), &clock, &identity);
     let ready = Arc::new(AtomicBool::new(false));
     let operations = Operations {
         hub: hub.clone(),
@@ -241,6 +244,7 @@ pub(crate) async fn wire(
         .merge(bongsu_inbox::routes::router(inbox, identity.clone()))
         .merge(bongsu_members::routes::router(members, identity.clone()))
         .merge(bongsu_outbox::routes::router(outbox, identity))
+        .merge(applications)
         .merge(operate::router(operations))
         .merge(admin::router(admin))
         .split_for_parts();

@@ -114,10 +114,7 @@ async fn stream(
     State(state): State<OutboxState>,
 ) -> Result<Response, ApiError> {
     let OutboxState { outbox, identity } = state;
-    let outbox = outbox.ok_or_else(|| {
-        let text = Text::new("기록을 사용하지 않는 서버입니다.", "Nothing is recorded here: RECORDS is off.");
-        ApiError::new(Code::Common503, text)
-    })?;
+    let outbox = outbox.ok_or_else(ApiError::no_records)?;
     outbox.admit(&event, &person.id).await.map_err(not_allowed)?;
     let position = match last {
         Some(id) => Some(outbox.position_of(&event, id).await.map_err(|error| unread(&error))?),

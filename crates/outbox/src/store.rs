@@ -1,6 +1,6 @@
 //! The tables of the outbox and every query on them.
 
-use bongsu_sql::{Migration, Query, query};
+use bongsu_sql::{Migration, queries, query};
 
 pub const MIGRATIONS: &[Migration] = &[Migration {
     part: "outbox",
@@ -11,15 +11,6 @@ pub const MIGRATIONS: &[Migration] = &[Migration {
         include_str!("../migrations/mysql/0001_outbox.sql"),
     ]),
 }];
-
-macro_rules! queries {
-    ($($name:ident = $query:expr;)*) => {
-        $(pub(crate) static $name: Query = $query;)*
-
-        /// All of them, for the test that every database understands them.
-        pub static QUERIES: &[&Query] = &[$(&$name),*];
-    };
-}
 
 queries! {
     HEAD = query!("head");

@@ -51,11 +51,8 @@ fn admit<'t>(
                 event
             }
         };
-        let arguments = [
-            ("target", (&event.id).into()),
-            ("person", person.into()),
-            ("status", status.as_str().into()),
-        ];
+        let arguments =
+            [("target", (&event.id).into()), ("person", person.into()), ("status", status.as_str().into())];
         tx.run(&store::MEMBER_PUT, &arguments).await?;
         Ok(())
     })

@@ -66,12 +66,7 @@ pub(crate) async fn look_in(tx: &mut Transaction<'_>, event: &Id, person: &Id) -
     admitted(tx, &store::MEMBER, event, person).await
 }
 
-async fn admitted(
-    tx: &mut Transaction<'_>,
-    member: &Query,
-    event: &Id,
-    person: &Id,
-) -> Result<Event, Error> {
+async fn admitted(tx: &mut Transaction<'_>, member: &Query, event: &Id, person: &Id) -> Result<Event, Error> {
     let event = find(tx, event).await?;
     let row = tx.row(member, &[("target", (&event.id).into()), ("person", person.into())]).await?;
     match row.map(|row| Membership::kept(row.text(0)?)).transpose()? {

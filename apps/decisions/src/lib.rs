@@ -21,6 +21,7 @@ use bongsu_kernel::{Clock, Id};
 use bongsu_sql::Records;
 
 pub use admit::{Admission, By};
+pub use approve::Decided;
 pub use comment::{Comment, NewComment};
 pub use create::NewEvent;
 pub use enter::Event;

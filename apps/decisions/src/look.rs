@@ -66,10 +66,7 @@ impl Decisions {
     }
 }
 
-fn show<'t>(
-    (event, person): &'t (Id, Id),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<Shown, Error>> {
+fn show<'t>((event, person): &'t (Id, Id), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Shown, Error>> {
     Box::pin(async move {
         let event = look_in(tx, event, person).await?;
         let arguments = [("event", event.number.into()), ("target", (&event.id).into())];

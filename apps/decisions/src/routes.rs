@@ -11,7 +11,9 @@ use bongsu_http::{Answer, ApiError, Caller, Fields, Identity, Page, Person, Quer
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::documents::{Admitted, CommentItem, Comments, DecidedAnswer, EventAnswer, ProposalItem, Proposals, VotedAnswer};
+use self::documents::{
+    Admitted, CommentItem, Comments, DecidedAnswer, EventAnswer, ProposalItem, Proposals, VotedAnswer,
+};
 use self::refusals::refused;
 use self::requests::{Ids, read_comment, read_event, read_membership, read_proposal};
 use crate::{Admission, By, Decisions};

@@ -40,7 +40,12 @@ impl Roles {
     }
 
     /// The routes of the applications. Without records these say so.
-    pub(crate) fn routes(self, records: Option<&Records>, clock: &Clock, identity: &Identity) -> OpenApiRouter {
+    pub(crate) fn routes(
+        self,
+        records: Option<&Records>,
+        clock: &Clock,
+        identity: &Identity,
+    ) -> OpenApiRouter {
         let mut routes = OpenApiRouter::new();
         if self.decisions {
             let decisions = records.map(|records| Decisions::new(records.clone(), clock.clone()));
@@ -57,7 +62,8 @@ mod tests {
     use super::*;
 
     fn roles(given: &str) -> Result<Roles, String> {
-        let input = Input { environment: [("ROLES".to_owned(), given.to_owned())].into(), ..Input::default() };
+        let input =
+            Input { environment: [("ROLES".to_owned(), given.to_owned())].into(), ..Input::default() };
         let values = load(&[&ROLES], &input).map_err(|bad| bad.to_string())?;
         Roles::from_settings(&values).map_err(|bad| bad.to_string())
     }

@@ -11,8 +11,7 @@ use bongsu_kernel::clock::rfc3339;
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::approve::Decided;
-use crate::{Comment, Counts, Event, List, Membership, Proposal, ProposalType, Status, Voted};
+use crate::{Comment, Counts, Decided, Event, List, Membership, Proposal, ProposalType, Status, Voted};
 
 envelope_document!(pub(super) struct EventEnvelope(EventAnswer));
 envelope_document!(pub(super) struct AdmittedEnvelope(Admitted));
@@ -228,7 +227,12 @@ pub(super) struct Conflict {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes the request")]
 pub(super) struct EventBody {
-    #[schema(min_length = 1, max_length = 200, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$", example = "Where to go in May")]
+    #[schema(
+        min_length = 1,
+        max_length = 200,
+        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$",
+        example = "Where to go in May"
+    )]
     title: String,
     /// A proposal is approved when so many percent of the accepted members voted for it; 50 where nothing is said.
     #[schema(minimum = 1, maximum = 100)]
@@ -247,7 +251,12 @@ pub(super) struct MembershipBody {
 #[expect(dead_code, reason = "describes the request")]
 pub(super) struct ProposalBody {
     proposal_type: ProposalType,
-    #[schema(min_length = 1, max_length = 2000, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$", example = "No more than two hours by train")]
+    #[schema(
+        min_length = 1,
+        max_length = 2000,
+        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$",
+        example = "No more than two hours by train"
+    )]
     content: String,
 }
 
@@ -255,7 +264,12 @@ pub(super) struct ProposalBody {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes the request")]
 pub(super) struct CommentBody {
-    #[schema(min_length = 1, max_length = 2000, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$", example = "Three would be fine, too.")]
+    #[schema(
+        min_length = 1,
+        max_length = 2000,
+        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$",
+        example = "Three would be fine, too."
+    )]
     content: String,
 }
 

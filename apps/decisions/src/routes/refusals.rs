@@ -24,14 +24,12 @@ pub(super) fn refused(error: Error) -> ApiError {
             "이벤트를 만든 사람은 스스로 멤버에서 빠질 수 없습니다.",
             "The creator of an event cannot end their own membership.",
         ),
-        Error::Decided(Status::Rejected) => ApiError::conflict(Text::new(
-            "이미 기각된 제안입니다.",
-            "The proposal was rejected already.",
-        )),
-        Error::Decided(_) => ApiError::conflict(Text::new(
-            "이미 승인된 제안입니다.",
-            "The proposal was approved already.",
-        )),
+        Error::Decided(Status::Rejected) => {
+            ApiError::conflict(Text::new("이미 기각된 제안입니다.", "The proposal was rejected already."))
+        }
+        Error::Decided(_) => {
+            ApiError::conflict(Text::new("이미 승인된 제안입니다.", "The proposal was approved already."))
+        }
         Error::Records(error) => away(&error),
     }
 }

@@ -1,16 +1,33 @@
 //! The words that a few things are told apart by, the same in requests, answers and records.
 
 use bongsu_sql::Error;
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Serialize, Serializer};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 macro_rules! words {
     ($(#[$about:meta])* $name:ident { $($variant:ident = $word:literal,)* }) => {
         $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $name {
-            $(#[serde(rename = $word)] $variant,)*
+            $($variant,)*
         }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        // By hand: what a derive reads in attributes, a macro cannot fill in.
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                ObjectBuilder::new().schema_type(Type::String).enum_values(Some(Self::WORDS.iter().copied())).into()
+            }
+        }
+
+        impl ToSchema for $name {}
 
         impl $name {
             pub const WORDS: &'static [&'static str] = &[$($word),*];

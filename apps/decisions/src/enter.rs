@@ -7,6 +7,7 @@ use bongsu_kernel::{Id, Millis};
 use bongsu_sql::{Query, Transaction};
 
 use crate::store;
+use crate::words::kept;
 use crate::{Error, Membership, ProposalType, Status, number};
 
 /// Something that is being decided.
@@ -69,10 +70,9 @@ pub(crate) async fn look_in(tx: &mut Transaction<'_>, event: &Id, person: &Id) -
 async fn admitted(tx: &mut Transaction<'_>, member: &Query, event: &Id, person: &Id) -> Result<Event, Error> {
     let event = find(tx, event).await?;
     let row = tx.row(member, &[("target", (&event.id).into()), ("person", person.into())]).await?;
-    match row.map(|row| Membership::kept(row.text(0)?)).transpose()? {
-        Some(Membership::Accepted) => Ok(event),
-        _ => Err(Error::Stranger),
-    }
+    // Other programs write there, too: whatever they may say beside it, only this lets in.
+    let status = row.as_ref().map(|row| row.maybe_text(0)).transpose()?.flatten();
+    if status == Some(Membership::Accepted.as_str()) { Ok(event) } else { Err(Error::Stranger) }
 }
 
 /// Takes hold of a proposal.
@@ -105,7 +105,8 @@ async fn read(
     let Some(number) = number(proposal) else { return Ok(None) };
     let row = tx.row(query, &[("event", event.number.into()), ("proposal", number.into())]).await?;
     row.map(|row| {
-        let (proposal_type, status) = (ProposalType::kept(row.text(0)?)?, Status::kept(row.text(1)?)?);
+        let (proposal_type, status) =
+            (kept(row.text(0)?, ProposalType::named)?, kept(row.text(1)?, Status::named)?);
         Ok(Held { number, proposal_type, status })
     })
     .transpose()

@@ -5,6 +5,7 @@ use bongsu_kernel::{Id, Millis};
 use bongsu_sql::{Boxed, Row, Transaction};
 
 use crate::enter::{criterion, look_in};
+use crate::words::kept;
 use crate::{Comment, Decisions, Error, Event, ProposalType, Status, store};
 
 /// How much there is in an event. Members are those who are accepted.
@@ -95,8 +96,8 @@ fn proposals<'t>(
         list(&rows, *page, |row| {
             Ok(Proposal {
                 number: row.int(0)?,
-                proposal_type: ProposalType::kept(row.text(1)?)?,
-                status: Status::kept(row.text(2)?)?,
+                proposal_type: kept(row.text(1)?, ProposalType::named)?,
+                status: kept(row.text(2)?, Status::named)?,
                 content: row.text(3)?.to_owned(),
                 proposer: row.id(4)?,
                 created_at: row.count(5)?,

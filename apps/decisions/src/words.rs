@@ -44,11 +44,6 @@ macro_rules! words {
                     _ => None,
                 }
             }
-
-            /// What a record says.
-            pub(crate) fn kept(word: &str) -> Result<Self, Error> {
-                Self::named(word).ok_or_else(|| Error::Failed(format!("a record says {word:?}")))
-            }
         }
     };
 }
@@ -78,4 +73,9 @@ words! {
         Accepted = "ACCEPTED",
         Rejected = "REJECTED",
     }
+}
+
+/// What one of our own records says.
+pub(crate) fn kept<T>(word: &str, named: fn(&str) -> Option<T>) -> Result<T, Error> {
+    named(word).ok_or_else(|| Error::Failed(format!("a record says {word:?}")))
 }

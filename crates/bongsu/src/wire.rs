@@ -46,6 +46,7 @@ use crate::admin::{self, Admin};
 use crate::changes;
 use crate::failure::Failure;
 use crate::fleet::{self, Doorkeeper, Ordered, StreamPlaces};
+use crate::letters::{self, Letters};
 use crate::operate::{self, Operations};
 use crate::people::{self, Ground};
 use crate::settings::{self, Checked};
@@ -183,6 +184,7 @@ pub(crate) async fn wire(
     let source = Arc::new(LogSource(log.clone()));
     hub.serves(bongsu_rooms::FAMILY, Family { source, bus: rooms_bus });
     hub.start_upkeep(supervisor);
+    let relay = outbox.relay.clone();
     let outbox = match records.clone() {
         Some(records) => {
             let (redis, coordination) = (redis.clone(), people.coordination);
@@ -236,10 +238,16 @@ pub(crate) async fn wire(
     };
     let admin = Admin { orders, identity: identity.clone(), clock };
     let rooms = Rooms::new(hub.clone(), log, registered, presence, buckets, rooms);
+    if let Some(outbox) = &outbox {
+        changes::relay(outbox, &rooms, relay, supervisor);
+    }
+    let letters: Vec<Arc<dyn Letters>> =
+        outbox.iter().map(|outbox| Arc::new(outbox.clone()) as Arc<dyn Letters>).collect();
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(bongsu_rooms::routes::router(rooms, identity.clone()))
         .merge(bongsu_inbox::routes::router(inbox, identity.clone()))
         .merge(bongsu_members::routes::router(members, identity.clone()))
+        .merge(letters::routes::router(letters, identity.clone(), supervisor))
         .merge(bongsu_outbox::routes::router(outbox, identity))
         .merge(operate::router(operations))
         .merge(admin::router(admin))

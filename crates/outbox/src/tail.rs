@@ -131,6 +131,9 @@ impl Outbox {
             let wait = match tail.read_on().await {
                 Ok(Read::Rows { rows, more }) => {
                     self.hand_over(&rows);
+                    if !rows.is_empty() {
+                        self.0.arrived.notify_one();
+                    }
                     self.0.reached.store(tail.seen.position, Ordering::Release);
                     again = AGAIN;
                     if more { Duration::ZERO } else { pause }

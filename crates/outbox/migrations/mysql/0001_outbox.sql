@@ -58,13 +58,13 @@ SET target_event_id = COALESCE(
 WHERE target_event_id IS NULL;
 
 ALTER TABLE outbox_events
-    MODIFY target_event_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL;
+    MODIFY target_event_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '-';
 
 -- No index here is unique beside the key: InnoDB would lock gaps to keep it so, and programs that write would wait.
 SET @missing = (SELECT GROUP_CONCAT(wanted.text SEPARATOR ', ') FROM (
     SELECT 'outbox_events_order' AS name, 'ADD INDEX outbox_events_order (position)' AS text
     UNION ALL SELECT 'outbox_events_of_target', 'ADD INDEX outbox_events_of_target (target_event_id, position)'
-    UNION ALL SELECT 'outbox_events_undone', 'ADD INDEX outbox_events_undone (status, event_type, position)'
+    UNION ALL SELECT 'outbox_events_status', 'ADD INDEX outbox_events_status (status)'
 ) AS wanted WHERE NOT EXISTS (SELECT 1 FROM information_schema.statistics AS known
     WHERE known.table_schema = DATABASE() AND known.table_name = 'outbox_events' AND known.index_name = wanted.name));
 SET @step = IF(@missing IS NULL, 'DO 0', CONCAT('ALTER TABLE outbox_events ', @missing));
@@ -86,6 +86,13 @@ CREATE TABLE IF NOT EXISTS bongsu_outbox_gone (
     position        BIGINT NOT NULL,
     id              BIGINT NOT NULL
 ) ENGINE = InnoDB;
+
+-- Why a row was given up, and which of those are to be tried again all the same.
+CREATE TABLE IF NOT EXISTS bongsu_outbox_failures (
+    id     BIGINT NOT NULL PRIMARY KEY,
+    reason VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL
+) ENGINE = InnoDB;
+CREATE TABLE IF NOT EXISTS bongsu_outbox_redriven (id BIGINT NOT NULL PRIMARY KEY) ENGINE = InnoDB;
 
 -- Until when all positions up to one had been given: how long streams have had the rows.
 CREATE TABLE IF NOT EXISTS bongsu_outbox_times (

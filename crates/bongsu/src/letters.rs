@@ -105,9 +105,11 @@ fn start_redriving(supervisor: &Supervisor) -> mpsc::Sender<Everything> {
     supervisor.queue("dlq-redrive", (QUEUED, 1), |wishes: Vec<Everything>| async move {
         for Everything { of, rate } in wishes {
             match redrive_all(&*of, rate).await {
-                Ok(redriven) => tracing::info!(queue = of.name(), redriven, "dead letters are tried again"),
+                Ok(redriven) => {
+                    tracing::info!(queue = of.name(), redriven, "dead letters are tried again");
+                }
                 Err(error) => {
-                    tracing::warn!(queue = of.name(), %error, "not all dead letters are tried again")
+                    tracing::warn!(queue = of.name(), %error, "not all dead letters are tried again");
                 }
             }
         }

@@ -21,7 +21,7 @@ impl Handler for ToRooms {
 
     fn handle<'a>(&'a self, row: &'a Row) -> Boxed<'a, Result<(), Failed>> {
         Box::pin(async move {
-            let event = self.event(row).map_err(|reason| Failed::Refused(reason.to_owned()))?;
+            let event = self.event(row).map_err(|reason| Failed::Hopeless(reason.to_owned()))?;
             match self.rooms.publish(event).await {
                 Ok(_) => Ok(()),
                 Err(error) if is_away(&error) => Err(Failed::Away(error.to_string())),

@@ -80,19 +80,20 @@ struct Document;
 /// Opens the data folder and everything in it, migrated.
 pub(crate) fn open_database(values: &Values) -> Result<Database, Failure> {
     let folder = DataFolder::take(Path::new(values.text(&DATA_DIR)))?;
-    Ok(Database::open(folder, &migrations())?)
+    Ok(Database::open(folder, &migrations(values))?)
 }
 
 /// The tables of all parts.
-pub(crate) fn migrations() -> Migrations {
-    Migrations::new([
+pub(crate) fn migrations(values: &Values) -> Migrations {
+    let all = Migrations::new([
         embedded::MIGRATIONS,
         rooms_store::MIGRATIONS,
         bongsu_coordination::MIGRATIONS,
         bongsu_inbox::store::MIGRATIONS,
         bongsu_outbox::store::MIGRATIONS,
         sql::MIGRATIONS,
-    ])
+    ]);
+    if bongsu_outbox::is_on(values) { all } else { all.without(bongsu_outbox::store::PART) }
 }
 
 pub(crate) async fn wire(
@@ -123,7 +124,7 @@ pub(crate) async fn wire(
     };
     let records = match (&database, &store) {
         _ if !settings::keeps_records(values) => None,
-        (Some(options), _) => Some(sql::Records::connect(options, &migrations(), supervisor).await?),
+        (Some(options), _) => Some(sql::Records::connect(options, &migrations(values), supervisor).await?),
         (None, Some(Store { store, .. })) => Some(sql::Records::embedded(store.clone())),
         (None, None) => return Err(Failure::Other("there is nowhere to keep records".to_owned())),
     };
@@ -185,7 +186,7 @@ pub(crate) async fn wire(
     hub.serves(bongsu_rooms::FAMILY, Family { source, bus: rooms_bus });
     hub.start_upkeep(supervisor);
     let relay = outbox.relay.clone();
-    let outbox = match records.clone() {
+    let outbox = match records.clone().filter(|_| bongsu_outbox::is_on(values)) {
         Some(records) => {
             let (redis, coordination) = (redis.clone(), people.coordination);
             let ground =

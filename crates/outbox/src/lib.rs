@@ -31,7 +31,7 @@ use tokio::sync::Notify;
 
 use delivery::Ends;
 pub use letters::{Letter, Page as LetterPage};
-pub use options::{Options, Relay, SETTINGS, To, Waited};
+pub use options::{Options, Relay, SETTINGS, To, Waited, is_on};
 pub use record::{Event, record};
 pub use right::RightError;
 pub use row::{Fault, Row};

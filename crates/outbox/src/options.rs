@@ -1,12 +1,22 @@
-//! The settings of the outbox.
+//! The settings of the outbox: how its streams behave, how long rows are kept and for whom, and where they go on to.
+//!
+//! Durations are written with their unit here, as the contract has them.
 
 use std::time::Duration;
 
-use bongsu_kernel::settings::{Bad, Setting, Values};
+use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
 use bongsu_kernel::{EventType, Id};
 use bongsu_live::{Greeting, Manner};
 
 const PART: &str = "outbox";
+/// Whether there is an outbox.
+const OUTBOX: Setting = Setting::text(
+    PART,
+    "OUTBOX",
+    "on",
+    "off: outbox_events and memberships are another program's, and are left alone; streams of events answer 503.",
+)
+.kind(Kind::OneOf(&["on", "off"]));
 const OUTBOX_PING_SECS: Setting = Setting::text(
     PART,
     "OUTBOX_PING_SECS",
@@ -32,7 +42,13 @@ const OUTBOX_RELAY: Setting = Setting::text(
     "",
     "Which rows are published to rooms as well, separated by commas: proposal.approved.v1=room (the room named like the row's event), comment.created.v1=room:lobby, *=room for all other types.",
 );
-pub const SETTINGS: &[&Setting] = &[&OUTBOX_PING_SECS, &OUTBOX_RETENTION, &OUTBOX_WAITS_FOR, &OUTBOX_RELAY];
+pub const SETTINGS: &[&Setting] =
+    &[&OUTBOX, &OUTBOX_PING_SECS, &OUTBOX_RETENTION, &OUTBOX_WAITS_FOR, &OUTBOX_RELAY];
+
+/// Whether there is to be an outbox.
+pub fn is_on(values: &Values) -> bool {
+    values.text(&OUTBOX) == "on"
+}
 
 /// Clients come back after so long.
 const RETRY_MS: u64 = 5_000;

@@ -2,8 +2,11 @@
 
 use bongsu_sql::{Migration, Query, query};
 
+/// The name of this part among migrations.
+pub const PART: &str = "outbox";
+
 pub const MIGRATIONS: &[Migration] = &[Migration {
-    part: "outbox",
+    part: PART,
     number: 1,
     sqlite: include_str!("../migrations/sqlite/0001_outbox.sql"),
     servers: Some([

@@ -19,7 +19,7 @@ use crate::claim::{Claimed, Ending};
 use crate::{Outbox, Row};
 
 /// A claim is this worker's for so long; what is not done in half of that is given back.
-pub(crate) const LEASE: Duration = Duration::from_secs(60);
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
 /// So many targets are dealt with at the same time.
 const AT_ONCE: usize = 16;
 /// Rows that have to wait, and those of workers that were killed, are looked for so often. New ones make themselves heard.
@@ -47,6 +47,8 @@ pub enum Failed {
     Away(String),
     /// It may work later; it is tried a few times.
     Refused(String),
+    /// It never works.
+    Hopeless(String),
 }
 
 /// Somebody who deals with rows. There may be several in a fleet, and they get along.
@@ -119,11 +121,11 @@ impl Worker {
                     is_away.store(true, Ordering::Relaxed);
                     endings.push(claimed.given_back(clock.now()));
                 }
-                Err(Failed::Refused(reason)) => {
+                Err(failure @ (Failed::Refused(_) | Failed::Hopeless(_))) => {
                     let (id, attempts) = (claimed.row.id, claimed.attempts + 1);
-                    tracing::warn!(id, attempts, reason, "a row of the outbox could not be dealt with");
+                    tracing::warn!(id, attempts, ?failure, "a row of the outbox could not be dealt with");
                     metrics::counter!("outbox_failures_total").increment(1);
-                    let ending = failed(&claimed, reason, clock.now());
+                    let ending = failed(&claimed, failure, clock.now());
                     // One that is given up holds up nobody any more.
                     stops = !ending.is_given_up();
                     endings.push(ending);
@@ -135,10 +137,12 @@ impl Worker {
 }
 
 /// It is tried again later, or never.
-fn failed(claimed: &Claimed, reason: String, now: Millis) -> Ending {
+fn failed(claimed: &Claimed, failure: Failed, now: Millis) -> Ending {
     let attempts = claimed.attempts + 1;
-    if attempts >= TRIES {
-        return claimed.given_up(attempts, reason, now);
+    match failure {
+        Failed::Hopeless(reason) => return claimed.given_up(attempts, reason, now),
+        Failed::Refused(reason) if attempts >= TRIES => return claimed.given_up(attempts, reason, now),
+        _ => {}
     }
     let doublings = u32::try_from(claimed.attempts).unwrap_or(u32::MAX);
     let pause = millis(LONGEST).min(millis(AGAIN).saturating_mul(2_u64.saturating_pow(doublings)));

@@ -1,4 +1,6 @@
 //! Dead letters over HTTP, for operators.
+//!
+//! Requests are read and answers written here; what a queue does with its letters is its own affair.
 
 use std::sync::Arc;
 

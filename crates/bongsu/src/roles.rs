@@ -36,7 +36,14 @@ impl Roles {
             }
         }
         // They have no streams of their own.
-        if hub { Ok(roles) } else { Err(Bad::value(&ROLES, values.text(&ROLES), ALLOWED)) }
+        if !hub {
+            return Err(Bad::value(&ROLES, values.text(&ROLES), ALLOWED));
+        }
+        if roles.decisions && !bongsu_outbox::is_on(values) {
+            let allowed = "without decisions while OUTBOX is off: these are told by it";
+            return Err(Bad::value(&ROLES, values.text(&ROLES), allowed));
+        }
+        Ok(roles)
     }
 
     /// The routes of the applications. Without records these say so.
@@ -62,9 +69,15 @@ mod tests {
     use super::*;
 
     fn roles(given: &str) -> Result<Roles, String> {
-        let input =
-            Input { environment: [("ROLES".to_owned(), given.to_owned())].into(), ..Input::default() };
-        let values = load(&[&ROLES], &input).map_err(|bad| bad.to_string())?;
+        roles_with(given, "on")
+    }
+
+    fn roles_with(given: &str, outbox: &str) -> Result<Roles, String> {
+        let environment =
+            [("ROLES", given), ("OUTBOX", outbox)].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let settings = [&[&ROLES], bongsu_outbox::SETTINGS].concat();
+        let values = load(&settings, &Input { environment: environment.into(), ..Input::default() })
+            .map_err(|bad| bad.to_string())?;
         Roles::from_settings(&values).map_err(|bad| bad.to_string())
     }
 
@@ -81,6 +94,8 @@ mod tests {
     fn what_is_unknown_is_named_with_what_is_allowed() {
         assert_eq!(roles("hub,chess").unwrap_err(), format!("ROLES=\"chess\" is not allowed: {ALLOWED}"));
         assert_eq!(roles("decisions").unwrap_err(), format!("ROLES=\"decisions\" is not allowed: {ALLOWED}"));
+        assert_eq!(roles_with("hub", "off"), Ok(Roles { decisions: false }));
+        assert!(roles_with("all", "off").unwrap_err().contains("OUTBOX"));
         for given in ["Hub", "hub decisions", ","] {
             assert!(roles(given).unwrap_err().starts_with("ROLES="), "{given}");
         }

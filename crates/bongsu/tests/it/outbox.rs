@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
 mod away;
+mod foreign;
+mod relay;
 mod stream;
 
 use std::time::Duration;
@@ -118,28 +120,30 @@ fn numbers(events: &[Event]) -> Vec<u64> {
 
 /// One test for every promise, on every database.
 macro_rules! contract {
-    ($($promise:ident)*) => {
-        contract!(embedded, None, $($promise)*);
-        contract!(postgres, Some(bongsu_testkit::sql::Flavour::Postgres), $($promise)*);
-        contract!(mariadb, Some(bongsu_testkit::sql::Flavour::MariaDb), $($promise)*);
+    ($($file:ident: $($promise:ident)*;)*) => {
+        contract!(embedded, None, $($file: $($promise)*;)*);
+        contract!(postgres, Some(bongsu_testkit::sql::Flavour::Postgres), $($file: $($promise)*;)*);
+        contract!(mariadb, Some(bongsu_testkit::sql::Flavour::MariaDb), $($file: $($promise)*;)*);
     };
-    ($name:ident, $flavour:expr, $($promise:ident)*) => {
+    ($name:ident, $flavour:expr, $($file:ident: $($promise:ident)*;)*) => {
         mod $name {
-            $(
+            $($(
                 #[tokio::test]
                 async fn $promise() {
-                    super::stream::$promise($flavour).await;
+                    super::$file::$promise($flavour).await;
                 }
-            )*
+            )*)*
         }
     };
 }
 
 contract! {
-    what_is_committed_arrives_live_and_after_coming_back
+    stream: what_is_committed_arrives_live_and_after_coming_back
     positions_that_are_wrong_or_unknown_are_told
     more_than_a_page_is_told_in_order
     a_withdrawal_ends_the_stream_in_its_place
     only_accepted_members_may_follow
-    a_silent_stream_pings
+    a_silent_stream_pings;
+    foreign: another_programs_tables_are_left_alone;
+    relay: what_cannot_go_on_is_given_up_seen_and_tried_again;
 }

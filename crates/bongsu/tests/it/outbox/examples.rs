@@ -2,6 +2,7 @@
 //! not. The document shows these very files.
 
 #[path = "../../../../../docs/examples/outbox/change.rs"]
+#[allow(unreachable_pub, reason = "a program would use it from outside")]
 mod change;
 
 use std::ffi::OsStr;

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
 mod away;
+mod examples;
 mod foreign;
 mod relay;
 mod stream;

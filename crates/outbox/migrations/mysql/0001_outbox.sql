@@ -21,6 +21,14 @@ CREATE TABLE IF NOT EXISTS outbox_events (
     payload    LONGTEXT     CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL
 ) ENGINE = InnoDB;
 
+-- A name that nobody has says what is wrong, where a statement cannot.
+SET @step = (SELECT COALESCE(MAX('SELECT `outbox_events.id has to be a whole number; OUTBOX=off leaves it`'), 'DO 0')
+    FROM information_schema.columns
+    WHERE table_schema = DATABASE() AND table_name = 'outbox_events' AND column_name = 'id'
+        AND data_type NOT IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint'));
+PREPARE step FROM @step;
+EXECUTE step;
+
 -- A program's own times make room for numbers, which take their values over.
 SET @step = (SELECT COALESCE(MAX('ALTER TABLE outbox_events CHANGE created_at bongsu_created DATETIME(6) NULL'), 'DO 0')
     FROM information_schema.columns

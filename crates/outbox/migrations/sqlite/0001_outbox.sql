@@ -1,4 +1,10 @@
 -- The outbox: rows that programs write with their own changes, and who may hear of them. Times are milliseconds since 1970.
+-- Every step can run again.
+
+-- Triggers keep a table from being renamed that they write to.
+DROP TRIGGER IF EXISTS bongsu_membership_changed;
+DROP TRIGGER IF EXISTS bongsu_membership_deleted;
+DROP TRIGGER IF EXISTS bongsu_membership_replaced;
 
 -- What a program may have had here before. Columns that it does not have are taken from the outer query, which has a
 -- value for each: a name means the innermost table that knows it.
@@ -52,29 +58,29 @@ CREATE INDEX outbox_events_of_target ON outbox_events (target_event_id, position
 CREATE INDEX outbox_events_failed ON outbox_events (id) WHERE status = 'FAILED';
 
 -- The last position that was given. Whoever gives positions holds this row.
-CREATE TABLE bongsu_outbox_head (
+CREATE TABLE IF NOT EXISTS bongsu_outbox_head (
     one      INTEGER PRIMARY KEY,
     position INTEGER NOT NULL
 ) STRICT;
 
-INSERT INTO bongsu_outbox_head (one, position) SELECT 1, COALESCE(MAX(position), 0) FROM outbox_events;
+INSERT OR IGNORE INTO bongsu_outbox_head (one, position) SELECT 1, COALESCE(MAX(position), 0) FROM outbox_events;
 
 -- The last row of each target that was too old to be kept.
-CREATE TABLE bongsu_outbox_gone (
+CREATE TABLE IF NOT EXISTS bongsu_outbox_gone (
     target_event_id TEXT    NOT NULL PRIMARY KEY,
     position        INTEGER NOT NULL,
     id              INTEGER NOT NULL
 ) WITHOUT ROWID, STRICT;
 
 -- Why a row was given up, and which of those are to be tried again all the same.
-CREATE TABLE bongsu_outbox_failures (
+CREATE TABLE IF NOT EXISTS bongsu_outbox_failures (
     id     INTEGER PRIMARY KEY,
     reason TEXT    NOT NULL
 ) STRICT;
-CREATE TABLE bongsu_outbox_redriven (id INTEGER PRIMARY KEY) STRICT;
+CREATE TABLE IF NOT EXISTS bongsu_outbox_redriven (id INTEGER PRIMARY KEY) STRICT;
 
 -- Until when all positions up to one had been given: how long streams have had the rows.
-CREATE TABLE bongsu_outbox_times (
+CREATE TABLE IF NOT EXISTS bongsu_outbox_times (
     position INTEGER PRIMARY KEY,
     at       INTEGER NOT NULL
 ) STRICT;

@@ -3,7 +3,7 @@
 use bongsu_kernel::task::Supervisor;
 use bongsu_outbox::store::MIGRATIONS;
 use bongsu_sql::{
-    Address, DataFolder, Database as File, Migrations, Options, Records, Store, WriterState, rusqlite,
+    Address, DataFolder, Database as File, Error, Migrations, Options, Records, Store, WriterState, rusqlite,
 };
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::tier;
@@ -41,12 +41,16 @@ impl Database {
     pub(crate) async fn records(&self) -> Records {
         match self {
             Self::Embedded { store, .. } => Records::embedded(store.clone()),
-            Self::Server(_, url) => {
-                let options = Options { address: Address::parse(url).unwrap(), most_connections: 10 };
-                let (migrations, supervisor) = (Migrations::new([MIGRATIONS]), Supervisor::new());
-                Records::connect(&options, &migrations, &supervisor).await.unwrap()
-            }
+            Self::Server(..) => self.try_records().await.unwrap(),
         }
+    }
+
+    /// Those of a server, if it can be had.
+    pub(crate) async fn try_records(&self) -> Result<Records, Error> {
+        let Self::Server(_, url) = self else { panic!("there is no server") };
+        let options = Options { address: Address::parse(url).unwrap(), most_connections: 10 };
+        let (migrations, supervisor) = (Migrations::new([MIGRATIONS]), Supervisor::new());
+        Records::connect(&options, &migrations, &supervisor).await
     }
 
     /// Runs SQL as another program does.

@@ -6,6 +6,8 @@ use bongsu_outbox::store::MIGRATIONS;
 use bongsu_outbox::tail::{Read, Tail};
 use bongsu_sql::{DataFolder, Database as File, Migrations, Records, Store, rusqlite};
 
+use bongsu_testkit::sql::Server;
+
 use crate::database::Database;
 
 const ROWS: &str = "INSERT INTO outbox_events (event_type, payload, status) VALUES \
@@ -73,4 +75,57 @@ pub(crate) async fn a_table_without_targets_is_brought_up_to_date(database: Data
     for row in rows {
         assert_eq!(row.created_at, 1_771_237_800_000, "{row:?}");
     }
+}
+
+pub(crate) async fn ids_that_are_no_numbers_are_refused(database: Database) {
+    let Database::Server(flavour, url) = &database else {
+        // There an id is the number of its row.
+        return;
+    };
+    database
+        .execute("CREATE TABLE outbox_events (id CHAR(36) PRIMARY KEY, event_type TEXT, payload TEXT)")
+        .await;
+    let refused = database.try_records().await.err().expect("a refusal").to_string();
+    assert!(refused.contains("whole number") && refused.contains("OUTBOX=off"), "{refused}");
+    let columns = "SELECT COUNT(*) FROM information_schema.columns WHERE table_name = 'outbox_events'";
+    let columns = if flavour.name() == "postgres" {
+        columns.to_owned()
+    } else {
+        format!("{columns} AND table_schema = '{}'", Server::name_in(url))
+    };
+    assert_eq!(database.execute(&columns).await.trim(), "3", "it is what it was");
+}
+
+pub(crate) async fn its_steps_can_be_made_again(database: Database) {
+    let Database::Server(..) = &database else {
+        its_steps_can_be_made_again_in_a_file();
+        return;
+    };
+    let records = database.records().await;
+    database
+        .execute("INSERT INTO outbox_events (event_type, payload, target_event_id) VALUES ('a.b', '{}', '7')")
+        .await;
+    while sequence_some(&records).await.unwrap() > 0 {}
+    // As if somebody had made the tables by hand.
+    database.execute("DELETE FROM bongsu_migrations WHERE part = 'outbox'").await;
+    let records = database.records().await;
+    let mut tail = Tail::from_start(records.clone());
+    let Read::Rows { rows, .. } = tail.read_on().await.unwrap() else { panic!("rows") };
+    assert_eq!(rows.iter().map(|row| row.position).collect::<Vec<_>>(), [1]);
+}
+
+fn its_steps_can_be_made_again_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let open =
+        || File::open(DataFolder::take(folder.path()).unwrap(), &Migrations::new([MIGRATIONS])).unwrap();
+    drop(open());
+    let file = rusqlite::Connection::open(folder.path().join("bongsu.db")).unwrap();
+    file.execute_batch(
+        "INSERT INTO outbox_events (event_type, payload, target_event_id, position) VALUES ('a.b', '{}', '7', 1);
+         DELETE FROM migrations WHERE part = 'outbox'",
+    )
+    .unwrap();
+    drop(open());
+    let count = "SELECT count(*) FROM outbox_events WHERE position = 1";
+    assert_eq!(file.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
 }

@@ -5,7 +5,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
 mod away;
+mod fleet;
+mod follower;
+mod gaps;
+mod ledger;
 mod stream;
+mod writers;
 
 use std::time::Duration;
 

@@ -1,0 +1,176 @@
+//! Two hubs on one database, or one on its own file: what tests do faults to, write to as any program does, and follow.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use bongsu_kernel::task::Supervisor;
+use bongsu_sql::{Address, Migrations, Options, Records};
+use bongsu_testkit::hub::Builder;
+use bongsu_testkit::redis::Redis;
+use bongsu_testkit::sql::{Flavour, Server};
+use bongsu_testkit::{Hub, tier, wait};
+use rusqlite::types::ValueRef;
+
+use super::SOON;
+use crate::BONGSU;
+
+/// Longer than anything here may take.
+pub(super) const LONG: Duration = Duration::from_secs(60);
+
+pub(super) struct Fleet {
+    pub(super) hubs: Vec<Hub>,
+    pub(super) database: Option<Database>,
+    _redis: Option<Redis>,
+}
+
+/// A database of a server that is shared with other tests, or of one that this test does things to.
+pub(super) struct Database {
+    server: Held,
+    url: String,
+}
+
+enum Held {
+    Own(Server),
+    Shared(&'static Server),
+}
+
+impl Deref for Database {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        match &self.server {
+            Held::Own(server) => server,
+            Held::Shared(server) => server,
+        }
+    }
+}
+
+impl Database {
+    pub(super) fn name(&self) -> &str {
+        Server::name_in(&self.url)
+    }
+
+    /// Connections as any program has them.
+    pub(super) async fn records(&self, most_connections: usize) -> Records {
+        let options = Options { address: Address::parse(&self.url).unwrap(), most_connections };
+        let migrations = Migrations::new([
+            bongsu_rooms::store::sql::MIGRATIONS,
+            bongsu_coordination::MIGRATIONS,
+            bongsu_inbox::store::MIGRATIONS,
+            bongsu_outbox::store::MIGRATIONS,
+            bongsu_sql::MIGRATIONS,
+        ]);
+        Records::connect_as_is(&options, &migrations, &Supervisor::new()).await.unwrap()
+    }
+}
+
+impl Fleet {
+    /// On a server that other tests use as well; none where an engine cannot be had.
+    pub(super) async fn start(flavour: Option<Flavour>) -> Option<Self> {
+        Self::start_with(flavour, false, |builder| builder).await
+    }
+
+    /// On a server of its own.
+    pub(super) async fn start_apart(flavour: Option<Flavour>) -> Option<Self> {
+        Self::start_with(flavour, true, |builder| builder).await
+    }
+
+    pub(super) async fn start_with(
+        flavour: Option<Flavour>,
+        apart: bool,
+        with: impl Fn(Builder) -> Builder,
+    ) -> Option<Self> {
+        let builder = || Hub::builder(BONGSU).env("SSE_MAX_CONNECTIONS_PER_USER", 0).env("LOCK_TTL_SECS", 1);
+        let Some(flavour) = flavour else {
+            let hub = with(builder().without_env("REDIS_URL")).start().await;
+            return Some(Self { hubs: vec![hub], database: None, _redis: None });
+        };
+        if !tier::needs_engine("redis") || !tier::needs_engine(flavour.name()) {
+            return None;
+        }
+        let redis = Redis::start().await;
+        let server =
+            if apart { Held::Own(Server::start(flavour).await) } else { Held::Shared(flavour.shared().await) };
+        let mut database = Database { server, url: String::new() };
+        database.url = database.database();
+        let mut hubs = Vec::new();
+        for _ in 0..2 {
+            let builder = builder().env("REDIS_URL", redis.url()).env("DATABASE_URL", &database.url);
+            hubs.push(with(builder.env("DATABASE_MAX_CONNECTIONS", 10)).start().await);
+        }
+        Some(Self { hubs, database: Some(database), _redis: Some(redis) })
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.database.as_ref().map_or("embedded", |database| database.flavour().name())
+    }
+
+    /// The file of a hub that is alone, as another program opens it.
+    pub(super) fn file(&self) -> rusqlite::Connection {
+        let file = rusqlite::Connection::open(self.hubs[0].data_dir().join("bongsu.db")).unwrap();
+        file.busy_timeout(SOON).unwrap();
+        file
+    }
+
+    /// Does something as another program does it.
+    pub(super) fn sql(&self, sql: &str) {
+        match &self.database {
+            None => self.file().execute_batch(sql).unwrap(),
+            Some(database) => drop(database.execute(database.name(), sql)),
+        }
+    }
+
+    /// The rows that a question gives.
+    pub(super) fn ask(&self, sql: &str) -> Vec<Vec<String>> {
+        match &self.database {
+            None => {
+                let file = self.file();
+                let mut question = file.prepare(sql).unwrap();
+                let columns = question.column_count();
+                let text = |value: ValueRef<'_>| match value {
+                    ValueRef::Integer(number) => number.to_string(),
+                    ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+                    ValueRef::Null | ValueRef::Real(_) | ValueRef::Blob(_) => String::new(),
+                };
+                let row = |row: &rusqlite::Row<'_>| (0..columns).map(|at| row.get_ref(at).map(text)).collect();
+                question.query_map([], row).unwrap().collect::<Result<_, _>>().unwrap()
+            }
+            Some(database) => {
+                let said = database.execute(database.name(), sql);
+                said.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+            }
+        }
+    }
+
+    /// The ids of all rows of an event that are told, in the order of their positions.
+    pub(super) fn order(&self, event: impl std::fmt::Display) -> Vec<i64> {
+        let told = format!(
+            "SELECT id FROM outbox_events WHERE target_event_id = '{event}' AND position IS NOT NULL \
+             AND event_type <> 'system.removed' ORDER BY position"
+        );
+        self.ask(&told).iter().map(|row| row[0].parse().unwrap()).collect()
+    }
+
+    pub(super) fn accept(&self, event: impl std::fmt::Display, people: &[u64]) {
+        let row = |person: &u64| format!("('{event}', '{person}', 'ACCEPTED')");
+        let rows: Vec<String> = people.iter().map(row).collect();
+        self.sql(&format!("INSERT INTO memberships (event_id, user_id, status) VALUES {}", rows.join(", ")));
+    }
+
+    /// Which hub gives positions: the one that was granted the lease last.
+    pub(super) fn sequencer(&self) -> Option<usize> {
+        let granted = |hub: &Hub| {
+            let log = hub.log();
+            let turns = log.lines().filter(|line| line.contains("runs here\",\"runner\":\"outbox-sequencer\""));
+            let fence = |line: &str| line.split_once("\"fence\":\"")?.1.split('"').next()?.parse::<u64>().ok();
+            turns.filter_map(fence).max()
+        };
+        let fences = self.hubs.iter().map(granted).enumerate();
+        fences.filter_map(|(at, fence)| Some((fence?, at))).max().map(|(_, at)| at)
+    }
+
+    /// Waits until another hub gives positions than the one that did.
+    pub(super) async fn taken_over_from(&self, before: usize) {
+        wait::until(LONG, async || self.sequencer().is_some_and(|now| now != before)).await;
+    }
+}

@@ -9,6 +9,7 @@ mod fleet;
 mod follower;
 mod gaps;
 mod ledger;
+mod naive;
 mod stream;
 mod writers;
 

@@ -50,6 +50,13 @@ impl Database {
         Server::name_in(&self.url)
     }
 
+    /// One with all tables that no hub uses, on the server that tests share.
+    pub(super) async fn migrated(flavour: Flavour) -> Self {
+        let database = Self { server: Held::Shared(flavour.shared().await), url: flavour.database().await };
+        database.records(1).await;
+        database
+    }
+
     /// Connections as any program has them.
     pub(super) async fn records(&self, most_connections: usize) -> Records {
         let options = Options { address: Address::parse(&self.url).unwrap(), most_connections };
@@ -60,7 +67,7 @@ impl Database {
             bongsu_outbox::store::MIGRATIONS,
             bongsu_sql::MIGRATIONS,
         ]);
-        Records::connect_as_is(&options, &migrations, &Supervisor::new()).await.unwrap()
+        Records::connect(&options, &migrations, &Supervisor::new()).await.unwrap()
     }
 }
 

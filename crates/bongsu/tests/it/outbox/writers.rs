@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bongsu_sql::{Boxed, Error, Query, Records, Transaction};
 use bongsu_testkit::Rng;
+use futures_util::future::join_all;
 use tokio::time::sleep;
 
 use super::fleet::Fleet;
@@ -55,7 +56,7 @@ impl Change {
     }
 }
 
-pub(super) fn payload(number: u64) -> String {
+fn payload(number: u64) -> String {
     format!("{{\"proposal_id\": {number}}}")
 }
 
@@ -74,7 +75,7 @@ fn run<'t>(change: &'t Arc<Change>, tx: &'t mut Transaction<'_>) -> Boxed<'t, Re
 }
 
 /// Writes to a server until it is over.
-pub(super) async fn write(records: &Records, ledger: &Arc<Ledger>, mut rng: Rng, pace: Pace) {
+async fn write(records: &Records, ledger: &Arc<Ledger>, mut rng: Rng, pace: Pace) {
     while !ledger.is_over() {
         let change = Arc::new(Change::draw(ledger, &mut rng, pace));
         ledger.in_flight.fetch_add(1, Ordering::SeqCst);
@@ -92,7 +93,7 @@ pub(super) async fn write(records: &Records, ledger: &Arc<Ledger>, mut rng: Rng,
 }
 
 /// Writes to the embedded file, from another process than the hub's, until it is over.
-pub(super) fn write_file(file: &rusqlite::Connection, ledger: &Arc<Ledger>, mut rng: Rng, pace: Pace) {
+fn write_file(file: &rusqlite::Connection, ledger: &Arc<Ledger>, mut rng: Rng, pace: Pace) {
     while !ledger.is_over() {
         let change = Change::draw(ledger, &mut rng, pace);
         ledger.in_flight.fetch_add(1, Ordering::SeqCst);
@@ -117,21 +118,28 @@ pub(super) fn write_file(file: &rusqlite::Connection, ledger: &Arc<Ledger>, mut 
     }
 }
 
+/// So many at once, on connections of their own.
+pub(super) async fn write_to(
+    records: &Records,
+    ledger: &Arc<Ledger>,
+    rng: &mut Rng,
+    count: usize,
+    pace: Pace,
+) {
+    let rngs = (0..count).map(|_| Rng::new(rng.next_u64())).collect::<Vec<_>>();
+    join_all(rngs.into_iter().map(|rng| write(records, ledger, rng, pace))).await;
+}
+
 /// So many programs that write, each over a connection of its own, until it is over.
 pub(super) async fn write_many(fleet: &Fleet, ledger: &Arc<Ledger>, rng: &mut Rng, count: usize, pace: Pace) {
-    let rngs: Vec<Rng> = (0..count).map(|_| Rng::new(rng.next_u64())).collect();
     match &fleet.database {
-        Some(database) => {
-            let records = database.records(count + 2).await;
-            let writers = rngs.into_iter().map(|rng| write(&records, ledger, rng, pace));
-            futures_util::future::join_all(writers).await;
-        }
+        Some(database) => write_to(&database.records(count).await, ledger, rng, count, pace).await,
         None => {
-            let writers = rngs.into_iter().map(|rng| {
-                let (file, ledger) = (fleet.file(), ledger.clone());
+            let writers = (0..count).map(|_| {
+                let (file, ledger, rng) = (fleet.file(), ledger.clone(), Rng::new(rng.next_u64()));
                 tokio::task::spawn_blocking(move || write_file(&file, &ledger, rng, pace))
             });
-            for writer in futures_util::future::join_all(writers).await {
+            for writer in join_all(writers).await {
                 writer.unwrap();
             }
         }

@@ -11,6 +11,7 @@ mod gaps;
 mod ledger;
 mod naive;
 mod stream;
+mod withdrawal;
 mod writers;
 
 use std::time::Duration;

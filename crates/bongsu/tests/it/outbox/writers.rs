@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bongsu_sql::{Boxed, Error, Query, Records, Transaction};
+use bongsu_sql::{Boxed, Dialect, Error, Query, Records, Transaction, Value};
 use bongsu_testkit::Rng;
 use futures_util::future::join_all;
 use tokio::time::sleep;
@@ -15,6 +15,51 @@ use super::ledger::Ledger;
 const INSERT_TEXT: &str = "INSERT INTO outbox_events (event_type, payload, target_event_id) \
     VALUES ('proposal.created.v1', :payload, :target)";
 static INSERT: Query = Query::new("test_insert", [INSERT_TEXT; 3]);
+
+/// A program with a connection of its own.
+#[derive(Clone)]
+pub(super) enum Program {
+    Server(Records),
+    File(Arc<Mutex<rusqlite::Connection>>),
+}
+
+impl Program {
+    pub(super) async fn start(fleet: &Fleet) -> Self {
+        match &fleet.database {
+            Some(database) => Self::Server(database.records(1).await),
+            None => Self::File(Arc::new(Mutex::new(fleet.file()))),
+        }
+    }
+
+    /// Does something in a transaction of its own, which is committed when this returns.
+    pub(super) async fn run(&self, query: &'static Query, values: Vec<(&'static str, Value)>) {
+        type Order = (&'static Query, Vec<(&'static str, Value)>);
+        fn once<'t>(
+            (query, values): &'t Order,
+            tx: &'t mut Transaction<'_>,
+        ) -> Boxed<'t, Result<(), Error>> {
+            Box::pin(async move { tx.run(query, values).await.map(drop) })
+        }
+        match self {
+            Self::Server(records) => records.write((query, values), once).await.unwrap(),
+            Self::File(file) => {
+                let file = file.clone();
+                let work = move || {
+                    let written = query.written(Dialect::Sqlite);
+                    let find = |name: &String| &values.iter().find(|(given, _)| given == name).unwrap().1;
+                    let values = written.arguments.iter().map(find);
+                    let file = file.lock().unwrap();
+                    file.execute(&written.text, rusqlite::params_from_iter(values)).unwrap();
+                };
+                tokio::task::spawn_blocking(work).await.unwrap();
+            }
+        }
+    }
+
+    pub(super) async fn insert(&self, event: &str, number: u64) {
+        self.run(&INSERT, vec![("payload", payload(number).into()), ("target", event.into())]).await;
+    }
+}
 
 /// How somebody writes.
 #[derive(Clone, Copy)]

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
 mod away;
+mod cleaning;
 mod fleet;
 mod follower;
 mod gaps;
@@ -12,7 +13,9 @@ mod ledger;
 mod losses;
 mod naive;
 mod restored;
+mod slow;
 mod stream;
+mod viewers;
 mod withdrawal;
 mod writers;
 

@@ -74,17 +74,18 @@ impl Database {
 impl Fleet {
     /// On a server that other tests use as well; none where an engine cannot be had.
     pub(super) async fn start(flavour: Option<Flavour>) -> Option<Self> {
-        Self::start_with(flavour, false, |builder| builder).await
+        Self::start_with(flavour, None, |builder| builder).await
     }
 
     /// On a server of its own.
     pub(super) async fn start_apart(flavour: Option<Flavour>) -> Option<Self> {
-        Self::start_with(flavour, true, |builder| builder).await
+        Self::start_with(flavour, Some(&[]), |builder| builder).await
     }
 
+    /// With hubs of other settings, and on a server of its own if settings for that are given.
     pub(super) async fn start_with(
         flavour: Option<Flavour>,
-        apart: bool,
+        apart: Option<&[&str]>,
         with: impl Fn(Builder) -> Builder,
     ) -> Option<Self> {
         let builder = || Hub::builder(BONGSU).env("SSE_MAX_CONNECTIONS_PER_USER", 0).env("LOCK_TTL_SECS", 1);
@@ -96,8 +97,10 @@ impl Fleet {
             return None;
         }
         let redis = Redis::start().await;
-        let server =
-            if apart { Held::Own(Server::start(flavour).await) } else { Held::Shared(flavour.shared().await) };
+        let server = match apart {
+            Some(settings) => Held::Own(Server::start_with(flavour, settings).await),
+            None => Held::Shared(flavour.shared().await),
+        };
         let mut database = Database { server, url: String::new() };
         database.url = database.database();
         let mut hubs = Vec::new();
@@ -164,11 +167,39 @@ impl Fleet {
         self.sql(&format!("INSERT INTO memberships (event_id, user_id, status) VALUES {}", rows.join(", ")));
     }
 
-    /// Which hub gives positions: the one that was granted the lease last.
+    /// Writes rows with these numbers and texts of so many bytes. Every tenth is of a type that a worker deals with, and has
+    /// dealt with every other one of them.
+    pub(super) fn write_large(&self, event: &str, numbers: std::ops::RangeInclusive<u64>, bytes: usize) {
+        let text = match self.database {
+            None => format!("hex(zeroblob({}))", bytes / 2),
+            Some(_) => format!("repeat('x', {bytes})"),
+        };
+        let numbers: Vec<u64> = numbers.collect();
+        // MariaDB counts to a thousand.
+        for some in numbers.chunks(900) {
+            let (first, last) = (some[0], some[some.len() - 1]);
+            self.sql(&format!(
+                "INSERT INTO outbox_events (event_type, payload, target_event_id, status) \
+                 WITH RECURSIVE counted (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM counted WHERE n < {last}) \
+                 SELECT CASE WHEN n % 10 = 0 THEN 'worked.on.v1' ELSE 'proposal.created.v1' END, \
+                     concat('{{\"proposal_id\": ', n, ', \"text\": \"', {text}, '\"}}'), '{event}', \
+                     CASE WHEN n % 20 = 0 THEN 'DONE' ELSE 'PENDING' END \
+                 FROM counted ORDER BY n"
+            ));
+        }
+    }
+
+    /// Which hub gives positions.
     pub(super) fn sequencer(&self) -> Option<usize> {
+        self.runner("outbox-sequencer")
+    }
+
+    /// Which hub runs something: the one that was granted the lease last.
+    pub(super) fn runner(&self, name: &str) -> Option<usize> {
         let granted = |hub: &Hub| {
             let log = hub.log();
-            let turns = log.lines().filter(|line| line.contains("runs here\",\"runner\":\"outbox-sequencer\""));
+            let turn = format!("runs here\",\"runner\":\"{name}\"");
+            let turns = log.lines().filter(|line| line.contains(&turn));
             let fence = |line: &str| line.split_once("\"fence\":\"")?.1.split('"').next()?.parse::<u64>().ok();
             turns.filter_map(fence).max()
         };

@@ -100,7 +100,8 @@ async fn cleaning_is_told_to_those_who_read(flavour: Option<Flavour>) {
         for hub in &fleet.hubs {
             let request = follow(hub, EVENT, 7).last_event_id("0").receive_buffer(4_096);
             let mut stream = open(request).await;
-            let first: Vec<i64> = stream.take_events(20, LONG).await.iter().map(|event| read(event).0).collect();
+            let first: Vec<i64> =
+                stream.take_events(20, LONG).await.iter().map(|event| read(event).0).collect();
             middle.lock().unwrap().push((hub.port(), first, stream.stop_reading()));
         }
     }

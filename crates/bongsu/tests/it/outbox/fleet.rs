@@ -142,7 +142,8 @@ impl Fleet {
                     ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
                     ValueRef::Null | ValueRef::Real(_) | ValueRef::Blob(_) => String::new(),
                 };
-                let row = |row: &rusqlite::Row<'_>| (0..columns).map(|at| row.get_ref(at).map(text)).collect();
+                let row =
+                    |row: &rusqlite::Row<'_>| (0..columns).map(|at| row.get_ref(at).map(text)).collect();
                 question.query_map([], row).unwrap().collect::<Result<_, _>>().unwrap()
             }
             Some(database) => {
@@ -200,7 +201,8 @@ impl Fleet {
             let log = hub.log();
             let turn = format!("runs here\",\"runner\":\"{name}\"");
             let turns = log.lines().filter(|line| line.contains(&turn));
-            let fence = |line: &str| line.split_once("\"fence\":\"")?.1.split('"').next()?.parse::<u64>().ok();
+            let fence =
+                |line: &str| line.split_once("\"fence\":\"")?.1.split('"').next()?.parse::<u64>().ok();
             turns.filter_map(fence).max()
         };
         let fences = self.hubs.iter().map(granted).enumerate();

@@ -38,7 +38,8 @@ pub(super) struct Follower<'a> {
 impl Follower<'_> {
     /// Everything from the beginning to the last row, or to where nothing more comes.
     pub(super) async fn follow(self, mut rng: Rng) -> Followed {
-        let (mut followed, mut last, mut until) = (Followed::default(), "0".to_owned(), Instant::now() + LONG);
+        let (mut followed, mut last, mut until) =
+            (Followed::default(), "0".to_owned(), Instant::now() + LONG);
         while Instant::now() < until {
             let hub = *rng.pick(&self.hubs);
             let request = follow(hub, &self.event.to_string(), self.person).last_event_id(&last);

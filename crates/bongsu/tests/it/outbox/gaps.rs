@@ -107,7 +107,8 @@ async fn every_kept_row_is_told_once_in_one_order(flavour: Option<Flavour>) {
     let overtaken = orders.iter().flat_map(|order| order.windows(2)).filter(|pair| pair[0] > pair[1]).count();
     let wrong: Vec<Wrong> =
         followed.iter().map(|(target, told)| Wrong::with(&told.numbers, *target, &kept)).collect();
-    let sum = |count: &dyn Fn(&Followed) -> usize| followed.iter().map(|(_, told)| count(told)).sum::<usize>();
+    let sum =
+        |count: &dyn Fn(&Followed) -> usize| followed.iter().map(|(_, told)| count(told)).sum::<usize>();
     let found = |count: &dyn Fn(&Wrong) -> usize| wrong.iter().map(count).sum::<usize>();
     let facts = json!({
         "seed": tier::seed(), "writers": writers, "kills": landed[0], "pauses": landed[1],
@@ -120,7 +121,10 @@ async fn every_kept_row_is_told_once_in_one_order(flavour: Option<Flavour>) {
     proof::record("outbox", &name, &facts);
     for ((target, told), wrong) in followed.iter().zip(&wrong) {
         assert!(wrong.is_nothing(), "a reader of {target}: {wrong:?}\n{facts}");
-        assert_eq!(told.ids, orders[*target as usize], "a reader of {target} has another order than the table");
+        assert_eq!(
+            told.ids, orders[*target as usize],
+            "a reader of {target} has another order than the table"
+        );
     }
     let enough = tier::size(1, 25);
     assert!(landed.iter().all(|landed| *landed >= enough), "too few faults landed: {facts}");

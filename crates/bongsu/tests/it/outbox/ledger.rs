@@ -51,9 +51,9 @@ impl Ledger {
 
     fn note(&self, rows: &[(u64, u64, u64)], known: &Mutex<BTreeMap<u64, Span>>) {
         let kept = self.tick();
-        let spans = rows.iter().map(|(number, target, began)| {
-            (*number, Span { target: *target, began: *began, kept })
-        });
+        let spans = rows
+            .iter()
+            .map(|(number, target, began)| (*number, Span { target: *target, began: *began, kept }));
         known.lock().unwrap().extend(spans);
     }
 
@@ -62,7 +62,10 @@ impl Ledger {
         let open = std::mem::take(&mut *self.open.lock().unwrap());
         let count = open.len();
         let found = open.into_iter().filter(|(number, _)| in_table.contains(number));
-        self.kept.lock().unwrap().extend(found.map(|(number, span)| (number, Span { kept: u64::MAX, ..span })));
+        self.kept
+            .lock()
+            .unwrap()
+            .extend(found.map(|(number, span)| (number, Span { kept: u64::MAX, ..span })));
         count
     }
 
@@ -122,7 +125,8 @@ impl Wrong {
             }
         }
         let of_target = kept.iter().filter(|(_, span)| span.target == target);
-        wrong.missing = of_target.map(|(number, _)| *number).filter(|number| !known.contains(number)).collect();
+        wrong.missing =
+            of_target.map(|(number, _)| *number).filter(|number| !known.contains(number)).collect();
         wrong
     }
 }

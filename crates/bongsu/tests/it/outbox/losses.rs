@@ -64,7 +64,8 @@ async fn streams_outlast(flavour: Flavour, loss: Loss) {
         fleet.accept(target, &[7]);
         for hub in &fleet.hubs {
             // They never drop: what ends their streams is a fault of the hub's.
-            let follower = Follower { hubs: vec![hub], event: target, person: 7, drops_one_in: 0, told: &told };
+            let follower =
+                Follower { hubs: vec![hub], event: target, person: 7, drops_one_in: 0, told: &told };
             let rng = Rng::new(rng.next_u64());
             readers.push(async move { (target, follower.follow(rng).await) });
         }

@@ -20,7 +20,8 @@ use super::writers::write_to;
 const ROUNDS: u64 = 10;
 const A_WHILE: usize = 120;
 
-const BY_ID_TEXT: &str = "SELECT id, payload FROM outbox_events WHERE target_event_id = :target AND id > :last ORDER BY id";
+const BY_ID_TEXT: &str =
+    "SELECT id, payload FROM outbox_events WHERE target_event_id = :target AND id > :last ORDER BY id";
 static BY_ID: Query = Query::new("test_by_id", [BY_ID_TEXT; 3]);
 /// Only what is older than the oldest transaction that is under way. The numbers of rows have 32 bits, the horizon has 64.
 const BY_HORIZON_TEXT: &str = "SELECT id, payload FROM outbox_events WHERE target_event_id = :target AND id > :last \
@@ -89,7 +90,8 @@ async fn is_found_out(name: &str, flavour: Flavour, query: &'static Query) {
         let wrong: Vec<Wrong> =
             seen.iter().zip(0..).map(|(seen, target)| Wrong::with(seen, target, &kept)).collect();
         let found = |count: fn(&Wrong) -> usize| wrong.iter().map(count).sum::<usize>();
-        let (missing, disordered) = (found(|wrong| wrong.missing.len()), found(|wrong| wrong.disordered.len()));
+        let (missing, disordered) =
+            (found(|wrong| wrong.missing.len()), found(|wrong| wrong.disordered.len()));
         assert_eq!(found(|wrong| wrong.strange.len()), 0, "what was undone was never there to be read");
         if missing > 0 {
             let facts = json!({"seed": tier::seed(), "rounds": round, "acknowledged": kept.len(),
@@ -152,7 +154,11 @@ async fn a_reader_by_a_horizon_of_transactions_waits_for_whoever_is_slowest_on_p
         barrier.wait().await;
         insert(1);
         assert_eq!(look(&BY_ID).await, [1], "it is committed");
-        assert_eq!(look(&BY_HORIZON).await, [0; 0], "and waits for a transaction that has nothing to do with it");
+        assert_eq!(
+            look(&BY_HORIZON).await,
+            [0; 0],
+            "and waits for a transaction that has nothing to do with it"
+        );
         barrier.wait().await;
     };
     tokio::join!(open, looking);

@@ -68,7 +68,8 @@ fn check(fleet: &Fleet, told: &[Told]) {
     let first: Vec<u64> = told.iter().map_while(number).collect();
     assert_eq!(first, (1..=40).collect::<Vec<_>>(), "and then a reset: {told:?}");
     let after = told.iter().rposition(|told| *told == Told::Reset).expect("a reset");
-    let ids: Vec<i64> = told[after + 1..].iter().map(|told| if let Told::Row(id, _) = told { *id } else { 0 }).collect();
+    let ids: Vec<i64> =
+        told[after + 1..].iter().map(|told| if let Told::Row(id, _) = told { *id } else { 0 }).collect();
     assert_eq!(ids, fleet.order(EVENT), "all that there is, after the reset: {told:?}");
 }
 

@@ -27,7 +27,8 @@ fn asked(database: &Database) -> u64 {
     match database.flavour() {
         Flavour::Postgres => {
             let log = database.log();
-            let is_asked = |line: &&str| line.contains("LOG:  execute ") || line.contains("LOG:  statement: ");
+            let is_asked =
+                |line: &&str| line.contains("LOG:  execute ") || line.contains("LOG:  statement: ");
             log.lines().filter(is_asked).count() as u64
         }
         Flavour::MariaDb => {
@@ -66,7 +67,9 @@ async fn many_viewers_cost_as_much_as_one(flavour: Flavour) {
     let most = limit.maximum.unwrap_or(u64::MAX).saturating_sub(1_000);
     let many = tier::size(300, 10_000).min(usize::try_from(most).unwrap_or(usize::MAX));
     let settings: &[&str] = if flavour == Flavour::Postgres { &["log_statement=all"] } else { &[] };
-    let Some(fleet) = Fleet::start_with(Some(flavour), Some(settings), |builder| builder).await else { return };
+    let Some(fleet) = Fleet::start_with(Some(flavour), Some(settings), |builder| builder).await else {
+        return;
+    };
     let program = Program::start(&fleet).await;
     (0..EVENTS).for_each(|event| fleet.accept(event, &[7]));
     let view = async |viewer: usize| {

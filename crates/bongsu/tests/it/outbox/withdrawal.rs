@@ -62,10 +62,12 @@ struct Round {
 async fn round(fleet: &Fleet, programs: &[Program; 2], number: usize, mut rng: Rng) -> Round {
     let event = format!("w{number}");
     fleet.accept(&event, &[STAYS, LEAVES, COMES]);
-    let (here, there) = (&fleet.hubs[number % fleet.hubs.len()], &fleet.hubs[(number + 1) % fleet.hubs.len()]);
+    let (here, there) =
+        (&fleet.hubs[number % fleet.hubs.len()], &fleet.hubs[(number + 1) % fleet.hubs.len()]);
     let mut stays = open(follow(there, &event, STAYS)).await;
     let leaves = open(follow(here, &event, LEAVES)).await;
-    let (ends_after, comes_after) = (Duration::from_millis(rng.below(60)), Duration::from_millis(rng.below(70)));
+    let (ends_after, comes_after) =
+        (Duration::from_millis(rng.below(60)), Duration::from_millis(rng.below(70)));
     let pauses: Vec<u64> = (0..ROWS).map(|_| rng.below(7)).collect();
     let writing = async {
         for (row, pause) in (1..).zip(pauses) {

@@ -34,10 +34,7 @@ impl Program {
     /// Does something in a transaction of its own, which is committed when this returns.
     pub(super) async fn run(&self, query: &'static Query, values: Vec<(&'static str, Value)>) {
         type Order = (&'static Query, Vec<(&'static str, Value)>);
-        fn once<'t>(
-            (query, values): &'t Order,
-            tx: &'t mut Transaction<'_>,
-        ) -> Boxed<'t, Result<(), Error>> {
+        fn once<'t>((query, values): &'t Order, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
             Box::pin(async move { tx.run(query, values).await.map(drop) })
         }
         match self {

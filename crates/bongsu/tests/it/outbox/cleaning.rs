@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use bongsu_kernel::Clock;
 use bongsu_testkit::sql::Flavour;
 use bongsu_testkit::sse::Stream;
 use bongsu_testkit::{Hub, Rng, proof, tier, wait};
@@ -24,8 +25,7 @@ const READERS: usize = 8;
 
 /// Makes as if so many rows had had their positions for a little longer than the shortest time that rows are kept.
 pub(super) fn make_old(fleet: &Fleet, positions: u64) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let old = (now - Duration::from_secs(31 * 60)).as_millis();
+    let old = Clock::system().now() - 31 * 60 * 1_000;
     fleet.sql(&format!("INSERT INTO bongsu_outbox_times (position, at) VALUES ({positions}, {old})"));
 }
 

@@ -168,9 +168,11 @@ pub(super) async fn a_database_that_goes_away_is_waited_for_and_clients_know_whe
     match &fleet.database {
         Some(database) => {
             database.kill9().await;
-            let is_away =
-                async || follow(hub, EVENT, 7).open().await.is_err_and(|answer| answer.status == 503);
-            wait::until(LONG, is_away).await;
+            // An EventSource gives up for good on anything but 200, so it is let in, and asked to come back.
+            let mut early = open(follow(hub, EVENT, 7)).await;
+            let close = early.expect_event("system.close", LONG).await.json();
+            assert_eq!(close["reconnect"], true, "{close}");
+            assert!(close["retryMs"].as_u64().is_some(), "{close}");
             assert!(stream.try_next_event(Duration::from_secs(1)).await.is_err(), "no word of it to anybody");
             database.restart().await;
         }

@@ -77,7 +77,7 @@ async fn round(fleet: &Fleet, programs: &[Program; 2], number: usize, mut rng: R
     };
     let withdrawing = async {
         sleep(ends_after).await;
-        let how = if number % 2 == 0 { &REJECT } else { &DELETE };
+        let how = if number.is_multiple_of(2) { &REJECT } else { &DELETE };
         programs[1].run(how, vec![("event", event.as_str().into())]).await;
         // Committed: from here on nobody is let in, wherever they ask.
         is_refused(here, &event, LEAVES).await;

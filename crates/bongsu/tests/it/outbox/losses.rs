@@ -22,7 +22,7 @@ const TARGETS: u64 = 2;
 const PACE: Pace = Pace { within: 20, long_one_in: 40, between: 60, targets: TARGETS };
 
 /// What happens to the database.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 enum Loss {
     StandsStill,
     IsKilled,
@@ -56,7 +56,11 @@ async fn lose(database: &Database, loss: Loss, ledger: &Ledger, told: &AtomicUsi
 
 async fn streams_outlast(flavour: Flavour, loss: Loss) {
     let Some(fleet) = Fleet::start_apart(Some(flavour)).await else { return };
-    let name = format!("streams_outlast_a_database_that_{loss:?}_on_{}", fleet.name());
+    let what = match loss {
+        Loss::StandsStill => "stands_still",
+        Loss::IsKilled => "is_killed",
+    };
+    let name = format!("streams_outlast_a_{}_that_{what}", fleet.name());
     let (ledger, mut rng, told) = (Arc::new(Ledger::default()), Rng::for_test(&name), AtomicUsize::new(0));
     let database = fleet.database.as_ref().unwrap();
     let mut readers = Vec::new();

@@ -19,15 +19,17 @@ pub(crate) enum Part {
     Memory,
     Fleet,
     Inbox,
+    Outbox,
 }
 
-pub(crate) const PARTS: [(&str, Part); 6] = [
+pub(crate) const PARTS: [(&str, Part); 7] = [
     ("publish", Part::Publish),
     ("delivery", Part::Delivery),
     ("cpu", Part::Cpu),
     ("memory", Part::Memory),
     ("fleet", Part::Fleet),
     ("inbox", Part::Inbox),
+    ("outbox", Part::Outbox),
 ];
 
 pub(crate) struct RunOptions {

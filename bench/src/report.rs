@@ -3,7 +3,9 @@
 
 use crate::Result;
 use crate::args::RunOptions;
-use crate::measure::{CpuReport, DeliveryReport, FleetReport, InboxReport, MemoryReport, PublishReport};
+use crate::measure::{
+    CpuReport, DeliveryReport, FleetReport, InboxReport, MemoryReport, OutboxReport, PublishReport,
+};
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
@@ -17,6 +19,13 @@ const MOST_KIB_PER_STREAM: f64 = 2.0;
 
 /// From a notice's being saved to its frame at the person, in 95 of 100 cases.
 const MOST_MS_TO_STREAM: f64 = 100.0;
+
+/// Rows that are told a second, from their being committed on.
+const LEAST_TAILED_PER_SECOND: f64 = 5_000.0;
+/// From a commit to a viewer, in 95 of 100 cases.
+const MOST_MS_FROM_COMMIT: f64 = 50.0;
+/// What a database is asked for the most viewers, against one.
+const MOST_MORE_WORK: f64 = 1.2;
 
 /// One, and what the hubs ask beside it.
 const MOST_SCRIPTS: f64 = 1.05;
@@ -40,6 +49,8 @@ pub(crate) struct Report {
     pub(crate) fleet: Option<FleetReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) inbox: Option<Vec<InboxReport>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) outbox: Option<Vec<OutboxReport>>,
     checks: Vec<Check>,
 }
 
@@ -72,6 +83,7 @@ impl Report {
             memory: None,
             fleet: None,
             inbox: None,
+            outbox: None,
             checks: Vec::new(),
         }
     }
@@ -142,6 +154,30 @@ impl Report {
             check(format!("idle personal streams closed, {place}"), closed as f64, Bound::AtMost, 0.0);
             check(format!("inbox requests refused, {place}"), row.refused() as f64, Bound::AtMost, 0.0);
         }
+        for row in self.outbox.iter().flatten() {
+            let place = row.database;
+            check(format!("rows of the outbox missing, {place}"), row.missing() as f64, Bound::AtMost, 0.0);
+            if let Some(ratio) = row.work_ratio() {
+                check(format!("work for most viewers : one, {place}"), ratio, Bound::AtMost, MOST_MORE_WORK);
+            }
+            // Promised for this one.
+            if place == "PostgreSQL" {
+                let told = &row.tailed.outcome;
+                check(
+                    format!("rows/s told, {place}"),
+                    told.delivered_per_second,
+                    Bound::AtLeast,
+                    LEAST_TAILED_PER_SECOND,
+                );
+                let latency = row.live.outcome.delivery_latency;
+                check(
+                    format!("ms from commit to viewer, p95, {place}"),
+                    latency.p95_ms,
+                    Bound::AtMost,
+                    MOST_MS_FROM_COMMIT,
+                );
+            }
+        }
         self.checks = checks;
     }
 
@@ -193,6 +229,9 @@ impl Report {
             fleet.print();
         }
         for row in self.inbox.iter().flatten() {
+            row.print();
+        }
+        for row in self.outbox.iter().flatten() {
             row.print();
         }
         println!();

@@ -34,6 +34,13 @@ impl Histogram {
         self.highest = self.highest.max(nanos);
     }
 
+    /// What another one recorded.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(own, others)| *own += others);
+        self.total += other.total;
+        self.highest = self.highest.max(other.highest);
+    }
+
     pub(crate) fn clear(&mut self) {
         self.counts.fill(0);
         self.total = 0;

@@ -10,6 +10,7 @@ mod bench;
 mod deny;
 mod docs;
 mod lint;
+mod node;
 mod packages;
 mod place;
 mod process;

@@ -46,7 +46,7 @@ fn tests(
     match part {
         Some(part) => {
             let own = format!("bongsu-{part}");
-            if place::root().join("crates").join(part).is_dir() {
+            if ["crates", "apps"].iter().any(|parent| place::root().join(parent).join(part).is_dir()) {
                 let selection = ["-p", &own];
                 steps.step("tests of the part", |steps| all(steps, surroundings, &selection, proofs))?;
             }

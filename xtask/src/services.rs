@@ -1,5 +1,5 @@
 //! `cargo xtask services`: what the tests need beside Rust: Redis, PostgreSQL, MariaDB, nginx, a browser and its driver,
-//! strace, and schemathesis in a Python environment of its own.
+//! strace, schemathesis in a Python environment of its own, and what the examples of the documents are run with.
 //!
 //! What is missing is installed. What cannot be had is an error in CI; elsewhere the profile that
 //! needs it is named in the last lines of the run. A path in the program's variable is taken as it is.
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use crate::process::{command, said};
 use crate::steps::{Failure, Steps};
-use crate::{packages, place, venv};
+use crate::{node, packages, place, venv};
 
 /// A program that tests start, and what is not tested without it.
 struct Program {
@@ -23,7 +23,7 @@ struct Program {
 /// Names the server that hubs share; without it there is no profile but the embedded one.
 const REDIS_SERVER: &str = "BONGSU_REDIS_SERVER";
 
-const PROGRAMS: [Program; 10] = [
+const PROGRAMS: [Program; 13] = [
     Program {
         name: "redis-server",
         package: "redis-server",
@@ -97,8 +97,53 @@ const PROGRAMS: [Program; 10] = [
         // Some sandboxes have the program and forbid what it does.
         trial: &["-f", "-o", "/dev/null", "true"],
     },
+    Program {
+        name: "sqlite3",
+        package: "sqlite3",
+        variable: "BONGSU_SQLITE3",
+        profile: "examples: SQL on the embedded file",
+        trial: &["--version"],
+    },
+    Program {
+        name: "node",
+        package: "nodejs",
+        variable: "BONGSU_NODE",
+        profile: "examples: TypeScript",
+        trial: &["--version"],
+    },
+    Program {
+        name: "npm",
+        package: "npm",
+        variable: "BONGSU_NPM",
+        profile: "examples: TypeScript",
+        trial: &["--version"],
+    },
 ];
-const SCHEMATHESIS: &str = "BONGSU_SCHEMATHESIS";
+
+/// Programs that come with their libraries, in folders of their own: how each is had, and what is not tested without it.
+struct Kit {
+    variable: &'static str,
+    profile: &'static str,
+    ensure: fn(&Kit) -> Result<(PathBuf, String), String>,
+}
+
+const KITS: [Kit; 3] = [
+    Kit {
+        variable: "BONGSU_SCHEMATHESIS",
+        profile: "openapi: schemathesis against the description",
+        ensure: |kit| venv::ensure(kit.variable, &venv::SCHEMATHESIS),
+    },
+    Kit {
+        variable: "BONGSU_EXAMPLE_PYTHON",
+        profile: "examples: Python",
+        ensure: |kit| venv::ensure(kit.variable, &venv::PYTHON),
+    },
+    Kit {
+        variable: "BONGSU_EXAMPLE_TSC",
+        profile: "examples: TypeScript",
+        ensure: |kit| node::ensure(kit.variable),
+    },
+];
 
 /// A program that is there and works.
 #[derive(Debug)]
@@ -130,7 +175,7 @@ pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Failure
 
 /// Every variable that names a program to the tests.
 pub(crate) fn variables() -> impl Iterator<Item = &'static str> {
-    PROGRAMS.iter().map(|program| program.variable).chain([SCHEMATHESIS])
+    PROGRAMS.iter().map(|program| program.variable).chain(KITS.iter().map(|kit| kit.variable))
 }
 
 /// Installs what is missing and says what is there.
@@ -150,9 +195,11 @@ pub(crate) fn ensure(steps: &mut Steps) -> Result<Services, String> {
             Err(reason) => missing.push(format!("{} ({reason})", program.profile)),
         }
     }
-    match venv::ensure(SCHEMATHESIS) {
-        Ok((path, version)) => services.found.push(Found { variable: SCHEMATHESIS, path, version }),
-        Err(reason) => missing.push(format!("openapi: schemathesis against the description ({reason})")),
+    for kit in &KITS {
+        match (kit.ensure)(kit) {
+            Ok((path, version)) => services.found.push(Found { variable: kit.variable, path, version }),
+            Err(reason) => missing.push(format!("{} ({reason})", kit.profile)),
+        }
     }
 
     for Found { path, version, .. } in &services.found {

@@ -15,24 +15,52 @@ const REQUIREMENTS: &str = include_str!("../requirements.txt");
 /// A copy of the requirements, written when all of them were installed.
 const STAMP: &str = "requirements.txt";
 
-/// Whether no interpreter here can build an environment, and none is built yet.
-pub(crate) fn needs_package() -> bool {
-    version(&program()).is_none() && interpreter().is_none()
+/// A program of the environment, and a call by which it tells its version.
+pub(crate) struct Tool {
+    name: &'static str,
+    trial: &'static [&'static str],
 }
 
-/// The path and version of schemathesis: the one that the variable names, or the environment's own.
-pub(crate) fn ensure(variable: &str) -> Result<(PathBuf, String), String> {
-    if let Some(given) = std::env::var_os(variable).map(PathBuf::from) {
-        let version = version(&given).ok_or_else(|| format!("{} does not work", given.display()))?;
-        return Ok((given, version));
+pub(crate) const SCHEMATHESIS: Tool = Tool { name: "schemathesis", trial: &["--version"] };
+/// The interpreter, with the drivers that the examples use.
+pub(crate) const PYTHON: Tool = Tool {
+    name: "python",
+    trial: &[
+        "-c",
+        "import psycopg, pymysql, sqlite3; print('psycopg', psycopg.__version__, 'and PyMySQL', pymysql.VERSION_STRING)",
+    ],
+};
+
+impl Tool {
+    fn program(&self) -> PathBuf {
+        folder().join("bin").join(self.name)
     }
-    let program = program();
+
+    fn version(&self, program: &Path) -> Option<String> {
+        let said = ask(command(program).args(self.trial))?;
+        Some(said.trim().replace(", version", ""))
+    }
+}
+
+/// Whether no interpreter here can build an environment, and none is built yet.
+pub(crate) fn needs_package() -> bool {
+    SCHEMATHESIS.version(&SCHEMATHESIS.program()).is_none() && interpreter().is_none()
+}
+
+/// The path and version of a tool: the one that the variable names, or the environment's own.
+pub(crate) fn ensure(variable: &str, tool: &Tool) -> Result<(PathBuf, String), String> {
+    let working = |program: PathBuf| match tool.version(&program) {
+        Some(version) => Ok((program, version)),
+        None => Err(format!("{} does not work", program.display())),
+    };
+    if let Some(given) = std::env::var_os(variable) {
+        return working(given.into());
+    }
     let current = fs::read_to_string(folder().join(STAMP)).is_ok_and(|stamp| stamp == REQUIREMENTS);
-    if !current || version(&program).is_none() {
+    if !current || tool.version(&tool.program()).is_none() {
         build(&folder())?;
     }
-    let version = version(&program).ok_or_else(|| format!("{} does not work", program.display()))?;
-    Ok((program, version))
+    working(tool.program())
 }
 
 fn build(folder: &Path) -> Result<(), String> {
@@ -53,15 +81,6 @@ fn interpreter() -> Option<PathBuf> {
         .into_iter()
         .flatten()
         .find(|python| ask(command(python).args(["-c", "import ensurepip, venv"])).is_some())
-}
-
-fn version(program: &Path) -> Option<String> {
-    let said = ask(command(program).arg("--version"))?;
-    Some(said.trim().replace(", version", ""))
-}
-
-fn program() -> PathBuf {
-    folder().join("bin").join("schemathesis")
 }
 
 fn folder() -> PathBuf {

@@ -2,7 +2,7 @@
 
 use super::Generator;
 use crate::Result;
-use crate::stats::{Latency, rounded};
+use crate::stats::{Histogram, Latency, rounded};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -25,6 +25,12 @@ pub(crate) struct Load {
     pub(crate) subjects: u32,
     /// How long the last deliveries may take after the window.
     pub(crate) drain: Duration,
+}
+
+/// What others wrote: rows about each subject, and how long their transactions took.
+pub(crate) struct Written {
+    pub(crate) rows: Vec<u32>,
+    pub(crate) latency: Histogram,
 }
 
 #[derive(Clone, Serialize)]
@@ -82,6 +88,33 @@ impl Generator {
             };
             self.pump(timeout)?;
         }
+    }
+
+    /// Reads while others write, and then until every subscriber has all that they say they wrote, or long enough.
+    pub(crate) fn listen(
+        &mut self,
+        load: &Load,
+        mut written: impl FnMut() -> Option<Result<Written>>,
+    ) -> Result<Outcome> {
+        let began = self.restart_counting(load.subjects);
+        let written = loop {
+            if let Some(written) = written() {
+                break written?;
+            }
+            self.pump(Duration::from_millis(10))?;
+        };
+        for (subject, rows) in written.rows.iter().enumerate() {
+            self.tally.accepted[subject] = *rows;
+            self.tally.accepted_total += u64::from(*rows);
+            self.tally.expected += u64::from(*rows) * u64::from(self.tally.audience[subject]);
+        }
+        let deadline = self.deadline(load.drain);
+        while self.tally.delivered < self.tally.expected && self.clock.now_ns() < deadline {
+            self.pump(Duration::from_millis(10))?;
+        }
+        self.stay_idle(LINGER)?;
+        let outcome = self.outcome(load, began, self.tally.accepted_total);
+        Ok(Outcome { publish_latency: written.latency.summary(), ..outcome })
     }
 
     fn restart_counting(&mut self, subjects: u32) -> u64 {

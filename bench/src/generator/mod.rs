@@ -11,7 +11,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use load::{Load, Outcome, Pace};
+pub(crate) use load::{Load, Outcome, Pace, Written};
 pub(crate) use request::Request;
 
 use crate::Result;
@@ -55,6 +55,8 @@ pub(crate) enum Follow {
     Rooms(u32),
     /// Each the person whose token is next.
     People,
+    /// So many events of an outbox, evenly.
+    Events(u32),
 }
 
 pub(crate) struct Generator {
@@ -99,7 +101,8 @@ impl Generator {
             let (subject, person, path) = follow.stream(number);
             let token = &self.target.tokens[person % self.target.tokens.len()];
             let socket = connect(self.target.address)?;
-            let stream = Stream::open(socket, self.target.address, &path, subject, token)?;
+            let mut stream = Stream::open(socket, self.target.address, &path, subject, token)?;
+            stream.cursor.by_id = !matches!(follow, Follow::Events(_));
             epoll::add(&self.epoll, &stream.socket, token_of(self.streams.len(), 0), interest())?;
             self.streams.push(stream);
             self.opening += 1;
@@ -141,6 +144,11 @@ impl Generator {
     /// writer pay for waking it each time; where CPU is measured and not latency, that is a cost of the generator.
     pub(crate) fn gather_for(&mut self, time: Duration) {
         self.gather = time;
+    }
+
+    /// The clock of the stamps that this one reads.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Reads whatever arrives for `time`: presence and heartbeats are not left in socket buffers.
@@ -215,6 +223,10 @@ impl Follow {
                 (room, person, format!("/api/v1/rooms/{}/stream", FIRST_ROOM + room))
             }
             Self::People => (number as u32, number, "/api/notifications/stream".to_owned()),
+            Self::Events(events) => {
+                let event = (number % events as usize) as u32;
+                (event, number, format!("/events/{}/stream", FIRST_ROOM + event))
+            }
         }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Stream {
 pub(crate) struct Cursor {
     pub(super) subject: u32,
     last: EventId,
+    /// Whether ids come in their order: those of an outbox say nothing about it.
+    pub(super) by_id: bool,
     /// Events of the current load that were newer than all before them.
     pub(super) received: u32,
 }
@@ -56,7 +58,7 @@ impl EventId {
 impl Cursor {
     /// True when `id` is newer than all before it.
     pub(super) fn advance(&mut self, id: EventId) -> bool {
-        let newer = id > self.last;
+        let newer = id > self.last || !self.by_id;
         if newer {
             self.last = id;
             self.received += 1;
@@ -78,7 +80,7 @@ impl Stream {
              Authorization: Bearer {token}\r\n\r\n"
         );
         socket.write_all(request.as_bytes())?;
-        let cursor = Cursor { subject, last: EventId::default(), received: 0 };
+        let cursor = Cursor { subject, last: EventId::default(), by_id: true, received: 0 };
         Ok(Self { socket, body: Body::Head(Vec::new()), scanner: FrameScanner::default(), cursor })
     }
 
@@ -172,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_repeated_or_older_event_does_not_advance() {
-        let mut cursor = Cursor { subject: 0, last: EventId::default(), received: 0 };
+        let mut cursor = Cursor { subject: 0, last: EventId::default(), by_id: true, received: 0 };
         let taken = [EventId(5, 0), EventId(5, 1), EventId(5, 1), EventId(4, 9), EventId(6, 0)]
             .map(|id| cursor.advance(id));
         assert_eq!(taken, [true, true, false, false, true]);

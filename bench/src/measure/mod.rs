@@ -2,10 +2,12 @@
 //! Each starts its own servers, so that what one leaves behind does not show in the next.
 
 mod cpu;
+mod database;
 mod delivery;
 mod fleet;
 mod inbox;
 mod memory;
+mod outbox;
 mod publish;
 mod redis;
 mod server;
@@ -16,6 +18,7 @@ pub(crate) use delivery::DeliveryReport;
 pub(crate) use fleet::FleetReport;
 pub(crate) use inbox::InboxReport;
 pub(crate) use memory::MemoryReport;
+pub(crate) use outbox::OutboxReport;
 pub(crate) use publish::PublishReport;
 
 use crate::Result;
@@ -39,6 +42,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<bool> {
             Part::Cpu => report.cpu = Some(cpu::measure(&hubs, &sizes)?),
             Part::Fleet => report.fleet = Some(fleet::measure(&hubs, &sizes)?),
             Part::Inbox => report.inbox = Some(inbox::measure(&hubs, &sizes)?),
+            Part::Outbox => report.outbox = Some(outbox::measure(&hubs, &sizes, options.users)?),
             Part::Memory => report.memory = Some(memory::measure(&hubs, &sizes, descriptors)?),
         }
     }

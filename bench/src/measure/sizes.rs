@@ -36,6 +36,12 @@ pub(crate) struct Sizes {
     pub(crate) counted_after: Duration,
     pub(crate) inbox_idle: Duration,
 
+    /// Programs that commit on their own, and how often together, where it is not as often as they can.
+    pub(crate) writers: usize,
+    pub(crate) commit_rate: u32,
+    /// Viewers of one event.
+    pub(crate) viewers: [usize; 3],
+
     pub(crate) warm_up: Duration,
     /// After streams were opened or closed: presence is told, and memory given back, about a second later.
     pub(crate) settle: Duration,
@@ -87,6 +93,9 @@ impl Sizes {
             live_rate: 200,
             counted_after: Duration::from_secs(11),
             inbox_idle: secs(10, 3),
+            writers: 16,
+            commit_rate: 100,
+            viewers: [1, 1_000, if quick { 2_000 } else { 10_000 }],
             warm_up: Duration::from_secs(1),
             settle: Duration::from_secs(2),
             drain: Duration::from_secs(60),

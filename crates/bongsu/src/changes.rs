@@ -5,14 +5,17 @@ use std::sync::Arc;
 use bongsu_coordination::lock::embedded::EmbeddedLocks;
 use bongsu_coordination::lock::redis::RedisLocks;
 use bongsu_coordination::{Locks, runner};
-use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_kernel::{Clock, Invalid};
 use bongsu_live::{Family, Hub};
-use bongsu_outbox::{FAMILY, Options, Outbox, OutboxSource};
+use bongsu_outbox::worker::{Handler, Worker};
+use bongsu_outbox::{FAMILY, Options, Outbox, OutboxSource, Relay};
 use bongsu_redis::Redis;
+use bongsu_rooms::Rooms;
 use bongsu_sql::Records;
 
 use crate::failure::Failure;
+use crate::relay::ToRooms;
 
 /// What the outbox stands on.
 pub(crate) struct Ground {
@@ -44,4 +47,16 @@ pub(crate) async fn start(
     let forget = move |_| forgetting.clone().forget();
     runner::start(locks, "outbox-retention", supervisor, forget).map_err(unnamed)?;
     Ok(outbox)
+}
+
+/// Has rows go on to rooms, if that was asked for. Every hub of a fleet does it.
+pub(crate) fn relay(outbox: &Outbox, rooms: &Rooms, relay: Relay, supervisor: &Supervisor) {
+    if relay.is_empty() {
+        return;
+    }
+    let (outbox, stop) = (outbox.clone(), supervisor.stop());
+    let handler: Arc<dyn Handler> = Arc::new(ToRooms { rooms: rooms.clone(), relay });
+    supervisor.spawn("outbox-relay", OnEnd::Restart, move || {
+        Worker::new(outbox.clone(), handler.clone(), stop.clone()).work()
+    });
 }

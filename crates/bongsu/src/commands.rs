@@ -3,6 +3,7 @@
 pub(crate) mod backup;
 pub(crate) mod client;
 pub(crate) mod config;
+pub(crate) mod dlq;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod migrate;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bongsu_kernel::settings::{Bad, Values};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::commands::{backup, config, doctor, explain, migrate, publish, serve, tail, token};
+use crate::commands::{backup, config, dlq, doctor, explain, migrate, publish, serve, tail, token};
 use crate::failure::Failure;
 use crate::settings;
 
@@ -20,6 +20,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         "tail" => tail::run(matches, &values),
         "config" => config::run(matches, &values),
         "migrate" => migrate::run(&values),
+        "dlq" => dlq::run(matches, &values),
         "doctor" => doctor::run(matches, &values),
         "backup" => backup::run(matches, &values),
         "explain" => explain::run(matches, &values),
@@ -40,6 +41,7 @@ fn command() -> Command {
             with_settings(tail::command(), false),
             with_settings(config::command(), true),
             with_settings(migrate::command(), false),
+            with_settings(dlq::command(), false),
             with_settings(doctor::command(), false),
             with_settings(backup::command(), false),
             with_settings(explain::command(), false),

@@ -13,6 +13,8 @@ use bongsu_kernel::telemetry;
 use bongsu_redis::REDIS_URL;
 use bongsu_sql::{DATA_DIR, DATABASE_URL};
 
+use crate::roles::{ROLES, Roles};
+
 const IDEMPOTENCY_MAX_KEYS: Setting = Setting::text(
     "storage",
     "IDEMPOTENCY_MAX_KEYS",
@@ -26,7 +28,7 @@ const RECORDS: Setting = Setting::text(
     "engines",
     "RECORDS",
     "on",
-    "off: nothing is kept in SQL, and what needs records (registered rooms, the inbox) answers 503. A fleet on Redis without DATABASE_URL runs this way.",
+    "off: nothing is kept in SQL, and what needs records (registered rooms, the inbox, applications) answers 503. A fleet on Redis without DATABASE_URL runs this way.",
 )
 .kind(Kind::OneOf(&["on", "off"]));
 
@@ -40,6 +42,7 @@ const ENGINES: &[&Setting] = &[
 pub(crate) fn all() -> Vec<&'static Setting> {
     let mut all: Vec<&'static Setting> = Vec::new();
     all.extend(server::SETTINGS);
+    all.push(&ROLES);
     all.extend(identity::SETTINGS);
     all.extend([&DATA_DIR, &IDEMPOTENCY_MAX_KEYS]);
     all.extend(bongsu_live::SETTINGS);
@@ -81,6 +84,7 @@ pub(crate) fn gather(flags: BTreeMap<String, String>, file: Option<&str>) -> Res
 /// What serving needs beyond single values, checked without touching anything.
 pub(crate) struct Checked {
     pub(crate) host: IpAddr,
+    pub(crate) roles: Roles,
     pub(crate) identity: identity::Options,
     pub(crate) origins: Origins,
     pub(crate) rooms: bongsu_rooms::Options,
@@ -119,6 +123,7 @@ pub(crate) fn check(values: &Values) -> Result<Checked, Bad> {
             .parse()
             .map_err(|_| Bad::value(&SERVER_HOST, given, "an IP address such as 127.0.0.1 or 0.0.0.0"))?,
     };
+    let roles = Roles::from_settings(values)?;
     check_engines(values)?;
     let identity = identity::Options::from_settings(values)?;
     let weak = identity.check_secrets(values, host)?;
@@ -130,7 +135,7 @@ pub(crate) fn check(values: &Values) -> Result<Checked, Bad> {
     let people = People::from_settings(values)?;
     let usual = bongsu_live::Options::from_settings(values).manner();
     let outbox = bongsu_outbox::Options::from_settings(values, usual)?;
-    Ok(Checked { host, identity, origins, rooms, presence, people, outbox, redis, database, weak })
+    Ok(Checked { host, roles, identity, origins, rooms, presence, people, outbox, redis, database, weak })
 }
 
 /// Refuses an engine that this build does not have, instead of going on without it.

@@ -46,6 +46,7 @@ use crate::admin::{self, Admin};
 use crate::changes;
 use crate::failure::Failure;
 use crate::fleet::{self, Doorkeeper, Ordered, StreamPlaces};
+use crate::letters::{self, Letters};
 use crate::operate::{self, Operations};
 use crate::people::{self, Ground};
 use crate::settings::{self, Checked};
@@ -79,19 +80,22 @@ struct Document;
 /// Opens the data folder and everything in it, migrated.
 pub(crate) fn open_database(values: &Values) -> Result<Database, Failure> {
     let folder = DataFolder::take(Path::new(values.text(&DATA_DIR)))?;
-    Ok(Database::open(folder, &migrations())?)
+    Ok(Database::open(folder, &migrations(values))?)
 }
 
 /// The tables of all parts.
-pub(crate) fn migrations() -> Migrations {
-    Migrations::new([
+pub(crate) fn migrations(values: &Values) -> Migrations {
+    let all = Migrations::new([
         embedded::MIGRATIONS,
         rooms_store::MIGRATIONS,
         bongsu_coordination::MIGRATIONS,
         bongsu_inbox::store::MIGRATIONS,
         bongsu_outbox::store::MIGRATIONS,
+        // Also without the application: what it recorded stays readable, whatever roles come and go.
+        bongsu_decisions::store::MIGRATIONS,
         sql::MIGRATIONS,
-    ])
+    ]);
+    if bongsu_outbox::is_on(values) { all } else { all.without(bongsu_outbox::store::PART) }
 }
 
 pub(crate) async fn wire(
@@ -102,7 +106,7 @@ pub(crate) async fn wire(
     supervisor: &Supervisor,
 ) -> Result<Wired, Failure> {
     let clock = Clock::system();
-    let Checked { identity, origins, rooms, presence, people, outbox, redis, database, .. } = checked;
+    let Checked { roles, identity, origins, rooms, presence, people, outbox, redis, database, .. } = checked;
     let file = if settings::uses_folder(values) { Some(open_database(values)?) } else { None };
     let metrics = telemetry::start_metrics(supervisor)?;
     let mut live = bongsu_live::Options::from_settings(values);
@@ -122,7 +126,7 @@ pub(crate) async fn wire(
     };
     let records = match (&database, &store) {
         _ if !settings::keeps_records(values) => None,
-        (Some(options), _) => Some(sql::Records::connect(options, &migrations(), supervisor).await?),
+        (Some(options), _) => Some(sql::Records::connect(options, &migrations(values), supervisor).await?),
         (None, Some(Store { store, .. })) => Some(sql::Records::embedded(store.clone())),
         (None, None) => return Err(Failure::Other("there is nowhere to keep records".to_owned())),
     };
@@ -183,7 +187,8 @@ pub(crate) async fn wire(
     let source = Arc::new(LogSource(log.clone()));
     hub.serves(bongsu_rooms::FAMILY, Family { source, bus: rooms_bus });
     hub.start_upkeep(supervisor);
-    let outbox = match records.clone() {
+    let relay = outbox.relay.clone();
+    let outbox = match records.clone().filter(|_| bongsu_outbox::is_on(values)) {
         Some(records) => {
             let (redis, coordination) = (redis.clone(), people.coordination);
             let ground =
@@ -213,6 +218,7 @@ pub(crate) async fn wire(
     let identity =
         Identity::new(&identity, origins.clone(), tickets, Some(ordered), clock.clone(), supervisor)
             .map_err(|error| Failure::other(error.text.en))?;
+    let applications = roles.routes(records.as_ref(), &clock, &identity);
     let ready = Arc::new(AtomicBool::new(false));
     let operations = Operations {
         hub: hub.clone(),
@@ -236,11 +242,18 @@ pub(crate) async fn wire(
     };
     let admin = Admin { orders, identity: identity.clone(), clock };
     let rooms = Rooms::new(hub.clone(), log, registered, presence, buckets, rooms);
+    if let Some(outbox) = &outbox {
+        changes::relay(outbox, &rooms, relay, supervisor);
+    }
+    let letters: Vec<Arc<dyn Letters>> =
+        outbox.iter().map(|outbox| Arc::new(outbox.clone()) as Arc<dyn Letters>).collect();
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(bongsu_rooms::routes::router(rooms, identity.clone()))
         .merge(bongsu_inbox::routes::router(inbox, identity.clone()))
         .merge(bongsu_members::routes::router(members, identity.clone()))
+        .merge(letters::routes::router(letters, identity.clone(), supervisor))
         .merge(bongsu_outbox::routes::router(outbox, identity))
+        .merge(applications)
         .merge(operate::router(operations))
         .merge(admin::router(admin))
         .split_for_parts();

@@ -82,6 +82,19 @@ impl ApiError {
         Self::new(Code::Common404, Text::new("찾을 수 없습니다.", "Not found."))
     }
 
+    /// What is there does not allow it (any more).
+    pub fn conflict(text: Text) -> Self {
+        Self::new(Code::Common409, text)
+    }
+
+    /// What needs records, on a hub that has none.
+    pub fn no_records() -> Self {
+        Self::new(
+            Code::Common503,
+            Text::new("기록을 사용하지 않는 서버입니다.", "Nothing is recorded here: RECORDS is off."),
+        )
+    }
+
     pub fn too_large(limit: usize) -> Self {
         let kib = limit >> 10;
         Self::new(

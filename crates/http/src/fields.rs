@@ -103,12 +103,21 @@ pub fn id(raw: &RawValue) -> Result<Id, Reason> {
 
 /// Text without control characters.
 pub fn text(raw: &RawValue, most: usize) -> Result<String, Reason> {
+    checked_text(raw, most, char::is_control)
+}
+
+/// Text of several lines: line breaks and tabs are the only control characters.
+pub fn prose(raw: &RawValue, most: usize) -> Result<String, Reason> {
+    checked_text(raw, most, |c| c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
+}
+
+fn checked_text(raw: &RawValue, most: usize, is_refused: fn(char) -> bool) -> Result<String, Reason> {
     let text: String = serde_json::from_str(raw.get()).map_err(|_| Reason::NotText)?;
     if text.is_empty() {
         Err(Reason::Empty)
     } else if text.chars().count() > most {
         Err(Reason::TooLong(most))
-    } else if text.chars().any(char::is_control) {
+    } else if text.chars().any(is_refused) {
         Err(Reason::ControlCharacters)
     } else {
         Ok(text)
@@ -121,6 +130,19 @@ pub fn flag(raw: &RawValue) -> Result<bool, Reason> {
         "false" => Ok(false),
         _ => Err(Reason::NotAFlag),
     }
+}
+
+/// A whole number within its bounds.
+pub fn whole(raw: &RawValue, min: u64, max: u64) -> Result<u64, Reason> {
+    let number = raw.get().parse().ok().filter(|number| (min..=max).contains(number));
+    number.ok_or(Reason::Whole { min, max })
+}
+
+/// One of a few words.
+pub fn one_of(raw: &RawValue, known: &'static [&'static str]) -> Result<&'static str, Reason> {
+    let word: Option<String> = serde_json::from_str(raw.get()).ok();
+    let found = known.iter().find(|known| word.as_deref() == Some(known));
+    found.copied().ok_or(Reason::OneOf(known))
 }
 
 /// A list of at most `most` items, still unread.
@@ -157,6 +179,30 @@ impl Query {
                 _ => Err(Invalid::new(name, Reason::Whole { min, max })),
             })
             .transpose()
+    }
+}
+
+/// A part of a list, newest first, as every list is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Those before this number: what `cursor` says.
+    pub before: Option<u64>,
+    pub limit: usize,
+}
+
+impl Page {
+    /// How many are listed where nothing is said, and at most.
+    const USUAL: u64 = 20;
+    pub const MOST: u64 = 100;
+
+    pub fn of(query: &Query) -> Result<Self, Invalid> {
+        let limit = query.whole("limit", 1, Self::MOST)?.unwrap_or(Self::USUAL);
+        // Only what was given out: a number above zero.
+        let before = match query.get("cursor") {
+            None | Some("") => None,
+            Some(_) => query.whole("cursor", 1, i64::MAX as u64)?,
+        };
+        Ok(Self { before, limit: usize::try_from(limit).unwrap_or(usize::MAX) })
     }
 }
 
@@ -206,12 +252,35 @@ mod tests {
     }
 
     #[test]
+    fn values_are_held_against_what_is_allowed() {
+        let raw = |text: &str| serde_json::from_str::<Box<RawValue>>(text).unwrap();
+        assert_eq!(whole(&raw("100"), 1, 100), Ok(100));
+        for other in ["0", "101", "-1", "1.0", "1e1", "\"7\"", "true", "[]"] {
+            assert_eq!(whole(&raw(other), 1, 100), Err(Reason::Whole { min: 1, max: 100 }), "{other}");
+        }
+        assert_eq!(one_of(&raw("\"a\""), &["a", "b"]), Ok("a"));
+        for other in ["\"A\"", "\"\"", "1", "{}"] {
+            assert_eq!(one_of(&raw(other), &["a", "b"]), Err(Reason::OneOf(&["a", "b"])), "{other}");
+        }
+        assert_eq!(prose(&raw(r#""a\n\tb""#), 4), Ok("a\n\tb".to_owned()));
+        assert_eq!(prose(&raw(r#""a\u0000""#), 4), Err(Reason::ControlCharacters));
+        assert_eq!(text(&raw(r#""a\nb""#), 4), Err(Reason::ControlCharacters));
+        assert_eq!(prose(&raw(r#""12345""#), 4), Err(Reason::TooLong(4)));
+    }
+
+    #[test]
     fn queries_are_decoded() {
         let query = Query::of(Some("a=1&b=%EB%B0%A9+x&a=2&c&n=500")).unwrap();
         assert_eq!((query.get("a"), query.get("b"), query.get("c")), (Some("1"), Some("방 x"), Some("")));
         assert_eq!(query.whole("n", 1, 500).unwrap(), Some(500));
         assert!(query.whole("n", 1, 499).is_err());
         assert!(query.whole("b", 1, 499).is_err());
+        let page = |query| Page::of(&Query::of(Some(query)).unwrap());
+        assert_eq!(page("cursor=&x=1"), Ok(Page { before: None, limit: 20 }));
+        assert_eq!(page("cursor=17&limit=100"), Ok(Page { before: Some(17), limit: 100 }));
+        for bad in ["cursor=0", "cursor=-1", "cursor=x", "limit=0", "limit=101", "limit="] {
+            assert!(page(bad).is_err(), "{bad}");
+        }
         assert!(Query::of(Some("a=%ff")).is_err());
         assert!(Query::of(Some("a=%f")).is_err());
     }

@@ -18,6 +18,6 @@ pub mod websocket;
 
 pub use answer::{Answer, ApiError};
 pub use body::{Bulk, Small};
-pub use fields::{Fields, Query};
-pub use identity::{Identity, Operator, Person, Service, SocketPerson, StreamPerson};
+pub use fields::{Fields, Page, Query};
+pub use identity::{Caller, Identity, Operator, Person, Service, SocketPerson, StreamPerson};
 pub use server::Peer;

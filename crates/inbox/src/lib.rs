@@ -31,7 +31,7 @@ use bongsu_sql::Records;
 
 use cache::Cache;
 pub use derive::FromRooms;
-pub use list::{Listed, MOST_LISTED, Standing, Wanted};
+pub use list::{Listed, Standing, Wanted};
 pub use live::Live;
 use marks::{Buffer, WriteBehind};
 pub use notice::{Entry, EventId, Kind, Notice};

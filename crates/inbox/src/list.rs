@@ -8,9 +8,6 @@ use crate::marks::{Marks, effective, numbers};
 use crate::store;
 use crate::{Entry, Inbox};
 
-/// A page of the list has so many at most.
-pub const MOST_LISTED: usize = 100;
-
 /// While marks come in all the time, their number and the row are looked at together so often.
 const TRIES: u32 = 5;
 

@@ -28,11 +28,7 @@ struct Inboxes(Option<Inbox>);
 
 impl Inboxes {
     fn get(&self) -> Result<&Inbox, ApiError> {
-        self.0.as_ref().ok_or_else(|| {
-            let text =
-                Text::new("기록을 사용하지 않는 서버입니다.", "Nothing is recorded here: RECORDS is off.");
-            ApiError::new(Code::Common503, text)
-        })
+        self.0.as_ref().ok_or_else(ApiError::no_records)
     }
 }
 

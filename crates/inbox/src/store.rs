@@ -1,7 +1,7 @@
 //! The tables of the inbox and every query on them.
 
 use bongsu_kernel::Id;
-use bongsu_sql::{Migration, Query, query};
+use bongsu_sql::{Migration, queries, query};
 
 pub const MIGRATIONS: &[Migration] = &[Migration {
     part: "inbox",
@@ -12,15 +12,6 @@ pub const MIGRATIONS: &[Migration] = &[Migration {
         include_str!("../migrations/mysql/0001_inbox.sql"),
     ]),
 }];
-
-macro_rules! queries {
-    ($($name:ident = $query:expr;)*) => {
-        $(pub(crate) static $name: Query = $query;)*
-
-        /// All of them, for the test that every database understands them.
-        pub static QUERIES: &[&Query] = &[$(&$name),*];
-    };
-}
 
 queries! {
     NOTICE_ADD = query!("notice_add", mysql);

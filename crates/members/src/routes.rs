@@ -101,10 +101,7 @@ async fn stream(
     State(state): State<MembersState>,
 ) -> Result<Response, ApiError> {
     let MembersState { members, identity } = state;
-    let members = members.ok_or_else(|| {
-        let text = Text::new("기록을 사용하지 않는 서버입니다.", "Nothing is recorded here: RECORDS is off.");
-        ApiError::new(Code::Common503, text)
-    })?;
+    let members = members.ok_or_else(ApiError::no_records)?;
     let (inner, user) = (&members.0, person.id.clone());
     let opening = Opening { person: person.clone(), peer };
     let subject = bongsu_inbox::subject(&user);

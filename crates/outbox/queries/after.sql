@@ -1,8 +1,8 @@
--- As many as fit, by what comes before each of them: one is always given, however large it is.
+-- As many as fit, by what comes before each of them: one is always given. What is larger than an event may be is not read.
 SELECT position, id, target_event_id, event_type, payload, created_at
-FROM (SELECT found.*, SUM(size) OVER (ORDER BY position) - size AS led_by
-      FROM (SELECT position, id, target_event_id, event_type, CAST(payload AS TEXT) AS payload, created_at,
-                   OCTET_LENGTH(CAST(payload AS TEXT)) AS size
+FROM (SELECT found.*, SUM(COALESCE(OCTET_LENGTH(payload), 0)) OVER (ORDER BY position) - COALESCE(OCTET_LENGTH(payload), 0) AS led_by
+      FROM (SELECT position, id, COALESCE(target_event_id, '-') AS target_event_id, event_type, created_at,
+                   CASE WHEN payload IS NULL THEN 'null' WHEN OCTET_LENGTH(CAST(payload AS TEXT)) <= 65536 THEN CAST(payload AS TEXT) END AS payload
             FROM outbox_events
             WHERE target_event_id = :target AND position > :after
             ORDER BY position

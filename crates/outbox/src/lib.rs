@@ -5,7 +5,9 @@
 //! on by position ([`tail`]) and hands rows to the hub, whose streams read the same rows here when they come back
 //! ([`source`]).
 
+mod claim;
 mod delivery;
+mod letters;
 mod options;
 mod record;
 pub mod retention;
@@ -28,10 +30,11 @@ use bongsu_sql::{Boxed, Error, Records, Transaction};
 use tokio::sync::Notify;
 
 use delivery::Ends;
-pub use options::{Options, SETTINGS, Waited};
+pub use letters::{Letter, Page as LetterPage};
+pub use options::{Options, Relay, SETTINGS, To, Waited, is_on};
 pub use record::{Event, record};
 pub use right::RightError;
-pub use row::Row;
+pub use row::{Fault, Row};
 pub use source::OutboxSource;
 
 /// The family of subjects that rows are about.
@@ -55,6 +58,8 @@ struct Inner {
     ends: Ends,
     /// Rows have got positions.
     sequenced: Notify,
+    /// The hub was told of rows.
+    arrived: Notify,
     /// The position up to which the hub was told everything.
     reached: AtomicU64,
 }
@@ -75,6 +80,7 @@ impl Outbox {
             clock,
             ends: Ends::default(),
             sequenced: Notify::new(),
+            arrived: Notify::new(),
             reached: AtomicU64::new(0),
         }));
         outbox.tell_untargeted().await?;

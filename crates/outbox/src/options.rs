@@ -1,11 +1,22 @@
-//! The settings of the outbox.
+//! The settings of the outbox: how its streams behave, how long rows are kept and for whom, and where they go on to.
+//!
+//! Durations are written with their unit here, as the contract has them.
 
 use std::time::Duration;
 
-use bongsu_kernel::settings::{Bad, Setting, Values};
+use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
+use bongsu_kernel::{EventType, Id};
 use bongsu_live::{Greeting, Manner};
 
 const PART: &str = "outbox";
+/// Whether there is an outbox.
+const OUTBOX: Setting = Setting::text(
+    PART,
+    "OUTBOX",
+    "on",
+    "off: outbox_events and memberships are another program's, and are left alone; streams of events answer 503.",
+)
+.kind(Kind::OneOf(&["on", "off"]));
 const OUTBOX_PING_SECS: Setting = Setting::text(
     PART,
     "OUTBOX_PING_SECS",
@@ -25,7 +36,19 @@ const OUTBOX_WAITS_FOR: Setting = Setting::text(
     "*",
     "Event types, separated by commas, whose rows are kept until a worker has marked them DONE. *: all; none: no worker does anything about any row.",
 );
-pub const SETTINGS: &[&Setting] = &[&OUTBOX_PING_SECS, &OUTBOX_RETENTION, &OUTBOX_WAITS_FOR];
+const OUTBOX_RELAY: Setting = Setting::text(
+    PART,
+    "OUTBOX_RELAY",
+    "",
+    "Which rows are published to rooms as well, separated by commas: proposal.approved.v1=room (the room named like the row's event), comment.created.v1=room:lobby, *=room for all other types.",
+);
+pub const SETTINGS: &[&Setting] =
+    &[&OUTBOX, &OUTBOX_PING_SECS, &OUTBOX_RETENTION, &OUTBOX_WAITS_FOR, &OUTBOX_RELAY];
+
+/// Whether there is to be an outbox.
+pub fn is_on(values: &Values) -> bool {
+    values.text(&OUTBOX) == "on"
+}
 
 /// Clients come back after so long.
 const RETRY_MS: u64 = 5_000;
@@ -35,8 +58,49 @@ pub struct Options {
     pub ping: Duration,
     pub keeps: Duration,
     pub waited: Waited,
+    pub relay: Relay,
     /// How streams of rooms behave: these differ in a few words only.
     pub usual: Manner,
+}
+
+/// Which rows go on to where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Relay(Vec<(Option<EventType>, To)>);
+
+/// Where a row goes on to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum To {
+    /// The room that is named like the row's event.
+    OwnRoom,
+    Room(Id),
+}
+
+impl Relay {
+    /// What was said of this type, or of all that nothing was said of.
+    pub fn of(&self, event_type: &str) -> Option<&To> {
+        let said = self.0.iter().find(|(of, _)| of.as_ref().is_some_and(|of| of.as_str() == event_type));
+        said.or_else(|| self.0.iter().find(|(of, _)| of.is_none())).map(|(_, to)| to)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn parse(entries: &[String]) -> Option<Self> {
+        let entry = |entry: &String| {
+            let (of, to) = entry.split_once('=')?;
+            let of = match of.trim() {
+                "*" => None,
+                of => Some(EventType::new(of).ok().filter(|of| !of.is_reserved())?),
+            };
+            let to = match to.trim() {
+                "room" => To::OwnRoom,
+                to => To::Room(Id::new(to.strip_prefix("room:")?).ok()?),
+            };
+            Some((of, to))
+        };
+        entries.iter().map(entry).collect::<Option<_>>().map(Self)
+    }
 }
 
 /// Which rows somebody does something about, so that they stay until it is done.
@@ -57,7 +121,11 @@ impl Options {
             "none" => Waited::Of(Vec::new()),
             _ => Waited::Of(values.list(&OUTBOX_WAITS_FOR)),
         };
-        Ok(Self { ping: values.seconds(&OUTBOX_PING_SECS), keeps, waited, usual })
+        let relay = Relay::parse(&values.list(&OUTBOX_RELAY)).ok_or_else(|| {
+            let allowed = "entries such as comment.created.v1=room, a.b=room:lobby or *=room";
+            Bad::value(&OUTBOX_RELAY, values.text(&OUTBOX_RELAY), allowed)
+        })?;
+        Ok(Self { ping: values.seconds(&OUTBOX_PING_SECS), keeps, waited, relay, usual })
     }
 
     pub(crate) fn manner(&self) -> Manner {
@@ -85,6 +153,20 @@ fn duration(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_type_of_its_own_wins_over_all_others() {
+        let parse = |entries: &[&str]| {
+            Relay::parse(&entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>())
+        };
+        let relay = parse(&["*=room:all", "a.b = room"]).unwrap();
+        assert_eq!(relay.of("a.b"), Some(&To::OwnRoom));
+        assert_eq!(relay.of("a.c"), Some(&To::Room(Id::new("all").unwrap())));
+        assert_eq!(parse(&["a.b=room"]).unwrap().of("a.c"), None);
+        for bad in ["a.b", "a.b=", "A=room", "a.b=room:", "a.b=room:a b", "a.b=queue:x", "system.x=room"] {
+            assert_eq!(parse(&[bad]), None, "{bad}");
+        }
+    }
 
     #[test]
     fn times_are_read_with_their_unit_only() {

@@ -11,6 +11,7 @@ use bongsu_kernel::Millis;
 use bongsu_sql::{Boxed, Error, Transaction};
 
 use crate::store::{self, list};
+use crate::worker::millis;
 use crate::{Outbox, Waited};
 
 /// What is due is looked for so often.
@@ -24,21 +25,38 @@ pub const RECONNECT: Duration = Duration::from_secs(30 * 60);
 impl Outbox {
     /// Forgets what is too old until it is dropped: a loop that one hub of the fleet runs.
     pub async fn forget(self) {
+        let mut told = false;
         loop {
             match self.forget_old().await {
                 Ok(0) => {}
                 Ok(rows) => tracing::debug!(rows, "old rows of the outbox were removed"),
                 Err(error) => tracing::warn!(%error, "old rows of the outbox could not be removed yet"),
             }
+            match self.records().read(self.0.clock.now().saturating_sub(self.keeps()), waiting).await {
+                Ok(rows) => {
+                    metrics::gauge!("outbox_overdue_rows").set(rows as f64);
+                    if rows > 0 && !told {
+                        tracing::warn!(
+                            rows,
+                            "rows of outbox_events are old enough to go and wait for a worker: see OUTBOX_WAITS_FOR"
+                        );
+                    }
+                    told = rows > 0;
+                }
+                Err(error) => tracing::debug!(%error, "the outbox is away"),
+            }
             tokio::time::sleep(TURN).await;
         }
     }
 
+    fn keeps(&self) -> Millis {
+        millis(self.0.options.keeps.max(RECONNECT))
+    }
+
     /// Removes what is too old by now, and says how many rows that were.
     pub async fn forget_old(&self) -> Result<u64, Error> {
-        let keeps = self.0.options.keeps.max(RECONNECT);
-        let (now, keeps) = (self.0.clock.now(), u64::try_from(keeps.as_millis()).unwrap_or(u64::MAX));
-        let up_to = self.records().write((now, now.saturating_sub(keeps)), note_time).await?;
+        let now = self.0.clock.now();
+        let up_to = self.records().write((now, now.saturating_sub(self.keeps())), note_time).await?;
         let (mut after, mut gone) = (0, 0);
         loop {
             let due = Due { after, up_to, waited: self.0.options.waited.clone() };
@@ -54,6 +72,21 @@ impl Outbox {
     }
 }
 
+/// How many rows, of a thousand at most, had their positions before a time and wait for somebody.
+fn waiting<'t>(before: &'t Millis, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<u64, Error>> {
+    Box::pin(async move {
+        let up_to = position_at(*before, tx).await?;
+        let counted = tx.row(&store::WAITING_OLD, &[("up_to", up_to.into())]).await?;
+        counted.map_or(Ok(0), |row| row.count(0))
+    })
+}
+
+/// The last position that had been given at a time.
+async fn position_at(time: Millis, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+    let found = tx.row(&store::TIMES_BEFORE, &[("before", time.into())]).await?;
+    Ok(found.map(|row| row.maybe_count(0)).transpose()?.flatten().unwrap_or_default())
+}
+
 /// Notes where the order stands now, and gives the last position that had been given at the other time.
 fn note_time<'t>(
     (now, before): &'t (Millis, Millis),
@@ -61,10 +94,9 @@ fn note_time<'t>(
 ) -> Boxed<'t, Result<u64, Error>> {
     Box::pin(async move {
         tx.run(&store::TIMES_ADD, &[("now", (*now).into())]).await?;
-        let found = tx.row(&store::TIMES_BEFORE, &[("before", (*before).into())]).await?;
-        let up_to = found.map(|row| row.maybe_int(0)).transpose()?.flatten().unwrap_or_default();
+        let up_to = position_at(*before, tx).await?;
         tx.run(&store::TIMES_REMOVE, &[("position", up_to.into())]).await?;
-        Ok(up_to.unsigned_abs())
+        Ok(up_to)
     })
 }
 

@@ -1,4 +1,6 @@
 //! The stream of an event's rows over HTTP.
+//!
+//! Rights are asked for twice: before the stream begins, and once it hears of rights that end.
 
 use axum::Extension;
 use axum::extract::{FromRef, FromRequestParts, Path, State};
@@ -21,7 +23,7 @@ const STREAM: &str = "id: 16\nretry: 5000\n\nid: 17\ndata: {\"id\":17,\"event_ty
     \"payload\":{\"proposal_id\":3,\"proposal_type\":\"criteria\"},\
     \"created_at\":\"2026-02-16T10:30:00.000Z\"}\n\n: ping\n\n";
 
-/// Nothing when nothing is recorded.
+/// Nothing when there is no outbox.
 #[derive(Clone)]
 struct OutboxState {
     outbox: Option<Outbox>,
@@ -115,7 +117,10 @@ async fn stream(
 ) -> Result<Response, ApiError> {
     let OutboxState { outbox, identity } = state;
     let outbox = outbox.ok_or_else(|| {
-        let text = Text::new("기록을 사용하지 않는 서버입니다.", "Nothing is recorded here: RECORDS is off.");
+        let text = Text::new(
+            "아웃박스를 사용하지 않는 서버입니다.",
+            "There is no outbox here: OUTBOX or RECORDS is off.",
+        );
         ApiError::new(Code::Common503, text)
     })?;
     outbox.admit(&event, &person.id).await.map_err(not_allowed)?;

@@ -1,4 +1,7 @@
 //! A row that has its position, and what streams are told of it.
+//!
+//! Any program writes rows, so any of them may be something that nobody can be told of. Which those are is decided here,
+//! by the row alone, so that every process leaves out the same ones.
 
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::json::Object;
@@ -8,10 +11,12 @@ use bongsu_sql::Error;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// What every row is to the hub but for those that are about rights: its own type is in its data, and may be any text.
-const KIND: &str = "outbox.row";
-/// Rows of such types are told to the hub alone, as everywhere.
+use crate::NOBODY;
+
+/// What is in the order for the hub alone.
 const RECORD: &str = "system.record";
+/// The one type of the hub's own that programs write, by the triggers that come with the tables.
+const REMOVED: &str = "system.removed";
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,9 +25,42 @@ pub struct Row {
     pub id: i64,
     pub target: String,
     pub event_type: String,
-    /// JSON, if whoever wrote it kept to that.
-    pub payload: String,
+    /// JSON, if whoever wrote it kept to that; nothing when it is larger than events may be (64 KiB).
+    pub payload: Option<String>,
     pub created_at: Millis,
+}
+
+/// Why nobody is told of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is about no event, or about something that cannot be one.
+    Target,
+    /// Its type is the hub's own, or none.
+    Type,
+    /// Its payload is no JSON, or nested deeper than readers take.
+    Payload,
+    TooLarge,
+}
+
+impl Fault {
+    /// For people who look for the reason.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Target => "target_event_id is no id of an event",
+            Self::Type => "event_type is reserved, or not of the form a.b or a.b.v1",
+            Self::Payload => "payload is no JSON, or nested too deeply",
+            Self::TooLarge => "payload is larger than 64 KiB",
+        }
+    }
+
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Target => "target",
+            Self::Type => "type",
+            Self::Payload => "payload",
+            Self::TooLarge => "too_large",
+        }
+    }
 }
 
 /// Where a row stands: by its position, with its id, by which clients know it.
@@ -43,7 +81,7 @@ impl Row {
             target: row.text(2)?.to_owned(),
             // A table that a program made may have rows without these; nobody is to wait for them.
             event_type: row.maybe_text(3)?.unwrap_or_default().to_owned(),
-            payload: row.maybe_text(4)?.unwrap_or("null").to_owned(),
+            payload: row.maybe_text(4)?.map(str::to_owned),
             created_at: u64::try_from(row.maybe_int(5)?.unwrap_or_default()).unwrap_or_default(),
         })
     }
@@ -52,38 +90,43 @@ impl Row {
         place(self.position, self.id)
     }
 
-    /// As the hub takes it. Nothing only if that cannot be written at all, which no row brings about.
+    /// What is wrong with it, if nobody can be told of it.
+    pub fn fault(&self) -> Option<Fault> {
+        self.told().err()
+    }
+
+    /// As the hub takes it: what nobody can be told of keeps its place, for the hub alone.
     pub(crate) fn entry(&self) -> Option<Entry> {
-        let own = EventType::new(&self.event_type).ok().filter(EventType::is_reserved);
-        let is_reserved = EventType::RESERVED.iter().any(|prefix| self.event_type.starts_with(prefix));
-        let (event_type, data) = match own {
-            Some(own) => match self.object() {
-                Some(data) => (own, data),
-                None => (EventType::new(RECORD).ok()?, Object::stored("{}")?),
-            },
-            None if is_reserved => (EventType::new(RECORD).ok()?, Object::stored("{}")?),
-            None => (EventType::new(KIND).ok()?, self.told()?),
+        let (event_type, data) = match self.told() {
+            Ok(told) => told,
+            Err(_) => (EventType::new(RECORD).ok()?, Object::stored("{}")?),
         };
         Some(Entry { place: self.place(), event_type, data, publisher: None, at: self.created_at })
     }
 
-    fn object(&self) -> Option<Object> {
-        Object::parse(serde_json::from_str(&self.payload).ok()?, "").ok()
+    fn told(&self) -> Result<(EventType, Object), Fault> {
+        if self.target == NOBODY || Id::new(&self.target).is_err() {
+            return Err(Fault::Target);
+        }
+        let event_type = EventType::new(&self.event_type).map_err(|_| Fault::Type)?;
+        let payload = self.payload.as_deref().ok_or(Fault::TooLarge)?;
+        let payload = serde_json::from_str::<&RawValue>(payload).map_err(|_| Fault::Payload)?;
+        if event_type.as_str() == REMOVED {
+            let data = Object::parse(payload, "").map_err(|_| Fault::Payload)?;
+            return Ok((event_type, data));
+        }
+        if event_type.is_reserved() {
+            return Err(Fault::Type);
+        }
+        self.told_with(payload).map(|data| (event_type, data)).ok_or(Fault::Payload)
     }
 
-    /// What clients are told. A payload that is no JSON, or none that every reader takes, is told as text: leaving it out
-    /// would be a loss that nobody notices.
-    fn told(&self) -> Option<Object> {
-        let as_it_is = serde_json::from_str::<&RawValue>(&self.payload).ok();
-        as_it_is.and_then(|payload| self.told_with(payload)).or_else(|| self.told_with(&self.payload))
-    }
-
-    fn told_with(&self, payload: impl Serialize) -> Option<Object> {
+    fn told_with(&self, payload: &RawValue) -> Option<Object> {
         #[derive(Serialize)]
-        struct Told<'a, P> {
+        struct Told<'a> {
             id: Id,
             event_type: &'a str,
-            payload: P,
+            payload: &'a RawValue,
             created_at: String,
         }
         let id = Id::new(&self.id.to_string()).ok()?;
@@ -100,7 +143,7 @@ mod tests {
     use super::*;
 
     fn row(event_type: &str, payload: &str) -> Row {
-        let (event_type, payload) = (event_type.to_owned(), payload.to_owned());
+        let (event_type, payload) = (event_type.to_owned(), Some(payload.to_owned()));
         Row {
             position: 7,
             id: 17,
@@ -122,24 +165,34 @@ mod tests {
             "{\"id\":17,\"event_type\":\"proposal.created.v1\",\"payload\":{\"proposal_id\":12345678901234567890.10,\
              \"proposal_type\":\"criteria\"},\"created_at\":\"2026-02-16T10:30:00.000Z\"}"
         );
-        for (payload, shown) in [("[1,\n2]", "[1,2]"), ("null", "null"), ("no\njson", r#""no\njson""#)] {
+        for (payload, shown) in [("[1,\n2]", "[1,2]"), ("null", "null"), ("\"text\"", "\"text\"")] {
             assert!(told(payload).contains(&format!("\"payload\":{shown},")), "{}", told(payload));
         }
-        let deep = "[".repeat(100) + &"]".repeat(100);
-        assert!(
-            told(&deep).contains(&format!("\"payload\":\"{deep}\"")),
-            "deeper than readers take: as text"
-        );
     }
 
     #[test]
-    fn a_type_may_be_any_text_and_reserved_ones_are_for_the_hub_alone() {
-        let entry = row("ProposalCreated\n!", "{}").entry().unwrap();
-        assert!(entry.data.as_str().contains(r#""event_type":"ProposalCreated\n!""#));
-        assert!(!control::is_control(&entry));
-        for reserved in ["system.removed", "system.Anything", "presence.update", "system."] {
-            assert!(control::is_control(&row(reserved, "no json").entry().unwrap()), "{reserved}");
+    fn what_nobody_can_be_told_of_is_for_the_hub_alone() {
+        let deep = "[".repeat(100) + &"]".repeat(100);
+        let good = || row("a.b", "{}");
+        for (row, fault) in [
+            (Row { target: "-".to_owned(), ..good() }, Fault::Target),
+            (Row { target: "a b".to_owned(), ..good() }, Fault::Target),
+            (row("ProposalCreated\n!", "{}"), Fault::Type),
+            (row("system.anything", "{}"), Fault::Type),
+            (row("presence.update", "{}"), Fault::Type),
+            (row("a.b", "no json"), Fault::Payload),
+            (row("a.b", ""), Fault::Payload),
+            (row("a.b", &deep), Fault::Payload),
+            (row(REMOVED, "[]"), Fault::Payload),
+            (Row { payload: None, ..good() }, Fault::TooLarge),
+        ] {
+            assert_eq!(row.fault(), Some(fault), "{row:?}");
+            assert!(control::is_control(&row.entry().unwrap()), "{row:?}");
         }
+        assert_eq!(good().fault(), None);
+        let removed = row(REMOVED, r#"{"userId":"7"}"#);
+        assert_eq!(removed.fault(), None);
+        assert_eq!(removed.entry().unwrap().event_type.as_str(), REMOVED);
     }
 
     #[test]

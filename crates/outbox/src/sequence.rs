@@ -2,15 +2,16 @@
 //!
 //! A pass holds the counter, takes rows that can be seen in the order of their ids, and gives them the next positions. What
 //! another transaction has not committed is not seen and waits for a later pass; nobody waits for it. Two who do this at
-//! once take turns at the counter.
+//! once take turns at the counter. A row that nobody can be told of keeps its place, and is marked FAILED with it.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bongsu_sql::{Boxed, Dialect, Error, Records, Transaction};
 
-use crate::Outbox;
+use crate::row::Fault;
 use crate::store::{self, list};
+use crate::{Outbox, Row};
 
 /// So many rows get their positions in one transaction.
 const MOST: usize = 500;
@@ -59,34 +60,56 @@ pub async fn sequence_some(records: &Records) -> Result<usize, Error> {
     if !records.read((), is_unsequenced).await? {
         return Ok(0);
     }
-    let given = records.write((), give).await?;
-    metrics::counter!("outbox_sequenced_total").increment(given as u64);
-    Ok(given)
+    let Given { rows, faults } = records.write((), give).await?;
+    metrics::counter!("outbox_sequenced_total").increment(rows as u64);
+    for (id, fault) in faults {
+        metrics::counter!("outbox_unusable_total", "reason" => fault.label()).increment(1);
+        tracing::warn!(id, reason = fault.reason(), "nobody can be told of a row of outbox_events");
+    }
+    Ok(rows)
 }
 
 fn is_unsequenced<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<bool, Error>> {
     Box::pin(async move { Ok(tx.row(&store::IS_UNSEQUENCED, &[]).await?.is_some()) })
 }
 
-fn give<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<usize, Error>> {
+/// What a pass did.
+struct Given {
+    rows: usize,
+    faults: Vec<(i64, Fault)>,
+}
+
+fn give<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Given, Error>> {
     Box::pin(async move {
         let held = tx.row(&store::HEAD_HOLD, &[]).await?;
         let head = held.ok_or_else(|| Error::Failed("bongsu_outbox_head is empty".to_owned()))?.int(0)?;
         // From here on every question sees what was committed before the counter was ours.
-        let ids = free(tx).await?;
-        if ids.is_empty() {
-            return Ok(0);
+        let rows = free(tx).await?;
+        if rows.is_empty() {
+            return Ok(Given { rows: 0, faults: Vec::new() });
         }
+        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         tx.run(&store::SEQUENCE, &[("after", head.into()), ("ids", list(&ids)?.into())]).await?;
         let count = i64::try_from(ids.len()).unwrap_or(i64::MAX);
         tx.run(&store::HEAD_MOVE, &[("position", head.saturating_add(count).into())]).await?;
-        Ok(ids.len())
+        let faults: Vec<(i64, Fault)> = rows.iter().filter_map(|row| Some((row.id, row.fault()?))).collect();
+        if !faults.is_empty() {
+            give_up(&faults, tx).await?;
+        }
+        Ok(Given { rows: ids.len(), faults })
     })
+}
+
+async fn give_up(faults: &[(i64, Fault)], tx: &mut Transaction<'_>) -> Result<(), Error> {
+    let ids: Vec<i64> = faults.iter().map(|(id, _)| *id).collect();
+    tx.run(&store::FAULT_MARK, &[("ids", list(&ids)?.into())]).await?;
+    let reasons: Vec<(i64, &str)> = faults.iter().map(|(id, fault)| (*id, fault.reason())).collect();
+    tx.run(&store::FAILURE_PUT, &[("failures", list(&reasons)?.into())]).await.map(drop)
 }
 
 /// The next rows, oldest ids first. A row that somebody holds would have everybody wait, so it is left for later, and with
 /// it those of its target that come after it: the order of a target is kept, and others go on.
-async fn free(tx: &mut Transaction<'_>) -> Result<Vec<i64>, Error> {
+async fn free(tx: &mut Transaction<'_>) -> Result<Vec<Row>, Error> {
     let mut held: Vec<String> = Vec::new();
     let mut taken = Vec::new();
     for _ in 0..ROUNDS {
@@ -99,15 +122,14 @@ async fn free(tx: &mut Transaction<'_>) -> Result<Vec<i64>, Error> {
             break;
         }
         let free = tx.rows(&store::UNSEQUENCED_HOLD, &[("ids", list(&ids)?.into())]).await?;
-        let free = free.iter().map(|row| row.int(0)).collect::<Result<HashSet<_>, _>>()?;
+        let mut free = free.iter().map(unplaced).collect::<Result<HashMap<_, _>, _>>()?;
         for (id, target) in &rows {
             if held.iter().any(|held| held == target) {
                 continue;
             }
-            if free.contains(id) {
-                taken.push(*id);
-            } else {
-                held.push((*target).to_owned());
+            match free.remove(id) {
+                Some(row) => taken.push(Row { target: (*target).to_owned(), ..row }),
+                None => held.push((*target).to_owned()),
             }
         }
         if !taken.is_empty() || rows.len() < MOST {
@@ -115,4 +137,12 @@ async fn free(tx: &mut Transaction<'_>) -> Result<Vec<i64>, Error> {
         }
     }
     Ok(taken)
+}
+
+/// A row that has no position yet, and so is in no order.
+fn unplaced(row: &bongsu_sql::Row) -> Result<(i64, Row), Error> {
+    let id = row.int(0)?;
+    let event_type = row.maybe_text(1)?.unwrap_or_default().to_owned();
+    let payload = row.maybe_text(2)?.map(str::to_owned);
+    Ok((id, Row { position: 0, id, target: String::new(), event_type, payload, created_at: 0 }))
 }

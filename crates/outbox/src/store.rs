@@ -1,9 +1,12 @@
 //! The tables of the outbox and every query on them.
 
-use bongsu_sql::{Migration, Query, query};
+use bongsu_sql::{Migration, queries, query};
+
+/// The name of this part among migrations.
+pub const PART: &str = "outbox";
 
 pub const MIGRATIONS: &[Migration] = &[Migration {
-    part: "outbox",
+    part: PART,
     number: 1,
     sqlite: include_str!("../migrations/sqlite/0001_outbox.sql"),
     servers: Some([
@@ -11,15 +14,6 @@ pub const MIGRATIONS: &[Migration] = &[Migration {
         include_str!("../migrations/mysql/0001_outbox.sql"),
     ]),
 }];
-
-macro_rules! queries {
-    ($($name:ident = $query:expr;)*) => {
-        $(pub(crate) static $name: Query = $query;)*
-
-        /// All of them, for the test that every database understands them.
-        pub static QUERIES: &[&Query] = &[$(&$name),*];
-    };
-}
 
 queries! {
     HEAD = query!("head");
@@ -37,10 +31,22 @@ queries! {
     RIGHT = query!("right");
     RECORD = query!("record");
     UNTARGETED = query!("untargeted");
-    CLAIMABLE = query!("claimable", all);
+    WINDOW = query!("window");
+    REDRIVEN = query!("redriven");
+    REDRIVEN_PUT = query!("redriven_put", all);
+    REDRIVEN_REMOVE = query!("redriven_remove", all);
     CLAIM_HOLD = query!("claim_hold", all);
     CLAIM = query!("claim", all);
+    CLAIM_DONE = query!("claim_done", all);
     CLAIM_END = query!("claim_end");
+    FAULT_MARK = query!("fault_mark", all);
+    FAILURE_PUT = query!("failure_put", all);
+    FAILURE_REMOVE = query!("failure_remove", all);
+    FAILED = query!("failed", mysql);
+    FAILED_COUNT = query!("failed_count");
+    FAILED_DROP = query!("failed_drop");
+    REDRIVE = query!("redrive", all);
+    WAITING_OLD = query!("waiting_old");
     TIMES_ADD = query!("times_add", mysql);
     TIMES_BEFORE = query!("times_before");
     TIMES_REMOVE = query!("times_remove");
@@ -48,6 +54,9 @@ queries! {
     OLD_REMOVE = query!("old_remove", all);
     GONE_PUT = query!("gone_put", all);
 }
+
+/// Characters of a reason that are kept.
+pub(crate) const REASON: usize = 1_000;
 
 /// What PostgreSQL tells whoever listens when rows have got positions.
 pub(crate) const CHANNEL: &str = "bongsu_outbox";

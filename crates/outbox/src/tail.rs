@@ -49,8 +49,8 @@ struct Mark {
 /// What a tail found.
 #[derive(Debug)]
 pub enum Read {
-    /// The next rows, none when there are no more for now.
-    Rows { rows: Vec<Row>, more: bool },
+    /// The next rows, none when there are no more for now, and how many positions are still ahead.
+    Rows { rows: Vec<Row>, behind: u64 },
     /// The database is not the one it was: it was restored from a copy. What was read from it may not be there any more.
     Restored,
 }
@@ -98,7 +98,7 @@ fn after<'t>(seen: &'t Seen, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(R
         }
         if head == seen.position {
             let seen = Seen { row: seen.row.or(there), ..*seen };
-            return Ok((Read::Rows { rows: Vec::new(), more: false }, seen));
+            return Ok((Read::Rows { rows: Vec::new(), behind: 0 }, seen));
         }
         let wanted = [("after", seen.position.into()), ("most", MOST.into()), ("bytes", BYTES.into())];
         let rows = tx.rows(&store::TAIL, &wanted).await?;
@@ -107,7 +107,7 @@ fn after<'t>(seen: &'t Seen, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(R
         let last = rows.last().map(|row| Seen { position: row.position, row: Some(mark(row)) });
         // What is between is gone already.
         let last = last.unwrap_or(Seen { position: head, row: None });
-        Ok((Read::Rows { rows, more: last.position < head }, last))
+        Ok((Read::Rows { rows, behind: head.saturating_sub(last.position) }, last))
     })
 }
 
@@ -139,11 +139,15 @@ impl Outbox {
         let (mut again, mut tidied) = (AGAIN, Instant::now());
         loop {
             let wait = match tail.read_on().await {
-                Ok(Read::Rows { rows, more }) => {
+                Ok(Read::Rows { rows, behind }) => {
+                    metrics::gauge!("outbox_tail_lag_rows").set(behind as f64);
                     self.hand_over(&rows);
+                    if !rows.is_empty() {
+                        self.0.arrived.notify_one();
+                    }
                     self.0.reached.store(tail.seen.position, Ordering::Release);
                     again = AGAIN;
-                    if more { Duration::ZERO } else { pause }
+                    if behind > 0 { Duration::ZERO } else { pause }
                 }
                 Ok(Read::Restored) => {
                     tracing::warn!("the outbox is not the one it was: streams begin anew");

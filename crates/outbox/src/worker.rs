@@ -1,24 +1,29 @@
 //! Doing something about rows: each is claimed by one worker at a time, tried again later when it failed, and given up
 //! (`FAILED`) at last.
 //!
-//! Of a target, only the first row that is not done yet can be claimed, so that work on it keeps its order. A worker that
-//! was killed loses its claims when their lease ends: what a [`Handler`] does must bear being done twice. Only failures
-//! count as tries, not claims: an engine that is away, or a worker that was killed, costs a row none of them.
+//! Rows of a target are dealt with one after another, in their order; one that has to wait has those behind it wait as
+//! well. A worker that was killed loses its claims when their lease ends: what a [`Handler`] does must bear being done
+//! twice. Only failures count as tries, not claims: an engine that is away, or a worker that was killed, costs a row none.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bongsu_kernel::{Millis, random};
-use bongsu_sql::{Boxed, Error, Records, Transaction};
+use bongsu_sql::{Boxed, Error};
+use futures_util::StreamExt;
+use tokio_util::sync::CancellationToken;
 
-use crate::store::{self, list};
+use crate::claim::{Claimed, Ending};
 use crate::{Outbox, Row};
 
-/// So many rows are claimed at once, for so long.
-const MOST: usize = 50;
-const LEASE: Duration = Duration::from_secs(60);
-/// What is to be done is looked for so often.
-const PAUSE: Duration = Duration::from_millis(200);
+/// A claim is this worker's for so long; what is not done in half of that is given back.
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+/// So many targets are dealt with at the same time.
+const AT_ONCE: usize = 16;
+/// Rows that have to wait, and those of workers that were killed, are looked for so often. New ones make themselves heard.
+const PAUSE: Duration = Duration::from_millis(500);
 /// A row that failed is tried again after so long, twice as long each time, and not more than so often.
 const AGAIN: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(300);
@@ -26,8 +31,11 @@ const TRIES: u64 = 8;
 /// While an engine or the database is away, everything waits for so long.
 const AWAY: Duration = Duration::from_secs(2);
 
-/// What is done about rows of some types.
+/// What is done about rows.
 pub trait Handler: Send + Sync {
+    /// Whether rows of a type are this one's.
+    fn wants(&self, event_type: &str) -> bool;
+
     /// Does it. Called again after a failure, and perhaps after it was done, when the worker was killed.
     fn handle<'a>(&'a self, row: &'a Row) -> Boxed<'a, Result<(), Failed>>;
 }
@@ -39,34 +47,28 @@ pub enum Failed {
     Away(String),
     /// It may work later; it is tried a few times.
     Refused(String),
+    /// It never works.
+    Hopeless(String),
 }
 
-/// A row that is this worker's until a time.
-#[derive(Debug)]
-struct Claimed {
-    row: Row,
-    /// How often it has failed.
-    attempts: u64,
-    until: Millis,
+/// Somebody who deals with rows. There may be several in a fleet, and they get along.
+pub struct Worker {
+    outbox: Outbox,
+    handler: Arc<dyn Handler>,
+    stop: CancellationToken,
+    /// Everything up to here is done, as far as it is this worker's.
+    done_to: u64,
 }
 
-/// What becomes of a row.
-#[derive(Clone, Copy)]
-struct Ending {
-    id: i64,
-    /// Tells this claim from others.
-    until: Millis,
-    status: &'static str,
-    attempts: u64,
-    available_at: Millis,
-}
+impl Worker {
+    pub fn new(outbox: Outbox, handler: Arc<dyn Handler>, stop: CancellationToken) -> Self {
+        Self { outbox, handler, stop, done_to: 0 }
+    }
 
-impl Outbox {
-    /// Does what there is to do about rows of these types until it is dropped. Several may run at once.
-    pub async fn work(self, kinds: Vec<String>, handler: Arc<dyn Handler>) {
-        let kinds: Arc<[String]> = kinds.into();
-        loop {
-            let pause = match self.work_once(&kinds, &*handler).await {
+    /// Works until it is asked to stop; what is under way then is finished, and the rest given back.
+    pub async fn work(mut self) {
+        while !self.stop.is_cancelled() {
+            let pause = match self.work_once().await {
                 Ok(Some(0)) => PAUSE,
                 Ok(Some(_)) => Duration::ZERO,
                 Ok(None) => AWAY,
@@ -75,118 +77,78 @@ impl Outbox {
                     AWAY
                 }
             };
-            tokio::time::sleep(pause).await;
+            tokio::select! {
+                () = self.stop.cancelled() => {}
+                () = tokio::time::sleep(pause) => {}
+                () = self.outbox.0.arrived.notified(), if pause == PAUSE => {}
+            }
         }
     }
 
     /// Claims what may be done now, and does it: how many rows that were; nothing when what they need is away.
-    pub async fn work_once(
-        &self,
-        kinds: &Arc<[String]>,
-        handler: &dyn Handler,
-    ) -> Result<Option<usize>, Error> {
-        let clock = &self.0.clock;
-        let wish = Wish { kinds: kinds.clone(), now: clock.now(), until: clock.now() + millis(LEASE) };
-        let mut claims = self.records().write(wish, claim).await?.into_iter();
-        let mut done = 0;
-        while let Some(claimed) = claims.next() {
-            match handler.handle(&claimed.row).await {
-                Ok(()) => self.end(claimed.done(clock.now())).await?,
-                Err(Failed::Refused(reason)) => {
-                    let (id, attempts) = (claimed.row.id, claimed.attempts);
-                    tracing::warn!(id, attempts, reason, "a row of the outbox could not be dealt with");
-                    metrics::counter!("outbox_failures_total").increment(1);
-                    self.end(claimed.failed(clock.now())).await?;
-                }
+    pub async fn work_once(&mut self) -> Result<Option<usize>, Error> {
+        let claims = self.outbox.claim(&mut self.done_to, &*self.handler).await?;
+        if claims.is_empty() {
+            return Ok(Some(0));
+        }
+        let count = claims.len();
+        let mut targets: HashMap<String, Vec<Claimed>> = HashMap::new();
+        for claimed in claims {
+            targets.entry(claimed.row.target.clone()).or_default().push(claimed);
+        }
+        let is_away = AtomicBool::new(false);
+        let working: Vec<_> = targets.into_values().map(|rows| self.in_turn(rows, &is_away)).collect();
+        let endings = futures_util::stream::iter(working).buffer_unordered(AT_ONCE).concat().await;
+        self.outbox.end(endings).await?;
+        Ok((!is_away.into_inner()).then_some(count))
+    }
+
+    /// One target's rows, until one of them has to wait.
+    async fn in_turn(&self, rows: Vec<Claimed>, is_away: &AtomicBool) -> Vec<Ending> {
+        let (clock, mut stops) = (&self.outbox.0.clock, false);
+        let mut endings = Vec::with_capacity(rows.len());
+        for claimed in rows {
+            let now = clock.now();
+            let is_late = now + millis(LEASE) / 2 > claimed.until;
+            if stops || is_late || is_away.load(Ordering::Relaxed) || self.stop.is_cancelled() {
+                endings.push(claimed.given_back(now));
+                continue;
+            }
+            match self.handler.handle(&claimed.row).await {
+                Ok(()) => endings.push(claimed.done(clock.now())),
                 Err(Failed::Away(reason)) => {
                     tracing::debug!(reason, "what the outbox needs is away");
-                    let now = clock.now();
-                    self.end(claimed.given_back(now)).await?;
-                    for rest in claims.by_ref() {
-                        self.end(rest.given_back(now)).await?;
-                    }
-                    return Ok(None);
+                    is_away.store(true, Ordering::Relaxed);
+                    endings.push(claimed.given_back(clock.now()));
+                }
+                Err(failure @ (Failed::Refused(_) | Failed::Hopeless(_))) => {
+                    let (id, attempts) = (claimed.row.id, claimed.attempts + 1);
+                    tracing::warn!(id, attempts, ?failure, "a row of the outbox could not be dealt with");
+                    metrics::counter!("outbox_failures_total").increment(1);
+                    let ending = failed(&claimed, failure, clock.now());
+                    // One that is given up holds up nobody any more.
+                    stops = !ending.is_given_up();
+                    endings.push(ending);
                 }
             }
-            done += 1;
         }
-        Ok(Some(done))
-    }
-
-    async fn end(&self, ending: Ending) -> Result<(), Error> {
-        end(self.records(), ending).await
+        endings
     }
 }
 
-impl Claimed {
-    fn ends(&self, status: &'static str, attempts: u64, available_at: Millis) -> Ending {
-        Ending { id: self.row.id, until: self.until, status, attempts, available_at }
+/// It is tried again later, or never.
+fn failed(claimed: &Claimed, failure: Failed, now: Millis) -> Ending {
+    let attempts = claimed.attempts + 1;
+    match failure {
+        Failed::Hopeless(reason) => return claimed.given_up(attempts, reason, now),
+        Failed::Refused(reason) if attempts >= TRIES => return claimed.given_up(attempts, reason, now),
+        _ => {}
     }
-
-    fn done(&self, now: Millis) -> Ending {
-        self.ends("DONE", self.attempts, now)
-    }
-
-    /// As if it had not been claimed.
-    fn given_back(&self, now: Millis) -> Ending {
-        self.ends("PENDING", self.attempts, now)
-    }
-
-    fn failed(&self, now: Millis) -> Ending {
-        let attempts = self.attempts + 1;
-        if attempts >= TRIES {
-            return self.ends("FAILED", attempts, now);
-        }
-        let doublings = u32::try_from(self.attempts).unwrap_or(u32::MAX);
-        let pause = millis(LONGEST).min(millis(AGAIN).saturating_mul(2_u64.saturating_pow(doublings)));
-        self.ends("PENDING", attempts, now + pause + random::between(0, pause / 4))
-    }
+    let doublings = u32::try_from(claimed.attempts).unwrap_or(u32::MAX);
+    let pause = millis(LONGEST).min(millis(AGAIN).saturating_mul(2_u64.saturating_pow(doublings)));
+    claimed.tried_again(attempts, now + pause + random::between(0, pause / 4))
 }
 
-fn millis(duration: Duration) -> Millis {
+pub(crate) fn millis(duration: Duration) -> Millis {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-struct Wish {
-    kinds: Arc<[String]>,
-    now: Millis,
-    until: Millis,
-}
-
-fn claim<'t>(wish: &'t Wish, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Vec<Claimed>, Error>> {
-    Box::pin(async move {
-        let kinds = list(&wish.kinds)?;
-        let wanted = [("kinds", kinds.into()), ("now", wish.now.into()), ("most", MOST.into())];
-        let found = tx.rows(&store::CLAIMABLE, &wanted).await?;
-        let ids = found.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        let held = [("ids", list(&ids)?.into()), ("now", wish.now.into())];
-        let held = tx.rows(&store::CLAIM_HOLD, &held).await?;
-        let claimed = held
-            .iter()
-            .map(|row| Ok(Claimed { row: Row::read(row)?, attempts: row.count(6)?, until: wish.until }));
-        let mut claimed = claimed.collect::<Result<Vec<_>, Error>>()?;
-        claimed.sort_unstable_by_key(|claimed| claimed.row.position);
-        let ids: Vec<i64> = claimed.iter().map(|claimed| claimed.row.id).collect();
-        tx.run(&store::CLAIM, &[("ids", list(&ids)?.into()), ("until", wish.until.into())]).await?;
-        Ok(claimed)
-    })
-}
-
-async fn end(records: &Records, ending: Ending) -> Result<(), Error> {
-    fn change<'t>(ending: &'t Ending, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
-        Box::pin(async move {
-            let arguments = [
-                ("id", ending.id.into()),
-                ("until", ending.until.into()),
-                ("status", ending.status.into()),
-                ("attempts", ending.attempts.into()),
-                ("available_at", ending.available_at.into()),
-            ];
-            tx.run(&store::CLAIM_END, &arguments).await.map(drop)
-        })
-    }
-    records.write(ending, change).await
 }

@@ -28,11 +28,27 @@ impl Migration {
 
 /// The steps of all parts.
 #[derive(Clone, Debug, Default)]
-pub struct Migrations(Vec<Migration>);
+pub struct Migrations {
+    steps: Vec<Migration>,
+    /// Parts that are not used: their steps are known, and not made.
+    unused: Vec<&'static str>,
+}
 
 impl Migrations {
     pub fn new(parts: impl IntoIterator<Item = &'static [Migration]>) -> Self {
-        Self(parts.into_iter().flatten().copied().collect())
+        Self { steps: parts.into_iter().flatten().copied().collect(), unused: Vec::new() }
+    }
+
+    /// Leaves the tables of a part alone, whether they are there or not.
+    #[must_use]
+    pub fn without(mut self, part: &'static str) -> Self {
+        self.unused.push(part);
+        self
+    }
+
+    /// Whether a step is to be made where it is missing.
+    pub(crate) fn wants(&self, migration: &Migration) -> bool {
+        !self.unused.contains(&migration.part)
     }
 
     /// Refuses a file that has a migration this program does not know.
@@ -46,12 +62,13 @@ impl Migrations {
         let applied = self.applied(connection, path)?;
         let is_missing =
             |m: &&Migration| !applied.iter().any(|(part, number)| part == m.part && *number == m.number);
-        self.0.iter().find(is_missing).map_or(Ok(()), |missing| Err(missing.is_missing_in(path.display())))
+        let mut wanted = self.steps.iter().filter(|migration| self.wants(migration));
+        wanted.find(is_missing).map_or(Ok(()), |missing| Err(missing.is_missing_in(path.display())))
     }
 
     /// Those that a server has, in order, each as its dialect wants it.
     pub(crate) fn on_servers(&self, dialect: Dialect) -> impl Iterator<Item = (&Migration, &'static str)> {
-        self.0.iter().filter_map(move |migration| {
+        self.steps.iter().filter_map(move |migration| {
             let [postgres, mysql] = migration.servers?;
             Some((migration, if dialect == Dialect::Postgres { postgres } else { mysql }))
         })
@@ -66,7 +83,7 @@ impl Migrations {
             .prepare("SELECT part, number FROM migrations")?
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<Result<_, _>>()?;
-        let known = |part: &str, number| self.0.iter().any(|m| m.part == part && m.number == number);
+        let known = |part: &str, number| self.steps.iter().any(|m| m.part == part && m.number == number);
         match applied.iter().find(|(part, number)| !known(part, *number)) {
             Some((part, number)) => {
                 Err(Error::Newer(path.display().to_string(), format!("{part} migration {number}")))
@@ -89,7 +106,7 @@ impl Migrations {
         {
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         }
-        for migration in &self.0 {
+        for migration in self.steps.iter().filter(|migration| self.wants(migration)) {
             if !applied.iter().any(|(part, number)| part == migration.part && *number == migration.number) {
                 transaction.execute_batch(migration.sqlite)?;
                 transaction

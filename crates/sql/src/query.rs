@@ -97,6 +97,17 @@ macro_rules! query {
     };
 }
 
+/// Declares the queries of a part, and `QUERIES`, all of them.
+#[macro_export]
+macro_rules! queries {
+    ($($name:ident = $query:expr;)*) => {
+        $(pub(crate) static $name: $crate::Query = $query;)*
+
+        /// All of them, for the test that every database understands them.
+        pub static QUERIES: &[&$crate::Query] = &[$(&$name),*];
+    };
+}
+
 /// Puts a dialect's placeholders where the names are; text in quotes, comments and casts (`::`) are left alone.
 fn write(text: &str, dialect: Dialect) -> Written {
     let (mut out, mut arguments) = (String::with_capacity(text.len()), Vec::new());

@@ -1,9 +1,9 @@
 //! Personal streams on which nothing happens, each another person's: memory, and what the database is asked meanwhile.
 
-use super::database::Database;
 use super::report::{IdleReport, WorkReport};
 use crate::Result;
 use crate::generator::{Follow, Generator};
+use crate::measure::database::Database;
 use crate::measure::memory::{before, per_stream};
 use crate::measure::progress;
 use crate::measure::server::Server;

@@ -1,14 +1,14 @@
 //! The inbox on each database that can keep it: telling people, looking into inboxes that are full, hearing of what was
 //! saved, and what streams cost on which nothing happens.
 //!
-//! `database` starts the engines, `idle` is the measurement that needs a hub of its own, `report` what came out.
+//! `idle` is the measurement that needs a hub of its own, `report` what came out.
 
-mod database;
 mod idle;
 mod report;
 
 pub(crate) use report::InboxReport;
 
+use super::database::{Database, Kind};
 use super::progress;
 use super::server::{HubStarter, Server};
 use super::sizes::Sizes;
@@ -16,7 +16,6 @@ use crate::Result;
 use crate::generator::{FIRST_PERSON, Follow, Generator, Load, Outcome, Pace, Request};
 use crate::stats::rounded;
 use bongsu_testkit::tokens;
-use database::{Database, Kind};
 use report::{LiveReport, NotifyReport, ReadingReport};
 use std::rc::Rc;
 use std::time::Instant;

@@ -36,7 +36,7 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
     let folder = Path::new(values.text(&DATA_DIR));
     let mut findings = vec![descriptors(), configuration(values)];
     if settings::uses_folder(values) {
-        findings.extend(data(folder));
+        findings.extend(data(folder, values));
     }
     findings.extend(block_on(async {
         let mut found = database(values).await;
@@ -80,7 +80,7 @@ fn configuration(values: &Values) -> Finding {
     }
 }
 
-fn data(folder: &Path) -> Vec<Finding> {
+fn data(folder: &Path, values: &Values) -> Vec<Finding> {
     let shown = folder.display();
     if !folder.exists() {
         return vec![Note(format!("{shown} is not there yet; serve makes it"))];
@@ -93,7 +93,7 @@ fn data(folder: &Path) -> Vec<Finding> {
         }
         Err(error) => findings.push(Bad(error.to_string())),
         Ok(_held) if !database.exists() => findings.push(Note(format!("{shown} has no database yet"))),
-        Ok(_held) => findings.push(match check_file(&database) {
+        Ok(_held) => findings.push(match check_file(&database, values) {
             Ok(()) => Fine(format!("{} is whole and of this version", database.display())),
             Err(error) => Bad(error.to_string()),
         }),
@@ -101,17 +101,17 @@ fn data(folder: &Path) -> Vec<Finding> {
     findings
 }
 
-fn check_file(database: &Path) -> Result<(), bongsu_sql::Error> {
+fn check_file(database: &Path, values: &Values) -> Result<(), bongsu_sql::Error> {
     inspect(database)?;
     check_integrity(database)?;
-    wire::migrations().check(database)
+    wire::migrations(values).check(database)
 }
 
 /// Whether the server lets us in, is of this version, and keeps what it says it keeps.
 async fn database(values: &Values) -> Vec<Finding> {
     // What is wrong with the setting itself is found with the others.
     let Ok(Some(options)) = bongsu_sql::Options::from_settings(values) else { return Vec::new() };
-    match bongsu_sql::inspect_server(&options.address, &wire::migrations()).await {
+    match bongsu_sql::inspect_server(&options.address, &wire::migrations(values)).await {
         Err(error) => vec![Bad(error.to_string())],
         Ok(warnings) if warnings.is_empty() => {
             vec![Fine(format!(

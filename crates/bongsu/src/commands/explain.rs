@@ -115,7 +115,9 @@ async fn find(values: &Values, event: EventId, person: Option<Id>) -> Result<Fou
         }
     }
     let records = match (database, file) {
-        (Some(options), _) => Records::connect_as_is(&options, &wire::migrations(), &supervisor).await?,
+        (Some(options), _) => {
+            Records::connect_as_is(&options, &wire::migrations(values), &supervisor).await?
+        }
         (None, Some(file)) => Records::looked_at(file?),
         (None, None) => return Err(Failure::Other("there is nowhere to keep records".to_owned())),
     };
@@ -129,7 +131,7 @@ async fn find(values: &Values, event: EventId, person: Option<Id>) -> Result<Fou
 
 fn open_file(values: &Values) -> Result<Readers, bongsu_sql::Error> {
     let file = DataFolder::database_in(Path::new(values.text(&DATA_DIR)));
-    bongsu_sql::look(&file, &wire::migrations())
+    bongsu_sql::look(&file, &wire::migrations(values))
 }
 
 /// The room and the place that an id names, if it is one of a room's events.

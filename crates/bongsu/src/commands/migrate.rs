@@ -25,7 +25,7 @@ pub(crate) fn run(values: &Values) -> Result<(), Failure> {
     }
     if let Some(options) = server {
         let supervisor = Supervisor::new();
-        block_on(async { Ok(Records::connect(&options, &wire::migrations(), &supervisor).await?) })?;
+        block_on(async { Ok(Records::connect(&options, &wire::migrations(values), &supervisor).await?) })?;
         say(&format!("{} is up to date", options.address));
     }
     Ok(())

@@ -50,7 +50,9 @@ fn complaint(output: &Output, exit_code: i32) -> String {
 #[test]
 fn every_command_explains_itself() {
     let general = printed(&run(&["--help"], &[]));
-    for command in ["serve", "token", "publish", "tail", "config", "migrate", "doctor", "backup", "explain"] {
+    for command in
+        ["serve", "token", "publish", "tail", "config", "migrate", "dlq", "doctor", "backup", "explain"]
+    {
         assert!(general.lines().any(|line| line.trim().starts_with(command)), "{command}: {general}");
         let help = printed(&run(&[command, "--help"], &[]));
         assert!(help.contains(&format!("Usage: bongsu {command}")) && help.contains("--config"), "{help}");

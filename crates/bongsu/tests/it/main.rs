@@ -6,6 +6,7 @@ mod bad_input;
 mod browser;
 mod cli;
 mod data_folder;
+mod decisions;
 mod drain;
 mod fleet;
 mod fleet_people;

@@ -6,12 +6,15 @@
 
 mod away;
 mod cleaning;
+mod examples;
 mod fleet;
 mod follower;
+mod foreign;
 mod gaps;
 mod ledger;
 mod losses;
 mod naive;
+mod relay;
 mod restored;
 mod slow;
 mod source_stability;
@@ -31,8 +34,8 @@ use crate::BONGSU;
 const SOON: Duration = Duration::from_secs(20);
 
 /// A hub that is alone with its database.
-struct Scene {
-    hub: Hub,
+pub(crate) struct Scene {
+    pub(crate) hub: Hub,
     database: Option<(Flavour, String)>,
 }
 
@@ -42,7 +45,10 @@ impl Scene {
     }
 
     /// None where the database cannot be had.
-    async fn start_with(flavour: Option<Flavour>, with: impl FnOnce(Builder) -> Builder) -> Option<Self> {
+    pub(crate) async fn start_with(
+        flavour: Option<Flavour>,
+        with: impl FnOnce(Builder) -> Builder,
+    ) -> Option<Self> {
         let mut builder =
             Hub::builder(BONGSU).without_env("REDIS_URL").env("SSE_MAX_CONNECTIONS_PER_USER", 0);
         let mut database = None;
@@ -58,7 +64,7 @@ impl Scene {
     }
 
     /// As another program does it.
-    async fn sql(&self, sql: &str) {
+    pub(crate) async fn sql(&self, sql: &str) {
         match &self.database {
             None => {
                 let file = rusqlite::Connection::open(self.hub.data_dir().join("bongsu.db")).unwrap();
@@ -66,6 +72,22 @@ impl Scene {
                 file.execute_batch(sql).unwrap();
             }
             Some((flavour, url)) => drop(flavour.shared().await.execute(Server::name_in(url), sql)),
+        }
+    }
+
+    /// The first row of an answer, all numbers.
+    pub(crate) async fn numbers(&self, sql: &str) -> Vec<i64> {
+        match &self.database {
+            None => {
+                let file = rusqlite::Connection::open(self.hub.data_dir().join("bongsu.db")).unwrap();
+                file.busy_timeout(SOON).unwrap();
+                let columns = file.prepare(sql).unwrap().column_count();
+                file.query_row(sql, [], |row| (0..columns).map(|at| row.get(at)).collect()).unwrap()
+            }
+            Some((flavour, url)) => {
+                let said = flavour.shared().await.execute(Server::name_in(url), sql);
+                said.split('\t').map(|number| number.parse().unwrap()).collect()
+            }
         }
     }
 
@@ -92,11 +114,11 @@ fn rows(event: &str, numbers: impl IntoIterator<Item = u64>) -> String {
     format!("INSERT INTO outbox_events (event_type, payload, target_event_id) VALUES {}", rows.join(", "))
 }
 
-fn follow(hub: &Hub, event: &str, person: u64) -> Request {
+pub(crate) fn follow(hub: &Hub, event: &str, person: u64) -> Request {
     Stream::request(hub, &format!("/events/{event}/stream")).person(person)
 }
 
-async fn open(request: Request) -> Stream {
+pub(crate) async fn open(request: Request) -> Stream {
     request.open().await.unwrap_or_else(|answer| panic!("no stream: {} {}", answer.status, answer.text()))
 }
 
@@ -144,4 +166,6 @@ contract! {
         a_silent_stream_says_every_so_often_that_it_is_alive
         more_than_a_batch_arrives_in_order_and_a_slow_client_costs_little
         a_database_that_goes_away_is_waited_for_and_clients_know_when_to_return;
+    foreign: another_programs_tables_are_left_alone;
+    relay: what_cannot_go_on_is_given_up_seen_and_tried_again;
 }

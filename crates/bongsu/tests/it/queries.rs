@@ -17,6 +17,7 @@ fn queries() -> Vec<&'static Query> {
         bongsu_rooms::store::sql::QUERIES,
         bongsu_inbox::store::QUERIES,
         bongsu_outbox::store::QUERIES,
+        bongsu_decisions::store::QUERIES,
     ];
     bongsu_sql::queries().chain(parts.into_iter().flatten().copied()).collect()
 }

@@ -34,6 +34,7 @@ async fn every_answer_is_one_that_the_description_names() {
         .env("SSE_LIFETIME_SECS", 1)
         .env("MEMBER_STREAM_LIFETIME_SECS", 1)
         .env("SSE_MAX_CONNECTIONS_PER_USER", 0)
+        .env("ROLES", "all")
         .start()
         .await;
     let document = Api::new(&hub).anonymous().get("/openapi.json").await.expect(200).body;
@@ -41,9 +42,15 @@ async fn every_answer_is_one_that_the_description_names() {
         let told = json!({"eventId": format!("e{n}"), "type": "POST_LIKE", "targetIds": [PERSON]});
         Api::new(&hub).call("POST", "/api/v1/members/notify", told.to_string()).await.expect(202);
     }
-    let file = rusqlite::Connection::open(hub.data_dir().join("bongsu.db")).unwrap();
-    file.execute("INSERT INTO memberships VALUES ('42', ?1, 'ACCEPTED')", [PERSON.to_string()]).unwrap();
-    drop(file);
+    // The events, proposals and criteria that the examples name.
+    let person = Api::new(&hub).person(PERSON);
+    for n in 1..=42 {
+        person.post("/events", json!({"title": format!("event {n}")})).await.expect(200);
+    }
+    for n in 1..=3 {
+        let proposal = json!({"proposal_type": "criteria", "content": format!("criterion {n}")});
+        person.post("/events/42/proposals", proposal).await.expect(200);
+    }
     let described = described(&document);
     let examples = tier::size(30, 300);
     // Every stream takes a second: they are asked for beside the rest.

@@ -31,6 +31,13 @@ pub struct Service;
 #[derive(Debug)]
 pub struct Operator;
 
+/// Somebody who runs the hub, or any person: where people may do to what is theirs what operators may do everywhere.
+#[derive(Debug)]
+pub enum Caller {
+    Operator,
+    Person(Person),
+}
+
 /// What a cookie is worth. A browser sends it for whoever asks, so where that could do harm the request also has to
 /// come from a page of ours.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -204,7 +211,7 @@ where
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Operator
+impl<S: Sync> FromRequestParts<S> for Caller
 where
     Identity: FromRef<S>,
 {
@@ -214,7 +221,7 @@ where
         let identity = Identity::from_ref(state);
         if let Some(key) = parts.headers.get("x-admin-key") {
             return if identity.0.admin.holds(key.as_bytes()) {
-                Ok(Self)
+                Ok(Self::Operator)
             } else {
                 Err(ApiError::unauthorized(
                     "X-Admin-Key가 올바르지 않습니다.",
@@ -223,10 +230,22 @@ where
             };
         }
         let person = identity.person(parts, Cookie::for_request(parts)).await?.ok_or_else(sign_in)?;
-        if person.is_admin {
-            Ok(Self)
-        } else {
-            Err(ApiError::forbidden("운영자만 할 수 있습니다.", "Only an operator may do this."))
+        Ok(if person.is_admin { Self::Operator } else { Self::Person(person) })
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Operator
+where
+    Identity: FromRef<S>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match Caller::from_request_parts(parts, state).await? {
+            Caller::Operator => Ok(Self),
+            Caller::Person(_) => {
+                Err(ApiError::forbidden("운영자만 할 수 있습니다.", "Only an operator may do this."))
+            }
         }
     }
 }

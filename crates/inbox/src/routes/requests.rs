@@ -2,18 +2,15 @@
 
 use axum::extract::{FromRequestParts, Path};
 use bongsu_http::answer::invalid;
-use bongsu_http::{ApiError, Fields, Query, fields};
+use bongsu_http::{ApiError, Fields, Page, Query, fields};
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{Id, Invalid, Reason};
 use http::request::Parts;
 use serde_json::value::RawValue;
 
-use crate::list::{MOST_LISTED, Wanted};
+use crate::list::Wanted;
 use crate::notify::MOST_TARGETS;
 use crate::{EntryId, EventId, Kind, Notice};
-
-/// How many are listed where nothing is said.
-const LISTED: usize = 20;
 
 /// The entry in the path, and how it was written.
 pub(super) struct EntryPath(pub(super) EntryId, pub(super) EventId);
@@ -30,18 +27,12 @@ impl<S: Send + Sync> FromRequestParts<S> for EntryPath {
 }
 
 pub(super) fn read_wanted(query: &Query, person: Id) -> Result<Wanted, Invalid> {
-    let limit = query.whole("limit", 1, MOST_LISTED as u64)?;
+    let Page { before, limit } = Page::of(query)?;
     let unread = match query.get("unread") {
         None | Some("" | "false") => false,
         Some("true") => true,
         Some(_) => return Err(Invalid::new("unread", Reason::NotAFlag)),
     };
-    // Only what was given out: a number above zero.
-    let before = match query.get("cursor") {
-        None | Some("") => None,
-        Some(_) => query.whole("cursor", 1, i64::MAX as u64)?,
-    };
-    let limit = limit.map_or(LISTED, |limit| usize::try_from(limit).unwrap_or(LISTED));
     Ok(Wanted { person, before, limit, unread })
 }
 

@@ -3,6 +3,18 @@
 
 SET SESSION group_concat_max_len = 65536;
 
+-- Who may follow an event.
+CREATE TABLE IF NOT EXISTS memberships (
+    event_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    user_id  VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    status   VARCHAR(16)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'PENDING'
+        CHECK (status IN ('PENDING', 'ACCEPTED', 'REJECTED')),
+    PRIMARY KEY (event_id, user_id)
+) ENGINE = InnoDB;
+
+-- One that is another program's is found before anything is changed: then OUTBOX=off leaves all this alone.
+DO (SELECT COUNT(status) FROM memberships WHERE event_id IS NULL AND user_id IS NULL);
+
 CREATE TABLE IF NOT EXISTS outbox_events (
     id         BIGINT NOT NULL PRIMARY KEY AUTO_INCREMENT,
     event_type VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
@@ -58,13 +70,13 @@ SET target_event_id = COALESCE(
 WHERE target_event_id IS NULL;
 
 ALTER TABLE outbox_events
-    MODIFY target_event_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL;
+    MODIFY target_event_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '-';
 
 -- No index here is unique beside the key: InnoDB would lock gaps to keep it so, and programs that write would wait.
 SET @missing = (SELECT GROUP_CONCAT(wanted.text SEPARATOR ', ') FROM (
     SELECT 'outbox_events_order' AS name, 'ADD INDEX outbox_events_order (position)' AS text
     UNION ALL SELECT 'outbox_events_of_target', 'ADD INDEX outbox_events_of_target (target_event_id, position)'
-    UNION ALL SELECT 'outbox_events_undone', 'ADD INDEX outbox_events_undone (status, event_type, position)'
+    UNION ALL SELECT 'outbox_events_status', 'ADD INDEX outbox_events_status (status)'
 ) AS wanted WHERE NOT EXISTS (SELECT 1 FROM information_schema.statistics AS known
     WHERE known.table_schema = DATABASE() AND known.table_name = 'outbox_events' AND known.index_name = wanted.name));
 SET @step = IF(@missing IS NULL, 'DO 0', CONCAT('ALTER TABLE outbox_events ', @missing));
@@ -87,19 +99,17 @@ CREATE TABLE IF NOT EXISTS bongsu_outbox_gone (
     id              BIGINT NOT NULL
 ) ENGINE = InnoDB;
 
+-- Why a row was given up, and which of those are to be tried again all the same.
+CREATE TABLE IF NOT EXISTS bongsu_outbox_failures (
+    id     BIGINT NOT NULL PRIMARY KEY,
+    reason VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL
+) ENGINE = InnoDB;
+CREATE TABLE IF NOT EXISTS bongsu_outbox_redriven (id BIGINT NOT NULL PRIMARY KEY) ENGINE = InnoDB;
+
 -- Until when all positions up to one had been given: how long streams have had the rows.
 CREATE TABLE IF NOT EXISTS bongsu_outbox_times (
     position BIGINT NOT NULL PRIMARY KEY,
     at       BIGINT NOT NULL
-) ENGINE = InnoDB;
-
--- Who may follow an event.
-CREATE TABLE IF NOT EXISTS memberships (
-    event_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-    user_id  VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-    status   VARCHAR(16)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'PENDING'
-        CHECK (status IN ('PENDING', 'ACCEPTED', 'REJECTED')),
-    PRIMARY KEY (event_id, user_id)
 ) ENGINE = InnoDB;
 
 -- A right that ends has its place in the order of the rows, whoever ends it.

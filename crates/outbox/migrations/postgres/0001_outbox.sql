@@ -54,12 +54,15 @@ $$;
 UPDATE outbox_events SET target_event_id = COALESCE(pg_temp.bongsu_target(payload::text), '-')
 WHERE target_event_id IS NULL;
 
-ALTER TABLE outbox_events ALTER COLUMN target_event_id SET NOT NULL;
+-- A program that does not know the column goes on writing; its rows are marked, and nobody is told of them.
+ALTER TABLE outbox_events
+    ALTER COLUMN target_event_id SET NOT NULL,
+    ALTER COLUMN target_event_id SET DEFAULT '-';
 
 CREATE INDEX outbox_events_unsequenced ON outbox_events (id) WHERE position IS NULL;
 CREATE UNIQUE INDEX outbox_events_order ON outbox_events (position) WHERE position IS NOT NULL;
 CREATE INDEX outbox_events_of_target ON outbox_events (target_event_id, position);
-CREATE INDEX outbox_events_undone ON outbox_events (event_type, position) WHERE status IN ('PENDING', 'PROCESSING');
+CREATE INDEX outbox_events_failed ON outbox_events (id) WHERE status = 'FAILED';
 
 -- The last position that was given. Whoever gives positions holds this row.
 CREATE TABLE bongsu_outbox_head (
@@ -75,6 +78,13 @@ CREATE TABLE bongsu_outbox_gone (
     position        BIGINT NOT NULL,
     id              BIGINT NOT NULL
 );
+
+-- Why a row was given up, and which of those are to be tried again all the same.
+CREATE TABLE bongsu_outbox_failures (
+    id     BIGINT NOT NULL PRIMARY KEY,
+    reason TEXT   NOT NULL
+);
+CREATE TABLE bongsu_outbox_redriven (id BIGINT NOT NULL PRIMARY KEY);
 
 -- Until when all positions up to one had been given: how long streams have had the rows.
 CREATE TABLE bongsu_outbox_times (

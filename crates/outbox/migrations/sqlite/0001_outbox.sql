@@ -8,7 +8,7 @@ CREATE TABLE bongsu_outbox_made (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     event_type      TEXT    NOT NULL,
     payload         TEXT    NOT NULL,
-    target_event_id TEXT    NOT NULL,
+    target_event_id TEXT    NOT NULL DEFAULT '-',
     position        INTEGER,
     status          TEXT    NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'PROCESSING', 'DONE', 'FAILED')),
     attempts        INTEGER NOT NULL DEFAULT 0,
@@ -49,7 +49,7 @@ ALTER TABLE bongsu_outbox_made RENAME TO outbox_events;
 CREATE INDEX outbox_events_unsequenced ON outbox_events (id) WHERE position IS NULL;
 CREATE UNIQUE INDEX outbox_events_order ON outbox_events (position) WHERE position IS NOT NULL;
 CREATE INDEX outbox_events_of_target ON outbox_events (target_event_id, position);
-CREATE INDEX outbox_events_undone ON outbox_events (event_type, position) WHERE status IN ('PENDING', 'PROCESSING');
+CREATE INDEX outbox_events_failed ON outbox_events (id) WHERE status = 'FAILED';
 
 -- The last position that was given. Whoever gives positions holds this row.
 CREATE TABLE bongsu_outbox_head (
@@ -66,6 +66,13 @@ CREATE TABLE bongsu_outbox_gone (
     id              INTEGER NOT NULL
 ) WITHOUT ROWID, STRICT;
 
+-- Why a row was given up, and which of those are to be tried again all the same.
+CREATE TABLE bongsu_outbox_failures (
+    id     INTEGER PRIMARY KEY,
+    reason TEXT    NOT NULL
+) STRICT;
+CREATE TABLE bongsu_outbox_redriven (id INTEGER PRIMARY KEY) STRICT;
+
 -- Until when all positions up to one had been given: how long streams have had the rows.
 CREATE TABLE bongsu_outbox_times (
     position INTEGER PRIMARY KEY,
@@ -79,6 +86,9 @@ CREATE TABLE IF NOT EXISTS memberships (
     status   TEXT NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'ACCEPTED', 'REJECTED')),
     PRIMARY KEY (event_id, user_id)
 );
+
+-- Triggers do not ask whether these are there; one that is another program's is found here. OUTBOX=off leaves it alone.
+SELECT COUNT(status) FROM memberships WHERE event_id IS NULL AND user_id IS NULL;
 
 -- A right that ends has its place in the order of the rows, whoever ends it.
 CREATE TRIGGER bongsu_membership_changed AFTER UPDATE ON memberships

@@ -103,7 +103,7 @@ async fn follow(records: Records, over: Arc<AtomicBool>, expected: Arc<AtomicU64
 }
 
 pub(crate) fn number(row: &Row) -> u64 {
-    let payload: serde_json::Value = serde_json::from_str(&row.payload).unwrap();
+    let payload: serde_json::Value = serde_json::from_str(row.payload.as_deref().unwrap()).unwrap();
     payload["n"].as_u64().unwrap()
 }
 

@@ -39,6 +39,7 @@ contract! {
         a_withdrawal_takes_its_place_whoever_makes_it
         what_is_too_old_goes_unless_somebody_needs_it;
     work: work_is_done_once_and_in_order
-        what_fails_is_tried_again_and_what_is_away_costs_no_try;
+        what_fails_is_tried_again_and_what_is_away_costs_no_try
+        what_nobody_can_be_told_of_is_marked_and_passed_over;
     older: a_table_without_targets_is_brought_up_to_date;
 }

@@ -5,7 +5,7 @@ use bongsu_kernel::{Clock, Id, StreamId};
 use bongsu_live::log::Most;
 use bongsu_live::{Hub, Page, Source, Start};
 use bongsu_outbox::sequence::sequence_some;
-use bongsu_outbox::{Options, Outbox, OutboxSource, RightError, Waited, subject};
+use bongsu_outbox::{Options, Outbox, OutboxSource, Relay, RightError, Waited, subject};
 use bongsu_sql::Records;
 
 use crate::database::Database;
@@ -27,7 +27,8 @@ pub(crate) async fn source_at(records: &Records, clock: Clock) -> (OutboxSource,
         most: 10,
     };
     let (ping, keeps) = (live.keepalive, std::time::Duration::from_secs(7 * 86_400));
-    let options = Options { ping, keeps, waited: Waited::Every, usual: live.manner() };
+    let options =
+        Options { ping, keeps, waited: Waited::Every, relay: Relay::default(), usual: live.manner() };
     let hub = Hub::new(live, 1, clock.clone());
     let outbox = Outbox::start(records.clone(), hub, options, clock, &Supervisor::new()).await.unwrap();
     (OutboxSource(outbox.clone()), outbox)
@@ -121,7 +122,7 @@ pub(crate) async fn a_withdrawal_takes_its_place_whoever_makes_it(database: Data
         .collect();
     let (kinds, data): (Vec<&str>, Vec<&str>) =
         told.iter().map(|(kind, data)| (kind.as_str(), data.as_str())).unzip();
-    assert_eq!(kinds, ["outbox.row", "system.removed", "outbox.row", "system.removed", "system.removed"]);
+    assert_eq!(kinds, ["test.row.v1", "system.removed", "test.row.v1", "system.removed", "system.removed"]);
     assert_eq!(
         [data[1], data[3], data[4]],
         ["1", "2", "3"].map(|person| format!("{{\"userId\":\"{person}\"}}"))

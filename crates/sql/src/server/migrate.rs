@@ -66,7 +66,8 @@ pub(super) async fn check_complete(
 ) -> Result<String, Error> {
     let applied = applied(link, migrations, address).await?;
     let is_there = |part, number| applied.iter().any(|known| (known.0.as_str(), known.1) == (part, number));
-    let mut wanted = migrations.on_servers(link.dialect()).map(|(migration, _)| migration);
+    let known = migrations.on_servers(link.dialect()).map(|(migration, _)| migration);
+    let mut wanted = known.filter(|migration| migrations.wants(migration));
     if let Some(missing) = wanted.find(|migration| !is_there(migration.part, migration.number)) {
         return Err(missing.is_missing_in(address));
     }
@@ -83,7 +84,8 @@ async fn apply(link: &mut Link, migrations: &Migrations, address: &Address) -> R
         .map_err(fails)?;
     for (migration, text) in migrations.on_servers(dialect) {
         let (part, number) = (migration.part, migration.number);
-        if applied.iter().any(|known| (known.0.as_str(), known.1) == (part, number)) {
+        let is_there = applied.iter().any(|known| (known.0.as_str(), known.1) == (part, number));
+        if is_there || !migrations.wants(migration) {
             continue;
         }
         let named = |fault: Fault| fails(Fault::Broken(format!("{part} migration {number}: {fault}")));

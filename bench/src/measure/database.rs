@@ -7,15 +7,26 @@ use crate::measure::redis::RedisServer;
 use crate::process::ScratchDir;
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::tier::missing_programs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// On a disk, which the usual folder for temporary files need not be; and PostgreSQL's own user may enter it.
 const FOLDER: &str = "/var/tmp";
+/// The records in a data folder, and how long one waits who is not alone there.
+const FILE: &str = "bongsu.db";
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Embedded,
     Server(Flavour),
+}
+
+/// Where a database is for other programs.
+#[derive(Clone)]
+pub(super) enum Place {
+    File(PathBuf),
+    Server(Flavour, String),
 }
 
 pub(super) enum Database {
@@ -42,7 +53,9 @@ impl Database {
         let missing = missing_programs(flavour.name());
         if !missing.is_empty() {
             let missing = missing.join(" and ");
-            return Err(format!("no {missing} for the inbox: `cargo xtask services` installs it").into());
+            return Err(
+                format!("no {missing} for the measurement: `cargo xtask services` installs it").into()
+            );
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let server = runtime.block_on(Server::start_in(Path::new(FOLDER), flavour, memory(flavour)));
@@ -58,6 +71,29 @@ impl Database {
             Self::Server { url, redis, .. } => {
                 vec![("DATABASE_URL", url.clone()), ("REDIS_URL", redis.url())]
             }
+        }
+    }
+
+    /// Runs SQL as another program does.
+    pub(super) fn execute(&self, sql: &str) -> Result<()> {
+        match self {
+            Self::Embedded(folder) => {
+                let file = rusqlite::Connection::open(folder.path().join(FILE))?;
+                file.busy_timeout(PATIENCE)?;
+                Ok(file.execute_batch(sql)?)
+            }
+            Self::Server { server, url, .. } => {
+                server.try_execute(Server::name_in(url), sql)?;
+                Ok(())
+            }
+        }
+    }
+
+    /// How another program reaches it.
+    pub(super) fn place(&self) -> Place {
+        match self {
+            Self::Embedded(folder) => Place::File(folder.path().join(FILE)),
+            Self::Server { server, url, .. } => Place::Server(server.flavour(), url.clone()),
         }
     }
 

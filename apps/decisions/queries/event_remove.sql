@@ -1,0 +1,1 @@
+DELETE FROM decision_events WHERE id = :event

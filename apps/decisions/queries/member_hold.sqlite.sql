@@ -1,0 +1,1 @@
+SELECT status FROM memberships WHERE event_id = :target AND user_id = :person

@@ -1,0 +1,1 @@
+UPDATE decision_proposals SET status = :status, decided_at = :now WHERE id = :proposal

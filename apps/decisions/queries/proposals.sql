@@ -1,0 +1,12 @@
+-- Votes count while whoever gave them is a member.
+SELECT proposal.id, proposal.proposal_type, proposal.status, proposal.content, proposal.proposer_id,
+       proposal.created_at, proposal.decided_at,
+       (SELECT count(*)
+        FROM decision_votes vote
+        JOIN memberships member ON member.event_id = :target AND member.user_id = vote.user_id
+        WHERE vote.proposal_id = proposal.id AND member.status = 'ACCEPTED'),
+       CASE WHEN EXISTS (SELECT 1 FROM decision_votes own
+                         WHERE own.proposal_id = proposal.id AND own.user_id = :person) THEN 1 ELSE 0 END
+FROM decision_proposals proposal
+WHERE proposal.event_id = :event AND proposal.id < :before
+ORDER BY proposal.id DESC LIMIT :limit

@@ -1,0 +1,1 @@
+DELETE FROM decision_votes WHERE proposal_id = :proposal AND user_id = :person

@@ -1,0 +1,123 @@
+//! What changes is told, once; what does not change is not.
+
+use bongsu_testkit::sql::Flavour;
+use serde_json::{Value, json};
+
+use super::{CREATOR, Event, RECORDED, SOON, follow, next, of_decision, of_proposal, start};
+
+pub(super) async fn every_change_is_told_once_with_the_smallest_payload(flavour: Option<Flavour>) {
+    let Some(scene) = start(flavour).await else { return };
+    let event = Event::create(&scene.hub, 100, &[2, 3]).await;
+    let mut stream = event.follow(&scene.hub, 3).await;
+    let criterion = event.propose(2, "criteria").await;
+    let other = event.propose(3, "assumption").await;
+    let voted = event.vote(2, criterion).await.expect(200);
+    let shown = json!({"proposal_id": criterion, "proposal_type": "criteria", "status": "PENDING", "votes": 1, "voted": true});
+    assert_eq!(*voted.result(), shown);
+    event.withdraw(2, criterion).await.expect(200);
+    let comment = event.comment(3, criterion).await.expect(200).result()["comment_id"].clone();
+    let approved = event.decide(CREATOR, criterion, "approve").await.expect(200);
+    let shown = json!({"proposal_id": criterion, "proposal_type": "criteria", "status": "APPROVED"});
+    assert_eq!(*approved.result(), shown);
+    event.decide(CREATOR, other, "reject").await.expect(200);
+    event.comment(3, criterion).await.expect(200);
+    let told = [
+        of_proposal("proposal.created.v1", criterion, "criteria"),
+        of_proposal("proposal.created.v1", other, "assumption"),
+        of_proposal("proposal.vote.created.v1", criterion, "criteria"),
+        of_proposal("proposal.vote.deleted.v1", criterion, "criteria"),
+        ("comment.created.v1".to_owned(), json!({"comment_id": comment, "criterion_id": criterion})),
+        of_decision("proposal.approved.v1", criterion, "criteria", "APPROVED"),
+        of_decision("proposal.rejected.v1", other, "assumption", "REJECTED"),
+    ];
+    for expected in told {
+        assert_eq!(next(&mut stream).await, expected);
+    }
+    assert_eq!(next(&mut stream).await.0, "comment.created.v1", "what is approved may still be talked about");
+    assert_eq!(scene.numbers(RECORDED).await, [1, 0, 1, 1, 0, 2, 0, 3, 0, 8]);
+}
+
+pub(super) async fn what_is_repeated_changes_nothing_and_tells_nothing(flavour: Option<Flavour>) {
+    let Some(scene) = start(flavour).await else { return };
+    let event = Event::create(&scene.hub, 100, &[2, 3]).await;
+    let proposal = event.propose(2, "assumption").await;
+    let first = event.vote(2, proposal).await.expect(200);
+    let before = scene.numbers(RECORDED).await;
+    assert_eq!(event.vote(2, proposal).await.expect(200).body, first.body);
+    event.admit(2, "ACCEPTED").await.expect(200);
+    assert_eq!(scene.numbers(RECORDED).await, before);
+    let gone = event.withdraw(2, proposal).await.expect(200);
+    let before = scene.numbers(RECORDED).await;
+    assert_eq!(event.withdraw(2, proposal).await.expect(200).body, gone.body);
+    assert_eq!(event.withdraw(3, proposal).await.expect(200).result()["voted"], false, "nor who never voted");
+    assert_eq!(scene.numbers(RECORDED).await, before);
+    for word in ["approve", "reject"] {
+        let proposal = event.propose(2, "assumption").await;
+        let first = event.decide(CREATOR, proposal, word).await.expect(200);
+        let before = scene.numbers(RECORDED).await;
+        assert_eq!(event.decide(CREATOR, proposal, word).await.expect(200).body, first.body);
+        assert_eq!(scene.numbers(RECORDED).await, before);
+    }
+}
+
+pub(super) async fn enough_votes_approve_and_what_is_decided_stays_decided(flavour: Option<Flavour>) {
+    let Some(scene) = start(flavour).await else { return };
+    // Half of five is reached by three.
+    let event = Event::create(&scene.hub, 50, &[2, 3, 4, 5]).await;
+    event.admit(6, "PENDING").await.expect(200);
+    let proposal = event.propose(2, "conclusion").await;
+    for (person, status, votes) in [(2, "PENDING", 1), (3, "PENDING", 2), (4, "APPROVED", 3)] {
+        let voted = event.vote(person, proposal).await.expect(200);
+        assert_eq!((&voted.result()["status"], &voted.result()["votes"]), (&json!(status), &json!(votes)));
+    }
+    let before = scene.numbers(RECORDED).await;
+    let refused = event.vote(5, proposal).await.expect_error(409, "COMMON409");
+    assert!(refused.message().contains("approved"), "{}", refused.message());
+    event.withdraw(2, proposal).await.expect_error(409, "COMMON409");
+    event.decide(CREATOR, proposal, "reject").await.expect_error(409, "COMMON409");
+    // Who repeats what they did hears the same, and who has nothing to take back is not held up.
+    assert_eq!(event.vote(2, proposal).await.expect(200).result()["status"], "APPROVED");
+    assert_eq!(event.withdraw(5, proposal).await.expect(200).result()["votes"], 3);
+    event.decide(CREATOR, proposal, "approve").await.expect(200);
+    assert_eq!(scene.numbers(RECORDED).await, before);
+    let criterion = event.propose(2, "criteria").await;
+    event.decide(CREATOR, criterion, "reject").await.expect(200);
+    let before = scene.numbers(RECORDED).await;
+    let votes = event.path(&format!("/proposals/{criterion}/votes"));
+    let korean = event.api.person(3).call("POST", &votes, "").await.expect_error(409, "COMMON409");
+    assert_eq!(korean.message(), "이미 기각된 제안입니다.");
+    event.decide(CREATOR, criterion, "approve").await.expect_error(409, "COMMON409");
+    event.comment(3, criterion).await.expect_error(409, "COMMON409");
+    assert_eq!(scene.numbers(RECORDED).await, before);
+    let mut stream = event.follow(&scene.hub, 2).await;
+    let mut told = Vec::new();
+    while told.last() != Some(&"proposal.rejected.v1".to_owned()) {
+        told.push(next(&mut stream).await.0);
+    }
+    assert_eq!(told.iter().filter(|told| *told == "proposal.approved.v1").count(), 1);
+}
+
+pub(super) async fn a_membership_that_ends_ends_votes_and_streams(flavour: Option<Flavour>) {
+    let Some(scene) = start(flavour).await else { return };
+    let event = Event::create(&scene.hub, 50, &[2, 3, 4]).await;
+    let proposal = event.propose(2, "assumption").await;
+    event.vote(2, proposal).await.expect(200);
+    let mut stream = event.follow(&scene.hub, 2).await;
+    stream.take_events(2, SOON).await;
+    event.admit(2, "REJECTED").await.expect(200);
+    let close = stream.expect_event("system.close", SOON).await;
+    assert_eq!(close.json()["code"], 3501);
+    let again = follow(&scene.hub, &event.id.to_string(), 2).open().await;
+    again.err().unwrap().expect_error(403, "COMMON403");
+    assert_eq!(event.look(3, proposal).await["votes"], 0, "it counts while its giver is a member");
+    // One of three: the vote that is gone does not help.
+    assert_eq!(event.vote(3, proposal).await.expect(200).result()["status"], "PENDING");
+    event.admit(2, "ACCEPTED").await.expect(200);
+    // Now it would be enough; it is looked at with the next vote.
+    let seen: Value = event.look(2, proposal).await;
+    assert_eq!(
+        (&seen["votes"], &seen["voted"], &seen["status"]),
+        (&json!(2), &json!(true), &json!("PENDING"))
+    );
+    assert_eq!(event.vote(4, proposal).await.expect(200).result()["status"], "APPROVED");
+}

@@ -1,0 +1,1 @@
+SELECT COUNT(*) FROM outbox_events WHERE status = 'FAILED'

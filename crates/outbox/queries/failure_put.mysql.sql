@@ -1,0 +1,5 @@
+INSERT INTO bongsu_outbox_failures (id, reason)
+SELECT id, reason
+FROM JSON_TABLE(:failures, '$[*]' COLUMNS (
+    id BIGINT PATH '$[0]', reason VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[1]')) AS failures
+ON DUPLICATE KEY UPDATE reason = VALUES(reason)

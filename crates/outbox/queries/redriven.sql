@@ -1,0 +1,7 @@
+-- What was failed and is to be tried again, outside the order of its target.
+SELECT outbox_events.id, outbox_events.event_type
+FROM bongsu_outbox_redriven redriven
+JOIN outbox_events ON outbox_events.id = redriven.id
+WHERE outbox_events.status IN ('PENDING', 'PROCESSING') AND outbox_events.available_at <= :now
+ORDER BY outbox_events.id
+LIMIT :most

@@ -1,0 +1,262 @@
+//! Claiming rows for a worker, in the order of their targets, and saying what became of them.
+//!
+//! A worker looks through the rows from where everything that is its own is done. What it finds it claims by key, those
+//! only that nobody else has claimed meanwhile; of a target, none behind one that it did not get. Rows that were given
+//! up and are to be tried again are outside that order, and named in a table of their own.
+
+use std::collections::{HashMap, HashSet};
+
+use bongsu_kernel::Millis;
+use bongsu_sql::{Boxed, Error, Records, Transaction};
+
+use crate::store::{self, list};
+use crate::worker::{Handler, LEASE, millis};
+use crate::{Outbox, Row};
+
+/// So many rows are claimed at once.
+const MOST: usize = 200;
+/// So many are looked through by one question, and so many questions are asked for one claim.
+const WINDOW: usize = 1_000;
+const WINDOWS: usize = 50;
+
+/// A row that is this worker's until a time.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    pub(crate) row: Row,
+    /// How often it has failed.
+    pub(crate) attempts: u64,
+    pub(crate) until: Millis,
+}
+
+/// What becomes of a row.
+pub(crate) struct Ending {
+    id: i64,
+    /// Tells this claim from others.
+    until: Millis,
+    attempts: u64,
+    available_at: Millis,
+    then: Then,
+}
+
+enum Then {
+    Done,
+    Again,
+    GivenUp(String),
+}
+
+impl Ending {
+    pub(crate) fn is_given_up(&self) -> bool {
+        matches!(self.then, Then::GivenUp(_))
+    }
+}
+
+impl Claimed {
+    fn ends(&self, then: Then, attempts: u64, available_at: Millis) -> Ending {
+        Ending { id: self.row.id, until: self.until, attempts, available_at, then }
+    }
+
+    pub(crate) fn done(&self, now: Millis) -> Ending {
+        self.ends(Then::Done, self.attempts, now)
+    }
+
+    /// As if it had not been claimed.
+    pub(crate) fn given_back(&self, now: Millis) -> Ending {
+        self.ends(Then::Again, self.attempts, now)
+    }
+
+    pub(crate) fn tried_again(&self, attempts: u64, at: Millis) -> Ending {
+        self.ends(Then::Again, attempts, at)
+    }
+
+    pub(crate) fn given_up(&self, attempts: u64, reason: String, now: Millis) -> Ending {
+        self.ends(Then::GivenUp(reason), attempts, now)
+    }
+}
+
+/// A row that somebody could claim, by its id and target; nobody's target for one outside the order.
+type Candidate = (i64, Option<String>);
+
+impl Outbox {
+    /// Claims what may be done now. `done_to` moves on over what is done.
+    pub(crate) async fn claim(
+        &self,
+        done_to: &mut u64,
+        handler: &dyn Handler,
+    ) -> Result<Vec<Claimed>, Error> {
+        let now = self.0.clock.now();
+        let mut candidates = self.redriven(now, handler).await?;
+        candidates.extend(self.look(done_to, now, handler).await?);
+        if candidates.is_empty() {
+            return Ok(Vec::new());
+        }
+        let wish = Wish { candidates, now, until: now + millis(LEASE) };
+        self.records().write(wish, claim).await
+    }
+
+    async fn redriven(&self, now: Millis, handler: &dyn Handler) -> Result<Vec<Candidate>, Error> {
+        let rows = self.records().read(now, redriven).await?;
+        Ok(rows.into_iter().filter(|(_, kind)| handler.wants(kind)).map(|(id, _)| (id, None)).collect())
+    }
+
+    async fn look(
+        &self,
+        done_to: &mut u64,
+        now: Millis,
+        handler: &dyn Handler,
+    ) -> Result<Vec<Candidate>, Error> {
+        let (mut found, mut waits, mut after) = (Vec::new(), HashSet::new(), *done_to);
+        let mut all_done = true;
+        for _ in 0..WINDOWS {
+            let rows = self.records().read(after, window).await?;
+            for row in &rows {
+                after = row.position;
+                if row.is_undone && handler.wants(&row.kind) {
+                    all_done = false;
+                    if row.available_at > now {
+                        waits.insert(row.target.clone());
+                    } else if !waits.contains(&row.target) {
+                        found.push((row.id, Some(row.target.clone())));
+                    }
+                }
+                if all_done {
+                    *done_to = after;
+                }
+                if found.len() == MOST {
+                    return Ok(found);
+                }
+            }
+            if rows.len() < WINDOW || !found.is_empty() {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    pub(crate) async fn end(&self, endings: Vec<Ending>) -> Result<(), Error> {
+        let (done, rest): (Vec<_>, Vec<_>) =
+            endings.into_iter().partition(|ending| matches!(ending.then, Then::Done));
+        if let Some(Ending { until, available_at, .. }) = done.first() {
+            let ids = done.iter().map(|ending| ending.id).collect();
+            let done = Done { ids, until: *until, now: *available_at };
+            self.records().write(done, mark_done).await?;
+        }
+        for ending in rest {
+            end(self.records(), ending).await?;
+        }
+        Ok(())
+    }
+}
+
+fn redriven<'t>(
+    now: &'t Millis,
+    tx: &'t mut Transaction<'_>,
+) -> Boxed<'t, Result<Vec<(i64, String)>, Error>> {
+    Box::pin(async move {
+        let rows = tx.rows(&store::REDRIVEN, &[("now", (*now).into()), ("most", MOST.into())]).await?;
+        rows.iter().map(|row| Ok((row.int(0)?, row.maybe_text(1)?.unwrap_or_default().to_owned()))).collect()
+    })
+}
+
+/// As much of a row as tells whether there is something to do.
+struct Seen {
+    position: u64,
+    id: i64,
+    target: String,
+    kind: String,
+    is_undone: bool,
+    available_at: Millis,
+}
+
+fn window<'t>(after: &'t u64, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Vec<Seen>, Error>> {
+    Box::pin(async move {
+        let wanted = [("after", (*after).into()), ("most", WINDOW.into())];
+        let rows = tx.rows(&store::WINDOW, &wanted).await?;
+        let seen = |row: &bongsu_sql::Row| {
+            Ok(Seen {
+                position: row.count(0)?,
+                id: row.int(1)?,
+                target: row.text(2)?.to_owned(),
+                kind: row.maybe_text(3)?.unwrap_or_default().to_owned(),
+                is_undone: matches!(row.text(4)?, "PENDING" | "PROCESSING"),
+                available_at: u64::try_from(row.int(5)?).unwrap_or_default(),
+            })
+        };
+        rows.iter().map(seen).collect()
+    })
+}
+
+struct Wish {
+    candidates: Vec<Candidate>,
+    now: Millis,
+    until: Millis,
+}
+
+fn claim<'t>(wish: &'t Wish, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Vec<Claimed>, Error>> {
+    Box::pin(async move {
+        let ids: Vec<i64> = wish.candidates.iter().map(|(id, _)| *id).collect();
+        let held = [("ids", list(&ids)?.into()), ("now", wish.now.into())];
+        let held = tx.rows(&store::CLAIM_HOLD, &held).await?;
+        let mut held = held
+            .iter()
+            .map(|row| {
+                let row_read = Row::read(row)?;
+                Ok((row_read.id, Claimed { row: row_read, attempts: row.count(6)?, until: wish.until }))
+            })
+            .collect::<Result<HashMap<_, _>, Error>>()?;
+        // Of a target nothing behind what somebody else has, or has just had.
+        let (mut missed, mut claimed) = (HashSet::new(), Vec::with_capacity(held.len()));
+        for (id, target) in &wish.candidates {
+            match held.remove(id) {
+                Some(row) if !target.as_ref().is_some_and(|target| missed.contains(target)) => {
+                    claimed.push(row);
+                }
+                _ => missed.extend(target.as_ref()),
+            }
+        }
+        let ids: Vec<i64> = claimed.iter().map(|claimed| claimed.row.id).collect();
+        tx.run(&store::CLAIM, &[("ids", list(&ids)?.into()), ("until", wish.until.into())]).await?;
+        Ok(claimed)
+    })
+}
+
+struct Done {
+    ids: Vec<i64>,
+    until: Millis,
+    now: Millis,
+}
+
+fn mark_done<'t>(done: &'t Done, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
+    Box::pin(async move {
+        let ids = list(&done.ids)?;
+        let arguments = [("ids", ids.clone().into()), ("until", done.until.into()), ("now", done.now.into())];
+        tx.run(&store::CLAIM_DONE, &arguments).await?;
+        tx.run(&store::REDRIVEN_REMOVE, &[("ids", ids.into())]).await.map(drop)
+    })
+}
+
+async fn end(records: &Records, ending: Ending) -> Result<(), Error> {
+    fn change<'t>(ending: &'t Ending, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
+        Box::pin(async move {
+            let status = match &ending.then {
+                Then::Done => "DONE",
+                Then::Again => "PENDING",
+                Then::GivenUp(_) => "FAILED",
+            };
+            let arguments = [
+                ("id", ending.id.into()),
+                ("until", ending.until.into()),
+                ("status", status.into()),
+                ("attempts", ending.attempts.into()),
+                ("available_at", ending.available_at.into()),
+            ];
+            let changed = tx.run(&store::CLAIM_END, &arguments).await?;
+            if let (Then::GivenUp(reason), true) = (&ending.then, changed > 0) {
+                let reason: String = reason.chars().take(store::REASON).collect();
+                tx.run(&store::FAILURE_PUT, &[("failures", list(&[(ending.id, reason)])?.into())]).await?;
+                tx.run(&store::REDRIVEN_REMOVE, &[("ids", list(&[ending.id])?.into())]).await?;
+            }
+            Ok(())
+        })
+    }
+    records.write(ending, change).await
+}

@@ -65,6 +65,7 @@ impl Database {
             bongsu_coordination::MIGRATIONS,
             bongsu_inbox::store::MIGRATIONS,
             bongsu_outbox::store::MIGRATIONS,
+            bongsu_decisions::store::MIGRATIONS,
             bongsu_sql::MIGRATIONS,
         ]);
         Records::connect(&options, &migrations, &Supervisor::new()).await.unwrap()
@@ -128,6 +129,12 @@ impl Fleet {
             None => self.file().execute_batch(sql).unwrap(),
             Some(database) => drop(database.execute(database.name(), sql)),
         }
+    }
+
+    /// What was seen is on the disk afterwards: MariaDB shows a commit before it is there, and writes all before a later one
+    /// that it acknowledges.
+    pub(super) fn settle(&self) {
+        self.sql("INSERT INTO memberships (event_id, user_id, status) VALUES ('settled', '1', 'PENDING')");
     }
 
     /// The rows that a question gives.

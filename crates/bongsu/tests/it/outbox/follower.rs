@@ -22,6 +22,8 @@ pub(super) struct Followed {
     pub(super) drops: usize,
     /// Streams that were opened.
     pub(super) streams: usize,
+    /// How often it was told that what it had may not be what there is, and began anew.
+    pub(super) resets: usize,
 }
 
 pub(super) struct Follower<'a> {
@@ -33,6 +35,14 @@ pub(super) struct Follower<'a> {
     pub(super) drops_one_in: u64,
     /// Counts what everybody is told.
     pub(super) told: &'a AtomicUsize,
+}
+
+impl Followed {
+    fn begin_anew(&mut self) {
+        self.ids.clear();
+        self.numbers.clear();
+        self.resets += 1;
+    }
 }
 
 impl Follower<'_> {
@@ -52,7 +62,17 @@ impl Follower<'_> {
             followed.streams += 1;
             while let Some(event) = self.next(&mut stream, &mut rng, until).await {
                 until = Instant::now() + LONG;
-                last = event.own_id.clone().expect("an id");
+                if event.event == "system.close" {
+                    assert_eq!(event.json()["reconnect"], true, "{event:?}");
+                    break;
+                }
+                if let Some(id) = &event.own_id {
+                    last.clone_from(id);
+                }
+                if event.event == "system.reset" {
+                    followed.begin_anew();
+                    continue;
+                }
                 let (id, number) = read(&event);
                 followed.ids.push(id);
                 if number == LAST {

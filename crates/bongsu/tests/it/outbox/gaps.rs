@@ -121,6 +121,7 @@ async fn every_kept_row_is_told_once_in_one_order(flavour: Option<Flavour>) {
     proof::record("outbox", &name, &facts);
     for ((target, told), wrong) in followed.iter().zip(&wrong) {
         assert!(wrong.is_nothing(), "a reader of {target}: {wrong:?}\n{facts}");
+        assert_eq!(told.resets, 0, "a reader of {target} was told to begin anew");
         assert_eq!(
             told.ids, orders[*target as usize],
             "a reader of {target} has another order than the table"

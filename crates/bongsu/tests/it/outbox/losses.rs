@@ -103,13 +103,17 @@ async fn streams_outlast(flavour: Flavour, loss: Loss) {
         "seed": tier::seed(), "losses": landed, "acknowledged": kept.len(), "unanswered": unanswered,
         "delivered": followed.iter().map(|(_, told)| told.numbers.len()).sum::<usize>(),
         "streams": followed.iter().map(|(_, told)| told.streams).sum::<usize>(), "readers": followed.len(),
+        "begunAnew": followed.iter().map(|(_, told)| told.resets).sum::<usize>(),
         "missing": found(|wrong| wrong.missing.len()), "repeated": found(|wrong| wrong.repeated.len()),
     });
     proof::record("outbox", &name, &facts);
     for ((target, told), wrong) in followed.iter().zip(&wrong) {
         assert!(wrong.is_nothing(), "a reader of {target}: {wrong:?}\n{facts}");
         assert_eq!(told.ids, fleet.order(target), "another order than the table's");
-        assert_eq!(told.streams, 1, "a stream ended: {facts}");
+        // MariaDB shows a commit before it is on the disk. Positions that were seen and are gone after a crash may be given
+        // to others: then everybody is told, and nobody has a hole.
+        let may_begin_anew = flavour == Flavour::MariaDb && matches!(loss, Loss::IsKilled);
+        assert!(may_begin_anew || (told.streams, told.resets) == (1, 0), "a stream ended: {facts}");
     }
     assert!(landed >= tier::size(1, 10), "too few losses met transactions under way: {facts}");
 }

@@ -89,6 +89,7 @@ async fn told_of_a_restored_database(flavour: Flavour, reused: bool) {
     let work = async {
         fleet.sql(&rows(EVENT, 1..=20));
         wait::until(LONG, async || told.iter().all(|told| rows_in(told) == 20)).await;
+        fleet.settle();
         let copy = database.copy().await;
         next_id_is_21(&fleet);
         fleet.sql(&rows(EVENT, 21..=40));

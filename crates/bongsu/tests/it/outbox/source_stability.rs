@@ -167,6 +167,7 @@ pub(super) async fn a_database_that_goes_away_is_waited_for_and_clients_know_whe
     let first = stream.take_events(1, LONG).await;
     match &fleet.database {
         Some(database) => {
+            fleet.settle();
             database.kill9().await;
             // An EventSource gives up for good on anything but 200, so it is let in, and asked to come back.
             let mut early = open(follow(hub, EVENT, 7)).await;

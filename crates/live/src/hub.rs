@@ -284,6 +284,15 @@ impl Hub {
         }
     }
 
+    /// What was told of a subject is not what its source has, whatever places look like: everybody who is here is told so
+    /// and comes back, and whoever comes finds a new ring.
+    pub fn lose(&self, name: &SubjectName) {
+        let lost = self.0.subjects.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        if let Some(subject) = lost {
+            subject.lose(&self.0.inboxes);
+        }
+    }
+
     /// Something that nobody keeps, as streams are told it, for those who listen right now.
     pub fn pass_frame(&self, name: &SubjectName, frame: Bytes) {
         let Some(subject) = self.0.subject(name).filter(|_| self.may_pass()) else { return };

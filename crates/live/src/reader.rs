@@ -93,6 +93,12 @@ impl Reader {
     /// What is new; pending when there is nothing. The caller has registered to be woken before.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, person: &Id) -> Poll<Said> {
         loop {
+            if self.listening.subject.is_lost() && !matches!(self.state, State::Removed | State::Lost) {
+                let told = self.lose();
+                if !told.is_empty() {
+                    return Poll::Ready(Said::Frames(told.into(), None));
+                }
+            }
             match &mut self.state {
                 State::Removed => return Poll::Ready(Said::Removed),
                 State::Lost => return Poll::Ready(Said::Failed),
@@ -162,11 +168,7 @@ impl Reader {
                 out = sse::reset_unknown(Some(&self.source.name(page.head.id)));
             }
             Start::Unknown if first => out = sse::reset_unknown(None),
-            Start::Unknown => {
-                tracing::warn!(subject = ?self.listening.name, "a stream has lost its place: its log is another one");
-                self.state = State::Lost;
-                return out;
-            }
+            Start::Unknown => return self.lose(),
             Start::Known if first => {}
             Start::Cut => {}
             // One that fell behind: what the log lost meanwhile shows in the numbers, also when it had nothing yet and
@@ -205,6 +207,18 @@ impl Reader {
         self.listening.chair.hub.0.delivered.increment(events);
         self.go_on(more);
         out
+    }
+
+    /// Its log is another one, so its right is looked at anew as well. What it says before it ends: where its position may
+    /// come to mean another event, that this is over, and that all there is comes next.
+    fn lose(&mut self) -> Vec<u8> {
+        tracing::warn!(subject = ?self.listening.name, "a stream has lost its place: its log is another one");
+        self.state = State::Lost;
+        if self.source.reuses_names() {
+            sse::reset_unknown(Some(&self.source.name(StreamId::START)))
+        } else {
+            Vec::new()
+        }
     }
 
     /// What a stream without a position begins with; it goes on from the end, and the client is told where that is.

@@ -33,6 +33,12 @@ pub trait Source: Send + Sync {
         false
     }
 
+    /// Whether the name of a place may come to mean another event, as ids of a database do that was restored: who has lost
+    /// its place must not come back by it.
+    fn reuses_names(&self) -> bool {
+        false
+    }
+
     /// An event as streams are told it; empty for what is a record and no event.
     fn frame(&self, entry: &Entry) -> Vec<u8>;
 

@@ -54,6 +54,8 @@ pub(crate) struct Subject {
     /// Whether somebody asked for a comparison with the log, and whether one is under way.
     doubted: AtomicBool,
     repairing: AtomicBool,
+    /// What was told is not what the log has: nobody stays.
+    lost: AtomicBool,
     /// Asks the log where it ends, once for all who come first.
     begun: tokio::sync::OnceCell<()>,
 }
@@ -75,6 +77,7 @@ impl Subject {
             shards: (0..shards).map(|_| Benches::default()).collect(),
             doubted: AtomicBool::new(false),
             repairing: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
             begun: tokio::sync::OnceCell::new(),
         }
     }
@@ -136,6 +139,16 @@ impl Subject {
     pub(crate) fn restart_at(self: &Arc<Self>, head: Place, inboxes: &[Inbox]) {
         lock(&self.ring).restart_at(head);
         self.leave_word(inboxes);
+    }
+
+    /// Ends every reader: what they were told is not what the log has.
+    pub(crate) fn lose(self: &Arc<Self>, inboxes: &[Inbox]) {
+        self.lost.store(true, Ordering::SeqCst);
+        self.leave_word(inboxes);
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::SeqCst)
     }
 
     fn leave_word(self: &Arc<Self>, inboxes: &[Inbox]) {

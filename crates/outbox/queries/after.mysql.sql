@@ -1,11 +1,14 @@
 -- As many as fit, by what comes before each of them: one is always given. What is larger than an event may be is not read.
-SELECT position, id, target_event_id, event_type, payload, created_at
-FROM (SELECT found.*, SUM(COALESCE(OCTET_LENGTH(payload), 0)) OVER (ORDER BY position) - COALESCE(OCTET_LENGTH(payload), 0) AS led_by
-      FROM (SELECT position, id, COALESCE(target_event_id, '-') AS target_event_id, event_type, created_at,
-                   CASE WHEN payload IS NULL THEN 'null' WHEN OCTET_LENGTH(payload) <= 65536 THEN CONVERT(payload USING utf8mb4) END AS payload
+-- Which those are is found out without their payloads, which would go through temporary tables on the disk.
+SELECT STRAIGHT_JOIN outbox_events.position, outbox_events.id, COALESCE(target_event_id, '-'), event_type,
+       CASE WHEN payload IS NULL THEN 'null' WHEN OCTET_LENGTH(payload) <= 65536 THEN CONVERT(payload USING utf8mb4) END,
+       created_at
+FROM (SELECT id, SUM(size) OVER (ORDER BY position) - size AS led_by
+      FROM (SELECT id, position, CASE WHEN OCTET_LENGTH(payload) <= 65536 THEN OCTET_LENGTH(payload) ELSE 0 END AS size
             FROM outbox_events
             WHERE target_event_id = :target AND position > :after
             ORDER BY position
             LIMIT :most) AS found) AS measured
+JOIN outbox_events FORCE INDEX (PRIMARY) ON outbox_events.id = measured.id
 WHERE led_by < :bytes
-ORDER BY position
+ORDER BY outbox_events.position

@@ -1,4 +1,5 @@
 -- The last position that was given, and which row has a position now that somebody remembers.
-SELECT position, (SELECT id FROM outbox_events WHERE outbox_events.position = :remembered)
-FROM bongsu_outbox_head
-WHERE one = 1
+SELECT head.position, known.id, known.created_at
+FROM bongsu_outbox_head head
+LEFT JOIN outbox_events known ON known.position = :remembered
+WHERE head.one = 1

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use bongsu_kernel::{Id, StreamId};
-use bongsu_live::log::{Delivery, Sink};
+use bongsu_live::log::{Delivery, Sink as _};
 
 use crate::{Outbox, Row, subject};
 
@@ -70,10 +70,10 @@ impl Outbox {
         }
     }
 
-    /// Has every ring compared with the records.
-    pub(crate) fn doubt_all(&self) {
+    /// Nobody stays where they are: what a place was before a database was restored, it may not be now.
+    pub(crate) fn lose_all(&self) {
         for target in self.ends().take_all().into_keys() {
-            self.0.hub.doubt(&subject(&target));
+            self.0.hub.lose(&subject(&target));
         }
     }
 

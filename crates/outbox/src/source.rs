@@ -61,6 +61,11 @@ impl Source for OutboxSource {
         })
     }
 
+    fn reuses_names(&self) -> bool {
+        // A database that was restored gives its ids again.
+        true
+    }
+
     fn frame(&self, entry: &Entry) -> Vec<u8> {
         if control::is_control(entry) {
             return Vec::new();

@@ -35,7 +35,15 @@ pub struct Tail {
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     position: u64,
-    id: Option<i64>,
+    row: Option<Mark>,
+}
+
+/// What tells a row from another one that has its position: in a restored database that may have its id as well, but was
+/// written at another time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    id: i64,
+    created_at: u64,
 }
 
 /// What a tail found.
@@ -56,7 +64,7 @@ impl Tail {
     /// From now on.
     pub async fn from_now(records: Records) -> Result<Self, Error> {
         let (position, _) = records.read(0, head).await?;
-        Ok(Self { records, seen: Seen { position, id: None } })
+        Ok(Self { records, seen: Seen { position, row: None } })
     }
 
     /// Reads on. After an error it stands where it stood.
@@ -71,11 +79,12 @@ impl Tail {
 fn head<'t>(
     remembered: &'t u64,
     tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<(u64, Option<i64>), Error>> {
+) -> Boxed<'t, Result<(u64, Option<Mark>), Error>> {
     Box::pin(async move {
         let row = tx.row(&store::HEAD, &[("remembered", (*remembered).into())]).await?;
         let row = row.ok_or_else(|| Error::Failed("bongsu_outbox_head is empty".to_owned()))?;
-        Ok((row.count(0)?, row.maybe_int(1)?))
+        let created_at = u64::try_from(row.maybe_int(2)?.unwrap_or_default()).unwrap_or_default();
+        Ok((row.count(0)?, row.maybe_int(1)?.map(|id| Mark { id, created_at })))
     })
 }
 
@@ -83,20 +92,21 @@ fn after<'t>(seen: &'t Seen, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(R
     Box::pin(async move {
         let (head, there) = head(&seen.position, tx).await?;
         // One that is gone was too old; another one in its place never was there before.
-        let is_another = seen.id.is_some() && there.is_some() && there != seen.id;
+        let is_another = seen.row.is_some() && there.is_some() && there != seen.row;
         if head < seen.position || is_another {
-            return Ok((Read::Restored, Seen { position: head, id: None }));
+            return Ok((Read::Restored, Seen { position: head, row: None }));
         }
         if head == seen.position {
-            let seen = Seen { id: seen.id.or(there), ..*seen };
+            let seen = Seen { row: seen.row.or(there), ..*seen };
             return Ok((Read::Rows { rows: Vec::new(), behind: 0 }, seen));
         }
         let wanted = [("after", seen.position.into()), ("most", MOST.into()), ("bytes", BYTES.into())];
         let rows = tx.rows(&store::TAIL, &wanted).await?;
         let rows = rows.iter().map(Row::read).collect::<Result<Vec<_>, _>>()?;
-        let last = rows.last().map(|row| Seen { position: row.position, id: Some(row.id) });
+        let mark = |row: &Row| Mark { id: row.id, created_at: row.created_at };
+        let last = rows.last().map(|row| Seen { position: row.position, row: Some(mark(row)) });
         // What is between is gone already.
-        let last = last.unwrap_or(Seen { position: head, id: None });
+        let last = last.unwrap_or(Seen { position: head, row: None });
         Ok((Read::Rows { rows, behind: head.saturating_sub(last.position) }, last))
     })
 }
@@ -140,8 +150,8 @@ impl Outbox {
                     if behind > 0 { Duration::ZERO } else { pause }
                 }
                 Ok(Read::Restored) => {
-                    tracing::warn!("the outbox is not the one it was: streams are looked at anew");
-                    self.doubt_all();
+                    tracing::warn!("the outbox is not the one it was: streams begin anew");
+                    self.lose_all();
                     self.0.reached.store(tail.seen.position, Ordering::Release);
                     Duration::ZERO
                 }

@@ -171,6 +171,24 @@ impl Server {
         self.wait_ready().await;
     }
 
+    /// Copies all that the server keeps, as it is on the disk after a crash; it runs again afterwards.
+    pub async fn copy(&self) -> TempDir {
+        self.kill();
+        let copy = tempfile::Builder::new().prefix("bongsu-sql-copy-").tempdir().expect("a temporary folder");
+        setup::copy(&self.folder.path().join("data"), &copy.path().join("data"));
+        self.restart().await;
+        copy
+    }
+
+    /// Puts a copy in the place of what the server keeps, and starts it with that.
+    pub async fn restore(&self, copy: &TempDir) {
+        self.kill();
+        let data = self.folder.path().join("data");
+        std::fs::remove_dir_all(&data).expect("the server's files");
+        setup::copy(&copy.path().join("data"), &data);
+        self.restart().await;
+    }
+
     /// Lets all of it stand still (SIGSTOP): its connections stay open and nobody answers.
     pub fn pause(&self) {
         self.signal(Signal::STOP);

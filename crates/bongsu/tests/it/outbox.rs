@@ -5,10 +5,23 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
 mod away;
+mod cleaning;
 mod examples;
+mod fleet;
+mod follower;
 mod foreign;
+mod gaps;
+mod ledger;
+mod losses;
+mod naive;
 mod relay;
+mod restored;
+mod slow;
+mod source_stability;
 mod stream;
+mod viewers;
+mod withdrawal;
+mod writers;
 
 use std::time::Duration;
 
@@ -140,11 +153,19 @@ macro_rules! contract {
 
 contract! {
     stream: what_is_committed_arrives_live_and_after_coming_back
-    positions_that_are_wrong_or_unknown_are_told
-    more_than_a_page_is_told_in_order
-    a_withdrawal_ends_the_stream_in_its_place
-    only_accepted_members_may_follow
-    a_silent_stream_pings;
+        positions_that_are_wrong_or_unknown_are_told
+        more_than_a_page_is_told_in_order
+        a_withdrawal_ends_the_stream_in_its_place
+        only_accepted_members_may_follow
+        a_silent_stream_pings;
+    source_stability: coming_back_with_the_last_id_loses_and_repeats_nothing
+        rows_of_one_instant_are_all_told_in_the_order_of_their_ids
+        clean_up_keeps_the_window_and_what_is_done_can_be_read
+        a_membership_that_is_withdrawn_hears_nothing_more_and_is_refused
+        two_instances_tell_the_same
+        a_silent_stream_says_every_so_often_that_it_is_alive
+        more_than_a_batch_arrives_in_order_and_a_slow_client_costs_little
+        a_database_that_goes_away_is_waited_for_and_clients_know_when_to_return;
     foreign: another_programs_tables_are_left_alone;
     relay: what_cannot_go_on_is_given_up_seen_and_tried_again;
 }

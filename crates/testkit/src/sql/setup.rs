@@ -62,6 +62,11 @@ pub(super) fn prepare(flavour: Flavour, folder: &Path) {
     }
 }
 
+/// Copies a folder with the owners of its files.
+pub(super) fn copy(from: &Path, to: &Path) {
+    done(Command::new("cp").arg("-a").args([from, to]));
+}
+
 /// The program and its arguments.
 pub(super) fn command(
     flavour: Flavour,

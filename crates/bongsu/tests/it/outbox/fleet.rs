@@ -1,0 +1,223 @@
+//! Two hubs on one database, or one on its own file: what tests do faults to, write to as any program does, and follow.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use bongsu_kernel::task::Supervisor;
+use bongsu_sql::{Address, Migrations, Options, Records};
+use bongsu_testkit::hub::Builder;
+use bongsu_testkit::redis::Redis;
+use bongsu_testkit::sql::{Flavour, Server};
+use bongsu_testkit::{Hub, tier, wait};
+use rusqlite::types::ValueRef;
+
+use super::SOON;
+use crate::BONGSU;
+
+/// Longer than anything here may take.
+pub(super) const LONG: Duration = Duration::from_secs(60);
+
+pub(super) struct Fleet {
+    pub(super) hubs: Vec<Hub>,
+    pub(super) database: Option<Database>,
+    _redis: Option<Redis>,
+}
+
+/// A database of a server that is shared with other tests, or of one that this test does things to.
+pub(super) struct Database {
+    server: Held,
+    url: String,
+}
+
+enum Held {
+    Own(Server),
+    Shared(&'static Server),
+}
+
+impl Deref for Database {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        match &self.server {
+            Held::Own(server) => server,
+            Held::Shared(server) => server,
+        }
+    }
+}
+
+impl Database {
+    pub(super) fn name(&self) -> &str {
+        Server::name_in(&self.url)
+    }
+
+    /// One with all tables that no hub uses, on the server that tests share.
+    pub(super) async fn migrated(flavour: Flavour) -> Self {
+        let database = Self { server: Held::Shared(flavour.shared().await), url: flavour.database().await };
+        database.records(1).await;
+        database
+    }
+
+    /// Connections as any program has them.
+    pub(super) async fn records(&self, most_connections: usize) -> Records {
+        let options = Options { address: Address::parse(&self.url).unwrap(), most_connections };
+        let migrations = Migrations::new([
+            bongsu_rooms::store::sql::MIGRATIONS,
+            bongsu_coordination::MIGRATIONS,
+            bongsu_inbox::store::MIGRATIONS,
+            bongsu_outbox::store::MIGRATIONS,
+            bongsu_decisions::store::MIGRATIONS,
+            bongsu_sql::MIGRATIONS,
+        ]);
+        Records::connect(&options, &migrations, &Supervisor::new()).await.unwrap()
+    }
+}
+
+impl Fleet {
+    /// On a server that other tests use as well; none where an engine cannot be had.
+    pub(super) async fn start(flavour: Option<Flavour>) -> Option<Self> {
+        Self::start_with(flavour, None, |builder| builder).await
+    }
+
+    /// On a server of its own.
+    pub(super) async fn start_apart(flavour: Option<Flavour>) -> Option<Self> {
+        Self::start_with(flavour, Some(&[]), |builder| builder).await
+    }
+
+    /// With hubs of other settings, and on a server of its own if settings for that are given.
+    pub(super) async fn start_with(
+        flavour: Option<Flavour>,
+        apart: Option<&[&str]>,
+        with: impl Fn(Builder) -> Builder,
+    ) -> Option<Self> {
+        let builder = || Hub::builder(BONGSU).env("SSE_MAX_CONNECTIONS_PER_USER", 0).env("LOCK_TTL_SECS", 1);
+        let Some(flavour) = flavour else {
+            let hub = with(builder().without_env("REDIS_URL")).start().await;
+            return Some(Self { hubs: vec![hub], database: None, _redis: None });
+        };
+        if !tier::needs_engine("redis") || !tier::needs_engine(flavour.name()) {
+            return None;
+        }
+        let redis = Redis::start().await;
+        let server = match apart {
+            Some(settings) => Held::Own(Server::start_with(flavour, settings).await),
+            None => Held::Shared(flavour.shared().await),
+        };
+        let mut database = Database { server, url: String::new() };
+        database.url = database.database();
+        let mut hubs = Vec::new();
+        for _ in 0..2 {
+            let builder = builder().env("REDIS_URL", redis.url()).env("DATABASE_URL", &database.url);
+            hubs.push(with(builder.env("DATABASE_MAX_CONNECTIONS", 10)).start().await);
+        }
+        Some(Self { hubs, database: Some(database), _redis: Some(redis) })
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.database.as_ref().map_or("embedded", |database| database.flavour().name())
+    }
+
+    /// The file of a hub that is alone, as another program opens it.
+    pub(super) fn file(&self) -> rusqlite::Connection {
+        let file = rusqlite::Connection::open(self.hubs[0].data_dir().join("bongsu.db")).unwrap();
+        file.busy_timeout(SOON).unwrap();
+        file
+    }
+
+    /// Does something as another program does it.
+    pub(super) fn sql(&self, sql: &str) {
+        match &self.database {
+            None => self.file().execute_batch(sql).unwrap(),
+            Some(database) => drop(database.execute(database.name(), sql)),
+        }
+    }
+
+    /// What was seen is on the disk afterwards: MariaDB shows a commit before it is there, and writes all before a later one
+    /// that it acknowledges.
+    pub(super) fn settle(&self) {
+        self.sql("INSERT INTO memberships (event_id, user_id, status) VALUES ('settled', '1', 'PENDING')");
+    }
+
+    /// The rows that a question gives.
+    pub(super) fn ask(&self, sql: &str) -> Vec<Vec<String>> {
+        match &self.database {
+            None => {
+                let file = self.file();
+                let mut question = file.prepare(sql).unwrap();
+                let columns = question.column_count();
+                let text = |value: ValueRef<'_>| match value {
+                    ValueRef::Integer(number) => number.to_string(),
+                    ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+                    ValueRef::Null | ValueRef::Real(_) | ValueRef::Blob(_) => String::new(),
+                };
+                let row =
+                    |row: &rusqlite::Row<'_>| (0..columns).map(|at| row.get_ref(at).map(text)).collect();
+                question.query_map([], row).unwrap().collect::<Result<_, _>>().unwrap()
+            }
+            Some(database) => {
+                let said = database.execute(database.name(), sql);
+                said.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+            }
+        }
+    }
+
+    /// The ids of all rows of an event that are told, in the order of their positions.
+    pub(super) fn order(&self, event: impl std::fmt::Display) -> Vec<i64> {
+        let told = format!(
+            "SELECT id FROM outbox_events WHERE target_event_id = '{event}' AND position IS NOT NULL \
+             AND event_type <> 'system.removed' ORDER BY position"
+        );
+        self.ask(&told).iter().map(|row| row[0].parse().unwrap()).collect()
+    }
+
+    pub(super) fn accept(&self, event: impl std::fmt::Display, people: &[u64]) {
+        let row = |person: &u64| format!("('{event}', '{person}', 'ACCEPTED')");
+        let rows: Vec<String> = people.iter().map(row).collect();
+        self.sql(&format!("INSERT INTO memberships (event_id, user_id, status) VALUES {}", rows.join(", ")));
+    }
+
+    /// Writes rows with these numbers and texts of so many bytes. Every tenth is of a type that a worker deals with, and has
+    /// dealt with every other one of them.
+    pub(super) fn write_large(&self, event: &str, numbers: std::ops::RangeInclusive<u64>, bytes: usize) {
+        let text = match self.database {
+            None => format!("hex(zeroblob({}))", bytes / 2),
+            Some(_) => format!("repeat('x', {bytes})"),
+        };
+        let numbers: Vec<u64> = numbers.collect();
+        // MariaDB counts to a thousand.
+        for some in numbers.chunks(900) {
+            let (first, last) = (some[0], some[some.len() - 1]);
+            self.sql(&format!(
+                "INSERT INTO outbox_events (event_type, payload, target_event_id, status) \
+                 WITH RECURSIVE counted (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM counted WHERE n < {last}) \
+                 SELECT CASE WHEN n % 10 = 0 THEN 'worked.on.v1' ELSE 'proposal.created.v1' END, \
+                     concat('{{\"proposal_id\": ', n, ', \"text\": \"', {text}, '\"}}'), '{event}', \
+                     CASE WHEN n % 20 = 0 THEN 'DONE' ELSE 'PENDING' END \
+                 FROM counted ORDER BY n"
+            ));
+        }
+    }
+
+    /// Which hub gives positions.
+    pub(super) fn sequencer(&self) -> Option<usize> {
+        self.runner("outbox-sequencer")
+    }
+
+    /// Which hub runs something: the one that was granted the lease last.
+    pub(super) fn runner(&self, name: &str) -> Option<usize> {
+        let granted = |hub: &Hub| {
+            let log = hub.log();
+            let turn = format!("runs here\",\"runner\":\"{name}\"");
+            let turns = log.lines().filter(|line| line.contains(&turn));
+            let fence =
+                |line: &str| line.split_once("\"fence\":\"")?.1.split('"').next()?.parse::<u64>().ok();
+            turns.filter_map(fence).max()
+        };
+        let fences = self.hubs.iter().map(granted).enumerate();
+        fences.filter_map(|(at, fence)| Some((fence?, at))).max().map(|(_, at)| at)
+    }
+
+    /// Waits until another hub gives positions than the one that did.
+    pub(super) async fn taken_over_from(&self, before: usize) {
+        wait::until(LONG, async || self.sequencer().is_some_and(|now| now != before)).await;
+    }
+}

@@ -1,0 +1,102 @@
+//! Many who watch cost the database as much as one: every process reads once, for all.
+
+use std::time::Duration;
+
+use bongsu_testkit::sql::Flavour;
+use bongsu_testkit::sse::Stream;
+use bongsu_testkit::{proof, tier};
+use futures_util::future::join_all;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::fleet::{Database, Fleet, LONG};
+use super::follower::read;
+use super::writers::Program;
+use super::{follow, open};
+
+const EVENTS: u64 = 5;
+/// Commits while it is counted, and the time between them.
+const COMMITS: u64 = 100;
+const PAUSE: Duration = Duration::from_millis(20);
+/// So many are opened at the same time.
+const AT_ONCE: usize = 50;
+
+/// How much the database was asked since it was started, by its own account.
+fn asked(database: &Database) -> u64 {
+    match database.flavour() {
+        Flavour::Postgres => {
+            let log = database.log();
+            let is_asked =
+                |line: &&str| line.contains("LOG:  execute ") || line.contains("LOG:  statement: ");
+            log.lines().filter(is_asked).count() as u64
+        }
+        Flavour::MariaDb => {
+            let said = database.execute("", "SHOW GLOBAL STATUS LIKE 'Queries'");
+            said.split('\t').nth(1).unwrap().parse().unwrap()
+        }
+    }
+}
+
+/// Commits rows while viewers watch: what a second of it cost in queries, and all of it.
+async fn cost(fleet: &Fleet, program: &Program, streams: &mut [(u64, Stream)], first: u64) -> (f64, u64) {
+    let database = fleet.database.as_ref().unwrap();
+    let (before, started) = (asked(database), Instant::now());
+    let writing = async {
+        for number in first..first + COMMITS {
+            program.insert(&(number % EVENTS).to_string(), number).await;
+            sleep(PAUSE).await;
+        }
+    };
+    let watching = streams.iter_mut().map(async |(event, stream)| {
+        let mut told = Vec::new();
+        while (told.len() as u64) < COMMITS / EVENTS {
+            told.push(read(&stream.next_event(LONG).await.expect("a stream that goes on")).1);
+        }
+        let expected = (first..first + COMMITS).filter(|number| number % EVENTS == *event);
+        assert_eq!(told, expected.collect::<Vec<_>>());
+    });
+    tokio::join!(writing, join_all(watching));
+    let queries = asked(database) - before;
+    (queries as f64 / started.elapsed().as_secs_f64(), queries)
+}
+
+async fn many_viewers_cost_as_much_as_one(flavour: Flavour) {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit }).unwrap();
+    let most = limit.maximum.unwrap_or(u64::MAX).saturating_sub(1_000);
+    let many = tier::size(300, 10_000).min(usize::try_from(most).unwrap_or(usize::MAX));
+    let settings: &[&str] = if flavour == Flavour::Postgres { &["log_statement=all"] } else { &[] };
+    let Some(fleet) = Fleet::start_with(Some(flavour), Some(settings), |builder| builder).await else {
+        return;
+    };
+    let program = Program::start(&fleet).await;
+    (0..EVENTS).for_each(|event| fleet.accept(event, &[7]));
+    let view = async |viewer: usize| {
+        let (hub, event) = (&fleet.hubs[viewer % fleet.hubs.len()], viewer as u64 % EVENTS);
+        (event, open(follow(hub, &event.to_string(), 7)).await)
+    };
+    let mut streams = vec![view(0).await];
+    let (one, one_in_all) = cost(&fleet, &program, &mut streams, 0).await;
+    while streams.len() < many {
+        let some = streams.len()..(streams.len() + AT_ONCE).min(many);
+        streams.extend(join_all(some.map(&view)).await);
+    }
+    let (all, all_in_all) = cost(&fleet, &program, &mut streams, 1_000).await;
+    let name = format!("many_viewers_cost_as_much_as_one_on_{}", fleet.name());
+    let facts = json!({"viewers": streams.len(), "commits": COMMITS, "queriesForOne": one_in_all,
+        "queriesForAll": all_in_all, "perSecondForOne": one.round(), "perSecondForAll": all.round()});
+    proof::record("outbox", &name, &facts);
+    // A second of a query each, or one for each row, would be hundreds or thousands more.
+    assert!(all <= one * 1.2 + 20.0, "{facts}");
+}
+
+#[tokio::test]
+async fn many_viewers_cost_as_much_as_one_on_postgres() {
+    many_viewers_cost_as_much_as_one(Flavour::Postgres).await;
+}
+
+#[tokio::test]
+async fn many_viewers_cost_as_much_as_one_on_mariadb() {
+    many_viewers_cost_as_much_as_one(Flavour::MariaDb).await;
+}

@@ -144,7 +144,7 @@ fn command_line() -> Clap {
             .value_parser(value_parser!(PathBuf)),
         )
         .arg(
-            option("only", "publish,delivery,cpu,memory,fleet,inbox")
+            option("only", "publish,delivery,cpu,memory,fleet,inbox,outbox")
                 .value_delimiter(',')
                 .value_parser(parse_part),
         )

@@ -5,17 +5,43 @@
 
 use std::convert::Infallible;
 
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use bongsu_kernel::Reason;
+use bongsu_kernel::close::END_PREFIX;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, StatusCode};
 use http_body::Body;
 
+use crate::answer::invalid;
 use crate::carried::Carried;
+use crate::{ApiError, Query};
 
 /// The answer that a stream is.
 pub fn answer(stream: impl Body<Data = Bytes, Error = Infallible> + Send + 'static) -> Response {
     Carried::Stream(Box::pin(stream)).with_head(headers())
+}
+
+/// Where a stream begins whose positions are numbers: after the one in `Last-Event-ID`, or else in the parameter, if one is
+/// given. The refusal of one that ended for good is the answer that stops a plain EventSource.
+#[expect(clippy::result_large_err, reason = "a refusal is an answer, and rare")]
+pub fn resumed(parts: &Parts, parameter: &'static str, least: i64) -> Result<Option<i64>, Response> {
+    let query = Query::of(parts.uri.query()).map_err(|error| ApiError::from(error).into_response())?;
+    let (name, text) = match parts.headers.get("last-event-id") {
+        Some(header) => ("Last-Event-ID", header.to_str().unwrap_or("?")),
+        None => (parameter, query.get(parameter).unwrap_or_default()),
+    };
+    if text.starts_with(END_PREFIX) {
+        return Err(StatusCode::NO_CONTENT.into_response());
+    }
+    if text.is_empty() {
+        return Ok(None);
+    }
+    // As it was given out, so that nothing has two names.
+    let number = text.parse::<i64>().ok().filter(|number| number.to_string() == text && *number >= least);
+    let refused = || invalid(name, Reason::Whole { min: 0, max: i64::MAX as u64 }).into_response();
+    number.map(Some).ok_or_else(refused)
 }
 
 /// The headers of every event stream.

@@ -2,15 +2,13 @@
 
 use axum::Extension;
 use axum::extract::{FromRef, FromRequestParts, State};
-use axum::response::{IntoResponse, Response};
-use bongsu_http::answer::invalid;
+use axum::response::Response;
 use bongsu_http::frame::language;
-use bongsu_http::{ApiError, Identity, Peer, Query, StreamPerson};
-use bongsu_kernel::close::END_PREFIX;
+use bongsu_http::stream::resumed;
+use bongsu_http::{ApiError, Identity, Peer, StreamPerson};
 use bongsu_kernel::text::Text;
-use bongsu_kernel::{Code, Reason, StreamId};
+use bongsu_kernel::{Code, StreamId};
 use bongsu_live::{OpenError, Opening};
-use http::StatusCode;
 use http::request::Parts;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -46,31 +44,9 @@ impl<S: Sync> FromRequestParts<S> for Resume {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
-        match position(parts) {
-            Ok(Some(position)) => Ok(Self(position)),
-            Ok(None) => Err(StatusCode::NO_CONTENT.into_response()),
-            Err(error) => Err(error.into_response()),
-        }
+        let number = resumed(parts, "lastEventId", 0)?.map(i64::unsigned_abs);
+        Ok(Self(number.map(|number| if number == 0 { StreamId::EMPTY } else { StreamId::new(number, 0) })))
     }
-}
-
-/// Outer nothing: an earlier stream ended for good.
-fn position(parts: &Parts) -> Result<Option<Option<StreamId>>, ApiError> {
-    let query = Query::of(parts.uri.query())?;
-    let (name, text) = match parts.headers.get("last-event-id") {
-        Some(header) => ("Last-Event-ID", header.to_str().unwrap_or("-")),
-        None => ("lastEventId", query.get("lastEventId").unwrap_or_default()),
-    };
-    if text.starts_with(END_PREFIX) {
-        return Ok(None);
-    }
-    if text.is_empty() {
-        return Ok(Some(None));
-    }
-    let wrong = || invalid(name, Reason::Whole { min: 0, max: i64::MAX as u64 });
-    let number = text.parse::<u64>().ok().filter(|number| number.to_string() == text);
-    let number = number.filter(|number| *number <= i64::MAX as u64).ok_or_else(wrong)?;
-    Ok(Some(Some(if number == 0 { StreamId::EMPTY } else { StreamId::new(number, 0) })))
 }
 
 /// The personal stream

@@ -4,15 +4,14 @@
 
 use axum::Extension;
 use axum::extract::{FromRef, FromRequestParts, Path, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bongsu_http::answer::invalid;
-use bongsu_http::{ApiError, Identity, Peer, Query, StreamPerson};
-use bongsu_kernel::close::END_PREFIX;
+use bongsu_http::stream::resumed;
+use bongsu_http::{ApiError, Identity, Peer, StreamPerson};
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Code, Id, Reason};
 use bongsu_live::{OpenError, Opening};
 use bongsu_sql::Error;
-use http::StatusCode;
 use http::request::Parts;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -48,30 +47,9 @@ impl<S: Sync> FromRequestParts<S> for Resume {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
-        match last_id(parts) {
-            Ok(Some(id)) => Ok(Self(id)),
-            Ok(None) => Err(StatusCode::NO_CONTENT.into_response()),
-            Err(error) => Err(error.into_response()),
-        }
+        // A program may give rows any ids.
+        resumed(parts, "last_event_id", i64::MIN).map(Self)
     }
-}
-
-/// Outer nothing: an earlier stream ended for good.
-fn last_id(parts: &Parts) -> Result<Option<Option<i64>>, ApiError> {
-    let query = Query::of(parts.uri.query())?;
-    let (name, text) = match parts.headers.get("last-event-id") {
-        Some(header) => ("Last-Event-ID", header.to_str().unwrap_or("?")),
-        None => ("last_event_id", query.get("last_event_id").unwrap_or_default()),
-    };
-    if text.starts_with(END_PREFIX) {
-        return Ok(None);
-    }
-    if text.is_empty() {
-        return Ok(Some(None));
-    }
-    let id = text.parse::<i64>().ok().filter(|id| id.to_string() == text);
-    let id = id.ok_or_else(|| invalid(name, Reason::Whole { min: 0, max: i64::MAX as u64 }))?;
-    Ok(Some(Some(id)))
 }
 
 /// The event of a path.

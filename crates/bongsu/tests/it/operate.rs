@@ -160,6 +160,10 @@ async fn the_api_describes_itself() {
         ("patch", "/api/notifications/{id}/read"),
         ("patch", "/api/v1/notifications/{id}/read"),
         ("get", "/api/v1/notifications/unread"),
+        ("get", "/events/{eventId}/stream"),
+        ("get", "/api/admin/dlq"),
+        ("get", "/api/admin/dlq/{queue}"),
+        ("delete", "/api/admin/dlq/{queue}/{id}"),
         ("get", "/health"),
         ("get", "/ready"),
         ("get", "/metrics"),
@@ -170,9 +174,11 @@ async fn the_api_describes_itself() {
         assert!(operation["responses"]["400"].is_object() && operation["responses"]["503"].is_object());
     }
     assert!(document["paths"]["/api/v1/ws"]["get"]["responses"]["101"].is_object());
-    assert!(document["paths"]["/api/v1/members/notify"]["post"]["responses"]["202"].is_object());
+    for path in ["/api/v1/members/notify", "/api/admin/dlq/{queue}/redrive"] {
+        assert!(document["paths"][path]["post"]["responses"]["202"].is_object(), "{path}");
+    }
     let described = document["paths"].as_object().unwrap().len();
-    assert_eq!(described, routes.len() + 2, "a route without a test here");
+    assert_eq!(described, routes.len() + 3, "a route without a test here");
     for scheme in ["person", "service", "operator"] {
         assert!(document["components"]["securitySchemes"][scheme].is_object(), "{scheme}");
     }

@@ -5,6 +5,7 @@ FROM (SELECT found.*, SUM(COALESCE(OCTET_LENGTH(payload), 0)) OVER (ORDER BY pos
                    CASE WHEN payload IS NULL THEN 'null' WHEN OCTET_LENGTH(CAST(payload AS TEXT)) <= 65536 THEN CAST(payload AS TEXT) END AS payload
             FROM outbox_events
             WHERE position > :after
+                AND position <= (SELECT head.position FROM bongsu_outbox_head head WHERE head.one = 1)
             ORDER BY position
             LIMIT :most) AS found) AS measured
 WHERE led_by < :bytes

@@ -200,7 +200,8 @@ fn claim<'t>(wish: &'t Wish, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Ve
             .iter()
             .map(|row| {
                 let row_read = Row::read(row)?;
-                Ok((row_read.id, Claimed { row: row_read, attempts: row.count(6)?, until: wish.until }))
+                let attempts = u64::try_from(row.int(6)?).unwrap_or_default();
+                Ok((row_read.id, Claimed { row: row_read, attempts, until: wish.until }))
             })
             .collect::<Result<HashMap<_, _>, Error>>()?;
         // Of a target nothing behind what somebody else has, or has just had.

@@ -44,7 +44,11 @@ impl Outbox {
                 let rows = tx.rows(&store::FAILED, &wanted).await?;
                 let letter = |row: &bongsu_sql::Row| {
                     let reason = row.text(7)?.to_owned();
-                    Ok(Letter { row: Row::read(row)?, attempts: row.count(6)?, reason })
+                    Ok(Letter {
+                        row: Row::read(row)?,
+                        attempts: u64::try_from(row.int(6)?).unwrap_or_default(),
+                        reason,
+                    })
                 };
                 rows.iter().map(letter).collect()
             })

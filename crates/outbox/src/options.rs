@@ -99,7 +99,13 @@ impl Relay {
             };
             Some((of, to))
         };
-        entries.iter().map(entry).collect::<Option<_>>().map(Self)
+        let entries: Vec<(Option<EventType>, To)> = entries.iter().map(entry).collect::<Option<_>>()?;
+        // Of two words about one type nobody knows which is meant.
+        let said_twice = entries
+            .iter()
+            .enumerate()
+            .any(|(at, (of, _))| entries[..at].iter().any(|(known, _)| known == of));
+        (!said_twice).then_some(Self(entries))
     }
 }
 
@@ -111,16 +117,28 @@ pub enum Waited {
     Of(Vec<String>),
 }
 
+impl Waited {
+    /// What is not understood would let rows go that somebody waits for.
+    fn parse(text: &str, entries: &[String]) -> Option<Self> {
+        match text.trim() {
+            "*" => Some(Self::Every),
+            "none" => Some(Self::Of(Vec::new())),
+            _ if entries.is_empty() || entries.iter().any(|entry| EventType::new(entry).is_err()) => None,
+            _ => Some(Self::Of(entries.to_vec())),
+        }
+    }
+}
+
 impl Options {
     pub fn from_settings(values: &Values, usual: Manner) -> Result<Self, Bad> {
         let keeps = values.text(&OUTBOX_RETENTION);
         let keeps = duration(keeps)
             .ok_or_else(|| Bad::value(&OUTBOX_RETENTION, keeps, "a number with m, h or d, such as 7d"))?;
-        let waited = match values.text(&OUTBOX_WAITS_FOR) {
-            "*" => Waited::Every,
-            "none" => Waited::Of(Vec::new()),
-            _ => Waited::Of(values.list(&OUTBOX_WAITS_FOR)),
-        };
+        let waited = Waited::parse(values.text(&OUTBOX_WAITS_FOR), &values.list(&OUTBOX_WAITS_FOR))
+            .ok_or_else(|| {
+                let given = values.text(&OUTBOX_WAITS_FOR);
+                Bad::value(&OUTBOX_WAITS_FOR, given, "*, none, or event types separated by commas")
+            })?;
         let relay = Relay::parse(&values.list(&OUTBOX_RELAY)).ok_or_else(|| {
             let allowed = "entries such as comment.created.v1=room, a.b=room:lobby or *=room";
             Bad::value(&OUTBOX_RELAY, values.text(&OUTBOX_RELAY), allowed)
@@ -163,8 +181,23 @@ mod tests {
         assert_eq!(relay.of("a.b"), Some(&To::OwnRoom));
         assert_eq!(relay.of("a.c"), Some(&To::Room(Id::new("all").unwrap())));
         assert_eq!(parse(&["a.b=room"]).unwrap().of("a.c"), None);
+        assert_eq!(parse(&["a.b=room", "a.b=room:x"]), None);
         for bad in ["a.b", "a.b=", "A=room", "a.b=room:", "a.b=room:a b", "a.b=queue:x", "system.x=room"] {
             assert_eq!(parse(&[bad]), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_waited_for_is_understood_or_refused() {
+        let parse = |text: &str| {
+            let entries: Vec<String> = text.split(',').map(|entry| entry.trim().to_owned()).collect();
+            Waited::parse(text, &entries)
+        };
+        assert_eq!(parse("*"), Some(Waited::Every));
+        assert_eq!(parse("none"), Some(Waited::Of(Vec::new())));
+        assert_eq!(parse("a.b, c.d.v1"), Some(Waited::Of(vec!["a.b".to_owned(), "c.d.v1".to_owned()])));
+        for bad in ["", "a.b c.d", "a.b;c.d", "A B", "none,a.b", "*,a.b"] {
+            assert_eq!(parse(bad), None, "{bad}");
         }
     }
 

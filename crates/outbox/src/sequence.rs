@@ -83,6 +83,7 @@ fn give<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Given, 
     Box::pin(async move {
         let held = tx.row(&store::HEAD_HOLD, &[]).await?;
         let head = held.ok_or_else(|| Error::Failed("bongsu_outbox_head is empty".to_owned()))?.int(0)?;
+        tx.run(&store::UNPLACE, &[("head", head.into())]).await?;
         // From here on every question sees what was committed before the counter was ours.
         let rows = free(tx).await?;
         if rows.is_empty() {

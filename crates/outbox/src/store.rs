@@ -19,7 +19,8 @@ queries! {
     HEAD = query!("head");
     HEAD_HOLD = query!("head_hold", sqlite);
     HEAD_MOVE = query!("head_move", postgres);
-    IS_UNSEQUENCED = query!("is_unsequenced");
+    IS_UNSEQUENCED = query!("is_unsequenced", sqlite);
+    UNPLACE = query!("unplace");
     UNSEQUENCED = query!("unsequenced", all);
     UNSEQUENCED_HOLD = query!("unsequenced_hold", all);
     SEQUENCE = query!("sequence", all);
@@ -28,7 +29,7 @@ queries! {
     HEADS = query!("heads", all);
     AT_POSITION = query!("at_position");
     POSITION_OF = query!("position_of");
-    RIGHT = query!("right");
+    RIGHT = query!("right", mysql);
     RECORD = query!("record");
     UNTARGETED = query!("untargeted");
     WINDOW = query!("window");

@@ -117,9 +117,8 @@ fn read(value: ValueRef<'_>) -> Result<Value, Error> {
     match value {
         ValueRef::Null => Ok(Value::Text(None)),
         ValueRef::Integer(number) => Ok(Value::Int(Some(number))),
-        ValueRef::Text(text) => {
-            Ok(Value::Text(Some(std::str::from_utf8(text).map_err(|_| unreadable())?.to_owned())))
-        }
+        // Other programs may write to the file, and nothing keeps them to UTF-8: one of their rows must not stop all others.
+        ValueRef::Text(text) => Ok(Value::Text(Some(String::from_utf8_lossy(text).into_owned()))),
         ValueRef::Real(_) | ValueRef::Blob(_) => Err(unreadable()),
     }
 }

@@ -14,6 +14,13 @@ CREATE TABLE IF NOT EXISTS memberships (
 
 -- One that is another program's is found before anything is changed: then OUTBOX=off leaves all this alone.
 DO (SELECT COUNT(status) FROM memberships WHERE event_id IS NULL AND user_id IS NULL);
+-- Numbers, and text that takes A for a, would let strangers in. A name that nobody has says what is wrong, where a statement cannot.
+SET @step = (SELECT COALESCE(MAX('SELECT `memberships: ids have to be text with a _bin collation; see OUTBOX`'), 'DO 0')
+    FROM information_schema.columns
+    WHERE table_schema = DATABASE() AND table_name = 'memberships' AND column_name IN ('event_id', 'user_id')
+        AND (data_type <> 'varchar' OR collation_name NOT LIKE '%\\_bin'));
+PREPARE step FROM @step;
+EXECUTE step;
 
 CREATE TABLE IF NOT EXISTS outbox_events (
     id         BIGINT NOT NULL PRIMARY KEY AUTO_INCREMENT,
@@ -72,7 +79,8 @@ EXECUTE step;
 
 UPDATE outbox_events
 SET target_event_id = COALESCE(
-    IF(JSON_VALID(payload) AND JSON_TYPE(JSON_EXTRACT(payload, '$.event_id')) IN ('STRING', 'INTEGER'),
+    IF(JSON_VALID(payload) AND JSON_TYPE(JSON_EXTRACT(payload, '$.event_id')) IN ('STRING', 'INTEGER')
+            AND JSON_UNQUOTE(JSON_EXTRACT(payload, '$.event_id')) REGEXP '^[A-Za-z0-9._@:-]{1,128}$',
         JSON_UNQUOTE(JSON_EXTRACT(payload, '$.event_id')), NULL),
     '-')
 WHERE target_event_id IS NULL;
@@ -98,7 +106,7 @@ CREATE TABLE IF NOT EXISTS bongsu_outbox_head (
     position BIGINT NOT NULL
 ) ENGINE = InnoDB;
 
-INSERT IGNORE INTO bongsu_outbox_head (one, position) SELECT 1, COALESCE(MAX(position), 0) FROM outbox_events;
+INSERT IGNORE INTO bongsu_outbox_head (one, position) VALUES (1, 0);
 
 -- The last row of each target that was too old to be kept.
 CREATE TABLE IF NOT EXISTS bongsu_outbox_gone (

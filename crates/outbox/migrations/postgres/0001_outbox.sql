@@ -71,6 +71,10 @@ ALTER TABLE outbox_events
     ALTER COLUMN target_event_id SET NOT NULL,
     ALTER COLUMN target_event_id SET DEFAULT '-';
 
+-- Positions are ours to give.
+UPDATE outbox_events SET position = NULL
+WHERE position IS NOT NULL AND to_regclass('bongsu_outbox_head') IS NULL;
+
 CREATE INDEX IF NOT EXISTS outbox_events_unsequenced ON outbox_events (id) WHERE position IS NULL;
 CREATE UNIQUE INDEX IF NOT EXISTS outbox_events_order ON outbox_events (position) WHERE position IS NOT NULL;
 CREATE INDEX IF NOT EXISTS outbox_events_of_target ON outbox_events (target_event_id, position);
@@ -82,8 +86,7 @@ CREATE TABLE IF NOT EXISTS bongsu_outbox_head (
     position BIGINT NOT NULL
 ) WITH (fillfactor = 10);
 
-INSERT INTO bongsu_outbox_head (one, position) SELECT 1, COALESCE(MAX(position), 0) FROM outbox_events
-ON CONFLICT DO NOTHING;
+INSERT INTO bongsu_outbox_head (one, position) VALUES (1, 0) ON CONFLICT DO NOTHING;
 
 -- The last row of each target that was too old to be kept.
 CREATE TABLE IF NOT EXISTS bongsu_outbox_gone (
@@ -113,8 +116,23 @@ CREATE TABLE IF NOT EXISTS memberships (
     PRIMARY KEY (event_id, user_id)
 );
 
--- A right that ends has its place in the order of the rows, whoever ends it.
-CREATE OR REPLACE FUNCTION bongsu_membership_ended() RETURNS trigger LANGUAGE plpgsql AS $$
+DO $$
+DECLARE
+    wrong text := (SELECT string_agg(column_name || ' is ' || data_type, ', ') FROM information_schema.columns
+                   WHERE table_schema = current_schema() AND table_name = 'memberships'
+                       AND column_name IN ('event_id', 'user_id', 'status')
+                       AND data_type NOT IN ('text', 'character varying'));
+BEGIN
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION 'memberships: %; they have to be text. OUTBOX=off leaves the table alone', wrong;
+    END IF;
+END
+$$;
+
+-- A right that ends has its place in the order of these rows, whoever ends it, wherever they look for tables, and also if they may
+-- not write here themselves.
+CREATE OR REPLACE FUNCTION bongsu_membership_ended() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     INSERT INTO outbox_events (event_type, payload, target_event_id, status)
     VALUES ('system.removed', json_build_object('userId', OLD.user_id::text), OLD.event_id::text, 'DONE');
@@ -122,7 +140,8 @@ BEGIN
 END
 $$;
 
-CREATE OR REPLACE FUNCTION bongsu_memberships_ended() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION bongsu_memberships_ended() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     INSERT INTO outbox_events (event_type, payload, target_event_id, status)
     SELECT 'system.removed', json_build_object('userId', user_id::text), event_id::text, 'DONE'

@@ -5,6 +5,7 @@
 DROP TRIGGER IF EXISTS bongsu_membership_changed;
 DROP TRIGGER IF EXISTS bongsu_membership_deleted;
 DROP TRIGGER IF EXISTS bongsu_membership_replaced;
+DROP TRIGGER IF EXISTS bongsu_membership_moved;
 
 -- What a program may have had here before. Columns that it does not have are taken from the outer query, which has a
 -- value for each: a name means the innermost table that knows it.
@@ -33,7 +34,9 @@ SELECT
         (SELECT CAST(target_event_id AS TEXT) FROM (SELECT * FROM outbox_events WHERE id = given.id)),
         CASE WHEN json_valid(given.payload) THEN CAST(json_extract(given.payload, '$.event_id') AS TEXT) END,
         '-'),
-    (SELECT position FROM (SELECT * FROM outbox_events WHERE id = given.id)),
+    -- Positions are ours to give.
+    (SELECT position FROM (SELECT * FROM outbox_events WHERE id = given.id)
+     WHERE EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'bongsu_outbox_head')),
     (SELECT CASE WHEN status IN ('PENDING', 'PROCESSING', 'DONE', 'FAILED') THEN status ELSE 'PENDING' END
      FROM (SELECT * FROM outbox_events WHERE id = given.id)),
     (SELECT COALESCE(CAST(attempts AS INTEGER), 0) FROM (SELECT * FROM outbox_events WHERE id = given.id)),
@@ -63,7 +66,7 @@ CREATE TABLE IF NOT EXISTS bongsu_outbox_head (
     position INTEGER NOT NULL
 ) STRICT;
 
-INSERT OR IGNORE INTO bongsu_outbox_head (one, position) SELECT 1, COALESCE(MAX(position), 0) FROM outbox_events;
+INSERT OR IGNORE INTO bongsu_outbox_head (one, position) VALUES (1, 0);
 
 -- The last row of each target that was too old to be kept.
 CREATE TABLE IF NOT EXISTS bongsu_outbox_gone (
@@ -112,9 +115,16 @@ BEGIN
     VALUES ('system.removed', json_object('userId', CAST(OLD.user_id AS TEXT)), CAST(OLD.event_id AS TEXT), 'DONE');
 END;
 
--- INSERT OR REPLACE takes a row's place without a word.
+-- OR REPLACE takes a row's place without a word.
 CREATE TRIGGER bongsu_membership_replaced AFTER INSERT ON memberships
 WHEN NEW.status <> 'ACCEPTED'
+BEGIN
+    INSERT INTO outbox_events (event_type, payload, target_event_id, status)
+    VALUES ('system.removed', json_object('userId', CAST(NEW.user_id AS TEXT)), CAST(NEW.event_id AS TEXT), 'DONE');
+END;
+
+CREATE TRIGGER bongsu_membership_moved AFTER UPDATE ON memberships
+WHEN NEW.status <> 'ACCEPTED' AND (NEW.event_id <> OLD.event_id OR NEW.user_id <> OLD.user_id)
 BEGIN
     INSERT INTO outbox_events (event_type, payload, target_event_id, status)
     VALUES ('system.removed', json_object('userId', CAST(NEW.user_id AS TEXT)), CAST(NEW.event_id AS TEXT), 'DONE');

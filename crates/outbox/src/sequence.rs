@@ -29,10 +29,10 @@ const LONGEST: Duration = Duration::from_secs(5);
 impl Outbox {
     /// Gives positions until it is dropped: a loop that one hub of the fleet runs.
     pub async fn sequence(self) {
-        let (mut last, mut again) = (Instant::now(), AGAIN);
+        let (records, mut last, mut again) = (self.records().own_lane(), Instant::now(), AGAIN);
         loop {
-            let pause = match sequence_some(self.records()).await {
-                Ok(0) if self.records().dialect() == Dialect::Sqlite && last.elapsed() > A_WHILE => SELDOM,
+            let pause = match sequence_some(&records).await {
+                Ok(0) if records.dialect() == Dialect::Sqlite && last.elapsed() > A_WHILE => SELDOM,
                 Ok(0) => PAUSE,
                 Ok(_) => {
                     last = Instant::now();

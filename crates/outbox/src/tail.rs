@@ -118,7 +118,7 @@ impl Outbox {
         // On the embedded file the sequencer is in this process.
         let is_told = is_told || self.records().dialect() == Dialect::Sqlite;
         let pause = if is_told { SELDOM } else { OFTEN };
-        let tail = Tail::from_now(self.records().clone()).await?;
+        let tail = Tail::from_now(self.records().own_lane()).await?;
         self.0.reached.store(tail.seen.position, Ordering::Release);
         let (outbox, stop, tail) = (self.clone(), supervisor.stop(), Arc::new(tokio::sync::Mutex::new(tail)));
         supervisor.spawn("outbox-tail", OnEnd::Restart, move || {

@@ -15,7 +15,7 @@ const DATABASE_MAX_CONNECTIONS: Setting = Setting::text(
     "database",
     "DATABASE_MAX_CONNECTIONS",
     "20",
-    "Connections to the database at most, for each hub; one more watches whether it is there.",
+    "Connections to the database at most, for each hub; one more watches whether it is there, and up to four give rows of the outbox their places and read them.",
 )
 .whole(1, 1_000);
 pub const SETTINGS: &[&Setting] = &[&DATABASE_URL, &DATABASE_MAX_CONNECTIONS];

@@ -81,6 +81,16 @@ impl Records {
         }
     }
 
+    /// The same records, by connections that requests cannot use up: for the few loops that everybody waits for.
+    #[must_use]
+    pub fn own_lane(&self) -> Self {
+        match &self.0 {
+            Engine::Server(server) => Self(Engine::Server(server.own_lane())),
+            // One writer does everything in turn.
+            other => Self(other.clone()),
+        }
+    }
+
     pub fn dialect(&self) -> Dialect {
         match &self.0 {
             Engine::Sqlite(_) | Engine::Looked(_) => Dialect::Sqlite,

@@ -27,8 +27,8 @@ use tokio::time::{Instant, timeout};
 use crate::{Address, Claim, Dialect, Error, Migrations, Options};
 pub(crate) use link::Begin;
 use link::{Fault, Link};
-use pool::Pool;
 pub(crate) use pool::Session;
+use pool::{Lane, Pool};
 
 /// How long a start waits for the server.
 const START: Duration = Duration::from_secs(10);
@@ -45,7 +45,7 @@ const AWAY: &str = "the database cannot be reached: what needs records answers w
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Server(Arc<Inner>);
+pub(crate) struct Server(Arc<Inner>, Lane);
 
 struct Inner {
     dialect: Dialect,
@@ -86,7 +86,7 @@ impl Server {
     }
 
     async fn start(link: Link, identity: String, options: &Options, supervisor: &Supervisor) -> Self {
-        let this = Self(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             dialect: options.address.dialect(),
             identity,
             pool: Pool::new(options),
@@ -95,7 +95,8 @@ impl Server {
             watching: tokio::sync::Mutex::new(Some(link)),
             told: AtomicBool::new(false),
             claimed: OnceLock::new(),
-        }));
+        });
+        let this = Self(inner, Lane::Everybody);
         this.look().await;
         let watched = this.clone();
         supervisor.every("database-watch", WATCH, move || {
@@ -103,6 +104,11 @@ impl Server {
             async move { server.look().await }
         });
         this
+    }
+
+    /// The same, on connections that are kept free of everybody else's transactions.
+    pub(crate) fn own_lane(&self) -> Self {
+        Self(self.0.clone(), Lane::Own)
     }
 
     pub(crate) fn dialect(&self) -> Dialect {

@@ -60,7 +60,7 @@ fn stay_open<'t>(open: &'t Open, tx: &'t mut Transaction<'_>) -> Boxed<'t, Resul
 }
 
 /// Begins such a transaction; it ends when the sender says so.
-async fn begin(
+pub(crate) async fn begin(
     records: Records,
     target: &'static str,
     locks: Option<i64>,

@@ -5,6 +5,7 @@
 mod database;
 mod gaps;
 mod held;
+mod hostile;
 mod older;
 mod places;
 mod work;
@@ -35,6 +36,12 @@ contract! {
     held: an_open_transaction_holds_up_nobody
         a_row_that_somebody_holds_holds_up_its_own_target_only
         a_database_that_was_restored_is_noticed;
+    hostile: positions_that_others_wrote_are_given_anew
+        text_that_is_no_utf8_stops_nobody
+        requests_that_take_every_connection_hold_up_no_positions
+        rights_are_nobodys_who_is_only_named_alike
+        memberships_that_cannot_tell_people_apart_are_refused
+        a_right_ends_here_wherever_its_program_looks_for_tables;
     places: a_page_begins_where_it_should
         a_withdrawal_takes_its_place_whoever_makes_it
         what_is_too_old_goes_unless_somebody_needs_it;

@@ -12,7 +12,7 @@ use crate::database::Database;
 
 const MOST: Most = Most { entries: 256, bytes: 16 << 10 };
 
-async fn source(records: &Records) -> (OutboxSource, Outbox) {
+pub(crate) async fn source(records: &Records) -> (OutboxSource, Outbox) {
     source_at(records, Clock::system()).await
 }
 

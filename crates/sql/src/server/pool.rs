@@ -2,7 +2,7 @@
 //!
 //! A [`Session`] is a connection on loan. It goes back only by [`Pool::put_back`]; dropped in any other way, by an error,
 //! a timeout or a panic, its connection is closed and the server undoes what was under way. While the server is away
-//! everybody is told so at once, and only the watch tries to reach it.
+//! everybody is told so at once, and only the watch tries to reach it. A few places are kept for what everybody else depends on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,9 +15,22 @@ use super::link::{Begin, Fault, Link};
 use crate::query::Written;
 use crate::{Address, Error, Options, Row, Value};
 
+/// Connections that are kept for loops of which there are few, and which others wait for.
+const OWN: usize = 3;
+
+/// Whose places a transaction takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Those of all who ask.
+    Everybody,
+    /// Those that are kept free of them.
+    Own,
+}
+
 pub(crate) struct Pool {
     address: Address,
     places: Arc<Semaphore>,
+    own_places: Arc<Semaphore>,
     idle: Mutex<Vec<Link>>,
     away: AtomicBool,
     /// Why it is away.
@@ -56,6 +69,7 @@ impl Pool {
         Self {
             address: options.address.clone(),
             places: Arc::new(Semaphore::new(options.most_connections)),
+            own_places: Arc::new(Semaphore::new(OWN)),
             idle: Mutex::default(),
             away: AtomicBool::new(false),
             why: Mutex::default(),
@@ -82,12 +96,13 @@ impl Pool {
     }
 
     /// A connection with a transaction begun on it.
-    pub(crate) async fn begin(&self, how: Begin, deadline: Instant) -> Result<Session, Error> {
+    pub(crate) async fn begin(&self, how: Begin, lane: Lane, deadline: Instant) -> Result<Session, Error> {
         if self.is_away() {
             return Err(Error::Away(self.why.lock().unwrap_or_else(PoisonError::into_inner).clone()));
         }
         let begun = timeout_at(deadline, async {
-            let place = self.places.clone().acquire_owned().await.map_err(|_| Error::Closed)?;
+            let places = if lane == Lane::Own { &self.own_places } else { &self.places };
+            let place = places.clone().acquire_owned().await.map_err(|_| Error::Closed)?;
             let session = |link| Session { link, fault: None, commit_sent: false, _place: place };
             // One that the server has closed meanwhile costs nobody an answer: nothing was asked of it yet.
             while let Some(mut link) = self.next_idle() {

@@ -68,7 +68,7 @@ impl Server {
         let deadline = Instant::now() + PATIENCE;
         let mut tries = 1;
         loop {
-            let mut session = match self.0.pool.begin(how, deadline).await {
+            let mut session = match self.0.pool.begin(how, self.1, deadline).await {
                 Ok(session) => session,
                 Err(error) => return answer(reply, Err(error.into())),
             };

@@ -1,0 +1,139 @@
+//! What other programs may do to the tables, by mistake or on purpose: nobody else's rows stop for it, and nobody gets in.
+
+use bongsu_kernel::Id;
+use bongsu_outbox::sequence::sequence_some;
+use bongsu_outbox::tail::Tail;
+use bongsu_sql::Dialect;
+use bongsu_testkit::sql::Server;
+
+use crate::database::Database;
+use crate::gaps::next;
+use crate::held::begin;
+use crate::places::{insert, source};
+
+async fn sequence(database: &Database) {
+    let records = database.records().await;
+    while sequence_some(&records).await.unwrap() > 0 {}
+}
+
+pub(crate) async fn positions_that_others_wrote_are_given_anew(database: Database) {
+    let records = database.records().await;
+    // As a table is imported without the counter, and as nobody should write.
+    for (id, position) in [(1, "2"), (2, "1"), (3, "-7"), (4, "0"), (5, "9223372036854775807")] {
+        let row = format!("({id}, 'test.row.v1', '{{\"n\":{id}}}', 'a', {position})");
+        let columns = "outbox_events (id, event_type, payload, target_event_id, position)";
+        database.execute(&format!("INSERT INTO {columns} VALUES {row}")).await;
+    }
+    sequence(&database).await;
+    let mut tail = Tail::from_start(records);
+    let places =
+        |rows: &[bongsu_outbox::Row]| rows.iter().map(|row| (row.id, row.position)).collect::<Vec<_>>();
+    assert_eq!(places(&next(&mut tail, 5).await), [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]);
+    // And one more, right above the counter.
+    database
+        .execute(
+            "INSERT INTO outbox_events (id, event_type, payload, target_event_id, position) \
+             VALUES (7, 'test.row.v1', '{\"n\":7}', 'a', 6), (8, 'test.row.v1', '{\"n\":8}', 'a', NULL)",
+        )
+        .await;
+    sequence(&database).await;
+    assert_eq!(places(&next(&mut tail, 2).await), [(7, 6), (8, 7)]);
+}
+
+pub(crate) async fn text_that_is_no_utf8_stops_nobody(database: Database) {
+    if !matches!(database, Database::Embedded { .. }) {
+        // The servers keep to it.
+        return;
+    }
+    for (id, kind, payload, target) in [
+        (1, "'test.row.v1'", "CAST(x'ff' AS TEXT)", "'a'"),
+        (2, "CAST(x'ff' AS TEXT)", "'{}'", "'a'"),
+        (3, "'test.row.v1'", "'{}'", "CAST(x'ff' AS TEXT)"),
+        (4, "'test.row.v1'", "'{\"n\":4}'", "'a'"),
+    ] {
+        let columns = "outbox_events (id, event_type, payload, target_event_id)";
+        database.execute(&format!("INSERT INTO {columns} VALUES ({id}, {kind}, {payload}, {target})")).await;
+    }
+    sequence(&database).await;
+    let records = database.records().await;
+    let rows = next(&mut Tail::from_start(records), 4).await;
+    let faults: Vec<bool> = rows.iter().map(|row| row.fault().is_some()).collect();
+    assert_eq!(faults, [true, true, true, false]);
+}
+
+pub(crate) async fn requests_that_take_every_connection_hold_up_no_positions(database: Database) {
+    let records = database.records().await;
+    if records.dialect() == Dialect::Sqlite {
+        return;
+    }
+    insert(&database, "a", 3).await;
+    let mut held = Vec::new();
+    for _ in 0..10 {
+        held.push(begin(records.clone(), "b", None).await);
+    }
+    assert_eq!(sequence_some(&records.own_lane()).await.unwrap(), 3);
+    assert_eq!(next(&mut Tail::from_start(records.own_lane()), 3).await.len(), 3);
+    for (end, running) in held {
+        end.send_replace(true);
+        running.await.unwrap().unwrap();
+    }
+}
+
+pub(crate) async fn rights_are_nobodys_who_is_only_named_alike(database: Database) {
+    let records = database.records().await;
+    let (_, outbox) = source(&records).await;
+    database
+        .execute("INSERT INTO memberships VALUES ('ev', 'Ada', 'ACCEPTED'), ('ev', '7 ', 'ACCEPTED')")
+        .await;
+    let may = async |event: &str, person: &str| {
+        outbox.may_follow(&Id::new(event).unwrap(), &Id::new(person).unwrap()).await.is_ok()
+    };
+    assert!(may("ev", "Ada").await);
+    for (event, person) in [("ev", "ada"), ("Ev", "Ada"), ("ev", "7"), ("ev", "Ada.")] {
+        assert!(!may(event, person).await, "{person} in {event}");
+    }
+}
+
+pub(crate) async fn memberships_that_cannot_tell_people_apart_are_refused(database: Database) {
+    let Database::Server(flavour, _) = &database else { return };
+    let tables = match flavour.name() {
+        "postgres" => vec!["BIGINT"],
+        _ => vec!["BIGINT", "VARCHAR(64) COLLATE utf8mb4_general_ci"],
+    };
+    for kind in tables {
+        database
+            .execute(&format!(
+                "CREATE TABLE memberships (event_id {kind}, user_id {kind}, status VARCHAR(16), PRIMARY KEY (event_id, user_id))"
+            ))
+            .await;
+        let refused = database.try_records().await.err().expect("a refusal").to_string();
+        assert!(refused.contains("memberships") && refused.contains("OUTBOX"), "{refused}");
+        database.execute("DROP TABLE memberships").await;
+    }
+    database.records().await;
+}
+
+pub(crate) async fn a_right_ends_here_wherever_its_program_looks_for_tables(database: Database) {
+    let Database::Server(flavour, url) = &database else { return };
+    if flavour.name() != "postgres" {
+        return;
+    }
+    database.records().await;
+    let name = Server::name_in(url);
+    database.execute("INSERT INTO memberships VALUES ('ev', '7', 'ACCEPTED'), ('ev', '8', 'ACCEPTED')").await;
+    database
+        .execute(
+            "CREATE SCHEMA shop; CREATE TABLE shop.outbox_events (LIKE public.outbox_events INCLUDING ALL); \
+             SET search_path = shop, public; DELETE FROM memberships WHERE user_id = '7'",
+        )
+        .await;
+    let role = format!("clerk_{name}");
+    database
+        .execute(&format!(
+            "CREATE ROLE {role}; GRANT SELECT, DELETE ON memberships TO {role}; SET ROLE {role}; \
+             DELETE FROM memberships WHERE user_id = '8'; RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}"
+        ))
+        .await;
+    let ended = "SELECT COUNT(*) FROM public.outbox_events WHERE event_type = 'system.removed'";
+    assert_eq!(database.execute(ended).await.trim(), "2");
+}

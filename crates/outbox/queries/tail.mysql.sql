@@ -5,7 +5,7 @@ SELECT STRAIGHT_JOIN outbox_events.position, outbox_events.id, COALESCE(target_e
        created_at
 FROM (SELECT id, SUM(size) OVER (ORDER BY position) - size AS led_by
       FROM (SELECT id, position, CASE WHEN OCTET_LENGTH(payload) <= 65536 THEN OCTET_LENGTH(payload) ELSE 0 END AS size
-            FROM outbox_events
+            FROM outbox_events FORCE INDEX (outbox_events_order)
             WHERE position > :after
                 AND position <= (SELECT head.position FROM bongsu_outbox_head head WHERE head.one = 1)
             ORDER BY position

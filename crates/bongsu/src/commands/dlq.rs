@@ -84,7 +84,11 @@ fn redrive(asked: &ArgMatches) -> Result<Value, Failure> {
         return Ok(json!({"all": true, "rate": rate}));
     }
     let ids = asked.get_many::<String>("id").into_iter().flatten().map(|id| number("ID", id));
-    Ok(json!({"ids": ids.collect::<Result<Vec<_>, _>>()?}))
+    let ids = ids.collect::<Result<Vec<_>, _>>()?;
+    if ids.is_empty() {
+        return Err(Bad("redrive needs the letters' ids, or --all".to_owned()).into());
+    }
+    Ok(json!({"ids": ids}))
 }
 
 /// What may stand in a path as it is.

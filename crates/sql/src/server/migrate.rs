@@ -41,6 +41,12 @@ pub(super) async fn run(
     let dialect = link.dialect();
     let fails = |fault: Fault| unusable(address, &fault);
     if dialect == Dialect::Postgres {
+        let encoding = link.ask("SHOW server_encoding").await.map_err(fails)?;
+        let encoding = encoding.first().map(|row| row.text(0)).transpose()?.unwrap_or_default();
+        if encoding != "UTF8" {
+            // What is not converted, and not checked, cannot be told to anybody as text.
+            return Err(fails(Fault::Broken(format!("its encoding is {encoding}, and has to be UTF8"))));
+        }
         link.say(LOCK_POSTGRES).await.map_err(fails)?;
     } else if !is_one(&link.ask(LOCK_MYSQL).await.map_err(fails)?) {
         return Err(fails(Fault::Broken("another hub has been migrating for a minute".to_owned())));

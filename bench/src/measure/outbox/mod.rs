@@ -41,6 +41,7 @@ fn on(kind: Kind, hubs: &HubStarter, sizes: &Sizes, users: usize) -> Result<Outb
     let run = Run { name: kind.name(), database: &database, sizes };
     let alone = run.inserts()?;
     let hub = hubs.start_with(&database.settings())?;
+    run.begin(&hub)?;
     let inserts = InsertReport { rate: sizes.commit_rate * 2, alone, beside: run.inserts()? };
     let live = run.live(&hub)?;
     let viewers = run.viewers(&hub)?;
@@ -55,6 +56,14 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Until somebody gives positions: the lease of the hub before, which was killed, has to end first.
+    fn begin(&self, hub: &Server) -> Result<()> {
+        progress(&format!("outbox: {}, until the first row is told", self.name));
+        let mut generator = self.viewed(hub, 1, 1)?;
+        let plan = Plan { window: self.sizes.warm_up, rate: Some(1), ..self.plan(1, 1) };
+        self.told(&mut generator, plan).map(drop)
+    }
+
     /// How long it takes a program to commit a row.
     fn inserts(&self) -> Result<Latency> {
         progress(&format!("outbox: {}, programs commit", self.name));

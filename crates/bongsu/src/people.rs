@@ -61,8 +61,11 @@ impl Fleet {
             Self::Shared { redis, registry } => {
                 let personal =
                     Arc::new(RedisPersonal::start(redis.clone(), hub.clone(), clock.clone(), supervisor));
-                let alive: Alive =
-                    Arc::new(move || registry.alive().into_iter().map(|instance| instance.id).collect());
+                let fleet = registry.fleet();
+                let alive: Alive = Arc::new(move || {
+                    let fleet = fleet.borrow();
+                    (fleet.seen_at, fleet.alive.iter().map(|instance| instance.id.clone()).collect())
+                });
                 Ways {
                     beside: Some(Beside {
                         buffer: Arc::new(RedisBuffer::new(redis.clone())),

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 instances by the end of their lease, in ms (zset)  2 what is stored of each (hash)
 -- ARGV  1 instance  2 lease in ms  3 its records: 'off', 'shared:<database>' or 'own'  4 what it says of itself
--- Gives {'alive' or the instance that refuses it, {{instance, 'joined at' records about}, ...}}.
+-- Gives {'alive' or the instance that refuses it, now in ms, {{instance, 'joined at' records about}, ...}}.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
@@ -33,4 +33,4 @@ for _, instance in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   local stored = redis.call('HGET', KEYS[2], instance)
   if stored then alive[#alive + 1] = {instance, stored} end
 end
-return {outcome, alive}
+return {outcome, string.format('%.0f', now), alive}

@@ -33,11 +33,6 @@ pub trait Registry: Send + Sync {
 
     /// This process, as others see it.
     fn me(&self) -> &str;
-
-    /// Those that were alive when it was looked last.
-    fn alive(&self) -> Vec<Instance> {
-        self.fleet().borrow().alive.clone()
-    }
 }
 
 /// What an instance says of itself.
@@ -76,6 +71,8 @@ pub struct Fleet {
     pub standing: Standing,
     /// By id.
     pub alive: Vec<Instance>,
+    /// When they were, by the engine's clock.
+    pub seen_at: Millis,
 }
 
 impl Fleet {

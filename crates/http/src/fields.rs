@@ -113,7 +113,8 @@ pub fn prose(raw: &RawValue, most: usize) -> Result<String, Reason> {
 
 fn checked_text(raw: &RawValue, most: usize, is_refused: fn(char) -> bool) -> Result<String, Reason> {
     let text: String = serde_json::from_str(raw.get()).map_err(|_| Reason::NotText)?;
-    if text.is_empty() {
+    // Blanks alone say nothing to whoever reads it.
+    if text.trim().is_empty() {
         Err(Reason::Empty)
     } else if text.chars().count() > most {
         Err(Reason::TooLong(most))

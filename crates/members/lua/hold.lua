@@ -7,7 +7,8 @@
 -- ARGV  1 hub  2 number of this word  3 how many streams may stay  4 how long a stream lives, in ms  5 channel
 --       6 the person as JSON  7 until when this counts, in ms, or 0 for ever
 --       8 since when others were asked, in ms; 0 when they may be asked now, -1 when this is an answer  9 channel to ask by
---       10 how many streams follow, then each stream and its time; then every hub that is alive
+--       10 when it was looked which hubs are alive, in ms
+--       11 how many streams follow, then each stream and its time; then every hub that is alive
 -- Gives since when others are asked, empty when they are not, and those of the streams that were replaced; nothing when this
 -- came too late.
 local clock = redis.call('TIME')
@@ -16,7 +17,7 @@ local now = clock[1] * 1000 + clock[2] / 1000
 if tonumber(ARGV[7]) > 0 and now > tonumber(ARGV[7]) then return false end
 
 local own, times = {}, {}
-for at = 11, 10 + 2 * ARGV[10], 2 do
+for at = 12, 11 + 2 * ARGV[11], 2 do
   own[#own + 1] = ARGV[at]
   times[ARGV[at]] = ARGV[at + 1]
 end
@@ -30,7 +31,7 @@ end
 
 local alive, held = { [ARGV[1]] = true }, {}
 local asked, silent = tonumber(ARGV[8]), false
-for at = 11 + 2 * ARGV[10], #ARGV do alive[ARGV[at]] = true end
+for at = 12 + 2 * ARGV[11], #ARGV do alive[ARGV[at]] = true end
 local words = redis.call('HGETALL', KEYS[2])
 for at = 1, #words, 2 do
   local hub = words[at]
@@ -38,8 +39,9 @@ for at = 1, #words, 2 do
   if hub == ARGV[1] then
     -- A newer word, which had all of these that are still there, was faster.
     if tonumber(number) > tonumber(ARGV[2]) then return replaced() end
-  elseif not alive[hub] and now - came > 3000 then
-    -- One that has just come, or come back, may not be known everywhere yet.
+  elseif not alive[hub] and ARGV[10] - came > 3000 then
+    -- It was gone long after it said this. One that has come since, or come back, may not be known everywhere yet: not for as
+    -- long as Redis itself was away.
     redis.call('HDEL', KEYS[2], hub)
   elseif streams == '' and now - came > 10000 then
     -- It was kept for its number only, and no older word comes so late.

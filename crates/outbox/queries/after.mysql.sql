@@ -6,8 +6,7 @@ SELECT STRAIGHT_JOIN outbox_events.position, outbox_events.id, COALESCE(target_e
 FROM (SELECT id, SUM(size) OVER (ORDER BY position) - size AS led_by
       FROM (SELECT id, position, CASE WHEN OCTET_LENGTH(payload) <= 65536 THEN OCTET_LENGTH(payload) ELSE 0 END AS size
             FROM outbox_events FORCE INDEX (outbox_events_of_target)
-            WHERE target_event_id = :target AND position > :after
-                AND position <= (SELECT head.position FROM bongsu_outbox_head head WHERE head.one = 1)
+            WHERE target_event_id = :target AND position > :after AND position <= :reached
             ORDER BY position
             LIMIT :most) AS found) AS measured
 JOIN outbox_events FORCE INDEX (PRIMARY) ON outbox_events.id = measured.id

@@ -4,8 +4,7 @@ FROM (SELECT found.*, SUM(COALESCE(OCTET_LENGTH(payload), 0)) OVER (ORDER BY pos
       FROM (SELECT position, id, COALESCE(target_event_id, '-') AS target_event_id, event_type, created_at,
                    CASE WHEN payload IS NULL THEN 'null' WHEN OCTET_LENGTH(CAST(payload AS TEXT)) <= 65536 THEN CAST(payload AS TEXT) END AS payload
             FROM outbox_events
-            WHERE target_event_id = :target AND position > :after
-                AND position <= (SELECT head.position FROM bongsu_outbox_head head WHERE head.one = 1)
+            WHERE target_event_id = :target AND position > :after AND position <= :reached
             ORDER BY position
             LIMIT :most) AS found) AS measured
 WHERE led_by < :bytes

@@ -20,8 +20,8 @@ pub mod store;
 pub mod tail;
 pub mod worker;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id};
@@ -36,6 +36,7 @@ pub use record::{Event, record};
 pub use right::RightError;
 pub use row::{Fault, Row};
 pub use source::OutboxSource;
+use tail::Seen;
 
 /// The family of subjects that rows are about.
 pub const FAMILY: &str = "outbox";
@@ -60,6 +61,8 @@ struct Inner {
     sequenced: Notify,
     /// The hub was told of rows.
     arrived: Notify,
+    /// How far the tail has come.
+    seen: Mutex<Seen>,
     /// The position up to which the hub was told everything.
     reached: AtomicU64,
 }
@@ -81,6 +84,7 @@ impl Outbox {
             ends: Ends::default(),
             sequenced: Notify::new(),
             arrived: Notify::new(),
+            seen: Mutex::default(),
             reached: AtomicU64::new(0),
         }));
         outbox.tell_untargeted().await?;

@@ -82,7 +82,7 @@ fn waiting<'t>(before: &'t Millis, tx: &'t mut Transaction<'_>) -> Boxed<'t, Res
 }
 
 /// The last position that had been given at a time.
-async fn position_at(time: Millis, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+pub(crate) async fn position_at(time: Millis, tx: &mut Transaction<'_>) -> Result<u64, Error> {
     let found = tx.row(&store::TIMES_BEFORE, &[("before", time.into())]).await?;
     Ok(found.map(|row| row.maybe_count(0)).transpose()?.flatten().unwrap_or_default())
 }

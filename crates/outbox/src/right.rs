@@ -12,9 +12,10 @@ use bongsu_sql::{Boxed, Error, Transaction};
 use crate::{NOBODY, Outbox, store};
 
 const ACCEPTED: &str = "ACCEPTED";
-/// So long somebody waits until the tail has come to what ended before they came, and looks so often.
-const PATIENCE: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_millis(20);
+/// So long somebody waits until the tail has come to where they stand, and to what ended before they came; it is looked so
+/// often.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// Why somebody may not follow an event.
 #[derive(Debug)]

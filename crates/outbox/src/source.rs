@@ -1,17 +1,21 @@
 //! What streams of an event read: its rows, in the order of their positions.
 //!
 //! A place is a position with the row that has it, so that a row of a database that was restored is not taken for the one
-//! that had its position before. Clients know ids only.
+//! that had its position before. Clients know ids only. Nobody is told more here than the tail has seen: it alone notices
+//! that a database was restored, and only from what it has seen itself.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use bongsu_kernel::{Id, StreamId, sse};
 use bongsu_live::log::{Boxed, LogError, Most};
 use bongsu_live::{Entry, Page, Place, Source, Start, SubjectName, control};
 use bongsu_sql::{self as sql, Error, Transaction};
 
+use crate::right::{LOOK, PATIENCE};
 use crate::row::{id_at, place};
 use crate::store::{self, list};
+use crate::tail::{Seen, head_beyond};
 use crate::{Outbox, Row};
 
 /// So many rows are read at once.
@@ -40,14 +44,16 @@ impl Source for OutboxSource {
         let target = Id::new(subject.parts().1);
         Box::pin(async move {
             let target = target.map_err(|_| LogError::Failed("no event".to_owned()))?;
-            Ok(self.0.records().read(Asked { target, after, most }, page).await?)
+            let reached = self.0.seen().position;
+            Ok(self.0.records().read(Asked { target, after, most, reached }, page).await?)
         })
     }
 
     fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Vec<Result<Place, LogError>>> {
         Box::pin(async move {
             let targets: Vec<Id> = subjects.iter().filter_map(|name| Id::new(name.parts().1).ok()).collect();
-            let known = self.0.records().read(targets.clone(), ends).await.map_err(LogError::from);
+            let asked = (targets.clone(), self.0.seen().position);
+            let known = self.0.records().read(asked, ends).await.map_err(LogError::from);
             if let Ok(known) = &known {
                 for target in &targets {
                     self.0.ends().begin(target, Ended::of(known, target.as_str()).head().id);
@@ -84,32 +90,50 @@ fn missing(id: i64) -> StreamId {
 }
 
 impl Outbox {
-    /// Where a client stands that had a row of an event last.
+    /// Where a client stands that had a row of an event last. Another hub may have told it more than this one knows of
+    /// yet, so this returns when the tail has come there.
     pub(crate) async fn position_of(&self, event: &Id, id: i64) -> Result<StreamId, Error> {
-        fn find<'t>(
-            (event, id): &'t (Id, i64),
-            tx: &'t mut Transaction<'_>,
-        ) -> sql::Boxed<'t, Result<StreamId, Error>> {
-            Box::pin(async move {
-                let wanted = [("id", (*id).into()), ("target", event.into())];
-                match tx.row(&store::POSITION_OF, &wanted).await? {
-                    Some(row) => Ok(place(row.count(0)?, *id).id),
-                    None => Ok(missing(*id)),
-                }
-            })
-        }
         if id == 0 {
             // What the hub says of an event that had no rows.
             return Ok(StreamId::EMPTY);
         }
-        self.records().read((event.clone(), id), find).await
+        let started = Instant::now();
+        loop {
+            let seen = self.seen();
+            let place = self.records().read((event.clone(), id, seen), find).await?;
+            if place.ms <= seen.position {
+                return Ok(place);
+            }
+            if started.elapsed() > PATIENCE {
+                return Err(Error::Away("streams are behind".to_owned()));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
+}
+
+fn find<'t>(
+    (event, id, seen): &'t (Id, i64, Seen),
+    tx: &'t mut Transaction<'_>,
+) -> sql::Boxed<'t, Result<StreamId, Error>> {
+    Box::pin(async move {
+        if head_beyond(seen, tx).await?.is_none() {
+            // Until that is noted, ids may mean other rows than clients do.
+            return Err(Error::Away("it was restored from a copy".to_owned()));
+        }
+        let wanted = [("id", (*id).into()), ("target", event.into())];
+        match tx.row(&store::POSITION_OF, &wanted).await? {
+            Some(row) => Ok(place(row.count(0)?, *id).id),
+            None => Ok(missing(*id)),
+        }
+    })
 }
 
 struct Asked {
     target: Id,
     after: StreamId,
     most: Most,
+    reached: u64,
 }
 
 /// Where the rows of a target end: the newest that is there, and the newest of those that are gone.
@@ -129,15 +153,15 @@ impl Ended {
     }
 }
 
-#[expect(clippy::ptr_arg, reason = "a question takes what it was given by reference")]
 fn ends<'t>(
-    targets: &'t Vec<Id>,
+    (targets, reached): &'t (Vec<Id>, u64),
     tx: &'t mut Transaction<'_>,
 ) -> sql::Boxed<'t, Result<HashMap<String, Ended>, Unread>> {
     Box::pin(async move {
         // As text, always: an id that looks like a number is none.
         let targets: Vec<&str> = targets.iter().map(Id::as_str).collect();
-        let rows = tx.rows(&store::HEADS, &[("targets", list(&targets)?.into())]).await?;
+        let wanted = [("targets", list(&targets)?.into()), ("reached", (*reached).into())];
+        let rows = tx.rows(&store::HEADS, &wanted).await?;
         let at = |row: &sql::Row, column: usize| {
             let found = row.maybe_int(column)?.zip(row.maybe_int(column + 1)?);
             Ok::<_, Error>(found.map(|(position, id)| place(position.unsigned_abs(), id).id))
@@ -151,8 +175,8 @@ fn ends<'t>(
 
 fn page<'t>(asked: &'t Asked, tx: &'t mut Transaction<'_>) -> sql::Boxed<'t, Result<Page, Unread>> {
     Box::pin(async move {
-        let Asked { target, after, most } = asked;
-        let known = ends(&vec![target.clone()], tx).await?;
+        let Asked { target, after, most, reached } = asked;
+        let known = ends(&(vec![target.clone()], *reached), tx).await?;
         let ended = Ended::of(&known, target.as_str());
         let start = start(asked, ended, tx).await?;
         // Who stands nowhere that is known gets all that is left.
@@ -161,6 +185,7 @@ fn page<'t>(asked: &'t Asked, tx: &'t mut Transaction<'_>) -> sql::Boxed<'t, Res
         let wanted = [
             ("target", target.into()),
             ("after", from.into()),
+            ("reached", (*reached).into()),
             ("most", limit.into()),
             ("bytes", most.bytes.into()),
         ];

@@ -17,6 +17,8 @@ pub const MIGRATIONS: &[Migration] = &[Migration {
 
 queries! {
     HEAD = query!("head");
+    LARGEST = query!("largest");
+    AGAIN_PUT = query!("again_put", mysql);
     HEAD_HOLD = query!("head_hold", sqlite);
     HEAD_MOVE = query!("head_move", postgres);
     IS_UNSEQUENCED = query!("is_unsequenced", sqlite);

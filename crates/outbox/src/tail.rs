@@ -2,15 +2,18 @@
 //!
 //! Positions are given in the order in which they become visible, so whoever sees one has seen all before it. While the
 //! database is away the tail waits and goes on where it was; one that was restored shows in the row at the last position.
+//! Such a database gives ids again that clients have: it is noted there which those are, so that they mean nothing to anybody.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::random;
 use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::{Millis, random};
 use bongsu_sql::{Boxed, Dialect, Error, Records, Transaction};
 
+use crate::retention::position_at;
+use crate::worker::millis;
 use crate::{Outbox, Row, store};
 
 /// What is read at once: so many rows, and about so many bytes.
@@ -24,24 +27,30 @@ const AGAIN: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 /// What is remembered of targets that nobody follows any more is let go of so often.
 const TIDY: Duration = Duration::from_secs(60);
+/// So far the clocks of a fleet may be apart.
+const CLOCKS: Duration = Duration::from_secs(60);
 
 /// Somebody who reads rows in their order, each once.
 pub struct Tail {
     records: Records,
     seen: Seen,
+    /// The largest id that anybody may have been told.
+    largest: i64,
+    /// When the database was last found to be the one it was.
+    sound: Instant,
 }
 
 /// How far a tail has come: the position, and the row that had it, if it was read.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    position: u64,
+pub(crate) struct Seen {
+    pub(crate) position: u64,
     row: Option<Mark>,
 }
 
 /// What tells a row from another one that has its position: in a restored database that may have its id as well, but was
 /// written at another time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
+pub(crate) struct Mark {
     id: i64,
     created_at: u64,
 }
@@ -58,21 +67,63 @@ pub enum Read {
 impl Tail {
     /// From the beginning.
     pub fn from_start(records: Records) -> Self {
-        Self { records, seen: Seen::default() }
+        Self { records, seen: Seen::default(), largest: 0, sound: Instant::now() }
     }
 
     /// From now on.
     pub async fn from_now(records: Records) -> Result<Self, Error> {
-        let (position, _) = records.read(0, head).await?;
-        Ok(Self { records, seen: Seen { position, row: None } })
+        let sound = Instant::now();
+        let (seen, largest) = records.read((), now).await?;
+        Ok(Self { records, seen, largest, sound })
     }
 
-    /// Reads on. After an error it stands where it stood.
+    /// Reads on. After an error it stands where it stood, and in a database that was restored until it [begins
+    /// anew](Self::begin_anew).
     pub async fn read_on(&mut self) -> Result<Read, Error> {
+        let asked = Instant::now();
         let (read, seen) = self.records.read(self.seen, after).await?;
-        self.seen = seen;
+        if let Read::Rows { rows, .. } = &read {
+            self.seen = seen;
+            self.largest = rows.iter().map(|row| row.id).fold(self.largest, i64::max);
+            self.sound = asked;
+        }
         Ok(read)
     }
+
+    /// In a database that was restored: notes which ids it gives a second time, for everybody, and goes on from now.
+    pub async fn begin_anew(&mut self, now: Millis) -> Result<(), Error> {
+        let since = now.saturating_sub(millis(self.sound.elapsed() + CLOCKS));
+        let again = Again { since, largest: self.largest };
+        self.seen = self.records.write(again, note_again).await?;
+        self.sound = Instant::now();
+        Ok(())
+    }
+}
+
+/// Where the order stands, and the largest id.
+fn now<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(Seen, i64), Error>> {
+    Box::pin(async move {
+        let (position, _) = head(&0, tx).await?;
+        let largest = tx.row(&store::LARGEST, &[]).await?;
+        let largest = largest.map(|row| row.maybe_int(0)).transpose()?.flatten();
+        Ok((Seen { position, row: None }, largest.unwrap_or_default()))
+    })
+}
+
+/// What a database gives again that was restored.
+struct Again {
+    /// What had its position by then is what it was.
+    since: Millis,
+    largest: i64,
+}
+
+fn note_again<'t>(again: &'t Again, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Seen, Error>> {
+    Box::pin(async move {
+        let position = position_at(again.since, tx).await?;
+        tx.run(&store::AGAIN_PUT, &[("position", position.into()), ("largest", again.largest.into())])
+            .await?;
+        Ok(now(&(), tx).await?.0)
+    })
 }
 
 /// The last position that was given, and the row that has the one that somebody remembers.
@@ -88,14 +139,20 @@ fn head<'t>(
     })
 }
 
+/// The same, unless this is not the database in which somebody came so far.
+pub(crate) async fn head_beyond(
+    seen: &Seen,
+    tx: &mut Transaction<'_>,
+) -> Result<Option<(u64, Option<Mark>)>, Error> {
+    let (head, there) = head(&seen.position, tx).await?;
+    // One that is gone was too old; another one in its place never was there before.
+    let is_another = seen.row.is_some() && there.is_some() && there != seen.row;
+    Ok((head >= seen.position && !is_another).then_some((head, there)))
+}
+
 fn after<'t>(seen: &'t Seen, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(Read, Seen), Error>> {
     Box::pin(async move {
-        let (head, there) = head(&seen.position, tx).await?;
-        // One that is gone was too old; another one in its place never was there before.
-        let is_another = seen.row.is_some() && there.is_some() && there != seen.row;
-        if head < seen.position || is_another {
-            return Ok((Read::Restored, Seen { position: head, row: None }));
-        }
+        let Some((head, there)) = head_beyond(seen, tx).await? else { return Ok((Read::Restored, *seen)) };
         if head == seen.position {
             let seen = Seen { row: seen.row.or(there), ..*seen };
             return Ok((Read::Rows { rows: Vec::new(), behind: 0 }, seen));
@@ -119,6 +176,7 @@ impl Outbox {
         let is_told = is_told || self.records().dialect() == Dialect::Sqlite;
         let pause = if is_told { SELDOM } else { OFTEN };
         let tail = Tail::from_now(self.records().own_lane()).await?;
+        self.saw(tail.seen);
         self.0.reached.store(tail.seen.position, Ordering::Release);
         let (outbox, stop, tail) = (self.clone(), supervisor.stop(), Arc::new(tokio::sync::Mutex::new(tail)));
         supervisor.spawn("outbox-tail", OnEnd::Restart, move || {
@@ -134,13 +192,33 @@ impl Outbox {
         Ok(())
     }
 
+    /// How far the tail has come. The hub is told of it right afterwards: whoever follows an event and then asks here misses
+    /// nothing in between.
+    pub(crate) fn seen(&self) -> Seen {
+        *self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn saw(&self, seen: Seen) {
+        *self.0.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+    }
+
+    async fn read_on(&self, tail: &mut Tail) -> Result<Read, Error> {
+        let read = tail.read_on().await?;
+        if matches!(read, Read::Restored) {
+            // Before streams end, whose clients come back at once.
+            tail.begin_anew(self.0.clock.now()).await?;
+        }
+        Ok(read)
+    }
+
     /// Hands rows to the hub for as long as the process runs.
     async fn follow(&self, tail: &mut Tail, pause: Duration) {
         let (mut again, mut tidied) = (AGAIN, Instant::now());
         loop {
-            let wait = match tail.read_on().await {
+            let wait = match self.read_on(tail).await {
                 Ok(Read::Rows { rows, behind }) => {
                     metrics::gauge!("outbox_tail_lag_rows").set(behind as f64);
+                    self.saw(tail.seen);
                     self.hand_over(&rows);
                     if !rows.is_empty() {
                         self.0.arrived.notify_one();
@@ -151,6 +229,7 @@ impl Outbox {
                 }
                 Ok(Read::Restored) => {
                     tracing::warn!("the outbox is not the one it was: streams begin anew");
+                    self.saw(tail.seen);
                     self.lose_all();
                     self.0.reached.store(tail.seen.position, Ordering::Release);
                     Duration::ZERO

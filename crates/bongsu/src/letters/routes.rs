@@ -275,6 +275,10 @@ async fn redrive(
     let fields = Fields::of_body(body.as_str())?;
     let rate = fields.optional("rate", |raw| whole(raw.get(), 1, FASTEST))?.unwrap_or(RATE);
     if fields.optional("all", fields::flag)?.unwrap_or_default() {
+        if fields.optional("ids", |_| Ok(()))?.is_some() {
+            let text = Text::new("all과 함께 쓸 수 없습니다", "not together with all");
+            return Err(fields.invalid("ids", Reason::Given(text)).into());
+        }
         let letters = queue.depth().await.map_err(|error| away(&error))?;
         let wish = Everything { of: queue.clone(), rate };
         state.everything.try_send(wish).map_err(|_| {

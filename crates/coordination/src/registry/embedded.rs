@@ -17,7 +17,7 @@ impl EmbeddedRegistry {
         let id = format!("{:016x}", random::between(0, u64::MAX - 1));
         let joined_at = clock.now();
         let alive = vec![Instance { id: id.clone(), about, joined_at }];
-        let fleet = Fleet { standing: Standing::Alive { joined_at }, alive };
+        let fleet = Fleet { standing: Standing::Alive { joined_at }, alive, seen_at: joined_at };
         Self { id, fleet: watch::Sender::new(fleet) }
     }
 }

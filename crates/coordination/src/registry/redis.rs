@@ -103,7 +103,7 @@ impl RedisRegistry {
         let arguments = [inner.redis.instance(), &lease, &records, &inner.about].map(str::as_bytes);
         let keys = inner.keys.each_ref().map(String::as_str);
         let answer = inner.redis.run(&JOIN, Repeat::Never, &keys, &arguments).await.map_err(Error::from)?;
-        let (outcome, instances): (String, Vec<Value>) =
+        let (outcome, seen_at, instances): (String, Millis, Vec<Value>) =
             from_redis_value(answer).map_err(|_| Error::unreadable("the registry"))?;
         let mut alive =
             instances.into_iter().map(instance).collect::<Option<Vec<_>>>().ok_or_else(unreadable)?;
@@ -112,13 +112,13 @@ impl RedisRegistry {
             self.set_until(Some(asked + inner.lease));
             let own = alive.iter().find(|instance| instance.id == inner.redis.instance());
             let joined_at = own.ok_or_else(unreadable)?.joined_at;
-            self.show(Standing::Alive { joined_at }, Some(alive));
+            self.show(Standing::Alive { joined_at }, Some((seen_at, alive)));
             return Ok(());
         }
         self.set_until(None);
         let other = alive.iter().find(|other| other.id == outcome).ok_or_else(unreadable)?;
         let refused = Refused { other: Box::new(other.clone()), own: inner.records.clone() };
-        self.show(Standing::Refused(refused.clone()), Some(alive));
+        self.show(Standing::Refused(refused.clone()), Some((seen_at, alive)));
         Err(JoinError::Refused(refused))
     }
 
@@ -127,11 +127,12 @@ impl RedisRegistry {
         self.show(Standing::Lost, None);
     }
 
-    fn show(&self, standing: Standing, alive: Option<Vec<Instance>>) {
+    fn show(&self, standing: Standing, seen: Option<(Millis, Vec<Instance>)>) {
         self.0.fleet.send_if_modified(|fleet| {
-            let alive = alive.unwrap_or_else(|| fleet.alive.clone());
-            let seen = Fleet { standing, alive };
-            let changed = *fleet != seen;
+            let (seen_at, alive) = seen.unwrap_or_else(|| (fleet.seen_at, fleet.alive.clone()));
+            let seen = Fleet { standing, alive, seen_at };
+            // That it was looked again is no change.
+            let changed = (&fleet.standing, &fleet.alive) != (&seen.standing, &seen.alive);
             if fleet.standing != seen.standing {
                 tell(&fleet.standing, &seen.standing);
             }

@@ -203,7 +203,7 @@ async fn a_redis_that_lost_everything_is_noticed_by_all() {
         hub.applied.comes_to(&[revoke("anna", 100)]).await;
         assert_eq!(hub.revoked("ben").await, None);
     }
-    let joined = near.coordination.registry.alive();
+    let joined = near.coordination.registry.fleet().borrow().alive.clone();
     redis.command(&["FLUSHALL"]).await.accepted();
     redis.command(&["SET", "{orders}:revoked:ben", "200"]).await.accepted();
     for hub in [&near, &far] {
@@ -215,7 +215,7 @@ async fn a_redis_that_lost_everything_is_noticed_by_all() {
     for hub in [&near, &far] {
         hub.applied.comes_to(&[revoke("anna", 100), kick("cho")]).await;
         hub.is_current().await;
-        let again = || hub.coordination.registry.alive();
+        let again = || hub.coordination.registry.fleet().borrow().alive.clone();
         wait::until(PATIENCE, || async {
             again().len() == 2 && again().iter().all(|instance| !joined.contains(instance))
         })

@@ -62,7 +62,7 @@ async fn an_instance_is_written_and_understood_as_in_version_1() {
     redis.command(&["HSET", "{instances}:about", "other", INSTANCE.trim_end()]).await.accepted();
     redis.command(&["ZADD", "{instances}:leases", "99999999999999", "other"]).await.accepted();
     hub.join().await;
-    let alive = hub.coordination.registry.alive();
+    let alive = hub.coordination.registry.fleet().borrow().alive.clone();
     let other = alive.iter().find(|instance| instance.id == "other");
     let about = about(Records::Shared(id("main")));
     assert_eq!(other, Some(&Instance { id: "other".to_owned(), about, joined_at: 1_708_070_400_000 }));

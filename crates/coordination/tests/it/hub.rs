@@ -94,7 +94,8 @@ impl Hub {
 
     /// The ids of those that it thinks alive.
     pub(crate) fn alive(&self) -> Vec<String> {
-        self.coordination.registry.alive().into_iter().map(|instance| instance.id).collect()
+        let fleet = self.coordination.registry.fleet().borrow().clone();
+        fleet.alive.into_iter().map(|instance| instance.id).collect()
     }
 
     pub(crate) async fn sees(&self, hubs: &[&Hub]) {

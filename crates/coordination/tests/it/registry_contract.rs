@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bongsu_coordination::registry::{JoinError, Records, Standing};
+use bongsu_coordination::registry::{Fleet, JoinError, Records, Standing};
 use bongsu_testkit::wait;
 
 use crate::hub::{Engine, Hub, LEASE, PATIENCE, Shared, about, id};
@@ -11,7 +11,7 @@ pub(crate) async fn who_joins_is_alive<E: Engine>(mut engine: E) {
     let hub = engine.hub().await;
     let registry = &hub.coordination.registry;
     assert!(registry.holds());
-    let alive = registry.alive();
+    let Fleet { alive, seen_at, .. } = registry.fleet().borrow().clone();
     assert_eq!(alive.len(), 1);
     assert_eq!(alive[0].id, registry.me());
     let about = about(alive[0].about.records.clone());
@@ -19,7 +19,9 @@ pub(crate) async fn who_joins_is_alive<E: Engine>(mut engine: E) {
     let joined_at = alive[0].joined_at;
     assert_eq!(registry.fleet().borrow().standing, Standing::Alive { joined_at });
     registry.join().await.unwrap();
-    assert_eq!(registry.alive(), alive, "joining again changes nothing");
+    let again = registry.fleet().borrow().clone();
+    assert_eq!(again.alive, alive, "joining again changes nothing");
+    assert!(seen_at >= joined_at && again.seen_at >= seen_at);
 }
 
 pub(crate) async fn those_who_join_see_each_other_and_who_leaves_is_gone<E: Shared>(mut engine: E) {
@@ -65,8 +67,8 @@ pub(crate) async fn who_stood_still_knows_that_it_was_given_up<E: Shared>(mut en
     let registry = Arc::clone(&two.coordination.registry);
     let before = one.coordination.registry.fleet().borrow().clone();
     let joined_at = |hub: &Hub| {
-        let alive = hub.coordination.registry.alive();
-        alive.iter().find(|instance| instance.id == two.id()).map(|instance| instance.joined_at)
+        let fleet = hub.coordination.registry.fleet().borrow().clone();
+        fleet.alive.iter().find(|instance| instance.id == two.id()).map(|instance| instance.joined_at)
     };
     let first = joined_at(&one);
     two.island().pause(LEASE * 2);

@@ -44,8 +44,8 @@ const MOST_ASKED: usize = 65_536;
 /// While Redis has to be told of so many people, nobody is let in who would add to them.
 const MOST_UNTOLD: usize = 65_536;
 
-/// Says which hubs are alive.
-pub type Alive = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+/// Says which hubs are alive, and when they were, by Redis's clock.
+pub type Alive = Arc<dyn Fn() -> (Millis, Vec<String>) + Send + Sync>;
 
 /// See the module. Cheap to clone.
 #[derive(Clone)]
@@ -200,8 +200,9 @@ impl Inner {
                     told
                 })
                 .collect();
+            // To the end, whatever becomes of some: who is not asked any more would not be put back.
             let told = futures_util::stream::iter(telling).buffer_unordered(AT_ONCE);
-            if !told.all(std::future::ready).await {
+            if !told.fold(true, async |all, told| all && told).await {
                 tokio::time::sleep(AGAIN).await;
             }
         }
@@ -217,7 +218,8 @@ impl Inner {
     async fn say(&self, person: &Id, word: Word, others: Others) -> Result<(), Error> {
         let [streams, hubs] = self.keys(person);
         let named = serde_json::to_string(person).unwrap_or_default();
-        let (channel, alive, until) = (self.channel(), (self.alive)(), word.until.to_string());
+        let (channel, until, (seen_at, alive)) = (self.channel(), word.until.to_string(), (self.alive)());
+        let seen_at = seen_at.to_string();
         let (number, count) = (word.number.to_string(), word.connections.len().to_string());
         let (asked, question) = (others.written(), self.question());
         let head = [
@@ -230,6 +232,7 @@ impl Inner {
             &until,
             &asked,
             &question,
+            &seen_at,
             &count,
         ];
         let mut arguments: Vec<&[u8]> = head.map(str::as_bytes).to_vec();

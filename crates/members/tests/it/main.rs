@@ -13,6 +13,8 @@ const HUBS: &str = "sse:notification:{7}:hubs";
 /// A person's streams, of which three may stay.
 struct Person {
     redis: Client,
+    /// When it was looked which hubs are alive, if that is not now.
+    seen_at: Option<u64>,
 }
 
 impl Person {
@@ -21,7 +23,7 @@ impl Person {
             return None;
         }
         let redis = Redis::start().await;
-        let person = Self { redis: redis.connect().await.unwrap() };
+        let person = Self { redis: redis.connect().await.unwrap(), seen_at: None };
         Some((redis, person))
     }
 
@@ -34,10 +36,11 @@ impl Person {
         until: u64,
         own: &[(&str, &str)],
     ) -> Option<Vec<String>> {
+        let seen_at = self.seen_at.unwrap_or(self.now().await).to_string();
         let (number, until, count) = (number.to_string(), until.to_string(), own.len().to_string());
         let mut words = vec![
             "EVAL", HOLD, "2", STREAMS, HUBS, hub, &number, "3", "60000", "channel", "7", &until, "0",
-            "question", &count,
+            "question", &seen_at, &count,
         ];
         words.extend(own.iter().flat_map(|(stream, time)| [*stream, *time]));
         words.extend(["h1", "h2"]);
@@ -148,6 +151,11 @@ async fn those_of_a_hub_that_is_gone_and_those_that_nobody_holds_go_first() {
         let time = (now - age).to_string();
         person.redis.call(&["ZADD", STREAMS, &time, stream]).await.unwrap().accepted();
     }
+    // Nothing is known of who is alive since Redis was away.
+    person.seen_at = Some(now - 2_000);
+    person.come("h1", &["a"]).await;
+    assert_eq!(person.counted().await, ["fresh", "killed", "a"]);
+    person.seen_at = None;
     person.come("h1", &["a", "b"]).await;
     assert_eq!(person.counted().await, ["fresh", "a", "b"]);
 }

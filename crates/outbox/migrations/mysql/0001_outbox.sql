@@ -29,10 +29,12 @@ CREATE TABLE IF NOT EXISTS outbox_events (
 ) ENGINE = InnoDB;
 
 -- A name that nobody has says what is wrong, where a statement cannot.
-SET @step = (SELECT COALESCE(MAX('SELECT `outbox_events.id has to be a whole number; OUTBOX=off leaves it`'), 'DO 0')
+SET @step = (SELECT COALESCE(MAX(CONCAT('SELECT `outbox_events.', column_name, ' has to be a whole number; see OUTBOX`')), 'DO 0')
     FROM information_schema.columns
-    WHERE table_schema = DATABASE() AND table_name = 'outbox_events' AND column_name = 'id'
-        AND data_type NOT IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint'));
+    WHERE table_schema = DATABASE() AND table_name = 'outbox_events'
+        AND column_name IN ('id', 'position', 'attempts', 'available_at', 'created_at')
+        AND data_type NOT IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')
+        AND NOT (column_name IN ('available_at', 'created_at') AND data_type IN ('datetime', 'timestamp')));
 PREPARE step FROM @step;
 EXECUTE step;
 
@@ -113,6 +115,13 @@ CREATE TABLE IF NOT EXISTS bongsu_outbox_gone (
     target_event_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
     position        BIGINT NOT NULL,
     id              BIGINT NOT NULL
+) ENGINE = InnoDB;
+
+-- A database that was restored gives ids again: those up to this one, to rows after this position.
+CREATE TABLE IF NOT EXISTS bongsu_outbox_again (
+    position BIGINT NOT NULL,
+    id       BIGINT NOT NULL,
+    PRIMARY KEY (position, id)
 ) ENGINE = InnoDB;
 
 -- Why a row was given up, and which of those are to be tried again all the same.

@@ -46,6 +46,10 @@ BEGIN
                  ALTER COLUMN %1$I TYPE BIGINT USING (extract(epoch FROM %1$I) * 1000)::bigint,
                  ALTER COLUMN %1$I SET DEFAULT (extract(epoch FROM clock_timestamp()) * 1000)::bigint',
                 found.name);
+        ELSIF found.name IN ('created_at', 'available_at', 'position', 'attempts')
+            AND found.kind NOT IN ('smallint', 'integer', 'bigint') THEN
+            RAISE EXCEPTION 'outbox_events.% is %, and has to be a whole number; OUTBOX=off leaves the table alone',
+                found.name, found.kind;
         ELSIF found.name = 'target_event_id' AND found.kind <> 'text' THEN
             ALTER TABLE outbox_events
                 ALTER COLUMN target_event_id TYPE TEXT COLLATE "C" USING target_event_id::text;
@@ -93,6 +97,13 @@ CREATE TABLE IF NOT EXISTS bongsu_outbox_gone (
     target_event_id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     position        BIGINT NOT NULL,
     id              BIGINT NOT NULL
+);
+
+-- A database that was restored gives ids again: those up to this one, to rows after this position.
+CREATE TABLE IF NOT EXISTS bongsu_outbox_again (
+    position BIGINT NOT NULL,
+    id       BIGINT NOT NULL,
+    PRIMARY KEY (position, id)
 );
 
 -- Why a row was given up, and which of those are to be tried again all the same.

@@ -75,6 +75,13 @@ CREATE TABLE IF NOT EXISTS bongsu_outbox_gone (
     id              INTEGER NOT NULL
 ) WITHOUT ROWID, STRICT;
 
+-- A database that was restored gives ids again: those up to this one, to rows after this position.
+CREATE TABLE IF NOT EXISTS bongsu_outbox_again (
+    position INTEGER NOT NULL,
+    id       INTEGER NOT NULL,
+    PRIMARY KEY (position, id)
+) WITHOUT ROWID, STRICT;
+
 -- Why a row was given up, and which of those are to be tried again all the same.
 CREATE TABLE IF NOT EXISTS bongsu_outbox_failures (
     id     INTEGER PRIMARY KEY,

@@ -112,17 +112,33 @@ pub(crate) async fn a_row_that_somebody_holds_holds_up_its_own_target_only(datab
     assert_eq!(seen.iter().map(number).collect::<Vec<_>>(), [1, 2, 3], "in their order");
 }
 
+const NOW: u64 = 1_800_000_000_000;
+static AGAIN: Query = Query::new("again", [GIVEN_AGAIN; 3]);
+const GIVEN_AGAIN: &str = "SELECT position, id FROM bongsu_outbox_again";
+
+fn again<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Vec<(i64, i64)>, Error>> {
+    Box::pin(async move {
+        let rows = tx.rows(&AGAIN, &[]).await?;
+        rows.iter().map(|row| Ok((row.int(0)?, row.int(1)?))).collect()
+    })
+}
+
 pub(crate) async fn a_database_that_was_restored_is_noticed(database: Database) {
     let records = database.records().await;
     add(&records, "a", 1..5).await;
     sequence_all(&records).await;
     let mut tail = Tail::from_start(database.records().await);
     next(&mut tail, 4).await;
-    // A copy of two rows ago.
+    // A copy of two rows ago. The first had its position long before.
+    let old = NOW - 10 * 60 * 1_000;
+    database.execute(&format!("INSERT INTO bongsu_outbox_times (position, at) VALUES (1, {old})")).await;
     database
         .execute("DELETE FROM outbox_events WHERE position > 2; UPDATE bongsu_outbox_head SET position = 2")
         .await;
     assert!(matches!(tail.read_on().await.unwrap(), Read::Restored));
+    assert!(matches!(tail.read_on().await.unwrap(), Read::Restored), "until that is noted");
+    tail.begin_anew(NOW).await.unwrap();
+    assert_eq!(records.read((), again).await.unwrap(), [(1, 4)], "ids up to 4 mean nothing after position 1");
     add(&records, "a", 5..6).await;
     sequence_all(&records).await;
     assert_eq!(next(&mut tail, 1).await.iter().map(number).collect::<Vec<_>>(), [5]);
@@ -133,5 +149,6 @@ pub(crate) async fn a_database_that_was_restored_is_noticed(database: Database) 
     add(&records, "a", 6..12).await;
     sequence_all(&records).await;
     assert!(matches!(tail.read_on().await.unwrap(), Read::Restored));
+    tail.begin_anew(NOW).await.unwrap();
     tokio::time::timeout(Duration::from_secs(5), tail.read_on()).await.unwrap().unwrap();
 }

@@ -49,6 +49,6 @@ contract! {
         what_fails_is_tried_again_and_what_is_away_costs_no_try
         what_nobody_can_be_told_of_is_marked_and_passed_over;
     older: a_table_without_targets_is_brought_up_to_date
-        ids_that_are_no_numbers_are_refused
+        ids_and_times_that_are_no_numbers_are_refused
         its_steps_can_be_made_again;
 }

@@ -6,7 +6,7 @@ use bongsu_outbox::store::MIGRATIONS;
 use bongsu_outbox::tail::{Read, Tail};
 use bongsu_sql::{DataFolder, Database as File, Migrations, Records, Store, rusqlite};
 
-use bongsu_testkit::sql::Server;
+use bongsu_testkit::sql::{Flavour, Server};
 
 use crate::database::Database;
 
@@ -77,23 +77,28 @@ pub(crate) async fn a_table_without_targets_is_brought_up_to_date(database: Data
     }
 }
 
-pub(crate) async fn ids_that_are_no_numbers_are_refused(database: Database) {
+pub(crate) async fn ids_and_times_that_are_no_numbers_are_refused(database: Database) {
     let Database::Server(flavour, url) = &database else {
-        // There an id is the number of its row.
+        // There an id is the number of its row, and other times are made numbers.
         return;
     };
-    database
-        .execute("CREATE TABLE outbox_events (id CHAR(36) PRIMARY KEY, event_type TEXT, payload TEXT)")
-        .await;
-    let refused = database.try_records().await.err().expect("a refusal").to_string();
-    assert!(refused.contains("whole number") && refused.contains("OUTBOX=off"), "{refused}");
-    let columns = "SELECT COUNT(*) FROM information_schema.columns WHERE table_name = 'outbox_events'";
-    let columns = if flavour.name() == "postgres" {
-        columns.to_owned()
-    } else {
-        format!("{columns} AND table_schema = '{}'", Server::name_in(url))
+    let count = "SELECT COUNT(*) FROM information_schema.columns WHERE table_name = 'outbox_events'";
+    let count = match flavour {
+        Flavour::Postgres => count.to_owned(),
+        Flavour::MariaDb => format!("{count} AND table_schema = '{}'", Server::name_in(url)),
     };
-    assert_eq!(database.execute(&columns).await.trim(), "3", "it is what it was");
+    for (wrong, columns) in [("id", "id CHAR(36)"), ("created_at", "id BIGINT, created_at VARCHAR(30)")] {
+        database
+            .execute(&format!("CREATE TABLE outbox_events ({columns}, event_type TEXT, payload TEXT)"))
+            .await;
+        let before = database.execute(&count).await;
+        let refused = database.try_records().await.err().expect("a refusal").to_string();
+        let why = format!("outbox_events.{wrong} ");
+        assert!(refused.contains(&why) && refused.contains("whole number"), "{refused}");
+        assert!(refused.contains("OUTBOX"), "what to do: {refused}");
+        assert_eq!(database.execute(&count).await, before, "it is what it was");
+        database.execute("DROP TABLE outbox_events").await;
+    }
 }
 
 pub(crate) async fn its_steps_can_be_made_again(database: Database) {

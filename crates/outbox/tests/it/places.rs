@@ -1,12 +1,15 @@
 //! Where streams begin, and where rights end.
 
+use std::time::Duration;
+
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, StreamId};
 use bongsu_live::log::Most;
-use bongsu_live::{Hub, Page, Source, Start};
+use bongsu_live::{Hub, Page, Source, Start, SubjectName};
 use bongsu_outbox::sequence::sequence_some;
 use bongsu_outbox::{Options, Outbox, OutboxSource, Relay, RightError, Waited, subject};
 use bongsu_sql::Records;
+use bongsu_testkit::wait;
 
 use crate::database::Database;
 
@@ -20,13 +23,13 @@ pub(crate) async fn source_at(records: &Records, clock: Clock) -> (OutboxSource,
     let live = bongsu_live::Options {
         ring_frames: 16,
         ring_bytes: 1 << 20,
-        keepalive: std::time::Duration::from_secs(15),
-        stall: std::time::Duration::from_secs(30),
+        keepalive: Duration::from_secs(15),
+        stall: Duration::from_secs(30),
         lifetime: None,
         per_person: 0,
         most: 10,
     };
-    let (ping, keeps) = (live.keepalive, std::time::Duration::from_secs(7 * 86_400));
+    let (ping, keeps) = (live.keepalive, Duration::from_secs(7 * 86_400));
     let options =
         Options { ping, keeps, waited: Waited::Every, relay: Relay::default(), usual: live.manner() };
     let hub = Hub::new(live, 1, clock.clone());
@@ -46,6 +49,16 @@ pub(crate) async fn insert(database: &Database, target: &str, count: usize) {
         .await;
 }
 
+/// Gives all rows their positions, and returns when streams are told up to one of them.
+async fn sequence_up_to(source: &OutboxSource, records: &Records, event: &SubjectName, position: u64) {
+    while sequence_some(records).await.unwrap() > 0 {}
+    let is_there = async || {
+        let heads = source.heads(std::slice::from_ref(event)).await;
+        heads[0].clone().unwrap().id.ms == position
+    };
+    wait::until(Duration::from_secs(20), is_there).await;
+}
+
 pub(crate) async fn a_page_begins_where_it_should(database: Database) {
     let records = database.records().await;
     let (source, _) = source(&records).await;
@@ -55,7 +68,7 @@ pub(crate) async fn a_page_begins_where_it_should(database: Database) {
     assert_eq!((empty.start, empty.entries.len(), empty.head.id), (Start::Known, 0, StreamId::START));
     insert(&database, "a", 120).await;
     insert(&database, "b", 3).await;
-    while sequence_some(&records).await.unwrap() > 0 {}
+    sequence_up_to(&source, &records, &event, 120).await;
     let first = read(StreamId::EMPTY).await;
     assert_eq!((first.start, first.entries.len(), first.more), (Start::Known, 100, true));
     let second = read(first.entries[99].place.id).await;
@@ -110,7 +123,7 @@ pub(crate) async fn a_withdrawal_takes_its_place_whoever_makes_it(database: Data
     } else {
         database.execute("UPDATE memberships SET user_id = '5' WHERE user_id = '3'").await;
     }
-    while sequence_some(&records).await.unwrap() > 0 {}
+    sequence_up_to(&source, &records, &subject(&event), 5).await;
     for (number, may) in [(1, false), (2, false), (3, false), (4, true)] {
         assert_eq!(outbox.may_follow(&event, &person(number)).await.is_ok(), may, "{number}");
     }
@@ -138,9 +151,10 @@ pub(crate) async fn what_is_too_old_goes_unless_somebody_needs_it(database: Data
     const NOW: u64 = 1_800_000_000_000;
     let (records, clock) = (database.records().await, Clock::manual(NOW));
     let (source, outbox) = source_at(&records, clock.clone()).await;
-    let sequence = async || while sequence_some(&records).await.unwrap() > 0 {};
+    let event = subject(&Id::new("a").unwrap());
+    let sequence = async |position| sequence_up_to(&source, &records, &event, position).await;
     insert(&database, "a", 450).await;
-    sequence().await;
+    sequence(450).await;
     // As old as they say they are, streams have had them for a moment only.
     database.execute("UPDATE outbox_events SET status = 'DONE', created_at = 1").await;
     database.execute("UPDATE outbox_events SET status = 'PENDING' WHERE id = 5").await;
@@ -148,7 +162,7 @@ pub(crate) async fn what_is_too_old_goes_unless_somebody_needs_it(database: Data
     assert_eq!(outbox.forget_old().await.unwrap(), 0);
     clock.set(NOW + 6 * DAY);
     insert(&database, "a", 2).await;
-    sequence().await;
+    sequence(452).await;
     database.execute("UPDATE outbox_events SET status = 'DONE' WHERE id > 450").await;
     assert_eq!(outbox.forget_old().await.unwrap(), 0);
     // One that nobody has seen yet.
@@ -156,8 +170,7 @@ pub(crate) async fn what_is_too_old_goes_unless_somebody_needs_it(database: Data
     database.execute("UPDATE outbox_events SET status = 'DONE', created_at = 1 WHERE id > 452").await;
     clock.set(NOW + 7 * DAY);
     assert_eq!(outbox.forget_old().await.unwrap(), 448);
-    sequence().await;
-    let event = subject(&Id::new("a").unwrap());
+    sequence(453).await;
     let left = source.read(&event, StreamId::START, MOST).await.unwrap();
     assert_eq!(ids(&left), [5, 6, 451, 452, 453], "unprocessed, failed, young, unseen");
     let back = source.read(&event, StreamId::new(5, 5), MOST).await.unwrap();

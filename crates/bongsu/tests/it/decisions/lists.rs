@@ -97,7 +97,8 @@ pub(super) async fn text_is_kept_as_it_was_written(flavour: Option<Flavour>) {
     let Some(scene) = start(flavour).await else { return };
     let event = Event::create(&scene.hub, 50, &[2]).await;
     // The longest that is allowed, in characters of four bytes.
-    for content in ["봉수 🔥 'x' \"y\" \\ %s :name ", "first\n\tsecond\r\n", &"🔥".repeat(2_000), " "] {
+    for content in ["봉수 🔥 'x' \"y\" \\ %s :name ", "first\n\tsecond\r\n", &"🔥".repeat(2_000), " x "]
+    {
         let body = json!({"proposal_type": "criteria", "content": content});
         let proposed = event.post(2, "/proposals", body).await.expect(200);
         let criterion = proposed.result()["proposal_id"].as_u64().unwrap();

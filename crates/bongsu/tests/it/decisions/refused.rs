@@ -132,7 +132,9 @@ pub(super) async fn bodies_and_pages_that_are_wrong_name_their_field(flavour: Op
         refused("POST", "/events", body, "body").await;
     }
     let long = |characters: usize| "가".repeat(characters);
-    for title in [json!(null), json!(""), json!(7), json!(long(201)), json!("a\nb"), json!("a\u{0}")] {
+    for title in
+        [json!(null), json!(""), json!("  "), json!(7), json!(long(201)), json!("a\nb"), json!("a\u{0}")]
+    {
         refused("POST", "/events", &json!({"title": title}).to_string(), "title").await;
     }
     for percent in [json!(0), json!(101), json!(-1), json!(50.5), json!("50"), json!([])] {
@@ -145,7 +147,15 @@ pub(super) async fn bodies_and_pages_that_are_wrong_name_their_field(flavour: Op
         refused("POST", &proposals, &body, "proposal_type").await;
     }
     let comments = event.path(&format!("/criteria/{criterion}/comments"));
-    for content in [json!(null), json!(""), json!({}), json!(long(2_001)), json!("a\u{0}"), json!("\u{1b}")] {
+    for content in [
+        json!(null),
+        json!(""),
+        json!(" \n"),
+        json!({}),
+        json!(long(2_001)),
+        json!("a\u{0}"),
+        json!("\u{1b}"),
+    ] {
         let body = json!({"proposal_type": "criteria", "content": content}).to_string();
         refused("POST", &proposals, &body, "content").await;
         refused("POST", &comments, &body, "content").await;

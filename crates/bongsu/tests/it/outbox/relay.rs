@@ -192,6 +192,7 @@ pub(super) async fn what_cannot_go_on_is_given_up_seen_and_tried_again(flavour: 
         (r#"{"ids":["x"]}"#, "ids[0]"),
         (r#"{"all":1}"#, "all"),
         (r#"{"all":true,"rate":0}"#, "rate"),
+        (r#"{"all":true,"ids":[1]}"#, "ids"),
     ] {
         let refused = api.call("POST", &format!("{DLQ}/redrive"), body).await.expect_error(400, "COMMON400");
         assert!(refused.message().contains(field), "{}", refused.text());

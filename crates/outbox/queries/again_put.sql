@@ -1,0 +1,1 @@
+INSERT INTO bongsu_outbox_again (position, id) VALUES (:position, :largest) ON CONFLICT DO NOTHING

@@ -1,10 +1,10 @@
 //! Claiming rows for a worker, in the order of their targets, and saying what became of them.
 //!
-//! A worker looks through the rows from where everything that is its own is done. What it finds it claims by key, those
-//! only that nobody else has claimed meanwhile; of a target, none behind one that it did not get. Rows that were given
-//! up and are to be tried again are outside that order, and named in a table of their own.
+//! A worker looks through the rows once, and remembers those of its own that were not done. What may be done it claims by
+//! key, those only that nobody else has claimed meanwhile; of a target, none behind one that it did not get. Rows that were
+//! given up and are to be tried again are outside that order, and named in a table of their own.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bongsu_kernel::Millis;
 use bongsu_sql::{Boxed, Error, Records, Transaction};
@@ -18,6 +18,10 @@ const MOST: usize = 200;
 /// So many are looked through by one question, and so many questions are asked for one claim.
 const WINDOW: usize = 1_000;
 const WINDOWS: usize = 50;
+/// So many that are not done are remembered; then nothing further is looked through.
+const MOST_OPEN: usize = 50_000;
+/// So often others are looked for when somebody holds all that was found.
+const ROUNDS: usize = 8;
 
 /// A row that is this worker's until a time.
 #[derive(Debug)]
@@ -76,60 +80,130 @@ impl Claimed {
 /// A row that somebody could claim, by its id and target; nobody's target for one outside the order.
 type Candidate = (i64, Option<String>);
 
+/// How far a worker has looked through the rows.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// In which database: one that was restored is looked through anew.
+    era: u64,
+    looked_to: u64,
+    /// What is this worker's and was not done yet, by position.
+    open: BTreeMap<u64, Open>,
+}
+
+struct Open {
+    id: i64,
+    target: String,
+}
+
+/// What may be done now: of each target only what nothing is waited for before.
+struct Found {
+    now: Millis,
+    waits: HashSet<String>,
+    rows: Vec<Candidate>,
+}
+
+impl Found {
+    fn add(&mut self, open: &Open, available_at: Millis) {
+        if available_at > self.now {
+            self.waits.insert(open.target.clone());
+        } else if !self.is_full() && !self.waits.contains(&open.target) {
+            self.rows.push((open.id, Some(open.target.clone())));
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.rows.len() >= MOST
+    }
+}
+
 impl Outbox {
-    /// Claims what may be done now. `done_to` moves on over what is done.
+    /// Claims what may be done now.
     pub(crate) async fn claim(
         &self,
-        done_to: &mut u64,
+        progress: &mut Progress,
         handler: &dyn Handler,
     ) -> Result<Vec<Claimed>, Error> {
+        let era = self.era();
+        if progress.era != era {
+            *progress = Progress { era, ..Progress::default() };
+        }
         let now = self.0.clock.now();
         let mut candidates = self.redriven(now, handler).await?;
-        candidates.extend(self.look(done_to, now, handler).await?);
-        if candidates.is_empty() {
-            return Ok(Vec::new());
+        let mut held = HashSet::new();
+        for _ in 0..ROUNDS {
+            candidates.extend(self.look(progress, now, handler, held.clone()).await?);
+            if candidates.is_empty() {
+                break;
+            }
+            let targets: Vec<String> = candidates.iter().filter_map(|(_, target)| target.clone()).collect();
+            let wish = Wish { candidates: std::mem::take(&mut candidates), now, until: now + millis(LEASE) };
+            let claimed = self.records().write(wish, claim).await?;
+            if !claimed.is_empty() {
+                return Ok(claimed);
+            }
+            held.extend(targets);
         }
-        let wish = Wish { candidates, now, until: now + millis(LEASE) };
-        self.records().write(wish, claim).await
+        Ok(Vec::new())
     }
 
     async fn redriven(&self, now: Millis, handler: &dyn Handler) -> Result<Vec<Candidate>, Error> {
         let rows = self.records().read(now, redriven).await?;
-        Ok(rows.into_iter().filter(|(_, kind)| handler.wants(kind)).map(|(id, _)| (id, None)).collect())
+        let (own, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, kind)| handler.wants(kind));
+        if !others.is_empty() {
+            // Whoever does something about them finds them as they find others.
+            let others = others.into_iter().map(|(id, _)| id).collect();
+            self.records().write(others, forget_redriven).await?;
+        }
+        Ok(own.into_iter().map(|(id, _)| (id, None)).collect())
     }
 
+    /// What may be done now, first of what was not done when it was looked through, then of what has come since. Targets that
+    /// somebody holds are passed over.
     async fn look(
         &self,
-        done_to: &mut u64,
+        progress: &mut Progress,
         now: Millis,
         handler: &dyn Handler,
+        held: HashSet<String>,
     ) -> Result<Vec<Candidate>, Error> {
-        let (mut found, mut waits, mut after) = (Vec::new(), HashSet::new(), *done_to);
-        let mut all_done = true;
-        for _ in 0..WINDOWS {
-            let rows = self.records().read(after, window).await?;
-            for row in &rows {
-                after = row.position;
-                if row.is_undone && handler.wants(&row.kind) {
-                    all_done = false;
-                    if row.available_at > now {
-                        waits.insert(row.target.clone());
-                    } else if !waits.contains(&row.target) {
-                        found.push((row.id, Some(row.target.clone())));
-                    }
-                }
-                if all_done {
-                    *done_to = after;
-                }
-                if found.len() == MOST {
-                    return Ok(found);
+        let mut found = Found { now, waits: held, rows: Vec::new() };
+        let known: Vec<(u64, i64)> =
+            progress.open.iter().map(|(position, open)| (*position, open.id)).collect();
+        for some in known.chunks(WINDOW) {
+            let ids: Vec<i64> = some.iter().map(|(_, id)| *id).collect();
+            let undone = self.records().read(ids, undone).await?;
+            for (position, id) in some {
+                match (undone.get(id), progress.open.get(position)) {
+                    (Some(available_at), Some(open)) => found.add(open, *available_at),
+                    _ => drop(progress.open.remove(position)),
                 }
             }
-            if rows.len() < WINDOW || !found.is_empty() {
+            if found.is_full() {
+                return Ok(found.rows);
+            }
+        }
+        for _ in 0..WINDOWS {
+            if progress.open.len() >= MOST_OPEN {
+                break;
+            }
+            let rows = self.records().read(progress.looked_to, window).await?;
+            let is_last = rows.len() < WINDOW;
+            for row in rows {
+                progress.looked_to = row.position;
+                if row.is_undone && handler.wants(&row.kind) {
+                    let open = Open { id: row.id, target: row.target };
+                    found.add(&open, row.available_at);
+                    progress.open.insert(row.position, open);
+                }
+                if found.is_full() {
+                    return Ok(found.rows);
+                }
+            }
+            if is_last || !found.rows.is_empty() {
                 break;
             }
         }
-        Ok(found)
+        Ok(found.rows)
     }
 
     pub(crate) async fn end(&self, endings: Vec<Ending>) -> Result<(), Error> {
@@ -154,6 +228,23 @@ fn redriven<'t>(
     Box::pin(async move {
         let rows = tx.rows(&store::REDRIVEN, &[("now", (*now).into()), ("most", MOST.into())]).await?;
         rows.iter().map(|row| Ok((row.int(0)?, row.maybe_text(1)?.unwrap_or_default().to_owned()))).collect()
+    })
+}
+
+#[expect(clippy::ptr_arg, reason = "a question takes what it was given by reference")]
+fn forget_redriven<'t>(ids: &'t Vec<i64>, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
+    Box::pin(async move { tx.run(&store::REDRIVEN_REMOVE, &[("ids", list(ids)?.into())]).await.map(drop) })
+}
+
+/// Of some rows those that are not done, and when they may be.
+#[expect(clippy::ptr_arg, reason = "a question takes what it was given by reference")]
+fn undone<'t>(
+    ids: &'t Vec<i64>,
+    tx: &'t mut Transaction<'_>,
+) -> Boxed<'t, Result<HashMap<i64, Millis>, Error>> {
+    Box::pin(async move {
+        let rows = tx.rows(&store::UNDONE, &[("ids", list(ids)?.into())]).await?;
+        rows.iter().map(|row| Ok((row.int(0)?, u64::try_from(row.int(1)?).unwrap_or_default()))).collect()
     })
 }
 

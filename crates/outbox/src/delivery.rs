@@ -4,6 +4,7 @@
 //! followed. Where it is not known the ring says that something may be missing, and is filled from the records.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -50,6 +51,11 @@ impl Ends {
 }
 
 impl Outbox {
+    /// Differs once the database turned out to be another one.
+    pub(crate) fn era(&self) -> u64 {
+        self.0.era.load(Ordering::Acquire)
+    }
+
     pub(crate) fn ends(&self) -> &Ends {
         &self.0.ends
     }
@@ -72,6 +78,7 @@ impl Outbox {
 
     /// Nobody stays where they are: what a place was before a database was restored, it may not be now.
     pub(crate) fn lose_all(&self) {
+        self.0.era.fetch_add(1, Ordering::AcqRel);
         for target in self.ends().take_all().into_keys() {
             self.0.hub.lose(&subject(&target));
         }

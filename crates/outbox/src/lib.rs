@@ -65,6 +65,8 @@ struct Inner {
     seen: Mutex<Seen>,
     /// The position up to which the hub was told everything.
     reached: AtomicU64,
+    /// How often the database turned out to be another one.
+    era: AtomicU64,
 }
 
 impl Outbox {
@@ -86,8 +88,9 @@ impl Outbox {
             arrived: Notify::new(),
             seen: Mutex::default(),
             reached: AtomicU64::new(0),
+            era: AtomicU64::new(0),
         }));
-        outbox.tell_untargeted().await?;
+        outbox.tell_untargeted().await;
         outbox.start_tail(supervisor).await?;
         Ok(outbox)
     }
@@ -97,20 +100,22 @@ impl Outbox {
     }
 
     /// What is nobody's is said once, at the start: somebody should look at it.
-    async fn tell_untargeted(&self) -> Result<(), Error> {
+    async fn tell_untargeted(&self) {
         fn count<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<u64, Error>> {
             Box::pin(async move {
                 let counted = tx.row(&store::UNTARGETED, &[]).await?;
                 counted.map_or(Ok(0), |row| row.count(0))
             })
         }
-        let rows = self.records().read((), count).await?;
-        if rows > 0 {
-            tracing::warn!(
+        match self.records().read((), count).await {
+            Ok(0) => {}
+            Ok(rows) => tracing::warn!(
                 rows,
                 "rows of outbox_events have no event that they are about: nobody hears of them"
-            );
+            ),
+            Err(error) => {
+                tracing::warn!(%error, "rows of outbox_events that are about no event were not counted");
+            }
         }
-        Ok(())
     }
 }

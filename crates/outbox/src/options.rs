@@ -127,6 +127,16 @@ impl Waited {
             _ => Some(Self::Of(entries.to_vec())),
         }
     }
+
+    /// And those that the hub itself does something about.
+    fn and(self, relay: &Relay) -> Self {
+        let Self::Of(mut types) = self else { return self };
+        for (of, _) in &relay.0 {
+            let Some(of) = of else { return Self::Every };
+            types.push(of.as_str().to_owned());
+        }
+        Self::Of(types)
+    }
 }
 
 impl Options {
@@ -143,6 +153,7 @@ impl Options {
             let allowed = "entries such as comment.created.v1=room, a.b=room:lobby or *=room";
             Bad::value(&OUTBOX_RELAY, values.text(&OUTBOX_RELAY), allowed)
         })?;
+        let waited = waited.and(&relay);
         Ok(Self { ping: values.seconds(&OUTBOX_PING_SECS), keeps, waited, relay, usual })
     }
 
@@ -195,6 +206,10 @@ mod tests {
         };
         assert_eq!(parse("*"), Some(Waited::Every));
         assert_eq!(parse("none"), Some(Waited::Of(Vec::new())));
+        let relay = |entry: &str| Relay::parse(&[entry.to_owned()]).unwrap();
+        let and = |entry: &str| parse("c.d").unwrap().and(&relay(entry));
+        assert_eq!(and("a.b=room"), Waited::Of(vec!["c.d".to_owned(), "a.b".to_owned()]));
+        assert_eq!(and("*=room"), Waited::Every);
         assert_eq!(parse("a.b, c.d.v1"), Some(Waited::Of(vec!["a.b".to_owned(), "c.d.v1".to_owned()])));
         for bad in ["", "a.b c.d", "a.b;c.d", "A B", "none,a.b", "*,a.b"] {
             assert_eq!(parse(bad), None, "{bad}");

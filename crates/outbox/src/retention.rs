@@ -139,7 +139,10 @@ fn remove_some<'t>(due: &'t Due, tx: &'t mut Transaction<'_>) -> Boxed<'t, Resul
         }
         let gone: Vec<(&str, u64, i64)> = gone.iter().map(|(target, (at, id))| (*target, *at, *id)).collect();
         tx.run(&store::GONE_PUT, &[("gone", list(&gone)?.into())]).await?;
-        let removed = tx.run(&store::OLD_REMOVE, &[("ids", list(&ids)?.into())]).await?;
+        let ids = list(&ids)?;
+        let removed = tx.run(&store::OLD_REMOVE, &[("ids", ids.clone().into())]).await?;
+        tx.run(&store::FAILURE_REMOVE, &[("ids", ids.clone().into())]).await?;
+        tx.run(&store::REDRIVEN_REMOVE, &[("ids", ids.into())]).await?;
         Ok(Step { gone: removed, last: last.filter(|_| rows.len() == MOST) })
     })
 }

@@ -3,7 +3,6 @@
 //! A right that ends has its row in the order of the others (a trigger writes it), where the hub ends the stream. Whoever
 //! was let in again must not meet the row that ended the right before: they begin after it.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bongsu_kernel::Id;
@@ -56,7 +55,7 @@ impl Outbox {
         if event.as_str() == NOBODY {
             return Err(RightError::NoEvent);
         }
-        let reached = self.0.reached.load(Ordering::Acquire);
+        let reached = self.reached();
         self.records().read((event.clone(), person.clone(), reached), right).await
     }
 }

@@ -114,6 +114,8 @@ async fn free(tx: &mut Transaction<'_>) -> Result<Vec<Row>, Error> {
     let mut held: Vec<String> = Vec::new();
     let mut taken = Vec::new();
     for _ in 0..ROUNDS {
+        let known = held.len();
+        taken.clear();
         let wanted = [("held", list(&held)?.into()), ("most", MOST.into())];
         let rows = tx.rows(&store::UNSEQUENCED, &wanted).await?;
         let rows =
@@ -133,7 +135,8 @@ async fn free(tx: &mut Transaction<'_>) -> Result<Vec<Row>, Error> {
                 None => held.push((*target).to_owned()),
             }
         }
-        if !taken.is_empty() || rows.len() < MOST {
+        // What is held may have taken the place of many others, which are asked for again without it.
+        if rows.len() < MOST || held.len() == known {
             break;
         }
     }

@@ -15,7 +15,7 @@ use bongsu_sql::{self as sql, Error, Transaction};
 use crate::right::{LOOK, PATIENCE};
 use crate::row::{id_at, place};
 use crate::store::{self, list};
-use crate::tail::{Seen, head_beyond};
+use crate::tail::{Seen, is_sound};
 use crate::{Outbox, Row};
 
 /// So many rows are read at once.
@@ -117,7 +117,7 @@ fn find<'t>(
     tx: &'t mut Transaction<'_>,
 ) -> sql::Boxed<'t, Result<StreamId, Error>> {
     Box::pin(async move {
-        if head_beyond(seen, tx).await?.is_none() {
+        if !is_sound(seen, tx).await? {
             // Until that is noted, ids may mean other rows than clients do.
             return Err(Error::Away("it was restored from a copy".to_owned()));
         }

@@ -35,6 +35,7 @@ queries! {
     RECORD = query!("record");
     UNTARGETED = query!("untargeted");
     WINDOW = query!("window");
+    UNDONE = query!("undone", all);
     REDRIVEN = query!("redriven");
     REDRIVEN_PUT = query!("redriven_put", all);
     REDRIVEN_REMOVE = query!("redriven_remove", all);

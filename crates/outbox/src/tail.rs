@@ -40,11 +40,13 @@ pub struct Tail {
     sound: Instant,
 }
 
-/// How far a tail has come: the position, and the row that had it, if it was read.
+/// How far a tail has come: the position, the row that had it, and how often somebody had noted that the database was
+/// restored; the latter two once they are known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) position: u64,
     row: Option<Mark>,
+    notes: Option<u64>,
 }
 
 /// What tells a row from another one that has its position: in a restored database that may have its id as well, but was
@@ -61,7 +63,8 @@ pub enum Read {
     /// The next rows, none when there are no more for now, and how many positions are still ahead.
     Rows { rows: Vec<Row>, behind: u64 },
     /// The database is not the one it was: it was restored from a copy. What was read from it may not be there any more.
-    Restored,
+    /// Somebody may have noted that already.
+    Restored { is_noted: bool },
 }
 
 impl Tail {
@@ -90,10 +93,11 @@ impl Tail {
         Ok(read)
     }
 
-    /// In a database that was restored: notes which ids it gives a second time, for everybody, and goes on from now.
-    pub async fn begin_anew(&mut self, now: Millis) -> Result<(), Error> {
+    /// In a database that was restored: notes which ids it gives a second time, for everybody, and goes on from now. Whoever
+    /// had not come far enough to notice does so by that note, and has nothing to add.
+    pub async fn begin_anew(&mut self, now: Millis, is_noted: bool) -> Result<(), Error> {
         let since = now.saturating_sub(millis(self.sound.elapsed() + CLOCKS));
-        let again = Again { since, largest: self.largest };
+        let again = (!is_noted).then_some(Again { since, largest: self.largest });
         self.seen = self.records.write(again, note_again).await?;
         self.sound = Instant::now();
         Ok(())
@@ -103,10 +107,10 @@ impl Tail {
 /// Where the order stands, and the largest id.
 fn now<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(Seen, i64), Error>> {
     Box::pin(async move {
-        let (position, _) = head(&0, tx).await?;
+        let Head { position, notes, .. } = head(0, tx).await?;
         let largest = tx.row(&store::LARGEST, &[]).await?;
         let largest = largest.map(|row| row.maybe_int(0)).transpose()?.flatten();
-        Ok((Seen { position, row: None }, largest.unwrap_or_default()))
+        Ok((Seen { position, row: None, notes: Some(notes) }, largest.unwrap_or_default()))
     })
 }
 
@@ -117,54 +121,73 @@ struct Again {
     largest: i64,
 }
 
-fn note_again<'t>(again: &'t Again, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Seen, Error>> {
+fn note_again<'t>(again: &'t Option<Again>, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Seen, Error>> {
     Box::pin(async move {
-        let position = position_at(again.since, tx).await?;
-        tx.run(&store::AGAIN_PUT, &[("position", position.into()), ("largest", again.largest.into())])
-            .await?;
+        if let Some(again) = again {
+            let position = position_at(again.since, tx).await?;
+            let noted = [("position", position.into()), ("largest", again.largest.into())];
+            tx.run(&store::AGAIN_PUT, &noted).await?;
+        }
         Ok(now(&(), tx).await?.0)
     })
 }
 
-/// The last position that was given, and the row that has the one that somebody remembers.
-fn head<'t>(
-    remembered: &'t u64,
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<(u64, Option<Mark>), Error>> {
-    Box::pin(async move {
-        let row = tx.row(&store::HEAD, &[("remembered", (*remembered).into())]).await?;
-        let row = row.ok_or_else(|| Error::Failed("bongsu_outbox_head is empty".to_owned()))?;
-        let created_at = u64::try_from(row.maybe_int(2)?.unwrap_or_default()).unwrap_or_default();
-        Ok((row.count(0)?, row.maybe_int(1)?.map(|id| Mark { id, created_at })))
-    })
+/// Where the order stands.
+struct Head {
+    position: u64,
+    /// The row that has the position that somebody remembers.
+    there: Option<Mark>,
+    notes: u64,
 }
 
-/// The same, unless this is not the database in which somebody came so far.
-pub(crate) async fn head_beyond(
-    seen: &Seen,
-    tx: &mut Transaction<'_>,
-) -> Result<Option<(u64, Option<Mark>)>, Error> {
-    let (head, there) = head(&seen.position, tx).await?;
-    // One that is gone was too old; another one in its place never was there before.
-    let is_another = seen.row.is_some() && there.is_some() && there != seen.row;
-    Ok((head >= seen.position && !is_another).then_some((head, there)))
+impl Head {
+    /// Whether this may be the database in which somebody came so far.
+    fn is_beyond(&self, seen: &Seen) -> bool {
+        // One that is gone was too old; another one in its place never was there before.
+        let is_another = seen.row.is_some() && self.there.is_some() && self.there != seen.row;
+        self.position >= seen.position && !is_another
+    }
+
+    /// Whether somebody has noted since that it was restored.
+    fn is_noted(&self, seen: &Seen) -> bool {
+        seen.notes.is_some_and(|notes| notes != self.notes)
+    }
+}
+
+async fn head(remembered: u64, tx: &mut Transaction<'_>) -> Result<Head, Error> {
+    let row = tx.row(&store::HEAD, &[("remembered", remembered.into())]).await?;
+    let row = row.ok_or_else(|| Error::Failed("bongsu_outbox_head is empty".to_owned()))?;
+    let created_at = u64::try_from(row.maybe_int(2)?.unwrap_or_default()).unwrap_or_default();
+    let there = row.maybe_int(1)?.map(|id| Mark { id, created_at });
+    Ok(Head { position: row.count(0)?, there, notes: row.count(3)? })
+}
+
+/// Whether nothing shows that the database is another one than that in which a tail came so far.
+pub(crate) async fn is_sound(seen: &Seen, tx: &mut Transaction<'_>) -> Result<bool, Error> {
+    let head = head(seen.position, tx).await?;
+    Ok(head.is_beyond(seen) && !head.is_noted(seen))
 }
 
 fn after<'t>(seen: &'t Seen, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(Read, Seen), Error>> {
     Box::pin(async move {
-        let Some((head, there)) = head_beyond(seen, tx).await? else { return Ok((Read::Restored, *seen)) };
-        if head == seen.position {
-            let seen = Seen { row: seen.row.or(there), ..*seen };
+        let head = head(seen.position, tx).await?;
+        let is_beyond = head.is_beyond(seen);
+        if !is_beyond || head.is_noted(seen) {
+            return Ok((Read::Restored { is_noted: is_beyond }, *seen));
+        }
+        let notes = Some(head.notes);
+        if head.position == seen.position {
+            let seen = Seen { row: seen.row.or(head.there), notes, ..*seen };
             return Ok((Read::Rows { rows: Vec::new(), behind: 0 }, seen));
         }
         let wanted = [("after", seen.position.into()), ("most", MOST.into()), ("bytes", BYTES.into())];
         let rows = tx.rows(&store::TAIL, &wanted).await?;
         let rows = rows.iter().map(Row::read).collect::<Result<Vec<_>, _>>()?;
         let mark = |row: &Row| Mark { id: row.id, created_at: row.created_at };
-        let last = rows.last().map(|row| Seen { position: row.position, row: Some(mark(row)) });
+        let last = rows.last().map(|row| Seen { position: row.position, row: Some(mark(row)), notes });
         // What is between is gone already.
-        let last = last.unwrap_or(Seen { position: head, row: None });
-        Ok((Read::Rows { rows, behind: head.saturating_sub(last.position) }, last))
+        let last = last.unwrap_or(Seen { position: head.position, row: None, notes });
+        Ok((Read::Rows { rows, behind: head.position.saturating_sub(last.position) }, last))
     })
 }
 
@@ -177,7 +200,7 @@ impl Outbox {
         let pause = if is_told { SELDOM } else { OFTEN };
         let tail = Tail::from_now(self.records().own_lane()).await?;
         self.saw(tail.seen);
-        self.0.reached.store(tail.seen.position, Ordering::Release);
+        self.has_told(tail.seen.position);
         let (outbox, stop, tail) = (self.clone(), supervisor.stop(), Arc::new(tokio::sync::Mutex::new(tail)));
         supervisor.spawn("outbox-tail", OnEnd::Restart, move || {
             let (outbox, stop, tail) = (outbox.clone(), stop.clone(), tail.clone());
@@ -202,11 +225,20 @@ impl Outbox {
         *self.0.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 
+    /// The position up to which the hub was told everything.
+    pub fn reached(&self) -> u64 {
+        self.0.reached.load(Ordering::Acquire)
+    }
+
+    fn has_told(&self, position: u64) {
+        self.0.reached.store(position, Ordering::Release);
+    }
+
     async fn read_on(&self, tail: &mut Tail) -> Result<Read, Error> {
         let read = tail.read_on().await?;
-        if matches!(read, Read::Restored) {
+        if let Read::Restored { is_noted } = read {
             // Before streams end, whose clients come back at once.
-            tail.begin_anew(self.0.clock.now()).await?;
+            tail.begin_anew(self.0.clock.now(), is_noted).await?;
         }
         Ok(read)
     }
@@ -223,15 +255,15 @@ impl Outbox {
                     if !rows.is_empty() {
                         self.0.arrived.notify_one();
                     }
-                    self.0.reached.store(tail.seen.position, Ordering::Release);
+                    self.has_told(tail.seen.position);
                     again = AGAIN;
                     if behind > 0 { Duration::ZERO } else { pause }
                 }
-                Ok(Read::Restored) => {
+                Ok(Read::Restored { .. }) => {
                     tracing::warn!("the outbox is not the one it was: streams begin anew");
                     self.saw(tail.seen);
                     self.lose_all();
-                    self.0.reached.store(tail.seen.position, Ordering::Release);
+                    self.has_told(tail.seen.position);
                     Duration::ZERO
                 }
                 Err(error) => {

@@ -15,7 +15,7 @@ use bongsu_sql::{Boxed, Error};
 use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::claim::{Claimed, Ending};
+use crate::claim::{Claimed, Ending, Progress};
 use crate::{Outbox, Row};
 
 /// A claim is this worker's for so long; what is not done in half of that is given back.
@@ -56,13 +56,12 @@ pub struct Worker {
     outbox: Outbox,
     handler: Arc<dyn Handler>,
     stop: CancellationToken,
-    /// Everything up to here is done, as far as it is this worker's.
-    done_to: u64,
+    progress: Progress,
 }
 
 impl Worker {
     pub fn new(outbox: Outbox, handler: Arc<dyn Handler>, stop: CancellationToken) -> Self {
-        Self { outbox, handler, stop, done_to: 0 }
+        Self { outbox, handler, stop, progress: Progress::default() }
     }
 
     /// Works until it is asked to stop; what is under way then is finished, and the rest given back.
@@ -87,7 +86,7 @@ impl Worker {
 
     /// Claims what may be done now, and does it: how many rows that were; nothing when what they need is away.
     pub async fn work_once(&mut self) -> Result<Option<usize>, Error> {
-        let claims = self.outbox.claim(&mut self.done_to, &*self.handler).await?;
+        let claims = self.outbox.claim(&mut self.progress, &*self.handler).await?;
         if claims.is_empty() {
             return Ok(Some(0));
         }

@@ -254,7 +254,7 @@ pub(super) struct ProposalBody {
     #[schema(
         min_length = 1,
         max_length = 2000,
-        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$",
+        pattern = "^[^\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f]+$",
         example = "No more than two hours by train"
     )]
     content: String,
@@ -267,7 +267,7 @@ pub(super) struct CommentBody {
     #[schema(
         min_length = 1,
         max_length = 2000,
-        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$",
+        pattern = "^[^\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f]+$",
         example = "Three would be fine, too."
     )]
     content: String,

@@ -114,7 +114,8 @@ INSERT IGNORE INTO bongsu_outbox_head (one, position) VALUES (1, 0);
 CREATE TABLE IF NOT EXISTS bongsu_outbox_gone (
     target_event_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
     position        BIGINT NOT NULL,
-    id              BIGINT NOT NULL
+    id              BIGINT NOT NULL,
+    INDEX bongsu_outbox_gone_ids (id)
 ) ENGINE = InnoDB;
 
 -- A database that was restored gives ids again: those up to this one, to rows after this position.
@@ -142,7 +143,7 @@ DROP TRIGGER IF EXISTS bongsu_membership_changed;
 CREATE TRIGGER bongsu_membership_changed AFTER UPDATE ON memberships FOR EACH ROW
 BEGIN
     IF OLD.status = 'ACCEPTED'
-        AND (NEW.status <> 'ACCEPTED' OR NEW.event_id <> OLD.event_id OR NEW.user_id <> OLD.user_id) THEN
+        AND NOT (NEW.status <=> 'ACCEPTED' AND NEW.event_id <=> OLD.event_id AND NEW.user_id <=> OLD.user_id) THEN
         INSERT INTO outbox_events (event_type, payload, target_event_id, status)
         VALUES ('system.removed', JSON_OBJECT('userId', OLD.user_id), OLD.event_id, 'DONE');
     END IF;

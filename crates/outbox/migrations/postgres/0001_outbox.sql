@@ -98,6 +98,7 @@ CREATE TABLE IF NOT EXISTS bongsu_outbox_gone (
     position        BIGINT NOT NULL,
     id              BIGINT NOT NULL
 );
+CREATE INDEX IF NOT EXISTS bongsu_outbox_gone_ids ON bongsu_outbox_gone (id);
 
 -- A database that was restored gives ids again: those up to this one, to rows after this position.
 CREATE TABLE IF NOT EXISTS bongsu_outbox_again (
@@ -163,7 +164,8 @@ $$;
 
 CREATE OR REPLACE TRIGGER bongsu_membership_changed AFTER UPDATE ON memberships FOR EACH ROW
 WHEN (OLD.status = 'ACCEPTED'
-    AND (NEW.status <> 'ACCEPTED' OR NEW.event_id <> OLD.event_id OR NEW.user_id <> OLD.user_id))
+    AND (NEW.status IS DISTINCT FROM 'ACCEPTED' OR NEW.event_id IS DISTINCT FROM OLD.event_id
+        OR NEW.user_id IS DISTINCT FROM OLD.user_id))
 EXECUTE FUNCTION bongsu_membership_ended();
 
 CREATE OR REPLACE TRIGGER bongsu_membership_deleted AFTER DELETE ON memberships FOR EACH ROW

@@ -74,6 +74,7 @@ CREATE TABLE IF NOT EXISTS bongsu_outbox_gone (
     position        INTEGER NOT NULL,
     id              INTEGER NOT NULL
 ) WITHOUT ROWID, STRICT;
+CREATE INDEX IF NOT EXISTS bongsu_outbox_gone_ids ON bongsu_outbox_gone (id);
 
 -- A database that was restored gives ids again: those up to this one, to rows after this position.
 CREATE TABLE IF NOT EXISTS bongsu_outbox_again (
@@ -105,11 +106,20 @@ CREATE TABLE IF NOT EXISTS memberships (
 
 -- Triggers do not ask whether these are there; one that is another program's is found here. OUTBOX=off leaves it alone.
 SELECT COUNT(status) FROM memberships WHERE event_id IS NULL AND user_id IS NULL;
+-- Numbers, and text that takes A for a, would let strangers in. A check's name says what is wrong, where a statement cannot.
+CREATE TABLE bongsu_memberships_checked (
+    wrong INTEGER CONSTRAINT "memberships: event_id and user_id have to be TEXT that tells A from a; OUTBOX=off leaves the table alone" CHECK (wrong = 0)
+);
+INSERT INTO bongsu_memberships_checked
+SELECT (SELECT COUNT(*) FROM pragma_table_info('memberships')
+        WHERE name IN ('event_id', 'user_id') AND type NOT LIKE '%TEXT%' AND type NOT LIKE '%CHAR%')
+    + (SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = 'memberships' AND sql LIKE '%COLLATE%');
+DROP TABLE bongsu_memberships_checked;
 
 -- A right that ends has its place in the order of the rows, whoever ends it.
 CREATE TRIGGER bongsu_membership_changed AFTER UPDATE ON memberships
 WHEN OLD.status = 'ACCEPTED'
-    AND (NEW.status <> 'ACCEPTED' OR NEW.event_id <> OLD.event_id OR NEW.user_id <> OLD.user_id)
+    AND (NEW.status IS NOT 'ACCEPTED' OR NEW.event_id IS NOT OLD.event_id OR NEW.user_id IS NOT OLD.user_id)
 BEGIN
     INSERT INTO outbox_events (event_type, payload, target_event_id, status)
     VALUES ('system.removed', json_object('userId', CAST(OLD.user_id AS TEXT)), CAST(OLD.event_id AS TEXT), 'DONE');
@@ -124,14 +134,14 @@ END;
 
 -- OR REPLACE takes a row's place without a word.
 CREATE TRIGGER bongsu_membership_replaced AFTER INSERT ON memberships
-WHEN NEW.status <> 'ACCEPTED'
+WHEN NEW.status IS NOT 'ACCEPTED'
 BEGIN
     INSERT INTO outbox_events (event_type, payload, target_event_id, status)
     VALUES ('system.removed', json_object('userId', CAST(NEW.user_id AS TEXT)), CAST(NEW.event_id AS TEXT), 'DONE');
 END;
 
 CREATE TRIGGER bongsu_membership_moved AFTER UPDATE ON memberships
-WHEN NEW.status <> 'ACCEPTED' AND (NEW.event_id <> OLD.event_id OR NEW.user_id <> OLD.user_id)
+WHEN NEW.status IS NOT 'ACCEPTED' AND (NEW.event_id IS NOT OLD.event_id OR NEW.user_id IS NOT OLD.user_id)
 BEGIN
     INSERT INTO outbox_events (event_type, payload, target_event_id, status)
     VALUES ('system.removed', json_object('userId', CAST(NEW.user_id AS TEXT)), CAST(NEW.event_id AS TEXT), 'DONE');

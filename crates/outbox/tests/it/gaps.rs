@@ -90,7 +90,7 @@ async fn follow(records: Records, over: Arc<AtomicBool>, expected: Arc<AtomicU64
         loop {
             match tail.read_on().await.unwrap() {
                 Read::Rows { rows, .. } => seen.extend(rows),
-                Read::Restored => panic!("nothing was restored"),
+                Read::Restored { .. } => panic!("nothing was restored"),
             }
             if over.load(Ordering::SeqCst) && seen.len() as u64 >= expected.load(Ordering::SeqCst) {
                 break;
@@ -191,7 +191,7 @@ pub(crate) async fn next(tail: &mut Tail, count: usize) -> Vec<Row> {
         let mut held = tail.lock().await;
         match held.0.read_on().await.unwrap() {
             Read::Rows { rows, .. } => held.1.extend(rows),
-            Read::Restored => panic!("nothing was restored"),
+            Read::Restored { .. } => panic!("nothing was restored"),
         }
         held.1.len() >= count
     });

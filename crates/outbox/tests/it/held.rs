@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::database::Database;
 use crate::gaps::{next, number, write};
+use crate::places::insert;
 
 static LOCKED: Query =
     Query::new("locked", ["SELECT id FROM outbox_events WHERE id = :id", FOR_UPDATE, FOR_UPDATE]);
@@ -112,6 +113,21 @@ pub(crate) async fn a_row_that_somebody_holds_holds_up_its_own_target_only(datab
     assert_eq!(seen.iter().map(number).collect::<Vec<_>>(), [1, 2, 3], "in their order");
 }
 
+pub(crate) async fn a_target_that_is_held_up_slows_down_nobody(database: Database) {
+    let records = database.records().await;
+    if records.dialect() == Dialect::Sqlite {
+        return;
+    }
+    // Nearly as many as are looked for at once come before all others.
+    add(&records, "held", 1..2).await;
+    let (end, running) = begin(database.records().await, "held", Some(1)).await;
+    insert(&database, "held", 498).await;
+    insert(&database, "free", 400).await;
+    assert_eq!(sequence_some(&records).await.unwrap(), 400);
+    end.send_replace(true);
+    running.await.unwrap().unwrap();
+}
+
 const NOW: u64 = 1_800_000_000_000;
 static AGAIN: Query = Query::new("again", [GIVEN_AGAIN; 3]);
 const GIVEN_AGAIN: &str = "SELECT position, id FROM bongsu_outbox_again";
@@ -125,6 +141,8 @@ fn again<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Vec<(i
 
 pub(crate) async fn a_database_that_was_restored_is_noticed(database: Database) {
     let records = database.records().await;
+    let mut behind = Tail::from_start(database.records().await);
+    assert!(matches!(behind.read_on().await.unwrap(), Read::Rows { rows, .. } if rows.is_empty()));
     add(&records, "a", 1..5).await;
     sequence_all(&records).await;
     let mut tail = Tail::from_start(database.records().await);
@@ -135,9 +153,12 @@ pub(crate) async fn a_database_that_was_restored_is_noticed(database: Database) 
     database
         .execute("DELETE FROM outbox_events WHERE position > 2; UPDATE bongsu_outbox_head SET position = 2")
         .await;
-    assert!(matches!(tail.read_on().await.unwrap(), Read::Restored));
-    assert!(matches!(tail.read_on().await.unwrap(), Read::Restored), "until that is noted");
-    tail.begin_anew(NOW).await.unwrap();
+    assert!(matches!(tail.read_on().await.unwrap(), Read::Restored { is_noted: false }));
+    assert!(
+        matches!(tail.read_on().await.unwrap(), Read::Restored { is_noted: false }),
+        "until that is noted"
+    );
+    tail.begin_anew(NOW, false).await.unwrap();
     assert_eq!(records.read((), again).await.unwrap(), [(1, 4)], "ids up to 4 mean nothing after position 1");
     add(&records, "a", 5..6).await;
     sequence_all(&records).await;
@@ -148,7 +169,13 @@ pub(crate) async fn a_database_that_was_restored_is_noticed(database: Database) 
         .await;
     add(&records, "a", 6..12).await;
     sequence_all(&records).await;
-    assert!(matches!(tail.read_on().await.unwrap(), Read::Restored));
-    tail.begin_anew(NOW).await.unwrap();
+    assert!(matches!(tail.read_on().await.unwrap(), Read::Restored { is_noted: false }));
+    tail.begin_anew(NOW, false).await.unwrap();
+    // Somebody who had not come so far finds the note, and has nothing to add to it.
+    let notes = records.read((), again).await.unwrap();
+    assert!(matches!(behind.read_on().await.unwrap(), Read::Restored { is_noted: true }));
+    behind.begin_anew(NOW + 1_000, true).await.unwrap();
+    assert_eq!(records.read((), again).await.unwrap(), notes);
+    assert!(matches!(behind.read_on().await.unwrap(), Read::Rows { .. }));
     tokio::time::timeout(Duration::from_secs(5), tail.read_on()).await.unwrap().unwrap();
 }

@@ -1,10 +1,13 @@
 //! What other programs may do to the tables, by mistake or on purpose: nobody else's rows stop for it, and nobody gets in.
 
+use std::path::Path;
+
 use bongsu_kernel::Id;
 use bongsu_outbox::sequence::sequence_some;
+use bongsu_outbox::store::MIGRATIONS;
 use bongsu_outbox::tail::Tail;
-use bongsu_sql::Dialect;
-use bongsu_testkit::sql::Server;
+use bongsu_sql::{DataFolder, Database as File, Dialect, Error, Migrations, rusqlite};
+use bongsu_testkit::sql::{Flavour, Server};
 
 use crate::database::Database;
 use crate::gaps::next;
@@ -95,22 +98,62 @@ pub(crate) async fn rights_are_nobodys_who_is_only_named_alike(database: Databas
 }
 
 pub(crate) async fn memberships_that_cannot_tell_people_apart_are_refused(database: Database) {
-    let Database::Server(flavour, _) = &database else { return };
-    let tables = match flavour.name() {
+    let table = |kind: &str| {
+        format!(
+            "CREATE TABLE memberships (event_id {kind}, user_id {kind}, status VARCHAR(16), PRIMARY KEY (event_id, user_id))"
+        )
+    };
+    let kinds = match database.name() {
+        "embedded" => vec!["INTEGER", "TEXT COLLATE NOCASE"],
         "postgres" => vec!["BIGINT"],
         _ => vec!["BIGINT", "VARCHAR(64) COLLATE utf8mb4_general_ci"],
     };
-    for kind in tables {
-        database
-            .execute(&format!(
-                "CREATE TABLE memberships (event_id {kind}, user_id {kind}, status VARCHAR(16), PRIMARY KEY (event_id, user_id))"
-            ))
-            .await;
+    if database.name() == "embedded" {
+        for kind in kinds {
+            let folder = tempfile::tempdir().unwrap();
+            let refused = file_with(folder.path(), &table(kind)).expect_err("a refusal").to_string();
+            assert!(refused.contains("memberships") && refused.contains("OUTBOX"), "{refused}");
+        }
+        return;
+    }
+    for kind in kinds {
+        database.execute(&table(kind)).await;
         let refused = database.try_records().await.err().expect("a refusal").to_string();
         assert!(refused.contains("memberships") && refused.contains("OUTBOX"), "{refused}");
         database.execute("DROP TABLE memberships").await;
     }
     database.records().await;
+}
+
+/// A file that has a table already.
+fn file_with(folder: &Path, table: &str) -> Result<rusqlite::Connection, Error> {
+    drop(File::open(DataFolder::take(folder).unwrap(), &Migrations::new([])).unwrap());
+    let file = rusqlite::Connection::open(folder.join("bongsu.db")).unwrap();
+    file.execute_batch(table).unwrap();
+    File::open(DataFolder::take(folder).unwrap(), &Migrations::new([MIGRATIONS]))?;
+    Ok(file)
+}
+
+pub(crate) async fn a_membership_that_is_nothing_any_more_has_ended(database: Database) {
+    const ENDS: &str = "INSERT INTO memberships VALUES ('ev', '7', 'ACCEPTED'); \
+        UPDATE memberships SET status = NULL WHERE user_id = '7'";
+    const ENDED: &str = "SELECT COUNT(*) FROM outbox_events WHERE event_type = 'system.removed'";
+    // A program's own table may allow that.
+    let Database::Server(flavour, _) = &database else {
+        let folder = tempfile::tempdir().unwrap();
+        let table = "CREATE TABLE memberships (event_id TEXT, user_id TEXT, status TEXT)";
+        let file = file_with(folder.path(), table).unwrap();
+        file.execute_batch(ENDS).unwrap();
+        assert_eq!(file.query_row(ENDED, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+        return;
+    };
+    let allow = match flavour {
+        Flavour::Postgres => "ALTER COLUMN status DROP NOT NULL",
+        Flavour::MariaDb => "MODIFY status VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin",
+    };
+    database.records().await;
+    database.execute(&format!("ALTER TABLE memberships {allow}; {ENDS}")).await;
+    assert_eq!(database.execute(ENDED).await.trim(), "1");
 }
 
 pub(crate) async fn a_right_ends_here_wherever_its_program_looks_for_tables(database: Database) {

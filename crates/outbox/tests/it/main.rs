@@ -35,19 +35,23 @@ contract! {
     gaps: every_committed_row_is_seen_once_by_everybody_in_one_order;
     held: an_open_transaction_holds_up_nobody
         a_row_that_somebody_holds_holds_up_its_own_target_only
+        a_target_that_is_held_up_slows_down_nobody
         a_database_that_was_restored_is_noticed;
     hostile: positions_that_others_wrote_are_given_anew
         text_that_is_no_utf8_stops_nobody
         requests_that_take_every_connection_hold_up_no_positions
         rights_are_nobodys_who_is_only_named_alike
         memberships_that_cannot_tell_people_apart_are_refused
+        a_membership_that_is_nothing_any_more_has_ended
         a_right_ends_here_wherever_its_program_looks_for_tables;
     places: a_page_begins_where_it_should
         a_withdrawal_takes_its_place_whoever_makes_it
         what_is_too_old_goes_unless_somebody_needs_it;
     work: work_is_done_once_and_in_order
         what_fails_is_tried_again_and_what_is_away_costs_no_try
-        what_nobody_can_be_told_of_is_marked_and_passed_over;
+        what_nobody_can_be_told_of_is_marked_and_passed_over
+        what_somebody_holds_holds_up_its_own_target_only
+        a_restored_database_is_worked_through_anew;
     older: a_table_without_targets_is_brought_up_to_date
         ids_and_times_that_are_no_numbers_are_refused
         its_steps_can_be_made_again;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bongsu_kernel::Clock;
 use bongsu_kernel::task::Supervisor;
@@ -9,8 +10,10 @@ use bongsu_outbox::sequence::sequence_some;
 use bongsu_outbox::worker::{Failed, Handler, Worker};
 use bongsu_outbox::{Letter, LetterPage, Outbox, Row};
 use bongsu_sql::Boxed;
+use bongsu_testkit::wait;
 
 use crate::database::Database;
+use crate::held::begin;
 use crate::places::source_at;
 
 const NOW: u64 = 1_800_000_000_000;
@@ -191,4 +194,52 @@ pub(crate) async fn what_nobody_can_be_told_of_is_marked_and_passed_over(databas
     assert!(outbox.drop_letter(302).await.unwrap());
     assert!(!outbox.drop_letter(302).await.unwrap());
     assert_eq!(outbox.letter_count().await.unwrap(), 3);
+}
+
+pub(crate) async fn what_somebody_holds_holds_up_its_own_target_only(database: Database) {
+    if database.name() == "embedded" {
+        // There whoever writes is the only one.
+        return;
+    }
+    let (outbox, _, notes) = scene(&database).await;
+    // More of it than is claimed at once.
+    let many: Vec<(i64, &str)> = (1_000..1_300).map(|id| (id, "a")).collect();
+    add(&database, &many).await;
+    add(&database, &[(2_000, "d")]).await;
+    database.execute("UPDATE outbox_events SET available_at = 0").await;
+    let records = database.records().await;
+    while sequence_some(&records).await.unwrap() > 0 {}
+    let mut worker = worker(&outbox, &notes);
+    let (end, running) = begin(database.records().await, "held", Some(101)).await;
+    let mut taken = BTreeMap::new();
+    while worker.work_once().await.unwrap() != Some(0) {
+        taken.extend(notes.taken());
+    }
+    assert_eq!(taken, of(&[("b", &[104, 105]), ("c", &[200]), ("d", &[2_000])]));
+    end.send_replace(true);
+    running.await.unwrap().unwrap();
+    worker.work_once().await.unwrap();
+    assert_eq!(notes.taken()["a"][..3], [101, 102, 103]);
+}
+
+pub(crate) async fn a_restored_database_is_worked_through_anew(database: Database) {
+    let (outbox, _, notes) = scene(&database).await;
+    let mut worker = worker(&outbox, &notes);
+    let sees = async |position: u64| {
+        let is_there = async || outbox.reached() == position;
+        wait::until(Duration::from_secs(20), is_there).await;
+    };
+    sees(6).await;
+    worker.work_once().await.unwrap();
+    assert_eq!(notes.taken().len(), 2);
+    database
+        .execute("DELETE FROM outbox_events WHERE position > 3; UPDATE bongsu_outbox_head SET position = 3")
+        .await;
+    sees(3).await;
+    add(&database, &[(301, "a"), (302, "b")]).await;
+    database.execute("UPDATE outbox_events SET available_at = 0").await;
+    let records = database.records().await;
+    while sequence_some(&records).await.unwrap() > 0 {}
+    worker.work_once().await.unwrap();
+    assert_eq!(notes.taken(), of(&[("a", &[301]), ("b", &[302]), ("c", &[200])]));
 }

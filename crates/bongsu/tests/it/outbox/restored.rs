@@ -166,12 +166,12 @@ async fn a_restored_mariadb_is_told_to_everybody_who_was_beyond_it() {
 }
 
 #[tokio::test]
-async fn ids_of_a_restored_postgres_that_are_used_again_hide_nothing_from_those_who_are_there() {
+async fn ids_of_a_restored_postgres_that_are_used_again_hide_nothing_from_anybody() {
     told_of_a_restored_database(Flavour::Postgres, true).await;
 }
 
 #[tokio::test]
-async fn ids_of_a_restored_mariadb_that_are_used_again_hide_nothing_from_those_who_are_there() {
+async fn ids_of_a_restored_mariadb_that_are_used_again_hide_nothing_from_anybody() {
     told_of_a_restored_database(Flavour::MariaDb, true).await;
 }
 

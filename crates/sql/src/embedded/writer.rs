@@ -201,15 +201,13 @@ fn run(
             continue;
         }
         let started = Instant::now();
-        let before = connection.total_changes();
         health.busy_since.store(health.now(), Ordering::Relaxed);
         let (kept, outcome) = apply_group(connection, file, group);
         health.busy_since.store(0, Ordering::Relaxed);
         match outcome {
-            Ok(()) => {
+            Ok(synced) => {
                 crash_point!("after-commit");
-                // A group that changed nothing had nothing to sync, and shows nothing of the disk.
-                if connection.total_changes() != before {
+                if synced {
                     health.full.store(false, Ordering::Relaxed);
                     health.failing.store(false, Ordering::Relaxed);
                     commits.increment(1);
@@ -236,16 +234,16 @@ fn run(
     let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
-/// Applies and commits a group. Gives back the jobs that share its outcome; a job that failed on its own has been
-/// told already.
+/// Applies and commits a group. Gives back the jobs that share its outcome, which is whether anything was synced; a
+/// job that failed on its own has been told already.
 fn apply_group(
     connection: &mut Connection,
     file: &OpenFile,
     mut jobs: Vec<Box<dyn Job>>,
-) -> (Vec<Box<dyn Job>>, Result<(), Error>) {
+) -> (Vec<Box<dyn Job>>, Result<bool, Error>) {
     loop {
         match try_group(connection, file, &mut jobs) {
-            Ok(()) => return (jobs, Ok(())),
+            Ok(synced) => return (jobs, Ok(synced)),
             Err((culprit, error)) => {
                 // The transaction may have been rolled back by the engine itself; then this says so, harmlessly.
                 let _ = connection.execute_batch("ROLLBACK");
@@ -267,16 +265,20 @@ fn try_group(
     connection: &mut Connection,
     file: &OpenFile,
     jobs: &mut [Box<dyn Job>],
-) -> Result<(), (Option<usize>, Error)> {
+) -> Result<bool, (Option<usize>, Error)> {
     let whole = |error: rusqlite::Error| (None, Error::from(error));
     file.check().map_err(|error| (None, error))?;
     connection.execute_batch("BEGIN IMMEDIATE").map_err(whole)?;
+    // Counted here: what an earlier attempt changed and took back is in the engine's count, but never on the disk.
+    let before = connection.total_changes();
     for (at, job) in jobs.iter_mut().enumerate() {
         job.apply(connection).map_err(|error| (Some(at), error))?;
         crash_point!("within-group");
     }
     crash_point!("before-commit");
-    connection.execute_batch("COMMIT").map_err(whole)
+    connection.execute_batch("COMMIT").map_err(whole)?;
+    // A group that changed nothing had nothing to sync, and shows nothing of the disk.
+    Ok(connection.total_changes() != before)
 }
 
 #[cfg(test)]
@@ -334,6 +336,30 @@ mod tests {
             [(-1, false), (-2, false), (1, true), (2, true), (3, true)]
         );
         assert_eq!(stored(&connection), [1, 2, 3]);
+    }
+
+    /// Inserts, and takes it back.
+    struct Undoes;
+
+    impl Job for Undoes {
+        fn apply(&mut self, connection: &mut Connection) -> Result<(), Error> {
+            connection.execute("INSERT INTO numbers VALUES (1)", [])?;
+            Err(Error::Undone)
+        }
+
+        fn committed(self: Box<Self>) {}
+
+        fn failed(self: Box<Self>, _: &Error) {}
+    }
+
+    #[test]
+    fn a_group_is_synced_if_anything_of_it_stays() {
+        let (told, _heard) = std_mpsc::channel();
+        let mut connection = numbers();
+        assert!(matches!(apply_group(&mut connection, &file(), vec![Box::new(Undoes)]).1, Ok(false)));
+        let group: Vec<Box<dyn Job>> = vec![Box::new(Undoes), Box::new(Insert(2, told))];
+        assert!(matches!(apply_group(&mut connection, &file(), group).1, Ok(true)));
+        assert_eq!(stored(&connection), [2]);
     }
 
     #[test]

@@ -181,6 +181,8 @@ fn duration(text: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use bongsu_kernel::settings::{Input, load};
+
     use super::*;
 
     #[test]
@@ -206,14 +208,25 @@ mod tests {
         };
         assert_eq!(parse("*"), Some(Waited::Every));
         assert_eq!(parse("none"), Some(Waited::Of(Vec::new())));
-        let relay = |entry: &str| Relay::parse(&[entry.to_owned()]).unwrap();
-        let and = |entry: &str| parse("c.d").unwrap().and(&relay(entry));
-        assert_eq!(and("a.b=room"), Waited::Of(vec!["c.d".to_owned(), "a.b".to_owned()]));
-        assert_eq!(and("*=room"), Waited::Every);
         assert_eq!(parse("a.b, c.d.v1"), Some(Waited::Of(vec!["a.b".to_owned(), "c.d.v1".to_owned()])));
         for bad in ["", "a.b c.d", "a.b;c.d", "A B", "none,a.b", "*,a.b"] {
             assert_eq!(parse(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn what_the_hub_passes_on_is_waited_for_whatever_else_is() {
+        let waited = |waits_for: &str, relay: &str| {
+            let given = [("OUTBOX_WAITS_FOR", waits_for), ("OUTBOX_RELAY", relay)];
+            let environment = given.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+            let settings = [SETTINGS, bongsu_live::SETTINGS].concat();
+            let values = load(&settings, &Input { environment, ..Input::default() }).unwrap();
+            let usual = bongsu_live::Options::from_settings(&values).manner();
+            Options::from_settings(&values, usual).unwrap().waited
+        };
+        assert_eq!(waited("c.d", "a.b=room"), Waited::Of(vec!["c.d".to_owned(), "a.b".to_owned()]));
+        assert_eq!(waited("none", "a.b=room"), Waited::Of(vec!["a.b".to_owned()]));
+        assert_eq!(waited("c.d", "*=room"), Waited::Every);
     }
 
     #[test]

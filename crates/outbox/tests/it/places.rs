@@ -159,6 +159,10 @@ pub(crate) async fn what_is_too_old_goes_unless_somebody_needs_it(database: Data
     database.execute("UPDATE outbox_events SET status = 'DONE', created_at = 1").await;
     database.execute("UPDATE outbox_events SET status = 'PENDING' WHERE id = 5").await;
     database.execute("UPDATE outbox_events SET status = 'FAILED' WHERE id = 6").await;
+    // Marked by somebody else after it had been given up and tried again: what was noted of it is of no use any more.
+    let notes = "INSERT INTO bongsu_outbox_failures (id, reason) VALUES (7, ''); \
+        INSERT INTO bongsu_outbox_redriven (id) VALUES (7)";
+    database.execute(notes).await;
     assert_eq!(outbox.forget_old().await.unwrap(), 0);
     clock.set(NOW + 6 * DAY);
     insert(&database, "a", 2).await;
@@ -170,6 +174,8 @@ pub(crate) async fn what_is_too_old_goes_unless_somebody_needs_it(database: Data
     database.execute("UPDATE outbox_events SET status = 'DONE', created_at = 1 WHERE id > 452").await;
     clock.set(NOW + 7 * DAY);
     assert_eq!(outbox.forget_old().await.unwrap(), 448);
+    // The keys are free again, or this fails.
+    database.execute(notes).await;
     sequence(453).await;
     let left = source.read(&event, StreamId::START, MOST).await.unwrap();
     assert_eq!(ids(&left), [5, 6, 451, 452, 453], "unprocessed, failed, young, unseen");

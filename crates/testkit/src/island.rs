@@ -93,10 +93,10 @@ mod tests {
         let now = |which: usize| turns[which].load(Ordering::SeqCst);
         let goes_on = |which: usize| {
             let before = now(which);
-            wait::until(Duration::from_secs(10), move || async move { now(which) > before + 3 })
+            wait::until(Duration::from_secs(30), move || async move { now(which) > before + 3 })
         };
         goes_on(0).await;
-        islands[0].pause(Duration::from_millis(200));
+        islands[0].pause(Duration::from_secs(2));
         let stands = now(0);
         goes_on(1).await;
         assert_eq!(now(0), stands);

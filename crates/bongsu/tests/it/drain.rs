@@ -115,7 +115,7 @@ async fn an_idle_hub_ends_at_once_and_its_file_is_whole() {
     // A kept connection, and one that never says anything.
     let _quiet = TcpStream::connect(hub.addr()).await.unwrap();
     hub.send_signal(Signal::TERM);
-    let status = hub.wait_exit(Duration::from_secs(5)).await;
+    let status = hub.wait_exit(IN_TIME).await;
     assert_eq!(status.expect("nothing is under way").code(), Some(0));
     let database = rusqlite::Connection::open(hub.data_dir().join("bongsu.db")).unwrap();
     let entries: i64 = database.query_row("SELECT count(*) FROM entries", [], |row| row.get(0)).unwrap();

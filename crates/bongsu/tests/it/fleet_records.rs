@@ -97,7 +97,7 @@ async fn a_database_that_is_away_is_told_of_and_works_again_by_itself(flavour: F
         api.call("PUT", "/api/v1/rooms/43", "").await.expect_error(503, "COMMON503");
         api.person(7).get("/api/v1/rooms/42/events?since=0-0").await.expect_error(503, "COMMON503");
     }
-    assert!(started.elapsed() < Duration::from_secs(5), "nobody waits for what is known to be away");
+    assert!(started.elapsed() < SOON, "nobody waits for what is known to be away");
     server.restart().await;
     wait::until(SOON, async || health(&hub).await["status"] == "healthy").await;
     put(&api, "/api/v1/rooms/43").await;

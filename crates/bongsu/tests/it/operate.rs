@@ -117,10 +117,16 @@ async fn callers_cannot_make_metrics_grow() {
     invent(0).await;
     // The first look at the metrics is a route of its own.
     labels().await;
-    let (before, samples) = (labels().await, hub.metrics().await.samples().len());
+    // What the hub does on its own account is counted, too, and may begin meanwhile.
+    let samples = async || {
+        let metrics = hub.metrics().await;
+        let own = |name: &str| name.starts_with("outbox_") || name.starts_with("sql_");
+        metrics.samples().iter().filter(|sample| !own(&sample.name)).count()
+    };
+    let (before, samples_before) = (labels().await, samples().await);
     invent(40).await;
     assert_eq!(labels().await, before);
-    assert_eq!(hub.metrics().await.samples().len(), samples);
+    assert_eq!(samples().await, samples_before);
     assert!(before.contains("/api/v1/rooms/{roomId}/events"), "{before:?}");
     assert!(before.iter().all(|path| !path.contains("room1") && !path.contains("such")), "{before:?}");
     let unmatched: Vec<_> = before.iter().filter(|path| !path.starts_with('/')).collect();

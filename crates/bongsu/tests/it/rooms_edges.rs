@@ -92,7 +92,7 @@ async fn a_folder_has_one_hub_also_when_its_lock_file_was_removed() {
 #[tokio::test]
 async fn a_ticket_does_not_outlive_the_token_it_was_got_with() {
     let hub = Hub::builder(crate::BONGSU).start().await;
-    let token = Claims::new(1).expires_in(2).sign();
+    let token = Claims::new(1).expires_in(6).sign();
     let api = Api::new(&hub).bearer(&token);
     let answer = api.post("/api/v1/stream-tickets", json!({})).await.expect(200);
     let ticket = answer.result()["ticket"].as_str().expect("a ticket").to_owned();

@@ -64,12 +64,12 @@ async fn comings_and_goings_are_told_to_those_who_are_there() {
 #[tokio::test]
 async fn who_has_no_stream_is_there_while_they_say_so() {
     let hub =
-        Hub::builder(BONGSU).env("PRESENCE_USER_TTL_SECS", 2).env("PRESENCE_HASH_TTL_SECS", 4).start().await;
+        Hub::builder(BONGSU).env("PRESENCE_USER_TTL_SECS", 8).env("PRESENCE_HASH_TTL_SECS", 16).start().await;
     let api = Api::new(&hub);
     let mut watching = listen(&hub, 3).await;
     change(&mut watching).await;
     let beat = api.person(9).post(&format!("{ROOM}/presence/heartbeat"), json!({})).await.expect(200);
-    assert_eq!(beat.result(), &json!({"acknowledged": true, "nextInSecs": 1}));
+    assert_eq!(beat.result(), &json!({"acknowledged": true, "nextInSecs": 4}));
     assert_eq!(change(&mut watching).await["joined"], 9);
     assert_eq!(who(&api).await, [3, 9]);
     assert_eq!(

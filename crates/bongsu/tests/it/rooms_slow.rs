@@ -88,7 +88,7 @@ async fn silent_readers_are_ended_with_3002_a_slow_one_gets_everything_and_the_o
     let (silent_readers, events) = (1_000_usize, 10_000_u64);
     // In the time after which a silent reader is ended the slow one takes about 30 KiB, as one of 1 KiB/s does by
     // default.
-    let (stall, pace) = (tier::size(4, 30), tier::size(8 << 10, 1 << 10) as u64);
+    let (stall, pace) = (tier::size(10, 30), tier::size(3 << 10, 1 << 10) as u64);
     let hub = Hub::builder(crate::BONGSU).env("SSE_STALL_SECS", stall).env("SSE_KEEPALIVE_SECS", 1);
     let hub = hub.env("SSE_MAX_CONNECTIONS_PER_USER", 0);
     let hub = hub.env("STREAM_MAXLEN", 20_000).start().await;
@@ -172,7 +172,7 @@ async fn a_silent_reader_is_ended_in_time_also_where_keepalives_are_rare() {
     let hub = hub.start().await;
     let silent = open(&hub, "silent").await.stop_reading();
     publish(&Api::new(&hub), 1, 2_000).await;
-    wait::until(Duration::from_secs(10), async || ended_as_too_slow(&hub).await == 1).await;
+    wait::until(LONG, async || ended_as_too_slow(&hub).await == 1).await;
     look_at_last(silent).await;
 }
 

@@ -183,7 +183,7 @@ async fn a_silent_stream_says_that_it_is_alive_and_a_busy_one_does_not() {
                 Ok(None) => panic!("the stream ended"),
             }
         }
-        api.publish_to("b", KIND, json!({ "n": n })).await;
         last = tokio::time::Instant::now();
+        api.publish_to("b", KIND, json!({ "n": n })).await;
     }
 }

@@ -14,7 +14,7 @@ use bongsu_redis::{Address, Options, Redis};
 use bongsu_testkit::{Island, tier, wait};
 
 /// How long instances last here. Short, so that their end can be waited for.
-pub(crate) const LEASE: Duration = Duration::from_secs(1);
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
 /// What has not happened by then will not.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -190,7 +190,7 @@ async fn a_hub_that_ends_in_order_takes_its_people_with_it() {
 
 #[tokio::test]
 async fn many_hubs_renew_many_people_without_losing_one() {
-    let Some(hubs) = three_hubs(Options { user_ttl: Duration::from_secs(2), ..LEASE }).await else { return };
+    let Some(hubs) = three_hubs(Options { user_ttl: Duration::from_secs(6), ..LEASE }).await else { return };
     let mut guards = Vec::new();
     for (at, hub) in hubs.iter().enumerate() {
         for person in 0..130 {

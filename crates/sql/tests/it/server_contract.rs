@@ -120,7 +120,7 @@ pub(crate) async fn a_change_that_takes_too_long_is_given_up<D: OnServer>(databa
     let (slow, waited) = tokio::join!(slow, waiting);
     assert!(matches!(slow, Err(Error::Away(_))), "{slow:?}");
     assert!(waited.is_ok() || matches!(waited, Err(Error::Away(_))), "{waited:?}");
-    assert!(started.elapsed() < Duration::from_secs(7));
+    assert!(started.elapsed() < LONG);
     let kept = i64::from(waited.is_ok());
     assert_eq!(
         timeout(LONG, counters(&records)).await.unwrap(),
@@ -207,7 +207,7 @@ pub(crate) async fn who_waits_for_a_connection_waits_not_longer_than_for_the_res
     for done in join_all(slow).await {
         assert!(matches!(done, Err(Error::Away(_))), "{done:?}");
     }
-    assert!(started.elapsed() < Duration::from_secs(7));
+    assert!(started.elapsed() < LONG);
     // The one connection was closed: on the same one, this would have kept what was given up.
     wait::until(LONG, || async { put(&records, "a").await.is_ok() }).await;
     assert_eq!(counters(&records).await, [0, 0]);

@@ -52,14 +52,21 @@ pub(super) fn prepare(flavour: Flavour, folder: &Path) {
                  GRANT ALL ON *.* TO '{USER}'@'%' WITH GRANT OPTION;\n"
             );
             std::fs::write(folder.join("users.sql"), users).expect("a file for the users");
+            std::fs::create_dir(scratch(folder)).expect("a folder for temporary tables");
             let mut install = Command::new(tier::program("mariadb-install-db"));
             install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
             if is_root() {
                 install.arg("--user=root");
             }
-            done(install.arg(format!("--datadir={}", data.display())));
+            done(install.arg(format!("--datadir={}", data.display())).env("TMPDIR", scratch(folder)));
         }
     }
+}
+
+/// Where a MariaDB keeps temporary tables: its own place, because it removes what it finds there when it starts, be it
+/// another's.
+fn scratch(folder: &Path) -> PathBuf {
+    folder.join("scratch")
 }
 
 /// Copies a folder with the owners of its files.
@@ -84,7 +91,8 @@ pub(super) fn command(
             (program, arguments)
         }
         Flavour::MariaDb => {
-            let own = [("datadir", text(&data)), ("socket", text(&folder.join("socket")))];
+            let (socket, scratch) = (folder.join("socket"), scratch(folder));
+            let own = [("datadir", text(&data)), ("socket", text(&socket)), ("tmpdir", text(&scratch))];
             let own = own.map(|(name, value)| format!("--{name}={value}"));
             let mut arguments = vec!["--no-defaults".to_owned(), format!("--port={port}")];
             arguments.extend(own);

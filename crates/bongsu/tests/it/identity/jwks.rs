@@ -158,7 +158,7 @@ async fn made_up_keys_do_not_make_the_hub_hammer_their_server() {
         let waits = tokio::time::timeout(Duration::from_millis(500), ask(&made_up[0])).await.is_err();
         let before = tokio::time::Instant::now();
         assert_eq!(status(&hub, &token).await, 200);
-        assert!(before.elapsed() < Duration::from_secs(4));
+        assert!(before.elapsed() < SOON);
         waits
     })
     .await;

@@ -80,7 +80,7 @@ async fn only_a_person_gets_a_ticket() {
 #[tokio::test]
 async fn a_stream_by_ticket_ends_with_the_token_behind_it() {
     let hub = hub().await;
-    let token = Claims::new(7).expires_in(2).sign();
+    let token = Claims::new(7).expires_in(6).sign();
     let ticket = ticket(&Api::new(&hub).bearer(&token)).await;
     let mut stream = opened(&hub, &format!("{STREAM}?ticket={ticket}"), &[]).await.ok().unwrap();
     assert_eq!(stream.expect_event("system.close", SOON).await.json()["code"], 3502);

@@ -173,7 +173,7 @@ async fn a_stream_pings_ends_after_its_time_and_with_its_token() {
     let hub = Hub::builder(BONGSU)
         .records()
         .env("MEMBER_STREAM_PING_SECS", 1)
-        .env("MEMBER_STREAM_LIFETIME_SECS", 4)
+        .env("MEMBER_STREAM_LIFETIME_SECS", 8)
         .start()
         .await;
     let mut stream = open(listen(&hub, 7)).await;
@@ -185,7 +185,7 @@ async fn a_stream_pings_ends_after_its_time_and_with_its_token() {
         }
     };
     assert_eq!((close.event.as_str(), close.json()["code"].clone()), ("system.close", json!(3001)));
-    let token = Claims::new(7).expires_in(2).sign();
+    let token = Claims::new(7).expires_in(6).sign();
     let mut short = open(Stream::request(&hub, STREAM).bearer(&token)).await;
     let close = loop {
         let event = short.next_event(SOON).await.unwrap();
@@ -202,23 +202,29 @@ async fn what_was_saved_is_told_although_whoever_asked_for_it_went_away() {
     let api = Api::new(&hub);
     let mut stream = open(listen(&hub, 7)).await;
     let (mut rng, mut left) = (Rng::for_test("whoever_asked_went_away"), 0);
-    // Nobody waits longer than it takes.
-    let (begun, mut n) = (Instant::now(), 0);
-    notify(&api, &like("first", &[7])).await.expect(202);
-    let usual = u64::try_from(begun.elapsed().as_micros()).unwrap();
-    next(&mut stream, 1).await;
+    // Nobody waits longer than it ever took.
+    let (mut usual, mut n) = (u64::MAX, 0);
     while left < tier::size(6, 100) {
         n += 1;
-        let (event, patience) = (format!("e{n}"), Duration::from_micros(rng.range(usual / 4..usual)));
-        let asked = tokio::time::timeout(patience, notify(&api, &like(&event, &[7]))).await;
-        left += usize::from(asked.is_err());
+        let event = format!("e{n}");
+        // The first ones show how long it takes.
+        let patience = if n > 3 { Duration::from_micros(rng.range(usual / 4..usual)) } else { SOON };
+        let begun = Instant::now();
+        match tokio::time::timeout(patience, notify(&api, &like(&event, &[7]))).await {
+            Ok(answer) => {
+                answer.expect(202);
+                usual = usual.min(u64::try_from(begun.elapsed().as_micros()).unwrap());
+            }
+            Err(_) => left += 1,
+        }
         let saved = async || {
             let listed = api.person(7).get("/api/notifications?limit=1").await.expect(200);
             listed.result()["items"][0]["eventId"] == event
         };
         // It may never have arrived. What did is told, also when nothing comes after it.
         if wait::holds_within(Duration::from_millis(500), saved).await {
-            assert_eq!(next(&mut stream, 1).await[0].1, event);
+            // Before it, at most what took longer than was waited for.
+            while next(&mut stream, 1).await[0].1 != event {}
         }
     }
 }

@@ -91,7 +91,7 @@ async fn cleaning_is_told_to_those_who_read(flavour: Option<Flavour>) {
     let name = format!("cleaning_is_told_to_those_who_read_on_{}", fleet.name());
     let mut rng = Rng::for_test(&name);
     fleet.accept(EVENT, &[7]);
-    fleet.write_large(EVENT, 1..=ROWS, BYTES);
+    fleet.write_large(EVENT, 1..=ROWS, BYTES).await;
     fleet.sql(&rows(EVENT, [LAST]));
     wait::until(LONG, async || fleet.order(EVENT).len() as u64 == ROWS + 1).await;
     let before = fleet.order(EVENT);

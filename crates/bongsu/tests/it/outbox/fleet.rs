@@ -177,7 +177,12 @@ impl Fleet {
 
     /// Writes rows with these numbers and texts of so many bytes. Every tenth is of a type that a worker deals with, and has
     /// dealt with every other one of them.
-    pub(super) fn write_large(&self, event: &str, numbers: std::ops::RangeInclusive<u64>, bytes: usize) {
+    pub(super) async fn write_large(
+        &self,
+        event: &str,
+        numbers: std::ops::RangeInclusive<u64>,
+        bytes: usize,
+    ) {
         let text = match self.database {
             None => format!("hex(zeroblob({}))", bytes / 2),
             Some(_) => format!("repeat('x', {bytes})"),
@@ -194,6 +199,8 @@ impl Fleet {
                      CASE WHEN n % 20 = 0 THEN 'DONE' ELSE 'PENDING' END \
                  FROM counted ORDER BY n"
             ));
+            // Whoever reads on this thread takes what has come.
+            tokio::task::yield_now().await;
         }
     }
 

@@ -21,9 +21,10 @@ enum Told {
     Reset,
 }
 
-/// Follows from the beginning, comes back after every ending, until the last row or for as long as anything may take.
+/// Follows from the beginning, comes back after every ending, until the last row or until nothing has come for as long as
+/// anything may take.
 async fn watch(hub: &Hub, told: &std::sync::Mutex<Vec<Told>>) {
-    let (mut last, until) = ("0".to_owned(), Instant::now() + LONG);
+    let (mut last, mut until) = ("0".to_owned(), Instant::now() + LONG);
     while Instant::now() < until {
         let Ok(Ok(mut stream)) = follow(hub, EVENT, 7).last_event_id(&last).try_open().await else {
             sleep(Duration::from_millis(50)).await;
@@ -45,6 +46,7 @@ async fn watch(hub: &Hub, told: &std::sync::Mutex<Vec<Told>>) {
             if matches!(item, Told::Row(_, LAST)) {
                 return;
             }
+            until = Instant::now() + LONG;
         }
         // As the stream said, and as a browser does it.
         stream.last_event_id().clone_into(&mut last);

@@ -65,7 +65,7 @@ pub(super) async fn silent_readers(fleet: &Fleet, silent: usize, events: u64) ->
     }
     let idle: u64 = fleet.hubs.iter().map(Hub::rss_kib).sum();
     let writing = async {
-        fleet.write_large(EVENT, 1..=events, BYTES);
+        fleet.write_large(EVENT, 1..=events, BYTES).await;
         fleet.sql(&rows(EVENT, [LAST]));
     };
     let reading = join_all(quick.into_iter().map(|(hub, stream)| read_on(hub, stream)));
@@ -83,7 +83,7 @@ pub(super) async fn silent_readers(fleet: &Fleet, silent: usize, events: u64) ->
 
 async fn a_silent_reader_slows_nobody_and_gets_everything(flavour: Option<Flavour>) {
     let with = |builder: bongsu_testkit::hub::Builder| {
-        builder.env("SSE_CHANNEL_CAPACITY", 64).env("SSE_STALL_SECS", 2).env("OUTBOX_PING_SECS", 1)
+        builder.env("SSE_CHANNEL_CAPACITY", 64).env("SSE_STALL_SECS", 10).env("OUTBOX_PING_SECS", 1)
     };
     let Some(fleet) = Fleet::start_with(flavour, None, with).await else { return };
     // Enough that keeping for each what it has not taken would show.

@@ -22,7 +22,7 @@ pub(crate) const LONG: Options =
     Options { user_ttl: Duration::from_secs(60), hash_ttl: Duration::from_secs(120) };
 /// For tests that wait for it.
 pub(crate) const SHORT: Options =
-    Options { user_ttl: Duration::from_millis(1_200), hash_ttl: Duration::from_secs(20) };
+    Options { user_ttl: Duration::from_secs(4), hash_ttl: Duration::from_secs(20) };
 
 /// Remembers everything in the order in which it was told.
 #[derive(Default)]

@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use axum::response::{IntoResponse, Response};
 use bongsu_kernel::Reason;
 use bongsu_kernel::close::END_PREFIX;
+use bongsu_kernel::text::Text;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::request::Parts;
@@ -40,7 +41,13 @@ pub fn resumed(parts: &Parts, parameter: &'static str, least: i64) -> Result<Opt
     }
     // As it was given out, so that nothing has two names.
     let number = text.parse::<i64>().ok().filter(|number| number.to_string() == text && *number >= least);
-    let refused = || invalid(name, Reason::Whole { min: 0, max: i64::MAX as u64 }).into_response();
+    let refused = || {
+        let (ko, en) = (
+            format!("{least}에서 {} 사이의 정수여야 합니다", i64::MAX),
+            format!("must be a whole number from {least} to {}", i64::MAX),
+        );
+        invalid(name, Reason::Given(Text::owned(ko, en))).into_response()
+    };
     number.map(Some).ok_or_else(refused)
 }
 

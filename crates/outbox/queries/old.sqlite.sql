@@ -1,5 +1,5 @@
 -- What nobody waits for any more: done, or of a kind that nobody does anything about.
-SELECT id, target_event_id, position
+SELECT id, SUBSTR(target_event_id, 1, 200), position
 FROM outbox_events
 WHERE position > :after AND position <= :up_to
     AND (status = 'DONE' OR (:every = 0 AND event_type NOT IN (SELECT value FROM json_each(:kinds))))

@@ -9,6 +9,7 @@ use bongsu_kernel::{EventType, Id, Millis, StreamId};
 use bongsu_live::{Entry, Place};
 use bongsu_sql::Error;
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::NOBODY;
@@ -17,6 +18,8 @@ use crate::NOBODY;
 const RECORD: &str = "system.record";
 /// The one type of the hub's own that programs write, by the triggers that come with the tables.
 const REMOVED: &str = "system.removed";
+/// What is later cannot be written as a time in every zone.
+const LAST: Millis = 253_402_207_199_999;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,8 +115,11 @@ impl Row {
         let payload = self.payload.as_deref().ok_or(Fault::TooLarge)?;
         let payload = serde_json::from_str::<&RawValue>(payload).map_err(|_| Fault::Payload)?;
         if event_type.as_str() == REMOVED {
+            // Without a name it would be everybody's right that ends.
             let data = Object::parse(payload, "").map_err(|_| Fault::Payload)?;
-            return Ok((event_type, data));
+            let named = serde_json::from_str::<Value>(data.as_str()).map(|data| data["userId"].clone());
+            let is_named = matches!(named, Ok(Value::String(_) | Value::Number(_)));
+            return if is_named { Ok((event_type, data)) } else { Err(Fault::Payload) };
         }
         if event_type.is_reserved() {
             return Err(Fault::Type);
@@ -130,7 +136,12 @@ impl Row {
             created_at: String,
         }
         let id = Id::new(&self.id.to_string()).ok()?;
-        let told = Told { id, event_type: &self.event_type, payload, created_at: rfc3339(self.created_at) };
+        let told = Told {
+            id,
+            event_type: &self.event_type,
+            payload,
+            created_at: rfc3339(self.created_at.min(LAST)),
+        };
         let written = serde_json::to_string(&told).ok()?;
         Object::parse(serde_json::from_str(&written).ok()?, "").ok()
     }
@@ -184,6 +195,8 @@ mod tests {
             (row("a.b", ""), Fault::Payload),
             (row("a.b", &deep), Fault::Payload),
             (row(REMOVED, "[]"), Fault::Payload),
+            (row(REMOVED, "{}"), Fault::Payload),
+            (row(REMOVED, r#"{"userId":null}"#), Fault::Payload),
             (Row { payload: None, ..good() }, Fault::TooLarge),
         ] {
             assert_eq!(row.fault(), Some(fault), "{row:?}");
@@ -192,7 +205,15 @@ mod tests {
         assert_eq!(good().fault(), None);
         let removed = row(REMOVED, r#"{"userId":"7"}"#);
         assert_eq!(removed.fault(), None);
+        assert_eq!(row(REMOVED, r#"{"userId":"nobody's id"}"#).fault(), None, "it concerns nobody");
         assert_eq!(removed.entry().unwrap().event_type.as_str(), REMOVED);
+    }
+
+    #[test]
+    fn any_time_is_told_as_one() {
+        let row = Row { created_at: u64::MAX, ..row("a.b", "{}") };
+        let told = row.entry().unwrap().data.as_str().to_owned();
+        assert!(told.ends_with("\"created_at\":\"9999-12-30T21:59:59.999Z\"}"), "{told}");
     }
 
     #[test]

@@ -62,6 +62,9 @@ impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                Self::Away("another process holds the file".to_owned())
+            }
             _ => Self::Failed(error.to_string()),
         }
     }

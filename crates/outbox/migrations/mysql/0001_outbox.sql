@@ -18,7 +18,7 @@ DO (SELECT COUNT(status) FROM memberships WHERE event_id IS NULL AND user_id IS 
 SET @step = (SELECT COALESCE(MAX('SELECT `memberships: ids have to be text with a _bin collation; see OUTBOX`'), 'DO 0')
     FROM information_schema.columns
     WHERE table_schema = DATABASE() AND table_name = 'memberships' AND column_name IN ('event_id', 'user_id')
-        AND (data_type <> 'varchar' OR collation_name NOT LIKE '%\\_bin'));
+        AND (data_type <> 'varchar' OR RIGHT(collation_name, 4) <> '_bin'));
 PREPARE step FROM @step;
 EXECUTE step;
 
@@ -28,13 +28,31 @@ CREATE TABLE IF NOT EXISTS outbox_events (
     payload    LONGTEXT     CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL
 ) ENGINE = InnoDB;
 
--- A name that nobody has says what is wrong, where a statement cannot.
-SET @step = (SELECT COALESCE(MAX(CONCAT('SELECT `outbox_events.', column_name, ' has to be a whole number; see OUTBOX`')), 'DO 0')
-    FROM information_schema.columns
-    WHERE table_schema = DATABASE() AND table_name = 'outbox_events'
-        AND column_name IN ('id', 'position', 'attempts', 'available_at', 'created_at')
-        AND data_type NOT IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')
-        AND NOT (column_name IN ('available_at', 'created_at') AND data_type IN ('datetime', 'timestamp')));
+-- What is rolled back has to be gone, in both.
+SET @step = (SELECT COALESCE(MAX(CONCAT('SELECT `', table_name, ' has to be an InnoDB table; see OUTBOX`')), 'DO 0')
+    FROM information_schema.tables
+    WHERE table_schema = DATABASE() AND table_name IN ('outbox_events', 'memberships') AND engine <> 'InnoDB');
+PREPARE step FROM @step;
+EXECUTE step;
+SET @step = (SELECT COALESCE(MAX(CONCAT('SELECT `outbox_events.', name, ' ', demand, '; see OUTBOX`')), 'DO 0')
+    FROM (SELECT column_name AS name, CASE
+            WHEN column_name IN ('id', 'position', 'attempts', 'available_at', 'created_at')
+                    AND data_type NOT IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')
+                    AND NOT (column_name IN ('available_at', 'created_at') AND data_type IN ('datetime', 'timestamp'))
+                THEN 'has to be a whole number'
+            WHEN column_name = 'id' AND (column_key <> 'PRI' OR extra NOT LIKE '%auto_increment%')
+                THEN 'has to be a key that counts itself'
+            WHEN column_name IN ('event_type', 'status')
+                    AND (data_type NOT IN ('varchar', 'text', 'mediumtext', 'longtext') OR character_maximum_length < 16)
+                THEN 'has to be text of 16 or more'
+            WHEN column_name = 'payload'
+                    AND (data_type NOT IN ('varchar', 'text', 'mediumtext', 'longtext', 'json') OR character_maximum_length < 256)
+                THEN 'has to be text of 256 or more'
+            WHEN column_name = 'position' AND is_nullable = 'NO' THEN 'has to take NULL'
+        END AS demand
+        FROM information_schema.columns
+        WHERE table_schema = DATABASE() AND table_name = 'outbox_events') AS found
+    WHERE demand IS NOT NULL);
 PREPARE step FROM @step;
 EXECUTE step;
 
@@ -138,13 +156,17 @@ CREATE TABLE IF NOT EXISTS bongsu_outbox_times (
     at       BIGINT NOT NULL
 ) ENGINE = InnoDB;
 
--- A right that ends has its place in the order of the rows, whoever ends it.
+-- A right that ends has its place in the order of the rows, whoever ends it. It is written by this name, because a session's
+-- temporary table would take the place of the other one.
+CREATE OR REPLACE VIEW bongsu_outbox_ended AS SELECT event_type, payload, target_event_id, status FROM outbox_events;
 DROP TRIGGER IF EXISTS bongsu_membership_changed;
 CREATE TRIGGER bongsu_membership_changed AFTER UPDATE ON memberships FOR EACH ROW
 BEGIN
+    -- Blanks at an end count: text is compared without them here.
     IF OLD.status = 'ACCEPTED'
-        AND NOT (NEW.status <=> 'ACCEPTED' AND NEW.event_id <=> OLD.event_id AND NEW.user_id <=> OLD.user_id) THEN
-        INSERT INTO outbox_events (event_type, payload, target_event_id, status)
+        AND NOT (BINARY NEW.status <=> BINARY 'ACCEPTED' AND BINARY NEW.event_id <=> BINARY OLD.event_id
+            AND BINARY NEW.user_id <=> BINARY OLD.user_id) THEN
+        INSERT INTO bongsu_outbox_ended (event_type, payload, target_event_id, status)
         VALUES ('system.removed', JSON_OBJECT('userId', OLD.user_id), OLD.event_id, 'DONE');
     END IF;
 END;
@@ -152,7 +174,7 @@ DROP TRIGGER IF EXISTS bongsu_membership_deleted;
 CREATE TRIGGER bongsu_membership_deleted AFTER DELETE ON memberships FOR EACH ROW
 BEGIN
     IF OLD.status = 'ACCEPTED' THEN
-        INSERT INTO outbox_events (event_type, payload, target_event_id, status)
+        INSERT INTO bongsu_outbox_ended (event_type, payload, target_event_id, status)
         VALUES ('system.removed', JSON_OBJECT('userId', OLD.user_id), OLD.event_id, 'DONE');
     END IF;
 END;

@@ -7,13 +7,35 @@ CREATE TABLE IF NOT EXISTS outbox_events (
     payload    TEXT NOT NULL
 );
 
+-- One that cannot work is found before anything is changed: then OUTBOX=off leaves it alone.
 DO $$
 DECLARE
-    kind text := (SELECT data_type FROM information_schema.columns
-                  WHERE table_schema = current_schema() AND table_name = 'outbox_events' AND column_name = 'id');
+    wrong text := (
+        SELECT string_agg(found.name || ' ' || found.demand, ', ') FROM (
+            SELECT columns.column_name AS name, CASE
+                WHEN column_name = 'id' AND data_type NOT IN ('smallint', 'integer', 'bigint')
+                    THEN 'has to be a whole number'
+                WHEN column_name = 'id' AND column_default IS NULL AND is_identity = 'NO'
+                    THEN 'has to be given by the database'
+                WHEN column_name = 'id' AND NOT EXISTS (
+                        SELECT 1 FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
+                        WHERE indrelid = to_regclass(format('%I.outbox_events', current_schema()))
+                            AND indisunique AND indnkeyatts = 1 AND indpred IS NULL AND attname = 'id')
+                    THEN 'has to be a key'
+                WHEN column_name IN ('event_type', 'status')
+                        AND (data_type NOT IN ('text', 'character varying') OR character_maximum_length < 16)
+                    THEN 'has to be text of 16 characters or more'
+                WHEN column_name = 'payload' AND (data_type NOT IN ('text', 'character varying', 'json', 'jsonb')
+                        OR character_maximum_length < 256)
+                    THEN 'has to be JSON or text of 256 characters or more'
+                WHEN column_name = 'position' AND is_nullable = 'NO' THEN 'has to take NULL'
+            END AS demand
+            FROM information_schema.columns
+            WHERE table_schema = current_schema() AND table_name = 'outbox_events'
+        ) AS found WHERE found.demand IS NOT NULL);
 BEGIN
-    IF kind NOT IN ('smallint', 'integer', 'bigint') THEN
-        RAISE EXCEPTION 'outbox_events.id is %, and has to be a whole number; OUTBOX=off leaves the table alone', kind;
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION 'outbox_events: %; OUTBOX=off leaves the table alone', wrong;
     END IF;
 END
 $$;
@@ -37,7 +59,7 @@ DECLARE
     found record;
 BEGIN
     FOR found IN
-        SELECT column_name AS name, data_type AS kind FROM information_schema.columns
+        SELECT column_name AS name, data_type AS kind, collation_name AS collation FROM information_schema.columns
         WHERE table_schema = current_schema() AND table_name = 'outbox_events'
     LOOP
         IF found.name IN ('created_at', 'available_at') AND found.kind LIKE 'timestamp%' THEN
@@ -50,7 +72,7 @@ BEGIN
             AND found.kind NOT IN ('smallint', 'integer', 'bigint') THEN
             RAISE EXCEPTION 'outbox_events.% is %, and has to be a whole number; OUTBOX=off leaves the table alone',
                 found.name, found.kind;
-        ELSIF found.name = 'target_event_id' AND found.kind <> 'text' THEN
+        ELSIF found.name = 'target_event_id' AND (found.kind <> 'text' OR found.collation IS DISTINCT FROM 'C') THEN
             ALTER TABLE outbox_events
                 ALTER COLUMN target_event_id TYPE TEXT COLLATE "C" USING target_event_id::text;
         END IF;
@@ -128,15 +150,20 @@ CREATE TABLE IF NOT EXISTS memberships (
     PRIMARY KEY (event_id, user_id)
 );
 
+-- Numbers, and text that takes A for a, would let strangers in.
 DO $$
 DECLARE
-    wrong text := (SELECT string_agg(column_name || ' is ' || data_type, ', ') FROM information_schema.columns
-                   WHERE table_schema = current_schema() AND table_name = 'memberships'
-                       AND column_name IN ('event_id', 'user_id', 'status')
-                       AND data_type NOT IN ('text', 'character varying'));
+    wrong text := (
+        SELECT string_agg(column_name, ', ') FROM information_schema.columns
+        WHERE table_schema = current_schema() AND table_name = 'memberships'
+            AND column_name IN ('event_id', 'user_id', 'status')
+            AND (data_type NOT IN ('text', 'character varying') OR EXISTS (
+                SELECT 1 FROM pg_attribute JOIN pg_collation ON pg_collation.oid = attcollation
+                WHERE attrelid = to_regclass(format('%I.memberships', current_schema()))
+                    AND attname = column_name AND NOT collisdeterministic)));
 BEGIN
     IF wrong IS NOT NULL THEN
-        RAISE EXCEPTION 'memberships: %; they have to be text. OUTBOX=off leaves the table alone', wrong;
+        RAISE EXCEPTION 'memberships: % have to be text that tells A from a. OUTBOX=off leaves the table alone', wrong;
     END IF;
 END
 $$;
@@ -144,7 +171,7 @@ $$;
 -- A right that ends has its place in the order of these rows, whoever ends it, wherever they look for tables, and also if they may
 -- not write here themselves.
 CREATE OR REPLACE FUNCTION bongsu_membership_ended() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     INSERT INTO outbox_events (event_type, payload, target_event_id, status)
     VALUES ('system.removed', json_build_object('userId', OLD.user_id::text), OLD.event_id::text, 'DONE');
@@ -153,12 +180,35 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION bongsu_memberships_ended() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     INSERT INTO outbox_events (event_type, payload, target_event_id, status)
     SELECT 'system.removed', json_build_object('userId', user_id::text), event_id::text, 'DONE'
     FROM memberships WHERE status = 'ACCEPTED';
     RETURN NULL;
+END
+$$;
+
+-- Who empties the table may begin to count anew: then ids are given a second time.
+CREATE OR REPLACE FUNCTION bongsu_outbox_emptied() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    INSERT INTO bongsu_outbox_again (position, id)
+    SELECT head.position, GREATEST((SELECT MAX(id) FROM outbox_events), (SELECT MAX(id) FROM bongsu_outbox_gone), 0)
+    FROM bongsu_outbox_head head WHERE head.one = 1
+    ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END
+$$;
+
+-- A session's own temporary tables are looked at last, so that nobody takes the place of the tables that are meant.
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['bongsu_membership_ended', 'bongsu_memberships_ended', 'bongsu_outbox_emptied'] LOOP
+        EXECUTE format('ALTER FUNCTION %I() SET search_path = %I, pg_temp', name, current_schema());
+    END LOOP;
 END
 $$;
 
@@ -174,3 +224,12 @@ EXECUTE FUNCTION bongsu_membership_ended();
 
 CREATE OR REPLACE TRIGGER bongsu_memberships_emptied BEFORE TRUNCATE ON memberships FOR EACH STATEMENT
 EXECUTE FUNCTION bongsu_memberships_ended();
+
+CREATE OR REPLACE TRIGGER bongsu_outbox_emptied BEFORE TRUNCATE ON outbox_events FOR EACH STATEMENT
+EXECUTE FUNCTION bongsu_outbox_emptied();
+
+-- Also for what replication brings.
+ALTER TABLE memberships ENABLE ALWAYS TRIGGER bongsu_membership_changed;
+ALTER TABLE memberships ENABLE ALWAYS TRIGGER bongsu_membership_deleted;
+ALTER TABLE memberships ENABLE ALWAYS TRIGGER bongsu_memberships_emptied;
+ALTER TABLE outbox_events ENABLE ALWAYS TRIGGER bongsu_outbox_emptied;

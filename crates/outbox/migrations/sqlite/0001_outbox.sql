@@ -11,6 +11,20 @@ DROP TRIGGER IF EXISTS bongsu_membership_moved;
 -- value for each: a name means the innermost table that knows it.
 CREATE TABLE IF NOT EXISTS outbox_events (id INTEGER PRIMARY KEY, event_type TEXT, payload TEXT);
 
+-- What hangs on a table goes with it, without a word. A check's name says what is wrong, where a statement cannot.
+CREATE TABLE bongsu_outbox_checked (
+    ids INTEGER CONSTRAINT "outbox_events: ids have to be whole numbers; OUTBOX=off leaves the table alone" CHECK (ids = 0),
+    bound INTEGER CONSTRAINT "outbox_events: the table is made anew, and triggers, indexes and foreign keys to it would be lost; remove them, and add them again afterwards. OUTBOX=off leaves the table alone" CHECK (bound = 0)
+);
+INSERT INTO bongsu_outbox_checked
+SELECT (SELECT COUNT(*) FROM outbox_events WHERE typeof(id) <> 'integer'),
+    (SELECT COUNT(*) FROM sqlite_schema
+     WHERE type IN ('trigger', 'index') AND tbl_name = 'outbox_events' COLLATE NOCASE AND sql IS NOT NULL
+         AND name NOT IN ('outbox_events_unsequenced', 'outbox_events_order', 'outbox_events_of_target', 'outbox_events_failed'))
+    + (SELECT COUNT(*) FROM sqlite_schema AS other, pragma_foreign_key_list(other.name) AS bond
+       WHERE other.type = 'table' AND bond."table" = 'outbox_events' COLLATE NOCASE);
+DROP TABLE bongsu_outbox_checked;
+
 CREATE TABLE bongsu_outbox_made (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     event_type      TEXT    NOT NULL,

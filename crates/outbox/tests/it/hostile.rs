@@ -5,7 +5,8 @@ use std::path::Path;
 use bongsu_kernel::Id;
 use bongsu_outbox::sequence::sequence_some;
 use bongsu_outbox::store::MIGRATIONS;
-use bongsu_outbox::tail::Tail;
+use bongsu_outbox::tail::{Read, Tail};
+use bongsu_outbox::{RightError, Row};
 use bongsu_sql::{DataFolder, Database as File, Dialect, Error, Migrations, rusqlite};
 use bongsu_testkit::sql::{Flavour, Server};
 
@@ -105,7 +106,7 @@ pub(crate) async fn memberships_that_cannot_tell_people_apart_are_refused(databa
     };
     let kinds = match database.name() {
         "embedded" => vec!["INTEGER", "TEXT COLLATE NOCASE"],
-        "postgres" => vec!["BIGINT"],
+        "postgres" => vec!["BIGINT", "TEXT COLLATE alike"],
         _ => vec!["BIGINT", "VARCHAR(64) COLLATE utf8mb4_general_ci"],
     };
     if database.name() == "embedded" {
@@ -115,6 +116,10 @@ pub(crate) async fn memberships_that_cannot_tell_people_apart_are_refused(databa
             assert!(refused.contains("memberships") && refused.contains("OUTBOX"), "{refused}");
         }
         return;
+    }
+    if database.name() == "postgres" {
+        let alike = "(provider = icu, locale = 'und-u-ks-level2', deterministic = false)";
+        database.execute(&format!("CREATE COLLATION alike {alike}")).await;
     }
     for kind in kinds {
         database.execute(&table(kind)).await;
@@ -126,7 +131,7 @@ pub(crate) async fn memberships_that_cannot_tell_people_apart_are_refused(databa
 }
 
 /// A file that has a table already.
-fn file_with(folder: &Path, table: &str) -> Result<rusqlite::Connection, Error> {
+pub(crate) fn file_with(folder: &Path, table: &str) -> Result<rusqlite::Connection, Error> {
     drop(File::open(DataFolder::take(folder).unwrap(), &Migrations::new([])).unwrap());
     let file = rusqlite::Connection::open(folder.join("bongsu.db")).unwrap();
     file.execute_batch(table).unwrap();
@@ -156,6 +161,26 @@ pub(crate) async fn a_membership_that_is_nothing_any_more_has_ended(database: Da
     assert_eq!(database.execute(ENDED).await.trim(), "1");
 }
 
+pub(crate) async fn a_right_that_is_somebody_elses_by_a_blank_has_ended(database: Database) {
+    let records = database.records().await;
+    let (_, outbox) = source(&records).await;
+    let event = Id::new("ev").unwrap();
+    for (user, change) in [("7", "user_id = '7 '"), ("8", "event_id = 'ev '")] {
+        database.execute(&format!("INSERT INTO memberships VALUES ('ev', '{user}', 'ACCEPTED')")).await;
+        outbox.may_follow(&event, &Id::new(user).unwrap()).await.unwrap();
+        database.execute(&format!("UPDATE memberships SET {change} WHERE user_id = '{user}'")).await;
+        let refused = outbox.may_follow(&event, &Id::new(user).unwrap()).await;
+        assert!(matches!(refused, Err(RightError::Stranger | RightError::NoEvent)), "{refused:?}");
+    }
+    while sequence_some(&records).await.unwrap() > 0 {}
+    let Read::Rows { rows, .. } = Tail::from_start(records).read_on().await.unwrap() else { panic!("rows") };
+    let ended = |row: &Row, user: &str| {
+        row.target == "ev"
+            && row.payload.as_ref().is_some_and(|payload| payload.contains(&format!("\"{user}\"")))
+    };
+    assert!(rows.len() == 2 && ended(&rows[0], "7") && ended(&rows[1], "8"), "{rows:?}");
+}
+
 pub(crate) async fn a_right_ends_here_wherever_its_program_looks_for_tables(database: Database) {
     let Database::Server(flavour, url) = &database else { return };
     if flavour.name() != "postgres" {
@@ -163,7 +188,16 @@ pub(crate) async fn a_right_ends_here_wherever_its_program_looks_for_tables(data
     }
     database.records().await;
     let name = Server::name_in(url);
-    database.execute("INSERT INTO memberships VALUES ('ev', '7', 'ACCEPTED'), ('ev', '8', 'ACCEPTED')").await;
+    database
+        .execute(
+            "INSERT INTO memberships VALUES ('ev', '7', 'ACCEPTED'), ('ev', '8', 'ACCEPTED'), \
+             ('ev', '10', 'ACCEPTED')",
+        )
+        .await;
+    // As replication brings it.
+    database
+        .execute("SET session_replication_role = replica; DELETE FROM memberships WHERE user_id = '10'")
+        .await;
     database
         .execute(
             "CREATE SCHEMA shop; CREATE TABLE shop.outbox_events (LIKE public.outbox_events INCLUDING ALL); \
@@ -178,5 +212,18 @@ pub(crate) async fn a_right_ends_here_wherever_its_program_looks_for_tables(data
         ))
         .await;
     let ended = "SELECT COUNT(*) FROM public.outbox_events WHERE event_type = 'system.removed'";
-    assert_eq!(database.execute(ended).await.trim(), "2");
+    assert_eq!(database.execute(ended).await.trim(), "3");
+}
+
+pub(crate) async fn a_sessions_own_tables_hide_no_right_that_ends(database: Database) {
+    let records = database.records().await;
+    let columns =
+        "(event_type VARCHAR(99), payload VARCHAR(99), target_event_id VARCHAR(99), status VARCHAR(99))";
+    database
+        .execute(&format!(
+            "INSERT INTO memberships VALUES ('ev', '7', 'ACCEPTED'); \
+             CREATE TEMPORARY TABLE outbox_events {columns}; DELETE FROM memberships WHERE user_id = '7'"
+        ))
+        .await;
+    assert_eq!(sequence_some(&records).await.unwrap(), 1);
 }

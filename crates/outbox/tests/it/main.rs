@@ -43,7 +43,9 @@ contract! {
         rights_are_nobodys_who_is_only_named_alike
         memberships_that_cannot_tell_people_apart_are_refused
         a_membership_that_is_nothing_any_more_has_ended
-        a_right_ends_here_wherever_its_program_looks_for_tables;
+        a_right_that_is_somebody_elses_by_a_blank_has_ended
+        a_right_ends_here_wherever_its_program_looks_for_tables
+        a_sessions_own_tables_hide_no_right_that_ends;
     places: a_page_begins_where_it_should
         a_withdrawal_takes_its_place_whoever_makes_it
         what_is_too_old_goes_unless_somebody_needs_it;
@@ -53,6 +55,6 @@ contract! {
         what_somebody_holds_holds_up_its_own_target_only
         a_restored_database_is_worked_through_anew;
     older: a_table_without_targets_is_brought_up_to_date
-        ids_and_times_that_are_no_numbers_are_refused
+        tables_that_cannot_work_are_refused_and_left_as_they_are
         its_steps_can_be_made_again;
 }

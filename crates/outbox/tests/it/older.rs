@@ -9,6 +9,7 @@ use bongsu_sql::{DataFolder, Database as File, Migrations, Records, Store, rusql
 use bongsu_testkit::sql::{Flavour, Server};
 
 use crate::database::Database;
+use crate::hostile::file_with;
 
 const ROWS: &str = "INSERT INTO outbox_events (event_type, payload, status) VALUES \
     ('a.b', '{\"event_id\":\"7\",\"x\":1}', 'DONE'), ('a.b', '{\"event_id\":8}', 'PENDING'), \
@@ -77,9 +78,9 @@ pub(crate) async fn a_table_without_targets_is_brought_up_to_date(database: Data
     }
 }
 
-pub(crate) async fn ids_and_times_that_are_no_numbers_are_refused(database: Database) {
+pub(crate) async fn tables_that_cannot_work_are_refused_and_left_as_they_are(database: Database) {
     let Database::Server(flavour, url) = &database else {
-        // There an id is the number of its row, and other times are made numbers.
+        what_hangs_on_a_table_is_not_lost_in_a_file();
         return;
     };
     let count = "SELECT COUNT(*) FROM information_schema.columns WHERE table_name = 'outbox_events'";
@@ -87,17 +88,72 @@ pub(crate) async fn ids_and_times_that_are_no_numbers_are_refused(database: Data
         Flavour::Postgres => count.to_owned(),
         Flavour::MariaDb => format!("{count} AND table_schema = '{}'", Server::name_in(url)),
     };
-    for (wrong, columns) in [("id", "id CHAR(36)"), ("created_at", "id BIGINT, created_at VARCHAR(30)")] {
-        database
-            .execute(&format!("CREATE TABLE outbox_events ({columns}, event_type TEXT, payload TEXT)"))
-            .await;
+    let (id, own) = match flavour {
+        Flavour::Postgres => ("id BIGSERIAL PRIMARY KEY", ("id has to be a key", "id BIGINT DEFAULT 1", "")),
+        Flavour::MariaDb => {
+            let id = "id BIGINT PRIMARY KEY AUTO_INCREMENT";
+            (id, ("outbox_events has to be an InnoDB table", id, "ENGINE = MyISAM"))
+        }
+    };
+    let with = |more: &str| format!("{id}, {more}");
+    let cases = [
+        ("id has to be a whole number", "id CHAR(36)".to_owned(), ""),
+        ("whole number", with("created_at VARCHAR(30)"), ""),
+        ("id has to be", "id BIGINT PRIMARY KEY".to_owned(), ""),
+        ("status has to be text", with("status INT"), ""),
+        ("status has to be text", with("status VARCHAR(5)"), ""),
+        ("position has to take NULL", with("position BIGINT NOT NULL DEFAULT 0"), ""),
+        (own.0, own.1.to_owned(), own.2),
+    ];
+    for (why, columns, options) in cases {
+        let table =
+            format!("CREATE TABLE outbox_events ({columns}, event_type TEXT, payload TEXT) {options}");
+        database.execute(&table).await;
         let before = database.execute(&count).await;
         let refused = database.try_records().await.err().expect("a refusal").to_string();
-        let why = format!("outbox_events.{wrong} ");
-        assert!(refused.contains(&why) && refused.contains("whole number"), "{refused}");
+        assert!(refused.contains("outbox_events") && refused.contains(why), "{table}: {refused}");
         assert!(refused.contains("OUTBOX"), "what to do: {refused}");
         assert_eq!(database.execute(&count).await, before, "it is what it was");
         database.execute("DROP TABLE outbox_events").await;
+    }
+    database.records().await;
+}
+
+/// There a table is made anew.
+fn what_hangs_on_a_table_is_not_lost_in_a_file() {
+    const TABLE: &str = "CREATE TABLE outbox_events (id INTEGER PRIMARY KEY, event_type TEXT, payload TEXT);
+        INSERT INTO outbox_events VALUES (1, 'a.b', '{}');";
+    let bound = |more: &str| format!("{TABLE} {more}");
+    let cases = [
+        (
+            "CREATE TABLE outbox_events (id TEXT PRIMARY KEY, event_type TEXT, payload TEXT);
+          INSERT INTO outbox_events VALUES ('one', 'a.b', '{}')"
+                .to_owned(),
+            "whole numbers",
+        ),
+        (
+            bound(
+                "CREATE TABLE sent (one INTEGER REFERENCES outbox_events (id) ON DELETE CASCADE);
+          INSERT INTO sent VALUES (1)",
+            ),
+            "would be lost",
+        ),
+        (bound("CREATE INDEX mine ON outbox_events (event_type)"), "would be lost"),
+        (bound("CREATE TRIGGER mine AFTER INSERT ON outbox_events BEGIN SELECT 1; END"), "would be lost"),
+    ];
+    for (table, why) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = file_with(folder.path(), &table).expect_err("a refusal").to_string();
+        assert!(refused.contains(why) && refused.contains("OUTBOX"), "{table}: {refused}");
+        let file = rusqlite::Connection::open(folder.path().join("bongsu.db")).unwrap();
+        let left = "SELECT (SELECT count(*) FROM outbox_events), (SELECT count(*) FROM sqlite_schema)";
+        let left =
+            file.query_row(left, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))).unwrap();
+        assert!(left.0 == 1 && left.1 > 1, "{table}: {left:?}");
+        if table.contains("sent") {
+            let sent = file.query_row("SELECT count(*) FROM sent", [], |row| row.get::<_, i64>(0)).unwrap();
+            assert_eq!(sent, 1);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use bongsu_kernel::Id;
 use bongsu_outbox::sequence::sequence_some;
 use bongsu_outbox::store::MIGRATIONS;
 use bongsu_outbox::tail::{Read, Tail};
-use bongsu_outbox::{RightError, Row};
+use bongsu_outbox::{Fault, RightError, Row};
 use bongsu_sql::{DataFolder, Database as File, Dialect, Error, Migrations, rusqlite};
 use bongsu_testkit::sql::{Flavour, Server};
 
@@ -14,6 +14,7 @@ use crate::database::Database;
 use crate::gaps::next;
 use crate::held::begin;
 use crate::places::{insert, source};
+use crate::work::ALL;
 
 async fn sequence(database: &Database) {
     let records = database.records().await;
@@ -226,4 +227,47 @@ pub(crate) async fn a_sessions_own_tables_hide_no_right_that_ends(database: Data
         ))
         .await;
     assert_eq!(sequence_some(&records).await.unwrap(), 1);
+}
+
+pub(crate) async fn names_of_any_length_are_read_in_part(database: Database) {
+    const LENGTH: usize = 1_000_000;
+    let records = database.records().await;
+    let long = match database.name() {
+        "embedded" => format!("hex(zeroblob({}))", LENGTH / 2),
+        "postgres" => format!("repeat('0', {LENGTH})"),
+        _ => {
+            // A program's own table may have room for it.
+            database.execute("ALTER TABLE outbox_events MODIFY event_type LONGTEXT").await;
+            format!("repeat('0', {LENGTH})")
+        }
+    };
+    database
+        .execute(&format!(
+            "INSERT INTO outbox_events (event_type, payload, target_event_id) VALUES ({long}, '{{}}', 'ev')"
+        ))
+        .await;
+    assert_eq!(sequence_some(&records).await.unwrap(), 1);
+    let (_, outbox) = source(&records).await;
+    let letters = outbox.letters(ALL).await.unwrap();
+    let rows = next(&mut Tail::from_start(records), 1).await;
+    for row in [&letters[0].row, &rows[0]] {
+        assert!(row.event_type.len() <= 200 && row.fault() == Some(Fault::Type), "{}", row.event_type.len());
+    }
+}
+
+pub(crate) async fn a_table_that_was_emptied_is_told_to_everybody(database: Database) {
+    if database.name() != "postgres" {
+        // No other one has a word with triggers when it is emptied at once.
+        return;
+    }
+    let records = database.records().await;
+    insert(&database, "a", 5).await;
+    sequence(&database).await;
+    let mut tail = Tail::from_start(records);
+    next(&mut tail, 5).await;
+    database.execute("TRUNCATE outbox_events RESTART IDENTITY").await;
+    insert(&database, "a", 7).await;
+    sequence(&database).await;
+    let read = tail.read_on().await.unwrap();
+    assert!(matches!(read, Read::Restored { is_noted: true }), "{read:?}");
 }

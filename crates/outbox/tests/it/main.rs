@@ -45,7 +45,9 @@ contract! {
         a_membership_that_is_nothing_any_more_has_ended
         a_right_that_is_somebody_elses_by_a_blank_has_ended
         a_right_ends_here_wherever_its_program_looks_for_tables
-        a_sessions_own_tables_hide_no_right_that_ends;
+        a_sessions_own_tables_hide_no_right_that_ends
+        names_of_any_length_are_read_in_part
+        a_table_that_was_emptied_is_told_to_everybody;
     places: a_page_begins_where_it_should
         a_withdrawal_takes_its_place_whoever_makes_it
         what_is_too_old_goes_unless_somebody_needs_it;

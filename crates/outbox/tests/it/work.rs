@@ -18,7 +18,7 @@ use crate::places::source_at;
 
 const NOW: u64 = 1_800_000_000_000;
 const MINUTE: u64 = 60_000;
-const ALL: LetterPage = LetterPage { after: i64::MIN, up_to: i64::MAX, most: 100 };
+pub(crate) const ALL: LetterPage = LetterPage { after: i64::MIN, up_to: i64::MAX, most: 100 };
 
 /// Writes down what it was asked, and answers as it was told to.
 #[derive(Default)]

@@ -12,6 +12,7 @@ use bongsu_http::envelope_document;
 use bongsu_http::identity::Ticket;
 use bongsu_http::{ApiError, Identity, Person};
 use bongsu_live::{Hub, Log};
+use bongsu_outbox::Outbox;
 use bongsu_redis::Redis;
 use bongsu_sql::Records;
 use http::HeaderValue;
@@ -29,6 +30,7 @@ pub(crate) struct Operations {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) redis: Option<Redis>,
     pub(crate) records: Option<Records>,
+    pub(crate) outbox: Option<Outbox>,
     pub(crate) orders: Arc<dyn Orders>,
     pub(crate) identity: Identity,
     pub(crate) metrics: PrometheusHandle,
@@ -80,7 +82,12 @@ async fn health(State(operations): State<Operations>) -> Answer<Health> {
     let kept = operations.log.trouble().into_iter().chain(
         records.and_then(Records::trouble).filter(|trouble| operations.log.trouble() != Some(trouble)),
     );
-    let mut degraded: Vec<_> = kept.chain(operations.identity.trouble()).chain(blind).collect();
+    let mut degraded: Vec<_> = kept.collect();
+    // Where the database is away, nothing of it goes on.
+    if degraded.is_empty() {
+        degraded.extend(operations.outbox.as_ref().and_then(Outbox::trouble));
+    }
+    degraded.extend(operations.identity.trouble().into_iter().chain(blind));
     degraded.extend(redis.map(Redis::warnings).unwrap_or_default());
     degraded.extend(records.map(Records::warnings).unwrap_or_default());
     Answer(Health {

@@ -225,6 +225,7 @@ pub(crate) async fn wire(
         log: log.clone(),
         redis: redis.clone(),
         records,
+        outbox: outbox.clone(),
         orders: orders.clone(),
         identity: identity.clone(),
         metrics,

@@ -7,10 +7,12 @@
 
 mod claim;
 mod delivery;
+mod followers;
 mod letters;
 mod options;
 mod record;
 pub mod retention;
+mod retries;
 mod right;
 pub mod routes;
 mod row;
@@ -30,9 +32,11 @@ use bongsu_sql::{Boxed, Error, Records, Transaction};
 use tokio::sync::Notify;
 
 use delivery::Ends;
+use followers::Followers;
 pub use letters::{Letter, Page as LetterPage};
 pub use options::{Options, Relay, SETTINGS, To, Waited, is_on};
 pub use record::{Event, record};
+use retries::Part;
 pub use right::RightError;
 pub use row::{Fault, Row};
 pub use source::OutboxSource;
@@ -57,6 +61,7 @@ struct Inner {
     options: Options,
     clock: Clock,
     ends: Ends,
+    followers: Followers,
     /// Rows have got positions.
     sequenced: Notify,
     /// The hub was told of rows.
@@ -67,6 +72,8 @@ struct Inner {
     reached: AtomicU64,
     /// How often the database turned out to be another one.
     era: AtomicU64,
+    tail: Part,
+    sequencer: Part,
 }
 
 impl Outbox {
@@ -84,14 +91,18 @@ impl Outbox {
             options,
             clock,
             ends: Ends::default(),
+            followers: Followers::default(),
             sequenced: Notify::new(),
             arrived: Notify::new(),
             seen: Mutex::default(),
             reached: AtomicU64::new(0),
             era: AtomicU64::new(0),
+            tail: Part::tail(),
+            sequencer: Part::sequencer(),
         }));
         outbox.tell_untargeted().await;
         outbox.start_tail(supervisor).await?;
+        outbox.start_looking_again(supervisor);
         Ok(outbox)
     }
 

@@ -113,7 +113,7 @@ async fn stream(
     identity.check_revoked(&person).await?;
     // Again, now that it is subscribed: a right that ends from here on ends the stream.
     outbox.may_follow(&event, &person.id).await.map_err(not_allowed)?;
-    Ok(bongsu_http::stream::answer(stream))
+    Ok(bongsu_http::stream::answer(outbox.watched(stream, event, person.id)))
 }
 
 fn not_allowed(error: RightError) -> ApiError {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bongsu_sql::{Boxed, Dialect, Error, Records, Transaction};
 
+use crate::retries::Retries;
 use crate::row::Fault;
 use crate::store::{self, list};
 use crate::{Outbox, Row};
@@ -22,14 +23,12 @@ const ROUNDS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(20);
 const SELDOM: Duration = Duration::from_millis(100);
 const A_WHILE: Duration = Duration::from_secs(10);
-/// While the database is away it is tried again after so long, and longer each time.
-const AGAIN: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(5);
 
 impl Outbox {
     /// Gives positions until it is dropped: a loop that one hub of the fleet runs.
     pub async fn sequence(self) {
-        let (records, mut last, mut again) = (self.records().own_lane(), Instant::now(), AGAIN);
+        let (records, mut last) = (self.records().own_lane(), Instant::now());
+        let mut retries = Retries::of(&self.0.sequencer);
         loop {
             let pause = match sequence_some(&records).await {
                 Ok(0) if records.dialect() == Dialect::Sqlite && last.elapsed() > A_WHILE => SELDOM,
@@ -40,15 +39,11 @@ impl Outbox {
                     Duration::ZERO
                 }
                 Err(error) => {
-                    if again == AGAIN {
-                        tracing::warn!(%error, "rows of the outbox get no positions for now");
-                    }
-                    again = (again * 2).min(LONGEST);
-                    tokio::time::sleep(again).await;
+                    retries.failed(&error).await;
                     continue;
                 }
             };
-            again = AGAIN;
+            retries.worked();
             tokio::time::sleep(pause).await;
         }
     }

@@ -32,6 +32,7 @@ queries! {
     AT_POSITION = query!("at_position");
     POSITION_OF = query!("position_of");
     RIGHT = query!("right", mysql);
+    WITHOUT_RIGHT = query!("without_right", all);
     RECORD = query!("record");
     UNTARGETED = query!("untargeted");
     WINDOW = query!("window");

@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use bongsu_kernel::Millis;
 use bongsu_kernel::task::{OnEnd, Supervisor};
-use bongsu_kernel::{Millis, random};
 use bongsu_sql::{Boxed, Dialect, Error, Records, Transaction};
 
 use crate::retention::position_at;
+use crate::retries::Retries;
 use crate::worker::millis;
 use crate::{Outbox, Row, store};
 
@@ -22,9 +23,6 @@ const BYTES: usize = 1 << 20;
 /// Where somebody says when there is more, it is looked for only this often.
 const SELDOM: Duration = Duration::from_secs(1);
 const OFTEN: Duration = Duration::from_millis(40);
-/// While the database is away it is tried again after so long, and longer each time.
-const AGAIN: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(5);
 /// What is remembered of targets that nobody follows any more is let go of so often.
 const TIDY: Duration = Duration::from_secs(60);
 /// So far the clocks of a fleet may be apart.
@@ -245,7 +243,7 @@ impl Outbox {
 
     /// Hands rows to the hub for as long as the process runs.
     async fn follow(&self, tail: &mut Tail, pause: Duration) {
-        let (mut again, mut tidied) = (AGAIN, Instant::now());
+        let (mut retries, mut tidied) = (Retries::of(&self.0.tail), Instant::now());
         loop {
             let wait = match self.read_on(tail).await {
                 Ok(Read::Rows { rows, behind }) => {
@@ -256,7 +254,7 @@ impl Outbox {
                         self.0.arrived.notify_one();
                     }
                     self.has_told(tail.seen.position);
-                    again = AGAIN;
+                    retries.worked();
                     if behind > 0 { Duration::ZERO } else { pause }
                 }
                 Ok(Read::Restored { .. }) => {
@@ -267,12 +265,7 @@ impl Outbox {
                     Duration::ZERO
                 }
                 Err(error) => {
-                    if again == AGAIN {
-                        tracing::warn!(%error, "the outbox cannot be read for now");
-                    }
-                    again = (again * 2).min(LONGEST);
-                    let spread = u64::try_from(again.as_millis() / 2).unwrap_or_default();
-                    tokio::time::sleep(again - Duration::from_millis(random::between(0, spread))).await;
+                    retries.failed(&error).await;
                     continue;
                 }
             };

@@ -19,6 +19,7 @@ mod restored;
 mod slow;
 mod source_stability;
 mod stream;
+mod trouble;
 mod viewers;
 mod withdrawal;
 mod writers;

@@ -31,8 +31,7 @@ pub(crate) async fn positions_that_others_wrote_are_given_anew(database: Databas
     }
     sequence(&database).await;
     let mut tail = Tail::from_start(records);
-    let places =
-        |rows: &[bongsu_outbox::Row]| rows.iter().map(|row| (row.id, row.position)).collect::<Vec<_>>();
+    let places = |rows: &[Row]| rows.iter().map(|row| (row.id, row.position)).collect::<Vec<_>>();
     assert_eq!(places(&next(&mut tail, 5).await), [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]);
     // And one more, right above the counter.
     database

@@ -2,9 +2,10 @@
 
 use bongsu_testkit::sql::Flavour;
 use bongsu_testkit::tokens::Claims;
+use bongsu_testkit::wait;
 use serde_json::json;
 
-use super::{CREATOR, Event, RECORDED, as_person, start};
+use super::{CREATOR, Event, RECORDED, SOON, as_person, start};
 
 /// Everything that somebody can do in an event, as they would do it: method, path and body.
 fn everything(proposal: u64) -> Vec<(&'static str, String, String)> {
@@ -179,4 +180,17 @@ pub(super) async fn bodies_and_pages_that_are_wrong_name_their_field(flavour: Op
         }
     }
     assert_eq!(scene.numbers(RECORDED).await, before);
+}
+
+#[tokio::test]
+async fn while_another_program_holds_the_file_changes_are_refused_as_for_now() {
+    let scene = start(None).await.unwrap();
+    let event = Event::create(&scene.hub, 50, &[2]).await;
+    let file = rusqlite::Connection::open(scene.hub.data_dir().join("bongsu.db")).unwrap();
+    file.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let body = json!({"proposal_type": "criteria", "content": "x"});
+    event.post(2, "/proposals", body.clone()).await.expect_error(503, "COMMON503");
+    file.execute_batch("ROLLBACK").unwrap();
+    let api = as_person(&event.api, 2);
+    wait::until(SOON, async || api.post(&event.path("/proposals"), body.clone()).await.status == 200).await;
 }

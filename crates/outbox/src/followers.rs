@@ -1,0 +1,141 @@
+//! Looking again at the rights of those who follow.
+//!
+//! A right that ends has its row in the order of the others, where streams end. Not every way to take a right leaves one:
+//! MariaDB says nothing when a table is emptied, a partition can be dropped, and somebody may switch triggers off. Those
+//! who follow without a right are found here. At the second look they are ended, so that a row on its way comes first.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::{Close, Id};
+use bongsu_live::{Ender, LiveStream};
+use bongsu_sql::{Boxed, Error, Transaction};
+
+use crate::store::{self, list};
+use crate::{Outbox, RightError};
+
+/// It is looked so often, at so many at once.
+const PAUSE: Duration = Duration::from_secs(30);
+const MOST: usize = 5_000;
+
+/// Everybody who follows something here.
+#[derive(Default)]
+pub(crate) struct Followers(Mutex<Open>);
+
+#[derive(Default)]
+struct Open {
+    last: u64,
+    streams: HashMap<u64, Follower>,
+}
+
+struct Follower {
+    event: Id,
+    person: Id,
+    ender: Ender,
+    /// There was no right at the last look.
+    is_doubted: bool,
+}
+
+impl Followers {
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever was looked at and had no right is ended if that is not the first time.
+    fn judge(&self, looked_at: &[Followed], without: &HashSet<u64>) {
+        let mut open = self.open();
+        for one in looked_at {
+            let Some(follower) = open.streams.get_mut(&one.number) else { continue };
+            let has_none = without.contains(&one.number);
+            if has_none && follower.is_doubted {
+                let Follower { event, person, ender, .. } = follower;
+                tracing::warn!(%event, %person, "a right ended without a row of outbox_events");
+                ender.end(Close::Withdrawn);
+            }
+            follower.is_doubted = has_none;
+        }
+    }
+}
+
+/// What is looked at.
+#[derive(Clone)]
+struct Followed {
+    number: u64,
+    event: Id,
+    person: Id,
+}
+
+/// Somebody's place among those who follow, while it is held.
+struct Following {
+    outbox: Outbox,
+    number: u64,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.outbox.0.followers.open().streams.remove(&self.number);
+    }
+}
+
+impl Outbox {
+    /// The rights of this stream are looked at again for as long as it lives.
+    pub(crate) fn watched(&self, stream: LiveStream, event: Id, person: Id) -> LiveStream {
+        let follower = Follower { event, person, ender: stream.ender(), is_doubted: false };
+        let mut open = self.0.followers.open();
+        open.last += 1;
+        let number = open.last;
+        open.streams.insert(number, follower);
+        drop(open);
+        stream.holding(Following { outbox: self.clone(), number })
+    }
+
+    pub(crate) fn start_looking_again(&self, supervisor: &Supervisor) {
+        let (outbox, stop) = (self.clone(), supervisor.stop());
+        supervisor.spawn("outbox-rights", OnEnd::Restart, move || {
+            let (outbox, stop) = (outbox.clone(), stop.clone());
+            async move {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = outbox.look_again() => {}
+                }
+            }
+        });
+    }
+
+    async fn look_again(&self) {
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            let open: Vec<Followed> = {
+                let open = self.0.followers.open();
+                let followed = |(number, one): (&u64, &Follower)| Followed {
+                    number: *number,
+                    event: one.event.clone(),
+                    person: one.person.clone(),
+                };
+                open.streams.iter().map(followed).collect()
+            };
+            for some in open.chunks(MOST) {
+                match self.records().read(Arc::<[Followed]>::from(some), without_right).await {
+                    Ok(without) => self.0.followers.judge(some, &without),
+                    // That it is away is said elsewhere; whoever follows meets nothing new meanwhile.
+                    Err(error) => tracing::debug!(?error, "rights cannot be looked at"),
+                }
+            }
+        }
+    }
+}
+
+fn without_right<'t>(
+    followers: &'t Arc<[Followed]>,
+    tx: &'t mut Transaction<'_>,
+) -> Boxed<'t, Result<HashSet<u64>, RightError>> {
+    Box::pin(async move {
+        // As text, always: an id that looks like a number is none.
+        let listed: Vec<(u64, &str, &str)> =
+            followers.iter().map(|one| (one.number, one.event.as_str(), one.person.as_str())).collect();
+        let rows = tx.rows(&store::WITHOUT_RIGHT, &[("followers", list(&listed)?.into())]).await?;
+        Ok(rows.iter().map(|row| row.count(0)).collect::<Result<_, Error>>()?)
+    })
+}

@@ -1,0 +1,91 @@
+//! Trying again while the database does not do what it is asked: after longer each time, said once, and shown to who looks
+//! after the hub.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bongsu_kernel::random;
+use bongsu_sql::Error;
+
+use crate::Outbox;
+
+/// It is tried again after so long at first, and so long at last.
+const AGAIN: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Something that goes on all the time, and whether it does.
+pub(crate) struct Part {
+    label: &'static str,
+    trouble: &'static str,
+    fails: AtomicBool,
+}
+
+impl Part {
+    pub(crate) fn tail() -> Self {
+        Self::new("tail", "outbox_events cannot be read: streams of events stand still; the log says why")
+    }
+
+    pub(crate) fn sequencer() -> Self {
+        Self::new(
+            "sequencer",
+            "rows of outbox_events get no positions: nobody is told of them; the log says why",
+        )
+    }
+
+    fn new(label: &'static str, trouble: &'static str) -> Self {
+        let part = Self { label, trouble, fails: AtomicBool::new(false) };
+        part.set(false);
+        part
+    }
+
+    fn set(&self, fails: bool) {
+        self.fails.store(fails, Ordering::Relaxed);
+        metrics::gauge!("outbox_failing", "part" => self.label).set(if fails { 1.0 } else { 0.0 });
+    }
+}
+
+/// One who does it. When it is dropped, it is somebody else's matter whether it works.
+pub(crate) struct Retries<'a> {
+    part: &'a Part,
+    again: Duration,
+}
+
+impl<'a> Retries<'a> {
+    pub(crate) fn of(part: &'a Part) -> Self {
+        Self { part, again: AGAIN }
+    }
+
+    pub(crate) fn worked(&mut self) {
+        if self.again > AGAIN {
+            self.again = AGAIN;
+            self.part.set(false);
+        }
+    }
+
+    /// Returns when it may be tried again.
+    pub(crate) async fn failed(&mut self, error: &Error) {
+        // What passes at once troubles nobody.
+        if self.again > AGAIN {
+            self.part.set(true);
+        } else {
+            tracing::warn!(%error, part = self.part.label, "the outbox does not go on for now");
+        }
+        self.again = (self.again * 2).min(LONGEST);
+        let spread = u64::try_from(self.again.as_millis() / 2).unwrap_or_default();
+        tokio::time::sleep(self.again - Duration::from_millis(random::between(0, spread))).await;
+    }
+}
+
+impl Drop for Retries<'_> {
+    fn drop(&mut self) {
+        self.part.set(false);
+    }
+}
+
+impl Outbox {
+    /// What does not work here, in words.
+    pub fn trouble(&self) -> Option<&'static str> {
+        let parts = [&self.0.sequencer, &self.0.tail];
+        parts.into_iter().find(|part| part.fails.load(Ordering::Relaxed)).map(|part| part.trouble)
+    }
+}

@@ -43,7 +43,8 @@ SET @step = (SELECT COALESCE(MAX(CONCAT('SELECT `outbox_events.', name, ' ', dem
             WHEN column_name = 'id' AND (column_key <> 'PRI' OR extra NOT LIKE '%auto_increment%')
                 THEN 'has to be a key that counts itself'
             WHEN column_name IN ('event_type', 'status')
-                    AND (data_type NOT IN ('varchar', 'text', 'mediumtext', 'longtext') OR character_maximum_length < 16)
+                    AND (data_type NOT IN ('char', 'varchar', 'tinytext', 'text', 'mediumtext', 'longtext')
+                        OR character_maximum_length < 16)
                 THEN 'has to be text of 16 or more'
             WHEN column_name = 'payload'
                     AND (data_type NOT IN ('varchar', 'text', 'mediumtext', 'longtext', 'json') OR character_maximum_length < 256)

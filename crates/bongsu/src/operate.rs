@@ -84,7 +84,7 @@ async fn health(State(operations): State<Operations>) -> Answer<Health> {
     );
     let mut degraded: Vec<_> = kept.collect();
     // Where the database is away, nothing of it goes on.
-    if degraded.is_empty() {
+    if records.and_then(Records::trouble).is_none() {
         degraded.extend(operations.outbox.as_ref().and_then(Outbox::trouble));
     }
     degraded.extend(operations.identity.trouble().into_iter().chain(blind));

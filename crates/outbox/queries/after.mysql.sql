@@ -1,6 +1,6 @@
 -- As many as fit, by what comes before each of them: one is always given. What is larger than an event may be is not read.
 -- Which those are is found out without their payloads, which would go through temporary tables on the disk.
-SELECT STRAIGHT_JOIN outbox_events.position, outbox_events.id, SUBSTR(COALESCE(target_event_id, '-'), 1, 200), SUBSTR(event_type, 1, 200),
+SELECT STRAIGHT_JOIN outbox_events.position, outbox_events.id, CASE WHEN OCTET_LENGTH(target_event_id) > 800 THEN '(too long)' ELSE COALESCE(target_event_id, '-') END, CASE WHEN OCTET_LENGTH(event_type) > 800 THEN '(too long)' ELSE event_type END,
        CASE WHEN payload IS NULL THEN 'null' WHEN OCTET_LENGTH(payload) <= 65536 THEN CONVERT(payload USING utf8mb4) END,
        created_at
 FROM (SELECT id, SUM(size) OVER (ORDER BY position) - size AS led_by

@@ -1,7 +1,7 @@
 -- As many as fit, by what comes before each of them: one is always given. What is larger than an event may be is not read.
 SELECT position, id, target_event_id, event_type, payload, created_at
 FROM (SELECT found.*, SUM(COALESCE(OCTET_LENGTH(payload), 0)) OVER (ORDER BY position) - COALESCE(OCTET_LENGTH(payload), 0) AS led_by
-      FROM (SELECT position, id, SUBSTR(COALESCE(target_event_id, '-'), 1, 200) AS target_event_id, SUBSTR(event_type, 1, 200) AS event_type, created_at,
+      FROM (SELECT position, id, CASE WHEN OCTET_LENGTH(target_event_id) > 800 THEN '(too long)' ELSE COALESCE(target_event_id, '-') END AS target_event_id, CASE WHEN OCTET_LENGTH(event_type) > 800 THEN '(too long)' ELSE event_type END AS event_type, created_at,
                    CASE WHEN payload IS NULL THEN 'null' WHEN OCTET_LENGTH(CAST(payload AS TEXT)) <= 65536 THEN CAST(payload AS TEXT) END AS payload
             FROM outbox_events
             WHERE target_event_id = :target AND position > :after AND position <= :reached

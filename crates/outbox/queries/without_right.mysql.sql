@@ -1,10 +1,15 @@
--- Who follows an event without an accepted membership. Blanks at an end count: text is compared without them here.
+-- Who follows an event without an accepted membership, and will not meet the row that says so. Blanks at an end count: text is
+-- compared without them here.
 SELECT listed.number
 FROM JSON_TABLE(:followers, '$[*]' COLUMNS (
     number BIGINT PATH '$[0]',
     event  VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]',
-    person VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[2]')) AS listed
+    person VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[2]',
+    since  BIGINT PATH '$[3]')) AS listed
 LEFT JOIN memberships ON memberships.event_id = listed.event AND memberships.user_id = listed.person
     AND OCTET_LENGTH(memberships.event_id) = OCTET_LENGTH(listed.event)
     AND OCTET_LENGTH(memberships.user_id) = OCTET_LENGTH(listed.person)
-WHERE NOT BINARY memberships.status <=> BINARY 'ACCEPTED'
+WHERE NOT (BINARY memberships.status <=> BINARY 'ACCEPTED')
+    AND NOT EXISTS (SELECT 1 FROM outbox_events
+                    WHERE target_event_id = listed.event AND (position > listed.since OR position IS NULL)
+                        AND event_type = 'system.removed' AND INSTR(payload, CONCAT('"', listed.person, '"')) > 0)

@@ -2,7 +2,8 @@
 //!
 //! A right that ends has its row in the order of the others, where streams end. Not every way to take a right leaves one:
 //! MariaDB says nothing when a table is emptied, a partition can be dropped, and somebody may switch triggers off. Those
-//! who follow without a right are found here. At the second look they are ended, so that a row on its way comes first.
+//! who follow without a right are found here. At the second look they are ended, so that no change is met halfway; who will still meet
+//! the row is ended there, however far behind they are.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,8 +14,8 @@ use bongsu_kernel::{Close, Id};
 use bongsu_live::{Ender, LiveStream};
 use bongsu_sql::{Boxed, Error, Transaction};
 
+use crate::Outbox;
 use crate::store::{self, list};
-use crate::{Outbox, RightError};
 
 /// It is looked so often, at so many at once.
 const PAUSE: Duration = Duration::from_secs(30);
@@ -33,6 +34,8 @@ struct Open {
 struct Follower {
     event: Id,
     person: Id,
+    /// The position that was reached when it began: a row after it is met in the order.
+    since: u64,
     ender: Ender,
     /// There was no right at the last look.
     is_doubted: bool,
@@ -65,6 +68,7 @@ struct Followed {
     number: u64,
     event: Id,
     person: Id,
+    since: u64,
 }
 
 /// Somebody's place among those who follow, while it is held.
@@ -82,7 +86,8 @@ impl Drop for Following {
 impl Outbox {
     /// The rights of this stream are looked at again for as long as it lives.
     pub(crate) fn watched(&self, stream: LiveStream, event: Id, person: Id) -> LiveStream {
-        let follower = Follower { event, person, ender: stream.ender(), is_doubted: false };
+        let (since, ender) = (self.reached(), stream.ender());
+        let follower = Follower { event, person, since, ender, is_doubted: false };
         let mut open = self.0.followers.open();
         open.last += 1;
         let number = open.last;
@@ -107,20 +112,22 @@ impl Outbox {
     async fn look_again(&self) {
         loop {
             tokio::time::sleep(PAUSE).await;
-            let open: Vec<Followed> = {
+            let all: Vec<Followed> = {
                 let open = self.0.followers.open();
                 let followed = |(number, one): (&u64, &Follower)| Followed {
                     number: *number,
                     event: one.event.clone(),
                     person: one.person.clone(),
+                    since: one.since,
                 };
                 open.streams.iter().map(followed).collect()
             };
-            for some in open.chunks(MOST) {
+            for some in all.chunks(MOST) {
                 match self.records().read(Arc::<[Followed]>::from(some), without_right).await {
                     Ok(without) => self.0.followers.judge(some, &without),
-                    // That it is away is said elsewhere; whoever follows meets nothing new meanwhile.
-                    Err(error) => tracing::debug!(?error, "rights cannot be looked at"),
+                    // That it is away is said elsewhere.
+                    Err(error) if error.may_pass() => tracing::debug!(%error, "rights cannot be looked at"),
+                    Err(error) => tracing::warn!(%error, "rights cannot be looked at again"),
                 }
             }
         }
@@ -130,12 +137,14 @@ impl Outbox {
 fn without_right<'t>(
     followers: &'t Arc<[Followed]>,
     tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<HashSet<u64>, RightError>> {
+) -> Boxed<'t, Result<HashSet<u64>, Error>> {
     Box::pin(async move {
         // As text, always: an id that looks like a number is none.
-        let listed: Vec<(u64, &str, &str)> =
-            followers.iter().map(|one| (one.number, one.event.as_str(), one.person.as_str())).collect();
+        let listed: Vec<(u64, &str, &str, u64)> = followers
+            .iter()
+            .map(|one| (one.number, one.event.as_str(), one.person.as_str(), one.since))
+            .collect();
         let rows = tx.rows(&store::WITHOUT_RIGHT, &[("followers", list(&listed)?.into())]).await?;
-        Ok(rows.iter().map(|row| row.count(0)).collect::<Result<_, Error>>()?)
+        rows.iter().map(|row| row.count(0)).collect()
     })
 }

@@ -64,11 +64,13 @@ impl<'a> Retries<'a> {
 
     /// Returns when it may be tried again.
     pub(crate) async fn failed(&mut self, error: &Error) {
-        // What passes at once troubles nobody.
-        if self.again > AGAIN {
+        // What passes at once troubles nobody. What stays may be something else than what came first.
+        let stays = self.again > AGAIN;
+        if !self.part.fails.load(Ordering::Relaxed) {
+            tracing::warn!(%error, part = self.part.label, stays, "the outbox does not go on");
+        }
+        if stays {
             self.part.set(true);
-        } else {
-            tracing::warn!(%error, part = self.part.label, "the outbox does not go on for now");
         }
         self.again = (self.again * 2).min(LONGEST);
         let spread = u64::try_from(self.again.as_millis() / 2).unwrap_or_default();

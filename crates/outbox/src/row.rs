@@ -40,7 +40,7 @@ pub enum Fault {
     Target,
     /// Its type is the hub's own, or none.
     Type,
-    /// Its payload is no JSON, or nested deeper than readers take.
+    /// Its payload is no JSON, or nested deeper than readers take, or does not say whose right ends.
     Payload,
     TooLarge,
 }
@@ -51,7 +51,7 @@ impl Fault {
         match self {
             Self::Target => "target_event_id is no id of an event",
             Self::Type => "event_type is reserved, or not of the form a.b or a.b.v1",
-            Self::Payload => "payload is no JSON, or nested too deeply",
+            Self::Payload => "payload is no JSON, is nested too deeply, or names nobody in a system.removed",
             Self::TooLarge => "payload is larger than 64 KiB",
         }
     }

@@ -88,8 +88,10 @@ fn give<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Given, 
         let given = tx.run(&store::SEQUENCE, &[("after", head.into()), ("ids", list(&ids)?.into())]).await?;
         let count = i64::try_from(ids.len()).unwrap_or(i64::MAX);
         if given != ids.len() as u64 {
-            // Somebody's trigger takes them back: another pass would only do the same.
-            return Err(Error::Failed(format!("{given} of {count} rows of outbox_events took a position")));
+            // Another pass would only do the same.
+            let why =
+                format!("{given} of {count} rows of outbox_events took a position: look at its triggers");
+            return Err(Error::Failed(why));
         }
         tx.run(&store::HEAD_MOVE, &[("position", head.saturating_add(count).into())]).await?;
         let faults: Vec<(i64, Fault)> = rows.iter().filter_map(|row| Some((row.id, row.fault()?))).collect();

@@ -32,7 +32,7 @@ pub enum Error {
         "the database at {0} (DATABASE_URL) is in use by another process; all hubs that share one need the same REDIS_URL"
     )]
     Taken(String),
-    /// The server cannot be reached, or did not answer in time; nothing was kept, and repeating helps once it is back.
+    /// The server cannot be reached, or did not answer in time, or another process holds the file; nothing was kept, and repeating helps once it is back.
     #[error("the database is away: {0}")]
     Away(String),
     /// The connection broke while the change was made durable: whether it was kept is unknown.
@@ -62,9 +62,7 @@ impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full,
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                Self::Away("another process holds the file".to_owned())
-            }
+            Some(ErrorCode::DatabaseBusy) => Self::Away("another process holds the file".to_owned()),
             _ => Self::Failed(error.to_string()),
         }
     }

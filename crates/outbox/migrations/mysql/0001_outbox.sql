@@ -3,6 +3,44 @@
 
 SET SESSION group_concat_max_len = 65536;
 
+-- What another program has here is looked at before anything is changed: OUTBOX=off leaves all this alone. A name that nobody
+-- has says what is wrong, where a statement cannot. What is rolled back has to be gone, in both tables.
+SET @step = (SELECT COALESCE(MAX(CONCAT('SELECT `', table_name, ' has to be an InnoDB table; see OUTBOX`')), 'DO 0')
+    FROM information_schema.tables
+    WHERE table_schema = DATABASE() AND table_name IN ('outbox_events', 'memberships') AND engine <> 'InnoDB');
+PREPARE step FROM @step;
+EXECUTE step;
+SET @step = (SELECT COALESCE(MAX(CONCAT('SELECT `outbox_events.', name, ' ', demand, '; see OUTBOX`')), 'DO 0')
+    FROM (SELECT column_name AS name, CASE
+            WHEN column_name IN ('id', 'position', 'attempts', 'available_at', 'created_at')
+                    AND data_type NOT IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')
+                    AND NOT (column_name IN ('available_at', 'created_at') AND data_type IN ('datetime', 'timestamp'))
+                THEN 'has to be a whole number'
+            WHEN column_name = 'id' AND (column_key <> 'PRI' OR extra NOT LIKE '%auto_increment%'
+                    OR (SELECT COUNT(*) FROM information_schema.statistics
+                        WHERE table_schema = DATABASE() AND table_name = 'outbox_events' AND index_name = 'PRIMARY') > 1)
+                THEN 'has to be a key that counts itself'
+            WHEN column_name = 'event_type'
+                    AND (data_type NOT IN ('char', 'varchar', 'tinytext', 'text', 'mediumtext', 'longtext')
+                        OR character_maximum_length < 14)
+                THEN 'has to be text of 14 or more'
+            WHEN column_name = 'status'
+                    AND (data_type NOT IN ('char', 'varchar', 'tinytext', 'text', 'mediumtext', 'longtext')
+                        OR character_maximum_length < 10)
+                    AND NOT (column_type LIKE 'enum%' AND column_type LIKE '%''PENDING''%' AND column_type LIKE '%''PROCESSING''%'
+                        AND column_type LIKE '%''DONE''%' AND column_type LIKE '%''FAILED''%')
+                THEN 'has to be text of 10 or more'
+            WHEN column_name = 'payload'
+                    AND (data_type NOT IN ('varchar', 'text', 'mediumtext', 'longtext', 'json') OR character_maximum_length < 160)
+                THEN 'has to be text of 160 or more'
+            WHEN column_name = 'position' AND is_nullable = 'NO' THEN 'has to take NULL'
+        END AS demand
+        FROM information_schema.columns
+        WHERE table_schema = DATABASE() AND table_name = 'outbox_events') AS found
+    WHERE demand IS NOT NULL);
+PREPARE step FROM @step;
+EXECUTE step;
+
 -- Who may follow an event.
 CREATE TABLE IF NOT EXISTS memberships (
     event_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -12,9 +50,9 @@ CREATE TABLE IF NOT EXISTS memberships (
     PRIMARY KEY (event_id, user_id)
 ) ENGINE = InnoDB;
 
--- One that is another program's is found before anything is changed: then OUTBOX=off leaves all this alone.
+-- One that lacks a column is another program's.
 DO (SELECT COUNT(status) FROM memberships WHERE event_id IS NULL AND user_id IS NULL);
--- Numbers, and text that takes A for a, would let strangers in. A name that nobody has says what is wrong, where a statement cannot.
+-- Numbers, and text that takes A for a, would let strangers in.
 SET @step = (SELECT COALESCE(MAX('SELECT `memberships: ids have to be text with a _bin collation; see OUTBOX`'), 'DO 0')
     FROM information_schema.columns
     WHERE table_schema = DATABASE() AND table_name = 'memberships' AND column_name IN ('event_id', 'user_id')
@@ -27,35 +65,6 @@ CREATE TABLE IF NOT EXISTS outbox_events (
     event_type VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
     payload    LONGTEXT     CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL
 ) ENGINE = InnoDB;
-
--- What is rolled back has to be gone, in both.
-SET @step = (SELECT COALESCE(MAX(CONCAT('SELECT `', table_name, ' has to be an InnoDB table; see OUTBOX`')), 'DO 0')
-    FROM information_schema.tables
-    WHERE table_schema = DATABASE() AND table_name IN ('outbox_events', 'memberships') AND engine <> 'InnoDB');
-PREPARE step FROM @step;
-EXECUTE step;
-SET @step = (SELECT COALESCE(MAX(CONCAT('SELECT `outbox_events.', name, ' ', demand, '; see OUTBOX`')), 'DO 0')
-    FROM (SELECT column_name AS name, CASE
-            WHEN column_name IN ('id', 'position', 'attempts', 'available_at', 'created_at')
-                    AND data_type NOT IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')
-                    AND NOT (column_name IN ('available_at', 'created_at') AND data_type IN ('datetime', 'timestamp'))
-                THEN 'has to be a whole number'
-            WHEN column_name = 'id' AND (column_key <> 'PRI' OR extra NOT LIKE '%auto_increment%')
-                THEN 'has to be a key that counts itself'
-            WHEN column_name IN ('event_type', 'status')
-                    AND (data_type NOT IN ('char', 'varchar', 'tinytext', 'text', 'mediumtext', 'longtext')
-                        OR character_maximum_length < 16)
-                THEN 'has to be text of 16 or more'
-            WHEN column_name = 'payload'
-                    AND (data_type NOT IN ('varchar', 'text', 'mediumtext', 'longtext', 'json') OR character_maximum_length < 256)
-                THEN 'has to be text of 256 or more'
-            WHEN column_name = 'position' AND is_nullable = 'NO' THEN 'has to take NULL'
-        END AS demand
-        FROM information_schema.columns
-        WHERE table_schema = DATABASE() AND table_name = 'outbox_events') AS found
-    WHERE demand IS NOT NULL);
-PREPARE step FROM @step;
-EXECUTE step;
 
 -- A program's own times make room for numbers, which take their values over.
 SET @step = (SELECT COALESCE(MAX('ALTER TABLE outbox_events CHANGE created_at bongsu_created DATETIME(6) NULL'), 'DO 0')

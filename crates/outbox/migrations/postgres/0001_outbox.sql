@@ -22,12 +22,15 @@ DECLARE
                         WHERE indrelid = to_regclass(format('%I.outbox_events', current_schema()))
                             AND indisunique AND indnkeyatts = 1 AND indpred IS NULL AND attname = 'id')
                     THEN 'has to be a key'
-                WHEN column_name IN ('event_type', 'status')
-                        AND (data_type NOT IN ('text', 'character varying') OR character_maximum_length < 16)
-                    THEN 'has to be text of 16 characters or more'
+                WHEN column_name = 'event_type'
+                        AND (data_type NOT IN ('text', 'character varying') OR character_maximum_length < 14)
+                    THEN 'has to be text of 14 characters or more'
+                WHEN column_name = 'status'
+                        AND (data_type NOT IN ('text', 'character varying') OR character_maximum_length < 10)
+                    THEN 'has to be text of 10 characters or more'
                 WHEN column_name = 'payload' AND (data_type NOT IN ('text', 'character varying', 'json', 'jsonb')
-                        OR character_maximum_length < 256)
-                    THEN 'has to be JSON or text of 256 characters or more'
+                        OR character_maximum_length < 160)
+                    THEN 'has to be JSON or text of 160 characters or more'
                 WHEN column_name = 'position' AND is_nullable = 'NO' THEN 'has to take NULL'
             END AS demand
             FROM information_schema.columns
@@ -197,6 +200,8 @@ BEGIN
     SELECT head.position, GREATEST((SELECT MAX(id) FROM outbox_events), (SELECT MAX(id) FROM bongsu_outbox_gone), 0)
     FROM bongsu_outbox_head head WHERE head.one = 1
     ON CONFLICT DO NOTHING;
+    DELETE FROM bongsu_outbox_failures;
+    DELETE FROM bongsu_outbox_redriven;
     RETURN NULL;
 END
 $$;
@@ -205,9 +210,10 @@ $$;
 DO $$
 DECLARE
     name text;
+    path text := (SELECT string_agg(quote_ident(schema), ', ') FROM unnest(current_schemas(false)) AS schema) || ', pg_temp';
 BEGIN
     FOREACH name IN ARRAY ARRAY['bongsu_membership_ended', 'bongsu_memberships_ended', 'bongsu_outbox_emptied'] LOOP
-        EXECUTE format('ALTER FUNCTION %I() SET search_path = %I, pg_temp', name, current_schema());
+        EXECUTE format('ALTER FUNCTION %I() SET search_path = %s', name, path);
     END LOOP;
 END
 $$;
@@ -227,16 +233,3 @@ EXECUTE FUNCTION bongsu_memberships_ended();
 
 CREATE OR REPLACE TRIGGER bongsu_outbox_emptied BEFORE TRUNCATE ON outbox_events FOR EACH STATEMENT
 EXECUTE FUNCTION bongsu_outbox_emptied();
-
-ALTER TABLE outbox_events ENABLE ALWAYS TRIGGER bongsu_outbox_emptied;
-
--- Also for what replication brings. Only the owner may say so; in another's table such rights are found when they are looked at again.
-DO $$
-BEGIN
-    ALTER TABLE memberships ENABLE ALWAYS TRIGGER bongsu_membership_changed;
-    ALTER TABLE memberships ENABLE ALWAYS TRIGGER bongsu_membership_deleted;
-    ALTER TABLE memberships ENABLE ALWAYS TRIGGER bongsu_memberships_emptied;
-EXCEPTION WHEN insufficient_privilege THEN
-    NULL;
-END
-$$;

@@ -14,12 +14,13 @@ CREATE TABLE IF NOT EXISTS outbox_events (id INTEGER PRIMARY KEY, event_type TEX
 -- What hangs on a table goes with it, without a word. A check's name says what is wrong, where a statement cannot.
 CREATE TABLE bongsu_outbox_checked (
     ids INTEGER CONSTRAINT "outbox_events: ids have to be whole numbers; OUTBOX=off leaves the table alone" CHECK (ids = 0),
-    bound INTEGER CONSTRAINT "outbox_events: the table is made anew, and triggers, indexes and foreign keys to it would be lost; remove them, and add them again afterwards. OUTBOX=off leaves the table alone" CHECK (bound = 0)
+    bound INTEGER CONSTRAINT "outbox_events: the table is made anew, and triggers, indexes, views and foreign keys on it would be lost; remove them, and add them again afterwards. OUTBOX=off leaves the table alone" CHECK (bound = 0)
 );
 INSERT INTO bongsu_outbox_checked
 SELECT (SELECT COUNT(*) FROM outbox_events WHERE typeof(id) <> 'integer'),
     (SELECT COUNT(*) FROM sqlite_schema
-     WHERE type IN ('trigger', 'index') AND tbl_name = 'outbox_events' COLLATE NOCASE AND sql IS NOT NULL
+     WHERE sql IS NOT NULL AND ((type IN ('trigger', 'index') AND tbl_name = 'outbox_events' COLLATE NOCASE)
+             OR (type IN ('trigger', 'view') AND sql LIKE '%outbox_events%'))
          AND name NOT IN ('outbox_events_unsequenced', 'outbox_events_order', 'outbox_events_of_target', 'outbox_events_failed'))
     + (SELECT COUNT(*) FROM sqlite_schema AS other, pragma_foreign_key_list(other.name) AS bond
        WHERE other.type = 'table' AND bond."table" = 'outbox_events' COLLATE NOCASE);

@@ -2,8 +2,8 @@
 //!
 //! A right that ends has its row in the order of the others, where streams end. Not every way to take a right leaves one:
 //! MariaDB says nothing when a table is emptied, a partition can be dropped, and somebody may switch triggers off. Those
-//! who follow without a right are found here. At the second look they are ended, so that no change is met halfway; who will still meet
-//! the row is ended there, however far behind they are.
+//! who follow without a right are found here. At the second look they are ended, so that no change is met halfway; who
+//! will still meet the row is ended there, however far behind they are.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,13 +32,21 @@ struct Open {
 }
 
 struct Follower {
+    right: Right,
+    ender: Ender,
+    /// There was no right at the last look.
+    is_doubted: bool,
+}
+
+/// What a stream stands on, and what is looked at.
+#[derive(Clone)]
+struct Right {
+    /// Of the stream.
+    number: u64,
     event: Id,
     person: Id,
     /// The position that was reached when it began: a row after it is met in the order.
     since: u64,
-    ender: Ender,
-    /// There was no right at the last look.
-    is_doubted: bool,
 }
 
 impl Followers {
@@ -47,28 +55,18 @@ impl Followers {
     }
 
     /// Whoever was looked at and had no right is ended if that is not the first time.
-    fn judge(&self, looked_at: &[Followed], without: &HashSet<u64>) {
+    fn judge(&self, looked_at: &[Right], without: &HashSet<u64>) {
         let mut open = self.open();
-        for one in looked_at {
-            let Some(follower) = open.streams.get_mut(&one.number) else { continue };
-            let has_none = without.contains(&one.number);
+        for Right { number, event, person, .. } in looked_at {
+            let Some(follower) = open.streams.get_mut(number) else { continue };
+            let has_none = without.contains(number);
             if has_none && follower.is_doubted {
-                let Follower { event, person, ender, .. } = follower;
                 tracing::warn!(%event, %person, "a right ended without a row of outbox_events");
-                ender.end(Close::Withdrawn);
+                follower.ender.end(Close::Withdrawn);
             }
             follower.is_doubted = has_none;
         }
     }
-}
-
-/// What is looked at.
-#[derive(Clone)]
-struct Followed {
-    number: u64,
-    event: Id,
-    person: Id,
-    since: u64,
 }
 
 /// Somebody's place among those who follow, while it is held.
@@ -87,11 +85,11 @@ impl Outbox {
     /// The rights of this stream are looked at again for as long as it lives.
     pub(crate) fn watched(&self, stream: LiveStream, event: Id, person: Id) -> LiveStream {
         let (since, ender) = (self.reached(), stream.ender());
-        let follower = Follower { event, person, since, ender, is_doubted: false };
         let mut open = self.0.followers.open();
         open.last += 1;
         let number = open.last;
-        open.streams.insert(number, follower);
+        let right = Right { number, event, person, since };
+        open.streams.insert(number, Follower { right, ender, is_doubted: false });
         drop(open);
         stream.holding(Following { outbox: self.clone(), number })
     }
@@ -112,18 +110,10 @@ impl Outbox {
     async fn look_again(&self) {
         loop {
             tokio::time::sleep(PAUSE).await;
-            let all: Vec<Followed> = {
-                let open = self.0.followers.open();
-                let followed = |(number, one): (&u64, &Follower)| Followed {
-                    number: *number,
-                    event: one.event.clone(),
-                    person: one.person.clone(),
-                    since: one.since,
-                };
-                open.streams.iter().map(followed).collect()
-            };
-            for some in all.chunks(MOST) {
-                match self.records().read(Arc::<[Followed]>::from(some), without_right).await {
+            let rights: Vec<Right> =
+                self.0.followers.open().streams.values().map(|follower| follower.right.clone()).collect();
+            for some in rights.chunks(MOST) {
+                match self.records().read(Arc::<[Right]>::from(some), without_right).await {
                     Ok(without) => self.0.followers.judge(some, &without),
                     // That it is away is said elsewhere.
                     Err(error) if error.may_pass() => tracing::debug!(%error, "rights cannot be looked at"),
@@ -135,14 +125,14 @@ impl Outbox {
 }
 
 fn without_right<'t>(
-    followers: &'t Arc<[Followed]>,
+    rights: &'t Arc<[Right]>,
     tx: &'t mut Transaction<'_>,
 ) -> Boxed<'t, Result<HashSet<u64>, Error>> {
     Box::pin(async move {
         // As text, always: an id that looks like a number is none.
-        let listed: Vec<(u64, &str, &str, u64)> = followers
+        let listed: Vec<(u64, &str, &str, u64)> = rights
             .iter()
-            .map(|one| (one.number, one.event.as_str(), one.person.as_str(), one.since))
+            .map(|right| (right.number, right.event.as_str(), right.person.as_str(), right.since))
             .collect();
         let rows = tx.rows(&store::WITHOUT_RIGHT, &[("followers", list(&listed)?.into())]).await?;
         rows.iter().map(|row| row.count(0)).collect()

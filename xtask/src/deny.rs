@@ -1,22 +1,33 @@
 //! The rules of deny.toml, checked by cargo-deny: licences, duplicates, sources, advisories.
 //!
-//! The tool is built once, into the target directory, in a fixed version. Advisories come from a
-//! database on GitHub; where that is out of reach, the other checks run and the summary says so.
+//! The answer depends only on deny.toml, the lock file and the manifests (advisories aside). A check that passed leaves
+//! their digest in `xtask/dependencies.sha256`, which is committed: while it fits, nothing has to be checked, and
+//! nothing has to be built for it. Once it does not, cargo-deny is built and run.
 
+use std::fs;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bongsu_engines::programs;
+use sha2::{Digest as _, Sha256};
+
 use crate::place;
-use crate::process::{ask, cargo, command, run};
+use crate::process::{ask, capture, cargo, command, run};
 use crate::steps::Steps;
 
 const VERSION: &str = "0.20.2";
-const DATABASE_HOST: &str = "github.com:443";
-/// Long enough for any network that could deliver the database at all.
-const REACH: Duration = Duration::from_secs(5);
+const ADVISORY_HOST: &str = "github.com:443";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) fn check(steps: &mut Steps) -> Result<(), String> {
+    let digest = digest()?;
+    let file = place::root().join("xtask").join("dependencies.sha256");
+    if fs::read_to_string(&file).is_ok_and(|checked| checked.trim() == digest) {
+        println!("deny.toml, the lock file and the manifests are as they were when cargo-deny accepted them");
+        steps.not_run.push("advisories (checked when dependencies change)".to_owned());
+        return Ok(());
+    }
     let tool = match tool() {
         Ok(tool) => tool,
         Err(reason) if place::in_ci() => return Err(reason),
@@ -27,12 +38,32 @@ pub(crate) fn check(steps: &mut Steps) -> Result<(), String> {
     };
     let mut check = command(tool);
     check.arg("check");
-    if !database_in_reach() {
+    if !are_advisories_in_reach() {
         println!("advisories are not checked: their database is out of reach");
         steps.not_run.push("advisories (their database is out of reach)".to_owned());
         check.args(["bans", "licenses", "sources"]);
     }
-    run(&mut check)
+    run(&mut check)?;
+    fs::write(&file, format!("{digest}\n"))
+        .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    println!("wrote {}: commit it, so that the next run need not check again", file.display());
+    Ok(())
+}
+
+/// Of everything that the answer depends on.
+fn digest() -> Result<String, String> {
+    let root = place::root();
+    let mut files = vec![root.join("deny.toml"), root.join("Cargo.lock"), root.join("Cargo.toml")];
+    let metadata = capture(&mut cargo(["metadata", "--no-deps", "--format-version=1", "--offline"]))?;
+    let metadata: serde_json::Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    files.extend(packages.filter_map(|package| package["manifest_path"].as_str()).map(PathBuf::from));
+    files.sort();
+    let mut digest = Sha256::new();
+    for file in files {
+        digest.update(fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?);
+    }
+    Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The tool's path; built when it is not there. Without optimisation that takes about a minute, and a
@@ -40,7 +71,7 @@ pub(crate) fn check(steps: &mut Steps) -> Result<(), String> {
 fn tool() -> Result<PathBuf, String> {
     let folder = place::target().join("tools");
     let own = folder.join("bin").join("cargo-deny");
-    let candidates = [Some(own.clone()), place::on_path("cargo-deny")];
+    let candidates = [Some(own.clone()), programs::find("cargo-deny")];
     if let Some(present) = candidates.into_iter().flatten().find(is_right_version) {
         return Ok(present);
     }
@@ -56,12 +87,12 @@ fn is_right_version(tool: &PathBuf) -> bool {
 
 /// Asked by hand because git waits minutes for a host that does not answer. Behind a proxy only the
 /// attempt itself can tell, so it is made.
-fn database_in_reach() -> bool {
+fn are_advisories_in_reach() -> bool {
     let proxied = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
     if proxied.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())) {
         return ask(command("git").args(["ls-remote", "https://github.com/RustSec/advisory-db", "HEAD"]))
             .is_some();
     }
-    let Ok(mut addresses) = DATABASE_HOST.to_socket_addrs() else { return false };
-    addresses.any(|address| TcpStream::connect_timeout(&address, REACH).is_ok())
+    let Ok(mut addresses) = ADVISORY_HOST.to_socket_addrs() else { return false };
+    addresses.any(|address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok())
 }

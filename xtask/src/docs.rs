@@ -4,29 +4,29 @@
 //! be read without a build; `--check`, which every test run ends with, fails when one has fallen behind.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::place;
 use crate::process::{capture, cargo, command, run as run_child};
-use crate::steps::{Failure, Steps};
+use crate::steps::{Steps, Stopped};
 
 /// Each file with the arguments that print it.
 const DOCUMENTS: [(&str, [&str; 2]); 2] =
     [("docs/settings.md", ["config", "--reference"]), (".env.example", ["config", "--env-example"])];
 
-pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Failure> {
+pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Stopped> {
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
-        [] => steps.step("write documents", |_| write()),
-        ["--check"] => steps.step("documents are current", |_| check()),
+        [] => steps.step("write documents", |_| write(&program()?)),
+        ["--check"] => steps.step("documents are current", |_| check(&program()?)),
         other => Err(steps.refuse(format!("docs takes --check or nothing, got {}", other.join(" ")))),
     }
 }
 
 /// Fails when a document is not what the program would write today.
-pub(crate) fn check() -> Result<(), String> {
+pub(crate) fn check(program: &Path) -> Result<(), String> {
     let mut stale = Vec::new();
-    for (file, text) in generate()? {
+    for (file, text) in generate(program)? {
         let present = fs::read_to_string(place::root().join(file)).unwrap_or_default();
         if present == text {
             println!("{file} is current");
@@ -45,8 +45,8 @@ pub(crate) fn check() -> Result<(), String> {
     }
 }
 
-fn write() -> Result<(), String> {
-    for (file, text) in generate()? {
+fn write(program: &Path) -> Result<(), String> {
+    for (file, text) in generate(program)? {
         let path = place::root().join(file);
         let failed = |error| format!("cannot write {file}: {error}");
         if let Some(folder) = path.parent() {
@@ -58,11 +58,10 @@ fn write() -> Result<(), String> {
     Ok(())
 }
 
-fn generate() -> Result<Vec<(&'static str, String)>, String> {
-    let program = program()?;
+fn generate(program: &Path) -> Result<Vec<(&'static str, String)>, String> {
     let print = |(file, arguments): (&'static str, [&str; 2])| {
         // Without the caller's environment: a setting in force here is no part of the document.
-        Ok((file, capture(command(&program).args(arguments).env_clear())?))
+        Ok((file, capture(command(program).args(arguments).env_clear())?))
     };
     DOCUMENTS.into_iter().map(print).collect()
 }

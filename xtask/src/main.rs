@@ -1,14 +1,17 @@
 //! The project's own commands, started as `cargo xtask <command>`.
 //!
 //! This file reads the command line and hands over to one module per command. Every command is a
-//! series of named steps (`steps`), streams what its children print, and ends with a summary; when a
-//! step fails, the last line names it and the exit code is 1.
+//! series of named steps (`steps`), streams what its children print, and ends with a summary; when
+//! steps fail, the last line names them and the exit code is 1.
 
 #![allow(clippy::disallowed_macros, reason = "a command line tool talks to its user by printing")]
 
 mod bench;
+mod build;
+mod case;
 mod deny;
 mod docs;
+mod engines;
 mod lint;
 mod node;
 mod packages;
@@ -17,6 +20,7 @@ mod process;
 mod profiles;
 mod proof;
 mod prove;
+mod runner;
 mod services;
 mod steps;
 mod tally;
@@ -25,22 +29,24 @@ mod venv;
 
 use std::process::ExitCode;
 
-use steps::{Failure, Steps};
+use steps::{Steps, Stopped};
 
 const HELP: &str = "\
 cargo xtask <command>
 
-  test [--quick] [--no-lint] [filter...]
-          lint, install what the tests need, run every test of the workspace and the model check.
+  test [--quick] [--no-lint] [--keep-durations] [filter...]
+          lint, install what the tests need, start the engines, run every test on its profiles.
           --quick    only what needs no engine and no browser; under 3 minutes once built
           --no-lint  leave the lints out
+          --keep-durations
+                     write how long tests took to xtask/durations.json, by which they are ordered
           filter     run only tests whose name contains one of these
   prove [part] [--resume]
           the same tests at full size, one at a time; writes docs/proof/<part>.json.
           part       its crate's tests, and those elsewhere whose name contains the part's
           --resume   keep what earlier runs on the same commit have proven
   bench [arguments of bongsu-bench run...]
-          release build, then measure; writes docs/bench.json
+          build as distributed, then measure; writes docs/bench.json
   lint    format, clippy, licences, duplicates, sources and advisories of dependencies
   services
           install what the tests need beside Rust, and print what is there and where
@@ -59,7 +65,7 @@ fn main() -> ExitCode {
         Some((command, rest)) => (command.as_str(), rest),
         None => ("help", [].as_slice()),
     };
-    let run: fn(&mut Steps, &[String]) -> Result<(), Failure> = match command {
+    let run: fn(&mut Steps, &[String]) -> Result<(), Stopped> = match command {
         "test" => test::run,
         "prove" => prove::run,
         "bench" => bench::run,
@@ -77,6 +83,7 @@ fn main() -> ExitCode {
         }
     };
     let mut steps = Steps::new(command);
-    let result = run(&mut steps, rest);
-    steps.close(&result)
+    // A command that stopped early has the reason among its steps.
+    let _ = run(&mut steps, rest);
+    steps.close()
 }

@@ -6,8 +6,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use bongsu_engines::programs;
+
 use crate::place;
-use crate::process::{ask, command, run};
+use crate::process::{ask, command, run_logged};
 
 const PACKAGES: &str = include_str!("../package.json");
 const LOCK: &str = include_str!("../package-lock.json");
@@ -34,10 +36,10 @@ fn install(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(failed)?;
     fs::write(folder.join("package.json"), PACKAGES).map_err(failed)?;
     fs::write(folder.join("package-lock.json"), LOCK).map_err(failed)?;
-    let npm = std::env::var_os("BONGSU_NPM").map(PathBuf::from).or_else(|| place::on_path("npm"));
+    let npm = std::env::var_os("BONGSU_NPM").map(PathBuf::from).or_else(|| programs::find("npm"));
     let npm = npm.ok_or("there is no npm: install nodejs and npm")?;
     let quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"];
-    run(command(npm).arg("ci").args(quiet).arg("--prefix").arg(folder))?;
+    run_logged(command(npm).arg("ci").args(quiet).arg("--prefix").arg(folder))?;
     fs::write(folder.join(STAMP), LOCK).map_err(failed)
 }
 

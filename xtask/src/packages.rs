@@ -3,13 +3,15 @@
 //! As root directly, otherwise through a sudo that needs no password; where neither works, the error
 //! is the command that a person would have to run.
 
+use bongsu_engines::programs;
+
 use crate::place;
-use crate::process::{ask, command, run};
+use crate::process::{ask, command, run_logged};
 
 /// Installs all of them or says why not.
 pub(crate) fn install(packages: &[&str]) -> Result<(), String> {
     let by_hand = format!("install by hand: apt-get install {}", packages.join(" "));
-    if place::on_path("apt-get").is_none() {
+    if programs::find("apt-get").is_none() {
         return Err(format!("there is no apt-get here; {by_hand}"));
     }
     let root = ask(command("id").arg("-u")).is_some_and(|id| id.trim() == "0");
@@ -22,7 +24,7 @@ pub(crate) fn install(packages: &[&str]) -> Result<(), String> {
         if !root {
             apt.args(["-n", "sh"]);
         }
-        run(apt.arg(&script).args(arguments))
+        run_logged(apt.arg(&script).args(arguments))
     };
     // Old lists may do as well, so only the installation decides.
     if let Err(reason) = apt(&["update"]) {

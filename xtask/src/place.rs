@@ -19,16 +19,12 @@ pub(crate) fn target() -> PathBuf {
     }
 }
 
+/// Seconds that long tests took before, by which they are ordered: `cargo xtask test --keep-durations` writes it.
+pub(crate) fn durations() -> PathBuf {
+    root().join("xtask").join("durations.json")
+}
+
 /// Whether this is a CI run, where nothing may be left out.
 pub(crate) fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true")
-}
-
-/// The first program of this name on the search path, or where Debian keeps what it takes for an administrator's, or the
-/// programs of PostgreSQL.
-pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let folders =
-        std::env::split_paths(&path).chain(["/usr/sbin", "/usr/lib/postgresql/15/bin"].map(PathBuf::from));
-    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }

@@ -5,6 +5,7 @@
 //! hang.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -45,8 +46,11 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     success(command, status)
 }
 
-/// As `run`, and shows every line of its output to `look` as well.
-pub(crate) fn run_and_look(command: &mut Command, mut look: impl FnMut(&str)) -> Result<(), String> {
+/// As `run`; `translate` sees every line and may give what is printed instead of it.
+pub(crate) fn run_translated(
+    command: &mut Command,
+    mut translate: impl FnMut(&str) -> Option<String>,
+) -> Result<(), String> {
     announce(command);
     if std::io::stderr().is_terminal() && std::env::var_os("CARGO_TERM_COLOR").is_none() {
         command.env("CARGO_TERM_COLOR", "always");
@@ -58,8 +62,11 @@ pub(crate) fn run_and_look(command: &mut Command, mut look: impl FnMut(&str)) ->
     loop {
         match lines.recv_timeout(Duration::from_millis(500)) {
             Ok(line) => {
-                line.print().map_err(|error| format!("cannot print: {error}"))?;
-                look(String::from_utf8_lossy(line.text()).trim_end());
+                let printed = match translate(String::from_utf8_lossy(line.text()).trim_end()) {
+                    Some(instead) => std::io::stdout().write_all(instead.as_bytes()),
+                    None => line.print(),
+                };
+                printed.map_err(|error| format!("cannot print: {error}"))?;
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -75,6 +82,17 @@ pub(crate) fn run_and_look(command: &mut Command, mut look: impl FnMut(&str)) ->
     }
     let status = running.wait()?;
     success(command, status)
+}
+
+/// Runs to the end with its output in a file below the target directory, for what runs beside something else.
+pub(crate) fn run_logged(command: &mut Command) -> Result<(), String> {
+    let log = place::target().join("services.log");
+    let failed = |error| format!("cannot write {}: {error}", log.display());
+    let mut output = File::options().create(true).append(true).open(&log).map_err(failed)?;
+    writeln!(output, "$ {}", shown(command)).map_err(failed)?;
+    command.stdout(output.try_clone().map_err(failed)?).stderr(output);
+    let status = Running::start(command)?.wait()?;
+    success(command, status).map_err(|problem| format!("{problem}; its output is in {}", log.display()))
 }
 
 /// Runs quietly and returns what it printed on standard output.

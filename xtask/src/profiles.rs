@@ -1,61 +1,69 @@
-//! The engines beside the embedded one: the integration tests that mean something there run again on
-//! each of them.
+//! Which tests run on which profile.
 //!
-//! On these a hub has a twin, and what a test publishes reaches its streams through the engine. A test
-//! that cannot do without the embedded engine says so itself, in a line that ends up under "not run".
-
-use crate::steps::{Failure, Steps};
-use crate::test::{self, Surroundings};
+//! Every test runs on the embedded engine. The hub's own tests of what an engine does run again on Redis + PostgreSQL,
+//! where a hub has a twin and what a test publishes reaches its streams through the engine; and on Redis Cluster +
+//! MariaDB, but only those that slots or the other database can change. `prove` runs all of them there.
 
 /// Tells tests which engine hubs are to use.
 pub(crate) const VARIABLE: &str = "BONGSU_TEST_ENGINE";
 pub(crate) const EMBEDDED: &str = "embedded";
-const ENGINES: [&str; 2] = ["redis", "cluster"];
-/// The suites that are about what an engine does.
-const SUITES: [&str; 4] = ["rooms_", "inbox::", "drain", "browser"];
+
+const HUB_TESTS: &str = "bongsu/it";
+const REDIS: &str = "redis";
+const CLUSTER: &str = "cluster";
+/// The suites about what an engine does.
+const ENGINE_SUITES: [&str; 4] = ["rooms_", "inbox::", "drain", "browser"];
 /// Of these, what is about the embedded engine and nothing else, or brings engines of its own.
 const EMBEDDED_ONLY: [&str; 3] = ["rooms_crash", "inbox::away", "inbox::faults"];
-const TESTS: [&str; 4] = ["-p", "bongsu", "--test", "it"];
+/// Of these, what slots can change (several keys or several rooms at once, keys of people beside keys of rooms), and
+/// what is kept in MariaDB.
+const CLUSTER_SUITES: [&str; 8] = [
+    "rooms_once",
+    "rooms_many",
+    "rooms_publish",
+    "rooms_orders",
+    "rooms_presence",
+    "rooms_registered",
+    "rooms_socket",
+    "inbox::",
+];
+/// Runs the sources of another crate under the model checker; that crate's other tests run there.
+const MODEL_TESTS: &str = "live-model";
 
-/// Runs those of the suites' tests that are wanted, one engine after the other. `wanted` is asked for
-/// names as `name_on` writes them; `harness` has to say that names are exact.
-pub(crate) fn run(
-    steps: &mut Steps,
-    surroundings: &Surroundings,
-    harness: &[String],
-    wanted: impl Fn(&str) -> bool,
-) -> Result<(), Failure> {
-    for engine in ENGINES {
-        steps.used.push(format!("profile {engine}"));
-        steps.tally.switch(Some(engine));
-        let done = steps.step(&format!("tests on {engine}"), |steps| {
-            let mut names = test::list(&TESTS)?;
-            names.retain(|name| runs_on_engines(name) && wanted(&name_on(Some(engine), name)));
-            if names.is_empty() {
-                println!("none to run");
-                return Ok(());
-            }
-            let mut surroundings = surroundings.clone();
-            surroundings.push((VARIABLE, engine.into()));
-            test::cargo_test(steps, &surroundings, &TESTS, &[harness, &names].concat())
-        });
-        steps.tally.switch(None);
-        done?;
+/// The profiles of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profiles {
+    Embedded,
+    /// Every profile; on the Cluster only what it can change.
+    All,
+    /// Every profile, and on the Cluster everything that runs on Redis.
+    Prove,
+}
+
+/// The profiles that a test runs on; None is the embedded one.
+pub(crate) fn of(executable: &str, test: &str, profiles: Profiles) -> Vec<Option<&'static str>> {
+    if executable == MODEL_TESTS && !test.starts_with("model::") {
+        return Vec::new();
     }
-    Ok(())
+    let begins_with = |suites: &[&str]| suites.iter().any(|suite| test.starts_with(suite));
+    let is_on_engines =
+        executable == HUB_TESTS && begins_with(&ENGINE_SUITES) && !begins_with(&EMBEDDED_ONLY);
+    if profiles == Profiles::Embedded || !is_on_engines {
+        return vec![None];
+    }
+    if profiles == Profiles::Prove || begins_with(&CLUSTER_SUITES) {
+        vec![None, Some(REDIS), Some(CLUSTER)]
+    } else {
+        vec![None, Some(REDIS)]
+    }
 }
 
-fn runs_on_engines(test: &str) -> bool {
-    let is_of = |suites: &[&str]| suites.iter().any(|suite| test.starts_with(suite));
-    is_of(&SUITES) && !is_of(&EMBEDDED_ONLY)
-}
-
-/// A test's full name with the profile it ran on; the embedded one needs no mention.
+/// A test's name with the profile it ran on; the embedded one needs no mention.
 pub(crate) fn name_on(profile: Option<&str>, test: &str) -> String {
     profile.map_or_else(|| test.to_owned(), |profile| format!("{profile}: {test}"))
 }
 
-/// The profile and the test's full name again.
+/// The profile and the name again.
 pub(crate) fn split_name(name: &str) -> (Option<&str>, &str) {
     match name.split_once(": ") {
         Some((profile, test)) => (Some(profile), test),
@@ -68,36 +76,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suites_are_chosen_by_how_their_names_begin() {
-        for test in [
-            "rooms_seam::a",
-            "rooms_stream::position::b",
-            "inbox::a",
-            "inbox::stream::b",
-            "drain::c",
-            "browser::d",
-        ] {
-            assert!(runs_on_engines(test), "{test}");
+    fn tests_run_where_they_mean_something() {
+        let counts = |executable: &str, test: &str| {
+            [Profiles::Embedded, Profiles::All, Profiles::Prove].map(|run| of(executable, test, run).len())
+        };
+        for test in ["inbox::a", "inbox::stream::b", "rooms_once::c", "rooms_publish::batch::d"] {
+            assert_eq!(counts(HUB_TESTS, test), [1, 3, 3], "{test}");
         }
-        let elsewhere = [
-            "rooms_crash::a",
-            "rooms_crash::b::c",
-            "inbox::away::a",
-            "identity::a_browser",
-            "cli::drain",
-            "schema::d",
-        ];
+        for test in ["rooms_seam::a", "rooms_stream::position::b", "drain::c", "browser::d"] {
+            assert_eq!(counts(HUB_TESTS, test), [1, 2, 3], "{test}");
+        }
         // A fleet has its own Redis whatever the profile is: once is enough.
-        for test in elsewhere.into_iter().chain(["fleet::bus::a", "fleet::rolling::b"]) {
-            assert!(!runs_on_engines(test), "{test}");
+        for test in ["rooms_crash::a", "inbox::away::a", "cli::drain", "schema::d", "fleet::bus::a"] {
+            assert_eq!(counts(HUB_TESTS, test), [1, 1, 1], "{test}");
         }
+        assert_eq!(counts("live/it", "rooms_a"), [1, 1, 1]);
+        assert_eq!(counts(MODEL_TESTS, "ring::tests::a"), [0, 0, 0]);
+        assert_eq!(counts(MODEL_TESTS, "model::a"), [1, 1, 1]);
     }
 
     #[test]
     fn names_carry_their_profile() {
         for profile in [None, Some("redis")] {
-            let name = name_on(profile, "rooms_seam::a");
-            assert_eq!(split_name(&name), (profile, "rooms_seam::a"));
+            let name = name_on(profile, "bongsu/it rooms_seam::a");
+            assert_eq!(split_name(&name), (profile, "bongsu/it rooms_seam::a"));
         }
     }
 }

@@ -49,17 +49,14 @@ impl Proofs {
         &self.folder
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.done.is_empty()
-    }
-
-    /// Whether the test of this full name (`module::function`, or `redis: module::function`) had left its result.
+    /// Whether the test of this full name (`crate/it module::function`, on another profile with that before it) had left
+    /// its result.
     pub(crate) fn has(&self, test: &str) -> bool {
         self.done.contains(&result(test))
     }
 
     /// Takes back the results of these tests.
-    pub(crate) fn forget(&self, tests: &[String]) {
+    pub(crate) fn forget<'a>(&self, tests: impl Iterator<Item = &'a str>) {
         for test in tests {
             let ending = format!(".{}.json", result(test));
             for file in files(&self.folder).filter(|file| file.to_string_lossy().ends_with(&ending)) {
@@ -99,7 +96,7 @@ impl Proofs {
 /// What a test's result is called, from the test's full name.
 fn result(test: &str) -> String {
     let (profile, test) = profiles::split_name(test);
-    let function = test.rsplit("::").next().unwrap_or(test);
+    let function = test.rsplit([':', ' ']).next().unwrap_or(test);
     match profile {
         Some(profile) => format!("{function}.{profile}"),
         None => function.to_owned(),
@@ -147,7 +144,7 @@ mod tests {
 
     #[test]
     fn results_are_told_apart_by_their_profile() {
-        assert_eq!(result("rooms_seam::nothing_is_missed"), "nothing_is_missed");
-        assert_eq!(result("cluster: rooms_seam::nothing_is_missed"), "nothing_is_missed.cluster");
+        assert_eq!(result("bongsu/it rooms_seam::nothing_is_missed"), "nothing_is_missed");
+        assert_eq!(result("cluster: bongsu/it rooms_seam::nothing_is_missed"), "nothing_is_missed.cluster");
     }
 }

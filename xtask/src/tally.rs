@@ -1,112 +1,162 @@
-//! Counts tests by reading what `cargo test` prints while it is passed on.
-//!
-//! A workspace has many test binaries, each with its own closing lines; the tally adds them up and
-//! keeps the names of what failed and of what the tests say they could not do (`NOT RUN: ...`), so that
-//! they stand together at the end of the run. A name from another profile than the embedded one begins with it.
+//! What became of all tests of a run: counts, failures, flaky tests, what was left out, and how long each took.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
-use crate::profiles;
+use serde_json::{Value, json};
 
-/// What all test binaries together reported.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    passed: u64,
-    failed: u64,
-    ignored: u64,
-    failures: Vec<String>,
-    not_run: Vec<String>,
-    listing_failures: bool,
-    profile: Option<&'static str>,
+use crate::case::{Attempt, Case, Outcome};
+
+/// How many of the slowest tests are kept in timings.json.
+const MAX_SLOWEST: usize = 60;
+
+/// A test that was run, once or more often.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    id: String,
+    outcome: Outcome,
+    took: Duration,
+    /// It failed beside other tests and passed alone; with the seed of the failed run, if it had one.
+    flaky: Option<Option<String>>,
 }
 
+impl Finished {
+    /// Ended for good with its first attempt.
+    pub(crate) fn first(case: &Case, attempt: Attempt) -> Self {
+        Self { id: case.id(), outcome: attempt.outcome, took: attempt.took, flaky: None }
+    }
+
+    /// Failed first, then passed alone.
+    pub(crate) fn flaky(case: &Case, first: Attempt, seed: Option<String>) -> Self {
+        Self { flaky: Some(seed), ..Self::first(case, first) }
+    }
+}
+
+/// All tests of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Vec<Finished>);
+
 impl Tally {
-    /// What comes from now on is of this profile; none is the embedded one.
-    pub(crate) fn switch(&mut self, profile: Option<&'static str>) {
-        self.profile = profile;
+    pub(crate) fn add(&mut self, finished: Finished) {
+        self.0.push(finished);
     }
 
-    /// Takes in one line of output.
-    pub(crate) fn look(&mut self, line: &str) {
-        if let Some(counts) = line.strip_prefix("test result: ") {
-            self.passed += number_before(counts, " passed");
-            self.failed += number_before(counts, " failed");
-            self.ignored += number_before(counts, " ignored");
-        }
-        if let Some(what) = line.strip_prefix("NOT RUN: ") {
-            self.not_run.push(profiles::name_on(self.profile, what));
-        }
-        // The heading comes twice: above the captured output, followed by a blank line, and above the
-        // names, which follow at once.
-        match line.strip_prefix("    ") {
-            Some(name) if self.listing_failures => self.failures.push(profiles::name_on(self.profile, name)),
-            _ => self.listing_failures = line == "failures:",
-        }
+    /// The names of the tests that failed, each with the reason.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().filter_map(|test| match &test.outcome {
+            Outcome::Failed(reason) if test.flaky.is_none() => Some((test.id.as_str(), reason.as_str())),
+            _ => None,
+        })
     }
 
-    pub(crate) fn failures(&self) -> &[String] {
-        &self.failures
-    }
-
-    /// What tests said they left out.
-    pub(crate) fn not_run(&self) -> &[String] {
-        &self.not_run
+    /// The last lines about tests that need a look: flaky ones, failures, and what was left out.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let mut left_out: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        let mut remarks = Vec::new();
+        for test in &self.0 {
+            match (&test.outcome, &test.flaky) {
+                (Outcome::Failed(reason), Some(seed)) => {
+                    let seed = seed.as_deref().unwrap_or("none");
+                    remarks.push(format!("FLAKY: {} (seed {seed}; first attempt: {reason})", test.id));
+                }
+                (Outcome::NotRun(reason), _) => *left_out.entry(("not run", reason)).or_default() += 1,
+                (Outcome::NotApplicable(reason), _) => {
+                    *left_out.entry(("not applicable", reason)).or_default() += 1;
+                }
+                _ => {}
+            }
+        }
+        let left_out = left_out.into_iter();
+        remarks.extend(left_out.map(|((word, reason), tests)| format!("{word}: {tests} tests: {reason}")));
+        remarks.extend(self.failures().map(|(id, reason)| format!("failed: {id}: {reason}")));
+        remarks
     }
 
     /// How many tests were run to their end.
-    pub(crate) fn ran(&self) -> u64 {
-        self.passed + self.failed
+    pub(crate) fn ran(&self) -> usize {
+        self.count(|outcome| matches!(outcome, Outcome::Passed | Outcome::Failed(_)))
     }
 
-    /// Whether anything was reported at all.
-    pub(crate) fn any(&self) -> bool {
-        self.ran() + self.ignored > 0
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// For timings.json: the slowest tests, and the flaky ones with their seeds.
+    pub(crate) fn timings(&self) -> Value {
+        let mut slowest: Vec<&Finished> = self.0.iter().collect();
+        slowest.sort_by_key(|test| std::cmp::Reverse(test.took));
+        slowest.truncate(MAX_SLOWEST);
+        let slowest: Vec<Value> =
+            slowest.iter().map(|test| json!({"test": test.id, "seconds": seconds(test.took)})).collect();
+        let flaky = self.0.iter().filter_map(|test| Some((test, test.flaky.as_ref()?)));
+        let flaky: Vec<Value> = flaky
+            .map(|(test, seed)| json!({"test": test.id, "seed": seed, "reason": reason(test)}))
+            .collect();
+        let sum: f64 = self.0.iter().map(|test| test.took.as_secs_f64()).sum();
+        json!({"tests": self.0.len(), "secondsOfTests": sum.round(), "slowest": slowest, "flaky": flaky})
+    }
+
+    /// Seconds of the tests that take at least `least`, by name.
+    pub(crate) fn durations(&self, least: Duration) -> Value {
+        let long = self.0.iter().filter(|test| test.took >= least);
+        long.map(|test| (test.id.clone(), json!(seconds(test.took))))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    }
+
+    fn count(&self, is_counted: impl Fn(&Outcome) -> bool) -> usize {
+        self.0.iter().filter(|test| is_counted(&test.outcome)).count()
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "total: {} passed, {} failed, {} skipped", self.passed, self.failed, self.ignored)
+        let failed = self.failures().count();
+        let left_out =
+            self.count(|outcome| matches!(outcome, Outcome::NotApplicable(_) | Outcome::NotRun(_)));
+        write!(f, "total: {} passed, {failed} failed, {left_out} skipped", self.ran() - failed)
     }
 }
 
-fn number_before(counts: &str, what: &str) -> u64 {
-    let Some((before, _)) = counts.split_once(what) else { return 0 };
-    before.rsplit([' ', '.']).next().and_then(|number| number.parse().ok()).unwrap_or(0)
+fn reason(test: &Finished) -> &str {
+    match &test.outcome {
+        Outcome::Failed(reason) => reason,
+        _ => "",
+    }
+}
+
+fn seconds(took: Duration) -> f64 {
+    (took.as_secs_f64() * 10.0).round() / 10.0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn finished(id: &str, outcome: Outcome, flaky: Option<Option<String>>) -> Finished {
+        Finished { id: id.to_owned(), outcome, took: Duration::from_millis(1_250), flaky }
+    }
+
     #[test]
-    fn adds_up_binaries_and_keeps_the_names_of_failures() {
+    fn a_flaky_test_passes_and_is_named_with_its_seed() {
         let mut tally = Tally::default();
-        let output = "NOT RUN: d: needs chromium, and it is missing\n\
-            running 2 tests\n\
-            test a ... ok\n\
-            test b::c ... FAILED\n\
-            \n\
-            failures:\n\
-            \n\
-            ---- b::c stdout ----\n    \
-            left: 1\n\
-            \n\
-            failures:\n    \
-            b::c\n\
-            \n\
-            test result: FAILED. 1 passed; 1 failed; 3 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
-            test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 4 filtered out; finished in 0.00s";
-        output.lines().for_each(|line| tally.look(line));
-        assert_eq!(tally.to_string(), "total: 13 passed, 1 failed, 3 skipped");
-        assert_eq!(tally.failures(), ["b::c"]);
-        assert_eq!(tally.not_run(), ["d: needs chromium, and it is missing"]);
-        assert!(tally.any());
-        assert_eq!(tally.ran(), 14);
-        tally.switch(Some("redis"));
-        output.lines().for_each(|line| tally.look(line));
-        assert_eq!(tally.to_string(), "total: 26 passed, 2 failed, 6 skipped");
-        assert_eq!(tally.failures(), ["b::c", "redis: b::c"]);
-        assert_eq!(tally.not_run()[1], "redis: d: needs chromium, and it is missing");
+        let failed = || Outcome::Failed("panicked".to_owned());
+        tally.add(finished("a", Outcome::Passed, None));
+        tally.add(finished("b", failed(), Some(Some("7".to_owned()))));
+        tally.add(finished("c", failed(), None));
+        tally.add(finished("d", Outcome::NotRun("no redis".to_owned()), None));
+        tally.add(finished("e", Outcome::NotApplicable("embedded only".to_owned()), None));
+        assert_eq!(tally.to_string(), "total: 2 passed, 1 failed, 2 skipped");
+        let remarks = [
+            "FLAKY: b (seed 7; first attempt: panicked)",
+            "not applicable: 1 tests: embedded only",
+            "not run: 1 tests: no redis",
+            "failed: c: panicked",
+        ];
+        assert_eq!(tally.remarks(), remarks);
+        assert_eq!(tally.timings()["flaky"][0]["seed"], "7");
+        assert_eq!(tally.durations(Duration::from_secs(1))["a"], 1.3);
+        assert_eq!(tally.durations(Duration::from_secs(2)), json!({}));
     }
 }

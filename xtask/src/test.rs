@@ -1,104 +1,189 @@
-//! `cargo xtask test`: lints, services, every test of the workspace, the model check, the tests of the
-//! other profiles (`profiles`), the documents.
+//! `cargo xtask test`: format, one build with clippy, the rules for dependencies, documents, engines, and every test on
+//! its profiles.
 //!
-//! Tests learn from the environment how large they are to be (`BONGSU_TEST_TIER`: quick, full, prove)
-//! and where programs from outside are; they find nothing by themselves. `prove` shares all of it.
+//! Programs are installed and engines started beside the build. Tests learn from the environment how large they are to
+//! be (`BONGSU_TEST_TIER`: quick, full, prove), where programs are and where the engines of the run are; they find
+//! nothing by themselves. `prove` shares all of it.
 
 use std::ffi::OsString;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::process::{capture, cargo, run_and_look};
+use crate::build::{self, Built};
+use crate::case::Case;
+use crate::engines::Engines;
+use crate::process::capture;
+use crate::profiles::{self, Profiles};
+use crate::runner::Runner;
 use crate::services::{self, Services};
-use crate::steps::{Failure, Steps};
-use crate::{docs, lint, profiles};
+use crate::steps::{Steps, Stopped};
+use crate::{deny, docs, lint, place, process};
 
-/// What tests are told by their environment.
-pub(crate) type Surroundings = Vec<(&'static str, OsString)>;
+/// What one test may take; in a run that proves, tests are as large as they get.
+const TEST_LIMIT: Duration = Duration::from_secs(180);
+const PROVE_LIMIT: Duration = Duration::from_secs(3_600);
+/// Tests that take less are not worth ordering.
+const LONG_TEST: Duration = Duration::from_secs(2);
 
-pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Failure> {
-    let (mut quick, mut with_lint, mut filter) = (false, true, Vec::new());
+/// How large a run is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tier {
+    Quick,
+    Full,
+    Prove,
+}
+
+impl Tier {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+            Self::Prove => "prove",
+        }
+    }
+}
+
+pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Stopped> {
+    let (mut tier, mut with_lint, mut keeps_durations, mut filter) = (Tier::Full, true, false, Vec::new());
     for argument in arguments {
         match argument.as_str() {
-            "--quick" => quick = true,
+            "--quick" => tier = Tier::Quick,
             "--no-lint" => with_lint = false,
+            "--keep-durations" => keeps_durations = true,
             flag if flag.starts_with('-') => return Err(steps.refuse(format!("test has no option {flag}"))),
             name => filter.push(name.to_owned()),
         }
     }
     if with_lint {
-        lint::checks(steps)?;
+        // A failure is in the summary; nothing that follows needs it.
+        let _ = steps.step("format", |_| lint::format());
+        let _ = steps.step("dependencies", deny::check);
     } else {
         steps.not_run.push("lints (--no-lint)".to_owned());
     }
-    let services = if quick {
-        steps.not_run.push("everything that needs an engine or a browser (--quick)".to_owned());
-        Services::default()
-    } else {
-        steps.step("services", services::ensure)?
-    };
-    let surroundings = surroundings(if quick { "quick" } else { "full" }, &services);
-    steps.used.push(format!("profile {}", profiles::EMBEDDED));
-    steps.step("tests of the workspace", |steps| {
-        cargo_test(steps, &surroundings, &["--workspace"], &filter)
-    })?;
-    model_check(steps, &surroundings, &filter)?;
-    if services.have_redis() {
-        let wanted = |test: &str| filter.is_empty() || filter.iter().any(|part| test.contains(part.as_str()));
-        profiles::run(steps, &surroundings, &["--exact".to_owned()], wanted)?;
-    }
-    if filter.is_empty() {
-        steps.step("documents are current", |_| docs::check())?;
-    } else {
+    let (built, ready) = prepare(steps, tier, with_lint)?;
+    let _ = steps.step("documents are current", |_| docs::check(&built.product));
+    let wanted =
+        |case: &Case| filter.is_empty() || filter.iter().any(|part| case.id().contains(part.as_str()));
+    if !filter.is_empty() {
         steps.not_run.push(format!("tests not named by: {}", filter.join(" ")));
     }
-    if steps.tally.ran() == 0 {
-        return Err(steps.refuse("no test was run: the filter matches none".to_owned()));
+    let profiles = if tier == Tier::Quick { Profiles::Embedded } else { Profiles::All };
+    let passed = steps.step("tests", |steps| {
+        let mut cases = list(&built, profiles)?;
+        cases.retain(wanted);
+        run_cases(steps, cases, tier, &ready)
+    });
+    if keeps_durations {
+        steps.step("write durations", |steps| {
+            let text = format!("{:#}\n", steps.tally.durations(LONG_TEST));
+            std::fs::write(place::durations(), text).map_err(|error| error.to_string())
+        })?;
     }
-    Ok(())
+    passed
 }
 
-/// The environment of every test: the tier, the engine, and the programs that are there.
-pub(crate) fn surroundings(tier: &str, services: &Services) -> Surroundings {
-    let mut surroundings: Surroundings =
-        vec![("BONGSU_TEST_TIER", tier.into()), (profiles::VARIABLE, profiles::EMBEDDED.into())];
-    surroundings.extend(services.found.iter().map(|found| (found.variable, found.path.clone().into())));
-    surroundings
+/// The programs that are there and the engines that run.
+#[derive(Default)]
+pub(crate) struct Ready {
+    services: Services,
+    engines: Engines,
+    further: Vec<(String, OsString)>,
 }
 
-/// The ring's model check. It is a step of its own because the feature replaces the crate's atomics and
-/// locks by the checker's, which no other test could run on.
-pub(crate) fn model_check(
+impl Ready {
+    /// One more variable for every test.
+    pub(crate) fn set(&mut self, name: &str, value: OsString) {
+        self.further.push((name.to_owned(), value));
+    }
+
+    /// What every test finds in its environment.
+    fn environment(&self, tier: Tier) -> Vec<(String, OsString)> {
+        let mut environment = vec![("BONGSU_TEST_TIER".to_owned(), tier.name().into())];
+        environment.extend(self.services.environment());
+        environment.extend(self.engines.environment());
+        environment.extend(self.further.iter().cloned());
+        environment
+    }
+}
+
+/// Builds everything while programs are installed and engines are started.
+pub(crate) fn prepare(steps: &mut Steps, tier: Tier, linted: bool) -> Result<(Built, Ready), Stopped> {
+    if tier == Tier::Quick {
+        steps.not_run.push("everything that needs an engine or a browser (--quick)".to_owned());
+    }
+    let (built, got_ready) = thread::scope(|scope| {
+        let readying = scope.spawn(move || {
+            let started = Instant::now();
+            let ready = if tier == Tier::Quick { Ok(Ready::default()) } else { make_ready() };
+            (started.elapsed(), ready)
+        });
+        let built = steps.step("build and clippy", |_| build::build(linted));
+        (built, readying.join())
+    });
+    let (took, ready) =
+        got_ready.unwrap_or_else(|_| (Duration::ZERO, Err("it panicked; see above".to_owned())));
+    let ready = steps.close_step("engines and programs", took, ready);
+    if let Ok(ready) = &ready {
+        steps.used.extend(ready.services.versions());
+        steps.not_run.extend(ready.services.missing.iter().cloned());
+    }
+    let built = built?;
+    if built.warnings > 0 {
+        let _ = steps.step("clippy", |_| Err::<(), _>(format!("{} warnings, see above", built.warnings)));
+    }
+    Ok((built, ready?))
+}
+
+fn make_ready() -> Result<Ready, String> {
+    let services = services::ensure()?;
+    let engines = Engines::start()?;
+    Ok(Ready { services, engines, further: Vec::new() })
+}
+
+/// Runs the cases and fails when one does.
+pub(crate) fn run_cases(
     steps: &mut Steps,
-    surroundings: &Surroundings,
-    filter: &[String],
-) -> Result<(), Failure> {
-    let selection = ["-p", "bongsu-live", "--features", "model", "--lib"];
-    steps.step("model check of the ring", |steps| cargo_test(steps, surroundings, &selection, filter))
-}
-
-/// One `cargo test`, counted; `harness` is what stands behind the `--`.
-pub(crate) fn cargo_test(
-    steps: &mut Steps,
-    surroundings: &Surroundings,
-    selection: &[&str],
-    harness: &[String],
+    cases: Vec<Case>,
+    tier: Tier,
+    ready: &Ready,
 ) -> Result<(), String> {
-    let mut command = cargo(["test", "--no-fail-fast"]);
-    command.args(selection);
-    if !harness.is_empty() {
-        command.arg("--").args(harness);
+    if cases.is_empty() {
+        return Err("no test was run: the filter matches none".to_owned());
     }
-    // A path left over in the caller's environment must not stand in for a program that is not there.
-    for variable in services::variables() {
-        command.env_remove(variable);
+    let is_proving = tier == Tier::Prove;
+    let runner = Runner {
+        environment: ready.environment(tier),
+        jobs: if is_proving { 1 } else { jobs() },
+        limit: if is_proving { PROVE_LIMIT } else { TEST_LIMIT },
+        shows_output: is_proving,
+    };
+    runner.run(cases, &mut steps.tally)?;
+    match steps.tally.failures().count() {
+        0 => Ok(()),
+        failed => Err(format!("{failed} tests failed")),
     }
-    command.envs(surroundings.iter().map(|(name, value)| (name, value)));
-    run_and_look(&mut command, |line| steps.tally.look(line))
 }
 
-/// The full names of the selection's tests.
-pub(crate) fn list(selection: &[&str]) -> Result<Vec<String>, String> {
-    let mut command = cargo(["test", "--quiet"]);
-    command.args(selection).args(["--", "--list"]);
-    let listed = capture(&mut command)?;
-    Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+/// Test processes at the same time. Most tests wait for something most of the time.
+fn jobs() -> usize {
+    let given = std::env::var("BONGSU_TEST_JOBS").ok().and_then(|jobs| jobs.parse().ok());
+    given.unwrap_or_else(|| 2 * thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// All tests on all of their profiles.
+pub(crate) fn list(built: &Built, profiles: Profiles) -> Result<Vec<Case>, String> {
+    let mut cases = Vec::new();
+    for executable in &built.executables {
+        let mut command = process::command(&executable.path);
+        let listed = capture(command.args(["--list", "--format", "terse"]).current_dir(&executable.folder))?;
+        let executable = Arc::new(executable.clone());
+        for test in listed.lines().filter_map(|line| line.strip_suffix(": test")) {
+            for profile in profiles::of(&executable.name, test, profiles) {
+                cases.push(Case { profile, executable: executable.clone(), test: test.to_owned() });
+            }
+        }
+    }
+    Ok(cases)
 }

@@ -6,8 +6,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use bongsu_engines::programs;
+
 use crate::place;
-use crate::process::{ask, command, run};
+use crate::process::{ask, command, run_logged};
 
 /// The Debian package that makes an interpreter able to build environments.
 pub(crate) const PACKAGE: &str = "python3-venv";
@@ -65,18 +67,18 @@ pub(crate) fn ensure(variable: &str, tool: &Tool) -> Result<(PathBuf, String), S
 
 fn build(folder: &Path) -> Result<(), String> {
     let python = interpreter().ok_or_else(|| format!("no python3 with venv: install {PACKAGE}"))?;
-    run(command(python).args(["-m", "venv", "--clear"]).arg(folder))?;
+    run_logged(command(python).args(["-m", "venv", "--clear"]).arg(folder))?;
     let requirements = place::root().join("xtask").join("requirements.txt");
     let mut pip = command(folder.join("bin").join("python"));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
-    run(pip.arg(requirements))?;
+    run_logged(pip.arg(requirements))?;
     fs::write(folder.join(STAMP), REQUIREMENTS).map_err(|error| format!("cannot write {STAMP}: {error}"))
 }
 
 /// An interpreter that brings all that an environment is made of. The one on the path may come without,
 /// while the system's own has it.
 fn interpreter() -> Option<PathBuf> {
-    let candidates = [place::on_path("python3"), Some(PathBuf::from("/usr/bin/python3"))];
+    let candidates = [programs::find("python3"), Some(PathBuf::from("/usr/bin/python3"))];
     candidates
         .into_iter()
         .flatten()

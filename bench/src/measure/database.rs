@@ -31,7 +31,7 @@ pub(super) enum Place {
 
 pub(super) enum Database {
     Embedded(ScratchDir),
-    Server { server: Server, url: String, redis: RedisServer },
+    Server { server: Box<Server>, url: String, redis: RedisServer },
 }
 
 impl Kind {
@@ -61,7 +61,7 @@ impl Database {
         let server = runtime.block_on(Server::start_in(Path::new(FOLDER), flavour, memory(flavour)));
         progress(&format!("{}: {}, durable", flavour.name(), server.addr()));
         let url = server.database();
-        Ok(Self::Server { server, url, redis: RedisServer::start()? })
+        Ok(Self::Server { server: Box::new(server), url, redis: RedisServer::start()? })
     }
 
     /// Of a hub that keeps its records here.

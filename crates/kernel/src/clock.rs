@@ -54,7 +54,51 @@ impl Clock {
 #[expect(clippy::disallowed_methods, reason = "the one place that asks the system")]
 fn system_now() -> Millis {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from((since + moved()).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How far a test has moved the time of this process forward, for the time of day and for the deadlines of streams.
+/// Always zero in a release build.
+#[cfg(not(debug_assertions))]
+pub fn moved() -> Duration {
+    Duration::ZERO
+}
+
+#[cfg(debug_assertions)]
+pub use movable::moved;
+
+/// `BONGSU_CLOCK_FILE` names a file. Whenever it exists, the milliseconds in it are added to the time and it is removed.
+#[cfg(debug_assertions)]
+mod movable {
+    use std::path::PathBuf;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+    static MOVED_MS: AtomicU64 = AtomicU64::new(0);
+    static FOLLOWED: OnceLock<()> = OnceLock::new();
+
+    pub fn moved() -> Duration {
+        FOLLOWED.get_or_init(|| {
+            if let Some(file) = std::env::var_os("BONGSU_CLOCK_FILE").map(PathBuf::from) {
+                std::thread::spawn(move || follow(&file));
+            }
+        });
+        Duration::from_millis(MOVED_MS.load(Ordering::Relaxed))
+    }
+
+    fn follow(file: &std::path::Path) {
+        loop {
+            let step = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
+            if let Some(step) = step {
+                MOVED_MS.fetch_add(step, Ordering::Relaxed);
+                let _ = std::fs::remove_file(file);
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
 }
 
 /// RFC 3339 in UTC, with milliseconds.

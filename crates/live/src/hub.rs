@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bongsu_http::{Peer, Person};
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, Close, Id, StreamId, random, sse};
+use bongsu_kernel::{Clock, Close, Id, StreamId, clock, random, sse};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use metrics::{Counter, Histogram};
@@ -315,7 +315,8 @@ impl Inner {
     }
 
     pub(crate) fn tick_of(&self, moment: Instant) -> Tick {
-        u64::try_from(moment.duration_since(self.started).as_millis()).unwrap_or(Tick::MAX)
+        let running = moment.duration_since(self.started) + clock::moved();
+        u64::try_from(running.as_millis()).unwrap_or(Tick::MAX)
     }
 
     pub(crate) fn family(&self, subject: &SubjectName) -> Result<Family, LogError> {

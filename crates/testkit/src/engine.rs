@@ -1,17 +1,12 @@
-//! What hubs keep their events in during this run: a file each, or an engine that all hubs of the test process
-//! share, started once, when the first of them needs it.
+//! The profile of the run: what hubs keep their events in, a file each or an engine that all hubs share.
 //!
 //! On a shared engine every hub has a prefix of its own and a twin ([`Hub::twin`](crate::Hub::twin)), so that tests
 //! of publishing and streaming go over two processes without a change.
 
 use std::sync::LazyLock;
 
-use tokio::sync::OnceCell;
-
-use crate::mortal::RemovedAfterwards;
-use crate::redis::{Cluster, Redis};
 use crate::sql::Flavour;
-use crate::{say, tier};
+use crate::{shared, tier};
 
 /// The profile of the run, from `BONGSU_TEST_ENGINE` (`embedded`, `redis`, `cluster`; embedded when unset).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,24 +26,15 @@ pub fn engine() -> Engine {
     *CURRENT
 }
 
-/// Whether a test of something that only the embedded engine has can run. Where it cannot, one line says so.
+/// Whether a test of something that only the embedded engine has can run. Where it cannot, it is reported as not
+/// applicable.
 pub fn needs_embedded(why: &str) -> bool {
-    let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    let embedded = engine() == Engine::Embedded;
-    if !embedded {
-        say(&format!("NOT RUN: {test}: it needs the embedded engine: {why}"));
+    let is_embedded = engine() == Engine::Embedded;
+    if !is_embedded {
+        tier::not_applicable(&format!("it needs the embedded engine: {why}"));
     }
-    embedded
+    is_embedded
 }
-
-/// An engine that nothing ever drops: it goes with the process, and its folders afterwards.
-struct Lasting<T> {
-    service: T,
-    _folders: RemovedAfterwards,
-}
-
-static REDIS: OnceCell<Lasting<Redis>> = OnceCell::const_new();
-static CLUSTER: OnceCell<Lasting<Cluster>> = OnceCell::const_new();
 
 impl Engine {
     fn named(name: &str) -> Self {
@@ -78,35 +64,24 @@ impl Engine {
         }
     }
 
-    /// Where the one that all tests of this process share is, started if it does not run yet; none for embedded.
+    /// Where the instance that all tests share is; None for embedded.
     pub async fn shared_url(self) -> Option<String> {
         match self {
             Self::Embedded => None,
-            Self::Redis => Some(REDIS.get_or_init(start_redis).await.service.url()),
-            Self::Cluster => Some(CLUSTER.get_or_init(start_cluster).await.service.url()),
+            Self::Redis | Self::Cluster => Some(shared::address(self.name()).await),
         }
     }
 }
 
-async fn start_redis() -> Lasting<Redis> {
-    available();
-    let service = Redis::start().await;
-    let folders = RemovedAfterwards::new(&[service.folder().to_owned()]);
-    Lasting { service, _folders: folders }
-}
-
-async fn start_cluster() -> Lasting<Cluster> {
-    available();
-    let service = Cluster::start().await;
-    let folders: Vec<_> = service.nodes().iter().map(|node| node.folder().to_owned()).collect();
-    Lasting { service, _folders: RemovedAfterwards::new(&folders) }
-}
-
-/// A profile was asked for by name, so nothing of it is left out: no engine is a failure.
-fn available() {
-    assert!(tier::program("redis-server").is_file(), "there is no redis-server; `cargo xtask services`");
-}
-
 #[cfg(test)]
-#[path = "engine_tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_are_read_by_name() {
+        for engine in [Engine::Embedded, Engine::Redis, Engine::Cluster] {
+            assert_eq!(Engine::named(engine.name()), engine);
+        }
+        assert_eq!(Engine::named(""), Engine::Embedded);
+    }
+}

@@ -101,6 +101,18 @@ impl Hub {
         status.unwrap_or_else(|| panic!("the hub did not end within {STOP:?}:\n{}", run::tail(&self.log())))
     }
 
+    /// Moves the time of a hub that was built with [`Builder::movable_clock`] forward: the time of day and the deadlines
+    /// of its streams. Timers of the network and of engines go on as they do.
+    pub async fn move_clock(&self, step: Duration) {
+        for hub in self.both() {
+            let file = builder::clock_file(hub.folder.path());
+            let written = file.with_extension("new");
+            std::fs::write(&written, step.as_millis().to_string()).expect("a file for the clock");
+            std::fs::rename(&written, &file).expect("a file for the clock");
+            wait::until(START, async || !file.exists()).await;
+        }
+    }
+
     /// Any signal, for example STOP and CONT.
     pub fn send_signal(&self, signal: Signal) {
         self.both().for_each(|hub| hub.signal_this(signal));

@@ -37,11 +37,11 @@ pub mod wait;
 pub mod ws;
 
 mod local_http;
-mod mortal;
-mod ports;
-mod process;
 mod resp;
+mod shared;
 mod wire;
+
+pub(crate) use bongsu_engines::{mortal, ports, process};
 
 pub use answer::Answer;
 pub use api::Api;

@@ -13,11 +13,13 @@ mod sentinels;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use bongsu_engines::redis::field as field_of;
+use bongsu_engines::{read_log, tail};
 use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -37,13 +39,13 @@ const START: Duration = Duration::from_secs(60);
 /// half a minute.
 const AGREE: Duration = Duration::from_secs(120);
 const ANSWER: Duration = Duration::from_secs(60);
-const TAIL_LINES: usize = 40;
 
 /// A running (or killed) server.
 pub struct Redis {
     program: PathBuf,
     password: Option<String>,
     port: Port,
+    config: PathBuf,
     child: Mutex<Option<Child>>,
     // Last, so that the process is gone before its folder goes.
     folder: TempDir,
@@ -78,9 +80,7 @@ impl Redis {
 
     /// All that the server wrote since it was first started.
     pub fn log(&self) -> String {
-        std::fs::read(self.log_file())
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .unwrap_or_default()
+        read_log(&self.log_file())
     }
 
     /// Ends the server as a crash would, and waits until it is gone. Nothing happens when it is gone already.
@@ -153,11 +153,7 @@ impl Redis {
             Ok(answer) => answer,
             Err(_) => self.command(&question).await,
         };
-        field_of(answer.text(), field)
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+        field_of(answer.text(), field).to_owned()
     }
 
     fn port(&self) -> u16 {
@@ -171,17 +167,12 @@ impl Redis {
 
     fn kill(&self) {
         let Some(mut child) = self.child.lock().unwrap().take() else { return };
-        // Redis leaves rewriting its file to a child, which would go on without it. Standing still it starts none.
-        process::signal(child.id(), Signal::STOP);
-        let helpers = process::descendants(child.id());
-        helpers.iter().for_each(|pid| process::signal(*pid, Signal::KILL));
-        let _ = child.kill();
-        let _ = child.wait();
-        helpers.into_iter().for_each(process::wait_gone);
+        // Redis leaves rewriting its file to a child, which would go on without it.
+        process::kill_tree(&mut child);
     }
 
     fn launch(&self) {
-        let child = mortal::start(&self.program, &[&builder::config_file(&self.folder)], &self.log_file());
+        let child = mortal::start(&self.program, &[&self.config], &self.log_file());
         *self.child.lock().unwrap() = Some(child);
     }
 
@@ -213,17 +204,6 @@ impl Drop for Redis {
             eprintln!("{} at {} wrote last:\n{}", self.program.display(), self.addr(), tail(&self.log()));
         }
     }
-}
-
-/// A field of the `name:value` lines that INFO and CLUSTER INFO give.
-fn field_of(text: &str, field: &str) -> String {
-    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    line.unwrap_or_default().to_owned()
-}
-
-fn tail(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().collect();
-    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }
 
 #[cfg(test)]

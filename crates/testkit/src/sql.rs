@@ -1,34 +1,26 @@
 //! Real database servers, PostgreSQL and MariaDB, each a process of its own in a folder of its own, on a free loopback
 //! port. An acknowledged change is on the disk, unless a test says otherwise.
 //!
-//! One server of each kind is shared by the tests of a process, with a database for each test ([`Flavour::database`]).
-//! Tests that do things to a server start their own. What tests ask and order goes through the servers' own command
+//! One server of each kind is shared by all tests, with a database for each ([`Flavour::database`]). Tests that do things
+//! to a server start their own. What tests ask and order goes through the servers' own command
 //! lines, so that no driver's mistake hides itself.
-
-mod setup;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Child;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bongsu_engines::sql::{MARIADB, POSTGRES, SqlServer, copy};
+use bongsu_engines::{read_log, tail};
 use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
-use crate::mortal::{self, RemovedAfterwards};
 use crate::ports::{Port, loopback};
-use crate::{process, tier, wait};
+use crate::{mortal, process, shared, wait};
 
-const START: Duration = Duration::from_secs(60);
-const TAIL_LINES: usize = 40;
-/// Whom tests sign in as.
-const USER: &str = "bongsu";
-const PASSWORD: &str = "pass/word:1";
-/// The same in a URL.
-const PASSWORD_IN_URL: &str = "pass%2Fword%3A1";
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,15 +28,6 @@ pub enum Flavour {
     Postgres,
     MariaDb,
 }
-
-/// A server that nothing ever drops: it goes with the process, and its folder afterwards.
-struct Lasting {
-    server: Server,
-    _folder: RemovedAfterwards,
-}
-
-static POSTGRES: OnceCell<Lasting> = OnceCell::const_new();
-static MARIADB: OnceCell<Lasting> = OnceCell::const_new();
 
 impl Flavour {
     /// As [`tier::needs_engine`] knows it.
@@ -55,33 +38,47 @@ impl Flavour {
         }
     }
 
-    /// The server that all tests of this process share, started if it does not run yet.
+    /// The server that all tests share.
     pub async fn shared(self) -> &'static Server {
+        static POSTGRES: OnceCell<Server> = OnceCell::const_new();
+        static MARIADB: OnceCell<Server> = OnceCell::const_new();
         let cell = match self {
             Self::Postgres => &POSTGRES,
             Self::MariaDb => &MARIADB,
         };
-        let lasting = cell.get_or_init(|| async {
-            let server = Server::start(self).await;
-            let folder = RemovedAfterwards::new(&[server.folder.path().to_owned()]);
-            Lasting { server, _folder: folder }
-        });
-        &lasting.await.server
+        cell.get_or_init(|| async {
+            let address = shared::address(self.name()).await;
+            let addr = address.parse().unwrap_or_else(|_| panic!("{address:?} is no address of a server"));
+            Server { flavour: self, addr, own: None }
+        })
+        .await
     }
 
     /// The URL of a new, empty database on the shared server.
     pub async fn database(self) -> String {
         self.shared().await.database()
     }
+
+    fn recipe(self) -> &'static SqlServer {
+        match self {
+            Self::Postgres => &POSTGRES,
+            Self::MariaDb => &MARIADB,
+        }
+    }
 }
 
-/// A running (or killed) server.
+/// A running (or killed) server: one that all tests share, or the test's own.
 pub struct Server {
     flavour: Flavour,
+    addr: SocketAddr,
+    own: Option<OwnServer>,
+}
+
+/// What a test has of a server that it started itself.
+struct OwnServer {
     port: Port,
     settings: Vec<String>,
     child: Mutex<Option<Child>>,
-    databases: AtomicU64,
     // Last, so that the process is gone before its folder goes.
     folder: TempDir,
 }
@@ -102,10 +99,10 @@ impl Server {
     pub async fn start_in(parent: &Path, flavour: Flavour, settings: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("bongsu-sql-").tempdir_in(parent);
         let folder = folder.expect("a temporary folder");
-        setup::prepare(flavour, folder.path());
+        flavour.recipe().prepare(folder.path());
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
-        let (port, child, databases) = (Port::pick(), Mutex::new(None), AtomicU64::new(0));
-        let server = Self { flavour, port, settings, child, databases, folder };
+        let own = OwnServer { port: Port::pick(), settings, child: Mutex::new(None), folder };
+        let server = Self { flavour, addr: loopback(own.port.number()), own: Some(own) };
         server.launch();
         server.wait_ready().await;
         server
@@ -116,7 +113,7 @@ impl Server {
     }
 
     pub fn addr(&self) -> SocketAddr {
-        loopback(self.port.number())
+        self.addr
     }
 
     /// The URL of a database that need not be there.
@@ -126,16 +123,13 @@ impl Server {
 
     /// The same by another address, such as a proxy's.
     pub fn url_at(&self, address: SocketAddr, database: &str) -> String {
-        let scheme = match self.flavour {
-            Flavour::Postgres => "postgres",
-            Flavour::MariaDb => "mysql",
-        };
-        format!("{scheme}://{USER}:{PASSWORD_IN_URL}@{address}/{database}")
+        self.flavour.recipe().url(address, database)
     }
 
     /// The URL of a new, empty database.
     pub fn database(&self) -> String {
-        let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        // Other test processes make databases on a shared server at the same time.
+        let name = format!("t{:x}", getrandom::u64().expect("the system gives random bytes"));
         self.execute("", &format!("CREATE DATABASE {name}"));
         self.url(&name)
     }
@@ -143,15 +137,11 @@ impl Server {
     /// Runs SQL by the server's own command line in a database (empty: none in particular), and gives what it printed:
     /// a row a line, columns separated by tabs. Panics when it fails.
     pub fn execute(&self, database: &str, sql: &str) -> String {
-        self.try_execute(database, sql)
-            .unwrap_or_else(|error| panic!("{sql}: {error}\n{}", tail(&self.log())))
+        self.try_execute(database, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
     pub fn try_execute(&self, database: &str, sql: &str) -> Result<String, String> {
-        let mut command = self.client(database, sql);
-        let output = command.output().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
-        if output.status.success() { Ok(said(&output.stdout)) } else { Err(said(&output.stderr)) }
+        self.flavour.recipe().execute(self.addr, database, sql)
     }
 
     /// The name of the database that a URL is about.
@@ -174,18 +164,19 @@ impl Server {
     /// Copies all that the server keeps, as it is on the disk after a crash; it runs again afterwards.
     pub async fn copy(&self) -> TempDir {
         self.kill();
-        let copy = tempfile::Builder::new().prefix("bongsu-sql-copy-").tempdir().expect("a temporary folder");
-        setup::copy(&self.folder.path().join("data"), &copy.path().join("data"));
+        let copied =
+            tempfile::Builder::new().prefix("bongsu-sql-copy-").tempdir().expect("a temporary folder");
+        copy(&self.own().folder.path().join("data"), &copied.path().join("data"));
         self.restart().await;
-        copy
+        copied
     }
 
     /// Puts a copy in the place of what the server keeps, and starts it with that.
-    pub async fn restore(&self, copy: &TempDir) {
+    pub async fn restore(&self, copied: &TempDir) {
         self.kill();
-        let data = self.folder.path().join("data");
+        let data = self.own().folder.path().join("data");
         std::fs::remove_dir_all(&data).expect("the server's files");
-        setup::copy(&copy.path().join("data"), &data);
+        copy(&copied.path().join("data"), &data);
         self.restart().await;
     }
 
@@ -201,66 +192,50 @@ impl Server {
 
     /// All that the server wrote since it was first started.
     pub fn log(&self) -> String {
-        std::fs::read(self.log_file())
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .unwrap_or_default()
+        read_log(&self.own().log_file())
+    }
+
+    fn own(&self) -> &OwnServer {
+        self.own.as_ref().expect("a server of the test's own: others use the shared one meanwhile")
     }
 
     /// The first process stands still before the others are looked for, so that none is missed.
     fn signal(&self, signal: Signal) {
-        let child = self.child.lock().unwrap();
+        let child = self.own().child.lock().unwrap();
         let pid = child.as_ref().expect("the server runs").id();
         process::signal(pid, signal);
         process::descendants(pid).into_iter().for_each(|helper| process::signal(helper, signal));
     }
 
     fn kill(&self) {
-        let Some(mut child) = self.child.lock().unwrap().take() else { return };
-        process::signal(child.id(), Signal::STOP);
-        let helpers = process::descendants(child.id());
-        helpers.iter().for_each(|pid| process::signal(*pid, Signal::KILL));
-        let _ = child.kill();
-        let _ = child.wait();
-        helpers.into_iter().for_each(process::wait_gone);
+        if let Some(mut child) = self.own().child.lock().unwrap().take() {
+            process::kill_tree(&mut child);
+        }
     }
 
     fn launch(&self) {
-        let (program, arguments) =
-            setup::command(self.flavour, self.folder.path(), self.port.number(), &self.settings);
+        let own = self.own();
+        let recipe = self.flavour.recipe();
+        let (program, arguments) = recipe.command(own.folder.path(), own.port.number(), &own.settings);
         let arguments: Vec<&Path> = arguments.iter().map(Path::new).collect();
-        *self.child.lock().unwrap() = Some(mortal::start(&program, &arguments, &self.log_file()));
+        *own.child.lock().unwrap() = Some(mortal::start(&program, &arguments, &own.log_file()));
     }
 
     async fn wait_ready(&self) {
-        let ready = wait::holds_within(START, || async {
-            self.is_running() && self.try_execute("", "SELECT 1").is_ok_and(|said| said == "1")
+        let (recipe, addr) = (self.flavour.recipe(), self.addr);
+        let ready = wait::holds_within(START_TIMEOUT, || async {
+            // The command line of a server blocks; other tasks of the test go on meanwhile.
+            let answers = tokio::task::spawn_blocking(move || recipe.answers(addr));
+            self.own().is_running() && answers.await.unwrap_or(false)
         });
-        assert!(ready.await, "{:?} at {} does not answer:\n{}", self.flavour, self.addr(), tail(&self.log()));
+        assert!(ready.await, "{:?} at {addr} does not answer:\n{}", self.flavour, tail(&self.log()));
     }
+}
 
+impl OwnServer {
     fn is_running(&self) -> bool {
         let mut child = self.child.lock().unwrap();
         child.as_mut().is_some_and(|child| child.try_wait().is_ok_and(|exit| exit.is_none()))
-    }
-
-    fn client(&self, database: &str, sql: &str) -> Command {
-        let port = self.port.number().to_string();
-        match self.flavour {
-            Flavour::Postgres => {
-                let mut command = Command::new(setup::beside_postgres("psql"));
-                command.env("PGPASSWORD", PASSWORD).args(["-XqAt", "-F", "\t", "-v", "ON_ERROR_STOP=1"]);
-                let database = if database.is_empty() { "postgres" } else { database };
-                command.args(["-h", "127.0.0.1", "-p", &port, "-U", USER, "-d", database, "-c", sql]);
-                command
-            }
-            Flavour::MariaDb => {
-                let mut command = Command::new(tier::program("mariadb"));
-                command.env("MYSQL_PWD", PASSWORD).args(["--no-defaults", "--batch", "--skip-column-names"]);
-                command.args(["--protocol=tcp", "-h", "127.0.0.1", "-P", &port, "-u", USER]);
-                command.args(["--default-character-set=utf8mb4", "-e", sql]).arg(database);
-                command
-            }
-        }
     }
 
     fn log_file(&self) -> PathBuf {
@@ -270,16 +245,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if self.own.is_none() {
+            return;
+        }
         self.kill();
         if std::thread::panicking() {
-            eprintln!("{:?} at {} wrote last:\n{}", self.flavour, self.addr(), tail(&self.log()));
+            eprintln!("{:?} at {} wrote last:\n{}", self.flavour, self.addr, tail(&self.log()));
         }
     }
-}
-
-fn tail(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().collect();
-    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }
 
 #[cfg(test)]

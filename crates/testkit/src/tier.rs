@@ -5,6 +5,9 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use bongsu_engines::programs;
+use bongsu_engines::sql::beside_postgres;
+
 use crate::say;
 
 /// The size of the run, from `BONGSU_TEST_TIER` (`quick`, `full`, `prove`; full when unset).
@@ -52,15 +55,23 @@ pub fn needs_engine(engine: &str) -> bool {
     match decide(engine, Tier::current(), &missing_programs(engine), in_ci) {
         Verdict::Run => true,
         Verdict::LeaveOut(reason) => {
-            say(&format!("NOT RUN: {test}: {reason}"));
+            say(&format!("NOT RUN: {reason}"));
             false
         }
         Verdict::Fail(reason) => panic!("{test} cannot run: {reason}"),
     }
 }
 
-/// Not on everybody's path.
-const SERVERS: [&str; 2] = ["/usr/sbin", "/usr/lib/postgresql/15/bin"];
+/// Says that the calling test counts events. The runner gives it no second attempt: a loss must not pass as bad luck.
+pub fn counts_events() {
+    say("COUNTS EVENTS");
+}
+
+/// Reports that the calling test means nothing on the engine or adapter at hand. The runner counts it as not applicable
+/// instead of passed.
+pub fn not_applicable(reason: &str) {
+    say(&format!("NOT APPLICABLE: {reason}"));
+}
 
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
@@ -83,12 +94,8 @@ fn decide(engine: &str, tier: Tier, missing: &[String], in_ci: bool) -> Verdict 
 pub fn missing_programs(engine: &str) -> Vec<String> {
     let programs = match engine {
         "chromium" => vec![program("chromedriver"), program("chromium")],
-        "redis" => vec![program("redis-server"), program("redis-cli")],
-        "postgres" => {
-            let postgres = program("postgres");
-            let beside = |name: &str| postgres.canonicalize().unwrap_or_default().with_file_name(name);
-            vec![postgres.clone(), beside("initdb"), beside("psql")]
-        }
+        "redis" | "cluster" => vec![program("redis-server"), program("redis-cli")],
+        "postgres" => ["postgres", "initdb", "psql"].map(beside_postgres).to_vec(),
         "mariadb" => vec![program("mariadbd"), program("mariadb-install-db"), program("mariadb")],
         "sentinel" => vec![program("redis-server"), program("redis-cli"), program("redis-sentinel")],
         other => vec![program(other)],
@@ -96,17 +103,9 @@ pub fn missing_programs(engine: &str) -> Vec<String> {
     programs.iter().filter(|path| !path.is_file()).map(|path| path.display().to_string()).collect()
 }
 
-/// Where a program is: what `BONGSU_REDIS_CLI` says for `redis-cli` (the project's own commands set these), else
-/// where `PATH` has it, else where Debian puts servers, else its bare name.
+/// Where a program is; its bare name when it is nowhere.
 pub fn program(name: &str) -> PathBuf {
-    let variable = format!("BONGSU_{}", name.to_ascii_uppercase().replace('-', "_"));
-    if let Some(told) = std::env::var_os(variable) {
-        return told.into();
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(SERVERS.map(PathBuf::from));
-    let found = folders.map(|folder| folder.join(name)).find(|path| path.is_file());
-    found.unwrap_or_else(|| name.into())
+    programs::path(name)
 }
 
 /// The run's seed: `BONGSU_SEED`, else a random one; printed once, the same for the whole process.

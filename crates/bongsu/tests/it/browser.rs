@@ -133,11 +133,12 @@ async fn an_event_source_misses_nothing_while_the_hub_is_drained_and_started_aga
 #[tokio::test]
 async fn an_event_source_whose_token_ran_out_is_stopped_by_204_and_stays_away() {
     let Some(browser) = Browser::start().await else { return };
-    let hub = Hub::builder(BONGSU).start().await;
+    let hub = Hub::builder(BONGSU).movable_clock().start().await;
     goto(&browser, &hub.url("/docs")).await;
-    follow(&browser, &Claims::new(7).expires_in(15).sign()).await;
+    follow(&browser, &Claims::new(7).expires_in(600).sign()).await;
     publish(&hub, [1]).await;
     assert_eq!(seen(&browser, 1).await, upto(1));
+    hub.move_clock(Duration::from_secs(600)).await;
 
     browser.wait_for(CLOSED, LONG).await;
     assert_eq!(browser.eval("stream.codes").await, json!([3502]));

@@ -91,11 +91,13 @@ async fn a_folder_has_one_hub_also_when_its_lock_file_was_removed() {
 
 #[tokio::test]
 async fn a_ticket_does_not_outlive_the_token_it_was_got_with() {
-    let hub = Hub::builder(crate::BONGSU).start().await;
-    let token = Claims::new(1).expires_in(6).sign();
+    let hub = Hub::builder(crate::BONGSU).movable_clock().start().await;
+    let token = Claims::new(1).expires_in(10).sign();
     let api = Api::new(&hub).bearer(&token);
     let answer = api.post("/api/v1/stream-tickets", json!({})).await.expect(200);
     let ticket = answer.result()["ticket"].as_str().expect("a ticket").to_owned();
+    // The ticket would be good for 30 s.
+    hub.move_clock(Duration::from_secs(10)).await;
     wait::until(SOON, async || api.get("/api/v1/rooms/1/events?since=0-0").await.status == 401).await;
     let path = format!("/api/v1/rooms/1/stream?ticket={ticket}&lastEventId=0-0");
     let refused = Request::new(hub.addr(), &path).open().await.err().expect("a refusal");

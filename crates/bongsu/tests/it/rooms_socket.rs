@@ -129,10 +129,11 @@ async fn nobody_gets_in_without_right() {
 
 #[tokio::test]
 async fn endings_are_said_by_their_code() {
-    let hub = Hub::builder(BONGSU).env("SSE_MAX_CONNECTIONS_PER_USER", 0).start().await;
-    let bearer = format!("Bearer {}", Claims::new(7).expires_in(6).sign());
+    let hub = Hub::builder(BONGSU).movable_clock().env("SSE_MAX_CONNECTIONS_PER_USER", 0).start().await;
+    let bearer = format!("Bearer {}", Claims::new(7).expires_in(600).sign());
     let mut expiring =
         WebSocket::try_open(&hub, WS, &[("authorization", &bearer)]).await.expect("it is still valid");
+    hub.move_clock(Duration::from_secs(600)).await;
     assert_eq!(expiring.next(SOON).await, Said::Closed(3502, "token expired or revoked".to_owned()));
     let mut drained = WebSocket::open(&hub, WS, 7).await;
     subscribe(&mut drained, json!(1), None).await;

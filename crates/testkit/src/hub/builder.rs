@@ -32,6 +32,7 @@ pub(super) struct Setup {
     env: Vec<(String, Option<String>)>,
     /// A twin keeps its own port and folder, whatever the first hub is told.
     is_twin: bool,
+    has_movable_clock: bool,
 }
 
 impl Builder {
@@ -44,6 +45,7 @@ impl Builder {
             engine: Vec::new(),
             env: Vec::new(),
             is_twin: false,
+            has_movable_clock: false,
         };
         Self { setup, data_dir: None, engine: engine(), alone: false, records: false }
     }
@@ -65,6 +67,12 @@ impl Builder {
     /// test itself says something about `REDIS_URL`.
     pub fn engine(mut self, engine: Engine) -> Self {
         self.engine = engine;
+        self
+    }
+
+    /// Lets the test move the hub's time forward ([`Hub::move_clock`]).
+    pub fn movable_clock(mut self) -> Self {
+        self.setup.has_movable_clock = true;
         self
     }
 
@@ -133,6 +141,11 @@ impl Builder {
     }
 }
 
+/// The file by which a hub's time is moved, in the folder that it runs in.
+pub(super) fn clock_file(folder: &Path) -> PathBuf {
+    folder.join("clock")
+}
+
 fn hub(setup: Setup, data_dir: Option<PathBuf>, twin: Option<Box<Hub>>) -> Hub {
     let folder = tempfile::Builder::new().prefix("bongsu-hub-").tempdir().expect("a temporary folder");
     let data_dir = data_dir.unwrap_or_else(|| folder.path().join("data"));
@@ -160,6 +173,9 @@ impl Setup {
         }
         let own = [("SERVER_PORT", port.to_string().into()), ("DATA_DIR", data_dir.as_os_str().to_owned())];
         command.env("SERVER_HOST", "127.0.0.1").env("RUST_LOG", "info").envs(own.clone());
+        if self.has_movable_clock {
+            command.env("BONGSU_CLOCK_FILE", clock_file(cwd));
+        }
         command.envs(self.engine.iter().cloned());
         for (name, value) in &self.env {
             match value {

@@ -1,16 +1,13 @@
 //! What a server is started with. It stands in a file, because Redis and Sentinel write there what they were told
 //! meanwhile (a failover, for one), and come back with it.
 
-use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use tempfile::TempDir;
+use bongsu_engines::redis::{DURABLE, write_config};
 
 use super::Redis;
 use crate::ports::Port;
 use crate::tier;
-
-const DURABLE: [(&str, &str); 3] = [("appendonly", "yes"), ("appendfsync", "always"), ("save", "\"\"")];
 
 /// Prepares a server.
 pub struct Builder {
@@ -48,12 +45,13 @@ impl Builder {
     /// Starts the server and waits until it answers; panics with the end of its log when that fails.
     pub async fn start(self) -> Redis {
         let folder = tempfile::Builder::new().prefix("bongsu-redis-").tempdir().expect("a temporary folder");
-        std::fs::write(config_file(&folder), self.config(folder.path())).expect("a file for the settings");
+        let config = write_config(folder.path(), self.port(), &self.settings);
         let password = self.settings.iter().find(|(name, _)| name == "requirepass");
         let redis = Redis {
             program: tier::program(self.program),
             password: password.map(|(_, value)| value.clone()),
             port: self.port,
+            config,
             child: Mutex::new(None),
             folder,
         };
@@ -61,16 +59,4 @@ impl Builder {
         redis.wait_ready().await;
         redis
     }
-
-    fn config(&self, folder: &Path) -> String {
-        let mut text = format!("bind 127.0.0.1\nport {}\ndir \"{}\"\n", self.port(), folder.display());
-        for (name, value) in &self.settings {
-            text.push_str(&format!("{name} {value}\n"));
-        }
-        text
-    }
-}
-
-pub(super) fn config_file(folder: &TempDir) -> PathBuf {
-    folder.path().join("redis.conf")
 }

@@ -3,13 +3,12 @@
 
 use std::net::SocketAddr;
 
+use bongsu_engines::redis::{NODES, Node, SLOTS, form_cluster};
+
 use super::{AGREE, Builder, Migration, Redis, field_of};
 use crate::ports::Port;
 use crate::proxy::Proxy;
 use crate::wait;
-
-const NODES: usize = 3;
-const SLOTS: u16 = 16_384;
 
 /// A running cluster.
 pub struct Cluster {
@@ -45,13 +44,9 @@ impl ClusterBuilder {
     pub async fn start(self) -> Cluster {
         let (mut nodes, mut proxies, mut bus) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..NODES {
-            // The port that Redis would take for the bus by itself could be anybody's.
-            let own_bus = Port::pick();
-            let mut builder = Builder::new()
-                .setting("cluster-enabled", "yes")
-                .setting("cluster-port", own_bus.number())
-                .setting("cluster-announce-ip", "127.0.0.1")
-                .settings(&self.settings);
+            let (builder, own_bus) = (Builder::new(), Port::pick());
+            let node = Node { port: builder.port(), bus: own_bus.number() };
+            let mut builder = builder.settings(&node.settings()).settings(&self.settings);
             if self.proxied {
                 let proxy = Proxy::start(crate::ports::loopback(builder.port())).await;
                 builder = builder
@@ -67,7 +62,7 @@ impl ClusterBuilder {
             ids.push(node.command(&["CLUSTER", "MYID"]).await.text().to_owned());
         }
         let cluster = Cluster { nodes, ids, proxies, bus };
-        cluster.introduce().await;
+        cluster.introduce();
         cluster.wait_ok().await;
         cluster
     }
@@ -164,20 +159,11 @@ impl Cluster {
         &self.ids[node]
     }
 
-    async fn introduce(&self) {
-        for (at, node) in self.nodes.iter().enumerate() {
-            // Epochs of their own from the start: nodes that have the same one argue about it first.
-            node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(at + 1).to_string()]).await.accepted();
-            let first = at * usize::from(SLOTS) / NODES;
-            let last = (at + 1) * usize::from(SLOTS) / NODES - 1;
-            node.command(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()])
-                .await
-                .accepted();
-        }
-        for (node, bus) in self.nodes.iter().zip(&self.bus).skip(1) {
-            let (port, bus) = (node.port().to_string(), bus.number().to_string());
-            self.nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await.accepted();
-        }
+    fn introduce(&self) {
+        let both = self.nodes.iter().zip(&self.bus);
+        let nodes: Vec<Node> =
+            both.map(|(node, bus)| Node { port: node.port(), bus: bus.number() }).collect();
+        form_cluster(&nodes).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 

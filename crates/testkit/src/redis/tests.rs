@@ -105,7 +105,7 @@ async fn settings_are_what_the_server_runs_with() {
     other.restart().await;
     assert_eq!(other.command(&["CONFIG", "GET", "maxmemory"]).await.items()[1].text(), "20971520");
 
-    let (pid, folder) = (other.pid(), other.folder().to_owned());
+    let (pid, folder) = (other.pid(), other.folder.path().to_owned());
     drop(other);
     assert!(!Path::new(&format!("/proc/{pid}")).exists() && !folder.exists());
 }

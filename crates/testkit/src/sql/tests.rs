@@ -1,6 +1,7 @@
 //! The servers themselves.
 
 use super::*;
+use crate::tier;
 
 async fn what_was_acknowledged_outlives_a_kill(flavour: Flavour) {
     if !tier::needs_engine(flavour.name()) {

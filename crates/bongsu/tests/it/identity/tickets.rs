@@ -1,6 +1,6 @@
 //! Stream tickets: good once, for half a minute, on streams only.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bongsu_testkit::sse::Stream;
 use bongsu_testkit::tokens::Claims;
@@ -8,6 +8,7 @@ use bongsu_testkit::{Answer, Api, Hub, tokens};
 use serde_json::json;
 
 use super::{EVENTS, SOON, STREAM, TICKETS, hub, opened};
+use crate::BONGSU;
 
 async fn ticket(api: &Api) -> String {
     let answer = api.post(TICKETS, json!({})).await.expect(200);
@@ -79,37 +80,21 @@ async fn only_a_person_gets_a_ticket() {
 
 #[tokio::test]
 async fn a_stream_by_ticket_ends_with_the_token_behind_it() {
-    let hub = hub().await;
-    let token = Claims::new(7).expires_in(6).sign();
+    let hub = Hub::builder(BONGSU).movable_clock().start().await;
+    let token = Claims::new(7).expires_in(600).sign();
     let ticket = ticket(&Api::new(&hub).bearer(&token)).await;
     let mut stream = opened(&hub, &format!("{STREAM}?ticket={ticket}"), &[]).await.ok().unwrap();
+    hub.move_clock(Duration::from_secs(600)).await;
     assert_eq!(stream.expect_event("system.close", SOON).await.json()["code"], 3502);
 }
 
 #[tokio::test]
 async fn a_ticket_waits_half_a_minute_and_no_longer() {
-    let hub = hub().await;
+    let hub = Hub::builder(BONGSU).movable_clock().start().await;
     let person = Api::new(&hub).person(7);
-    let first = Instant::now();
-    let mut tickets = Vec::new();
-    for _ in 0..60 {
-        tickets.push(ticket(&person).await);
-    }
-    let last = Instant::now();
-    // One after the other until one is too old; every one of them was issued between `first` and `last`.
-    let mut pause = tokio::time::interval(Duration::from_secs(1));
-    for ticket in tickets {
-        pause.tick().await;
-        let before = Instant::now();
-        match redeem(&hub, &ticket).await {
-            Ok(()) => {
-                assert!(before - last < Duration::from_secs(31), "still good after {:?}", before - last);
-            }
-            Err(_) => {
-                assert!(first.elapsed() > Duration::from_secs(29), "refused after {:?}", first.elapsed());
-                return;
-            }
-        }
-    }
-    panic!("a ticket never runs out");
+    let (early, late) = (ticket(&person).await, ticket(&person).await);
+    hub.move_clock(Duration::from_secs(20)).await;
+    assert_eq!(redeem(&hub, &early).await, Ok(()));
+    hub.move_clock(Duration::from_secs(10)).await;
+    assert_eq!(redeem(&hub, &late).await, Err(401));
 }

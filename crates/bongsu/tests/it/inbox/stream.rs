@@ -172,12 +172,14 @@ async fn a_fourth_device_is_let_in_and_the_oldest_stays_away() {
 async fn a_stream_pings_ends_after_its_time_and_with_its_token() {
     let hub = Hub::builder(BONGSU)
         .records()
+        .movable_clock()
         .env("MEMBER_STREAM_PING_SECS", 1)
-        .env("MEMBER_STREAM_LIFETIME_SECS", 8)
+        .env("MEMBER_STREAM_LIFETIME_SECS", 600)
         .start()
         .await;
     let mut stream = open(listen(&hub, 7)).await;
     assert_eq!(stream.next_event(SOON).await.unwrap().event, "ping");
+    hub.move_clock(Duration::from_secs(600)).await;
     let close = loop {
         let event = stream.next_event(SOON).await.unwrap();
         if event.event != "ping" {
@@ -185,8 +187,9 @@ async fn a_stream_pings_ends_after_its_time_and_with_its_token() {
         }
     };
     assert_eq!((close.event.as_str(), close.json()["code"].clone()), ("system.close", json!(3001)));
-    let token = Claims::new(7).expires_in(6).sign();
+    let token = Claims::new(7).expires_in(1_000).sign();
     let mut short = open(Stream::request(&hub, STREAM).bearer(&token)).await;
+    hub.move_clock(Duration::from_secs(400)).await;
     let close = loop {
         let event = short.next_event(SOON).await.unwrap();
         if event.event == "system.close" {

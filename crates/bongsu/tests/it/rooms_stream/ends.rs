@@ -1,12 +1,20 @@
 //! How a stream ends: the server says why, and whether to come back.
 
+use std::time::Duration;
+
 use bongsu_testkit::sse::{End, Item, Resuming, Stream};
 use bongsu_testkit::tokens::Claims;
-use bongsu_testkit::{Api, Hub};
+use bongsu_testkit::{Api, Hub, wait};
 use serde_json::{Value, json};
 
 use super::{SOON, both, hub, listen, open, path, publish};
 use crate::BONGSU;
+
+const LIFETIME: Duration = Duration::from_secs(600);
+
+async fn hub_with_lifetime() -> Hub {
+    Hub::builder(BONGSU).movable_clock().env("SSE_LIFETIME_SECS", LIFETIME.as_secs()).start().await
+}
 
 /// The last event of a stream, and the retry that came with it.
 async fn ending(stream: &mut Stream) -> (bongsu_testkit::sse::Event, Option<u64>) {
@@ -21,11 +29,12 @@ async fn ending(stream: &mut Stream) -> (bongsu_testkit::sse::Event, Option<u64>
 
 #[tokio::test]
 async fn a_stream_that_lived_long_enough_is_asked_to_come_back() {
-    let hub = Hub::builder(BONGSU).env("SSE_LIFETIME_SECS", 4).start().await;
+    let hub = hub_with_lifetime().await;
     let api = Api::new(&hub);
     for request in both(listen(&hub, "a")) {
         let mut stream = open(request).await;
         let id = publish(&api, "a", 1..=1).await.remove(0);
+        hub.move_clock(LIFETIME).await;
         let (last, retry) = ending(&mut stream).await;
         assert_eq!(last.event, "system.close");
         let data = last.json();
@@ -40,7 +49,7 @@ async fn a_stream_that_lived_long_enough_is_asked_to_come_back() {
 
 #[tokio::test]
 async fn a_client_that_was_asked_to_come_back_misses_nothing_meanwhile() {
-    let hub = Hub::builder(BONGSU).env("SSE_LIFETIME_SECS", 4).start().await;
+    let hub = hub_with_lifetime().await;
     let api = Api::new(&hub);
     publish(&api, "a", 1..=1).await;
     let mut client = Resuming::new(listen(&hub, "a")).starting_after("0-0");
@@ -54,7 +63,10 @@ async fn a_client_that_was_asked_to_come_back_misses_nothing_meanwhile() {
                 publish(&api, "a", last..=last).await;
             }
             "system.close" => {}
-            _ => seen.push(event.json()["n"].as_u64().unwrap()),
+            _ => {
+                seen.push(event.json()["n"].as_u64().unwrap());
+                hub.move_clock(LIFETIME).await;
+            }
         }
     }
     assert_eq!(seen, [1, 2, 3]);
@@ -62,12 +74,17 @@ async fn a_client_that_was_asked_to_come_back_misses_nothing_meanwhile() {
 
 #[tokio::test]
 async fn a_client_that_came_back_before_its_first_event_misses_nothing_meanwhile() {
-    let hub = Hub::builder(BONGSU).env("SSE_LIFETIME_SECS", 4).start().await;
+    let hub = hub_with_lifetime().await;
     let api = Api::new(&hub);
     publish(&api, "a", 1..=3).await;
     // It was connected all the time, as far as it knows; only its stream was replaced by another one.
     let mut client = Resuming::new(listen(&hub, "a"));
-    assert_eq!(client.next_event(SOON).await.unwrap().event, "system.close");
+    let streams = async || hub.metrics().await.get("sse_active_connections", &[]) == 1.0;
+    let (close, ()) = tokio::join!(client.next_event(SOON), async {
+        wait::until(SOON, streams).await;
+        hub.move_clock(LIFETIME).await;
+    });
+    assert_eq!(close.unwrap().event, "system.close");
     publish(&api, "a", 4..=4).await;
     while client.connections() < 2 {
         match client.try_next_event(SOON).await.unwrap() {
@@ -81,9 +98,10 @@ async fn a_client_that_came_back_before_its_first_event_misses_nothing_meanwhile
 
 #[tokio::test]
 async fn who_ends_before_the_first_event_knows_where_it_stood() {
-    let hub = hub().await;
-    let token = Claims::new(7).expires_in(6).sign();
+    let hub = Hub::builder(BONGSU).movable_clock().start().await;
+    let token = Claims::new(7).expires_in(600).sign();
     let mut stream = Stream::request(&hub, &path("empty")).bearer(&token).open().await.unwrap();
+    hub.move_clock(Duration::from_secs(600)).await;
     let close = stream.expect_event("system.close", SOON).await;
     // Not `0-0`, which is the beginning whatever was trimmed meanwhile.
     assert_eq!(close.own_id.as_deref(), Some("end.3502.0-1"));
@@ -91,13 +109,14 @@ async fn who_ends_before_the_first_event_knows_where_it_stood() {
 
 #[tokio::test]
 async fn a_stream_ends_with_its_token_and_the_client_stays_away() {
-    let hub = hub().await;
+    let hub = Hub::builder(BONGSU).movable_clock().start().await;
     let api = Api::new(&hub);
     let id = publish(&api, "a", 1..=1).await.remove(0);
-    for request in both(Stream::request(&hub, &path("a"))) {
-        let token = Claims::new(7).expires_in(6).sign();
+    for (request, lifetime) in both(Stream::request(&hub, &path("a"))).into_iter().zip([600, 1_200]) {
+        let token = Claims::new(7).expires_in(lifetime).sign();
         let mut client = Resuming::new(request.bearer(&token)).starting_after("0-0");
         assert_eq!(client.next_event(SOON).await.unwrap().id, id);
+        hub.move_clock(Duration::from_secs(600)).await;
         let last = client.next_event(SOON).await.unwrap();
         assert_eq!(last.event, "system.close");
         let data = last.json();

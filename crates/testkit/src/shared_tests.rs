@@ -7,29 +7,21 @@ use std::time::Duration;
 
 use super::*;
 use crate::redis::Client;
-use crate::wait;
-
-#[test]
-fn profiles_are_read_by_name() {
-    for engine in [Engine::Embedded, Engine::Redis, Engine::Cluster] {
-        assert_eq!(Engine::named(engine.name()), engine);
-    }
-    assert_eq!(Engine::named(""), Engine::Embedded);
-}
+use crate::{engine::Engine as Profile, say, wait};
 
 #[tokio::test]
 async fn it_is_started_once() {
     if !tier::needs_engine("redis") {
         return;
     }
-    assert_eq!(Engine::Embedded.shared_url().await, None);
-    let (one, other) = tokio::join!(Engine::Redis.shared_url(), Engine::Redis.shared_url());
+    assert_eq!(Profile::Embedded.shared_url().await, None);
+    let (one, other) = tokio::join!(Profile::Redis.shared_url(), Profile::Redis.shared_url());
     assert_eq!(one, other);
     let addr = one.unwrap().strip_prefix("redis://").unwrap().parse().unwrap();
     let mut client = Client::connect(addr).await.unwrap();
     assert_eq!(client.call(&["PING"]).await.unwrap().text(), "PONG");
     assert_eq!(client.call(&["CONFIG", "GET", "appendfsync"]).await.unwrap().items()[1].text(), "always");
-    let cluster = Engine::Cluster.shared_url().await.unwrap();
+    let cluster = Profile::Cluster.shared_url().await.unwrap();
     assert_eq!(cluster.split(',').count(), 3, "{cluster}");
 }
 
@@ -37,9 +29,13 @@ async fn it_is_started_once() {
 #[tokio::test]
 async fn a_process_with_an_engine() {
     let Ok(ending) = std::env::var("ENGINE_PROCESS") else { return };
-    Engine::Redis.shared_url().await;
-    let redis = &REDIS.get().unwrap().service;
-    say(&format!("engine {} {}", redis.pid(), redis.folder().display()));
+    let address = Profile::Redis.shared_url().await.unwrap();
+    let mut client =
+        Client::connect(address.strip_prefix("redis://").unwrap().parse().unwrap()).await.unwrap();
+    let info = client.call(&["INFO", "server"]).await.unwrap();
+    let folder = client.call(&["CONFIG", "GET", "dir"]).await.unwrap();
+    let pid = bongsu_engines::redis::field(info.text(), "process_id");
+    say(&format!("engine {pid} {}", folder.items()[1].text()));
     match ending.as_str() {
         "end" => {}
         "panic" => panic!("as told"),
@@ -54,8 +50,12 @@ async fn it_goes_with_its_process_however_that_ends() {
     }
     for ending in ["end", "panic", "kill"] {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "engine::tests::a_process_with_an_engine", "--nocapture"]);
-        command.env("ENGINE_PROCESS", ending).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.args(["--exact", "shared::tests::a_process_with_an_engine", "--nocapture"]);
+        command
+            .env_remove("BONGSU_SHARED_REDIS")
+            .env("ENGINE_PROCESS", ending)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map(Result::unwrap);
         let line = lines.find_map(|line| line.strip_prefix("engine ").map(str::to_owned)).unwrap();

@@ -26,7 +26,7 @@ static STARTER: LazyLock<Sender<Order>> = LazyLock::new(|| {
 });
 
 /// Starts a program with its output at the end of the log file. The child's id is the program's own.
-pub(crate) fn start(program: &Path, arguments: &[&Path], log: &Path) -> Child {
+pub fn start(program: &Path, arguments: &[&Path], log: &Path) -> Child {
     let output = File::options().create(true).append(true).open(log).expect("a log file");
     let errors = output.try_clone().expect("a second handle of the log file");
     let mut command = Command::new("setpriv");
@@ -41,12 +41,12 @@ pub(crate) fn start(program: &Path, arguments: &[&Path], log: &Path) -> Child {
 /// Folders that are removed when this process has ended, also when nothing of it was dropped.
 ///
 /// A shell waits for the end of its input, whose other end is ours.
-pub(crate) struct RemovedAfterwards {
+pub struct RemovedAfterwards {
     _shell: Child,
 }
 
 impl RemovedAfterwards {
-    pub(crate) fn new(folders: &[PathBuf]) -> Self {
+    pub fn new(folders: &[PathBuf]) -> Self {
         // Who writes there is being ended at the same time; what appears while it is removed needs another try.
         let script = "read -r _; for _ in 1 2 3 4 5 6 7 8 9; do rm -rf -- \"$@\" && break; sleep 0.2; done";
         let mut command = Command::new("sh");

@@ -1,12 +1,13 @@
 //! Processes as /proc shows them: who descends from whom, which program they run, and ending one by its id.
 
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Sends a signal to one process. A process that is already gone is no error.
-pub(crate) fn signal(pid: u32, signal: Signal) {
+pub fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
     }
@@ -14,7 +15,7 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
 
 /// Waits, a second at most, until a process that was ended is gone. For those that are nobody's child of ours: only
 /// looking tells. One that nobody has collected yet has no program any more.
-pub(crate) fn wait_gone(pid: u32) {
+pub fn wait_gone(pid: u32) {
     for _ in 0..1_000 {
         if std::fs::read_link(file(pid, "exe")).is_err() {
             return;
@@ -23,8 +24,20 @@ pub(crate) fn wait_gone(pid: u32) {
     }
 }
 
+/// Ends a child and all processes below it as a crash would, and waits until they are gone. The child stands still while
+/// its helpers are looked for, so that it starts no further one.
+pub fn kill_tree(child: &mut Child) {
+    signal(child.id(), Signal::STOP);
+    let helpers = descendants(child.id());
+    helpers.iter().for_each(|pid| signal(*pid, Signal::KILL));
+    // Both fail only for a child that is gone already.
+    let _ = child.kill();
+    let _ = child.wait();
+    helpers.into_iter().for_each(wait_gone);
+}
+
 /// All processes below `ancestor`, nearest first.
-pub(crate) fn descendants(ancestor: u32) -> Vec<u32> {
+pub fn descendants(ancestor: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> =
         all().into_iter().filter_map(|pid| parent(pid).map(|parent| (pid, parent))).collect();
     let mut found = vec![ancestor];
@@ -38,7 +51,7 @@ pub(crate) fn descendants(ancestor: u32) -> Vec<u32> {
 }
 
 /// All processes whose command line holds `text`.
-pub(crate) fn with_argument(text: &str) -> Vec<u32> {
+pub fn with_argument(text: &str) -> Vec<u32> {
     all()
         .into_iter()
         .filter(|pid| {
@@ -49,19 +62,19 @@ pub(crate) fn with_argument(text: &str) -> Vec<u32> {
 }
 
 /// Whether the process runs the program at `path`.
-pub(crate) fn runs(pid: u32, path: &Path) -> bool {
+pub fn runs(pid: u32, path: &Path) -> bool {
     std::fs::read_link(file(pid, "exe")).is_ok_and(|exe| exe == path)
 }
 
 /// A line of /proc/<pid>/status, in KiB or as a plain number, without its unit.
-pub(crate) fn status_number(pid: u32, name: &str) -> Option<u64> {
+pub fn status_number(pid: u32, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(file(pid, "status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
 /// How many files and sockets the process has open.
-pub(crate) fn open_files(pid: u32) -> Option<usize> {
+pub fn open_files(pid: u32) -> Option<usize> {
     Some(std::fs::read_dir(file(pid, "fd")).ok()?.count())
 }
 

@@ -1,7 +1,7 @@
 //! What of the outbox goes on to rooms: each row one event, in the order of its target.
 
 use bongsu_kernel::json::Object;
-use bongsu_kernel::{EventType, Id};
+use bongsu_kernel::{EventType, Id, crash_point};
 use bongsu_outbox::worker::{Failed, Handler};
 use bongsu_outbox::{Relay, Row, To};
 use bongsu_rooms::Rooms;
@@ -23,7 +23,10 @@ impl Handler for ToRooms {
         Box::pin(async move {
             let event = self.event(row).map_err(|reason| Failed::Hopeless(reason.to_owned()))?;
             match self.rooms.publish(event).await {
-                Ok(_) => Ok(()),
+                Ok(_) => {
+                    crash_point!("after-relay-append");
+                    Ok(())
+                }
                 Err(error) if is_away(&error) => Err(Failed::Away(error.to_string())),
                 Err(error) => Err(Failed::Refused(error.to_string())),
             }

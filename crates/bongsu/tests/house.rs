@@ -3,6 +3,9 @@
 //! The map that these enforce is in ARCHITECTURE.md. A test that fails names the file and what to do about it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
+#[path = "house/guarantees.rs"]
+mod guarantees;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;

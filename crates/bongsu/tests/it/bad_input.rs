@@ -102,11 +102,9 @@ async fn a_body_that_is_no_json_object_is_refused_as_such() {
     assert_eq!(send(&hub, b"GET /health", &[], b"\xff\xff").await.map(|answer| answer.status), Some(200));
 }
 
-#[tokio::test]
-async fn whatever_is_wrong_with_one_field_nothing_of_the_rest_is_kept() {
-    let hub = hub().await;
-    let api = Api::new(&hub);
-    let mut values = vec![
+/// Strange values for a field of an event.
+fn strange_values() -> Vec<Value> {
+    vec![
         json!(null),
         json!(true),
         json!(0),
@@ -132,25 +130,73 @@ async fn whatever_is_wrong_with_one_field_nothing_of_the_rest_is_kept() {
         json!({}),
         json!({"a": {"b": []}}),
         json!("x".repeat(50_000)),
-    ];
-    values.push(json!((0..5_000).collect::<Vec<_>>()));
+        json!((0..5_000).collect::<Vec<_>>()),
+    ]
+}
+
+/// The strange values that a field takes all the same.
+fn taken(field: &str) -> Vec<Value> {
+    match field {
+        "roomId" => vec![json!(0), json!(-1)],
+        "publisherId" => vec![json!(null), json!(0), json!(-1)],
+        "eventType" => vec![],
+        "data" => vec![json!({}), json!({"a": {"b": []}})],
+        "idempotencyKey" => vec![
+            json!(null),
+            json!("\u{202e}"),
+            json!("'; DROP TABLE entries; --"),
+            json!("../../etc/passwd"),
+            json!("%00"),
+            json!("방"),
+        ],
+        "recipients" => vec![json!(null), json!([])],
+        other => panic!("{other} is no field of an event"),
+    }
+}
+
+/// Whether a message is about this field, or about an item of it.
+fn names(message: &str, field: &str) -> bool {
+    message.strip_prefix(field).is_some_and(|rest| rest.starts_with(": ") || rest.starts_with('['))
+}
+
+#[tokio::test]
+async fn whatever_is_wrong_with_one_field_nothing_of_the_rest_is_kept() {
+    let hub = hub().await;
+    let api = Api::new(&hub).with_header("accept-language", "en");
     let whole = json!({"roomId": "a", "eventType": "a.b", "data": {"ok": true}, "publisherId": 1, "idempotencyKey": "k", "recipients": [2]});
-    // The one field that is wrong for certain makes sure that nothing is taken.
-    let certain = [("roomId", json!("a b")), ("eventType", json!("no type")), ("data", json!([]))];
-    for field in ["roomId", "eventType", "data", "publisherId", "idempotencyKey", "recipients", "unknown"] {
-        for value in &values {
-            let (other, wrong) =
-                certain.iter().find(|(other, _)| *other != field).cloned().unwrap_or_default();
+    for field in ["roomId", "eventType", "data", "publisherId", "idempotencyKey", "recipients"] {
+        let taken = taken(field);
+        for value in strange_values().iter().filter(|value| !taken.contains(value)) {
             let mut event = whole.clone();
             event[field] = value.clone();
-            event[other] = wrong;
+            let shown: String = value.to_string().chars().take(40).collect();
             let answer = api.publish(&event).await;
-            assert_eq!(answer.status, 400, "{field}: {}", answer.text());
+            assert_eq!(answer.status, 400, "{field}={shown}: {}", answer.text());
+            assert!(names(answer.message(), field), "{field}={shown}: {}", answer.message());
             let batch = api.publish_batch(&[event]).await.expect(200);
-            assert!(batch.result()["results"][0]["code"].is_string(), "{field}: {}", batch.text());
+            let refused = &batch.result()["results"][0];
+            let message = refused["message"].as_str().unwrap_or_default();
+            assert!(names(message, &format!("events[0].{field}")), "{field}={shown}: {}", batch.text());
+            assert!(refused["code"].is_string() && refused["streamId"].is_null(), "{}", batch.text());
         }
     }
+    // Nobody was named, and no key was used up.
+    let entries = api.person(2).get("/api/notifications").await.expect(200);
+    assert_eq!((&entries.result()["items"], &entries.result()["unread"]), (&json!([]), &json!(0)));
     nothing_happened(&hub).await;
+    // Without its one fault the same event is taken: no other field was the reason.
+    let answer = api.publish(&whole).await.expect(200);
+    assert_eq!(answer.result()["duplicate"], false, "a refused event has used its key");
+    for (n, field) in
+        ["roomId", "data", "publisherId", "idempotencyKey", "recipients"].into_iter().enumerate()
+    {
+        for (value, at) in taken(field).into_iter().zip(0..) {
+            let mut event = whole.clone();
+            event["idempotencyKey"] = json!(format!("taken {n} {at}"));
+            event[field] = value;
+            api.publish(&event).await.expect(200);
+        }
+    }
 }
 
 #[tokio::test]

@@ -220,7 +220,7 @@ async fn what_is_wrong_is_named_and_changes_nothing() {
         (with("payload", json!([])), "payload"),
     ] {
         let answer = notify(&api, &notice).await.expect_error(400, "COMMON400");
-        assert!(answer.text().contains(field), "{field}: {}", answer.text());
+        assert!(answer.message().starts_with(&format!("{field}: ")), "{field}: {}", answer.text());
     }
     for (query, field) in [
         ("?limit=0", "limit"),
@@ -231,7 +231,7 @@ async fn what_is_wrong_is_named_and_changes_nothing() {
         ("?unread=perhaps", "unread"),
     ] {
         let answer = api.person(7).get(&format!("{INBOX}{query}")).await.expect_error(400, "COMMON400");
-        assert!(answer.text().contains(field), "{query}: {}", answer.text());
+        assert!(answer.message().starts_with(&format!("{field}: ")), "{query}: {}", answer.text());
     }
     for id in ["a%20b", &"x".repeat(193), "%00"] {
         api.person(7).call("PATCH", &format!("{INBOX}/{id}/read"), "").await.expect_error(400, "COMMON400");

@@ -5,6 +5,7 @@
 mod bad_input;
 mod browser;
 mod cli;
+mod crash_points;
 mod data_folder;
 mod decisions;
 mod drain;

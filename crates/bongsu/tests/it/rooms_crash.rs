@@ -6,8 +6,6 @@
 mod load;
 
 use std::collections::BTreeSet;
-use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -17,6 +15,8 @@ use futures_util::future::join_all;
 use serde_json::json;
 
 use load::{Kept, Load, MAIN, SMALL};
+
+use crate::crash_points;
 
 const PUBLISHERS: usize = 8;
 const READERS: usize = 4;
@@ -48,24 +48,21 @@ async fn a_hub_that_is_killed_at_random_under_load_keeps_every_acknowledged_even
 #[tokio::test]
 async fn a_hub_that_dies_at_any_crash_point_keeps_every_acknowledged_event() {
     let name = "a_hub_that_dies_at_any_crash_point_keeps_every_acknowledged_event";
-    let points = crash_points();
-    assert!(points.len() >= 8, "the crash points of the sources: {points:?}");
+    let points = crash_points::of(name);
     let times = tier::size(1, 10);
     let (hub, load, mut rng) = (hub().await, Load::default(), Rng::for_test(name));
     let killing = async {
         let mut landed = 0;
-        for point in &points {
+        for point in points {
             let (mut here, mut kills) = (0, 0);
             // As above: work of the hub's own comes to a point, too, and then no request is in flight.
             while here < times && kills < times * 20 {
                 kills += 1;
                 load.pause();
-                let chosen = format!("{point}:{}", rng.range(3..40));
-                hub.restart_with(&[("BONGSU_CRASH_POINT", &chosen)]).await;
+                crash_points::arm(&hub, point, rng.range(3..40)).await;
                 let before = load.cut.load(Ordering::SeqCst);
                 load.resume();
-                let exit = hub.wait_exit(LONG).await.unwrap_or_else(|| panic!("it never came to {chosen}"));
-                assert_eq!(exit.signal(), Some(6), "at {chosen} it ended with {exit}");
+                crash_points::wait_dead(&hub, point, LONG).await;
                 let cut = async || load.cut.load(Ordering::SeqCst) > before;
                 here += usize::from(wait::holds_within(Duration::from_secs(1), cut).await);
             }
@@ -105,23 +102,24 @@ async fn every_acknowledged_group_commit_was_synced() {
     let commits_before = commits().await - 1;
 
     // One after another: each answer stands for a group commit of its own.
-    let alone = tier::size(50, 500);
+    let (alone, mut acknowledged) = (tier::size(50, 500), Vec::new());
     for n in 0..alone {
-        api.publish_to("sync", "a.b", json!({"n": n})).await;
+        acknowledged.push(api.publish_to("sync", "a.b", json!({"n": n})).await);
         let (commits, syncs) = (commits().await - commits_before, syncs() - syncs_before);
         assert!(commits > n, "{} answers, {commits} commits", n + 1);
         assert!(syncs >= commits, "{commits} group commits were acknowledged with {syncs} syncs");
     }
     // At the same time: fewer commits than answers, and still a sync for each.
     let together = tier::size(400, 4_000);
-    join_all((0..together).map(|n| api.publish_to("sync", "a.b", json!({"n": n})))).await;
+    let publishing = (0..together).map(|n| api.publish_to("sync", "a.b", json!({"n": n})));
+    acknowledged.extend(join_all(publishing).await);
     let (commits, syncs) = (commits().await - commits_before, syncs() - syncs_before);
     assert!(syncs >= commits, "{commits} group commits were acknowledged with {syncs} syncs");
-    assert!(commits < alone + together, "nothing was grouped");
+    assert!(commits < acknowledged.len(), "nothing was grouped");
     proof::record(
         "rooms",
         "every_acknowledged_group_commit_was_synced",
-        json!({"acknowledged": alone + together, "groupCommits": commits, "syncs": syncs}),
+        json!({"acknowledged": acknowledged.len(), "groupCommits": commits, "syncs": syncs}),
     );
 }
 
@@ -250,25 +248,4 @@ async fn follow_ups(hub: &Hub, told: &std::collections::HashMap<u64, load::Told>
         .map(|(id, _)| format!("{MAIN}:{id}"))
         .collect();
     assert!(written == expected, "the entries of people and the events differ");
-}
-
-/// The names in all `crash_point!("...")` of the product's sources.
-fn crash_points() -> BTreeSet<String> {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of all crates");
-    // What publishing goes through.
-    let mut folders: Vec<_> =
-        ["http", "live", "rooms", "sql"].map(|part| crates.join(part).join("src")).into();
-    let mut points = BTreeSet::new();
-    while let Some(folder) = folders.pop() {
-        for path in std::fs::read_dir(&folder).into_iter().flatten().map(|entry| entry.unwrap().path()) {
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let source = std::fs::read_to_string(&path).unwrap();
-                let calls = source.split("crash_point!(\"").skip(1);
-                points.extend(calls.filter_map(|call| Some(call.split_once('"')?.0.to_owned())));
-            }
-        }
-    }
-    points
 }

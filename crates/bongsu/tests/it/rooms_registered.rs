@@ -1,11 +1,13 @@
 //! Registered rooms and members: who gets in, who is told, and that a right ends in the room's own order.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bongsu_testkit::sse::{Request, Stream};
-use bongsu_testkit::{Api, Hub, tier};
+use bongsu_testkit::{Api, Hub, proof, tier, wait};
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::BONGSU;
@@ -157,37 +159,119 @@ async fn a_deleted_room_ends_its_streams_and_forgets_its_events() {
     assert_eq!(since.next_event(SOON).await.unwrap().event, "system.reset", "a position in the old room");
 }
 
+/// One entry of a room's log, by its id.
+enum Logged {
+    Event {
+        id: String,
+        is_early: bool,
+    },
+    /// A record for the hub: no event, and yet it has its place in the order.
+    Record,
+}
+
+/// Entries of one round, at most.
+const MAX_ENTRIES: usize = 1_000;
+
+/// What a room's log holds after a position, in its order, and the position of the last of it. Asked for one entry at a
+/// time, the log shows its records: the position moves, and no event comes.
+async fn log_after(api: &Api, room: &str, position: &mut String) -> Vec<Logged> {
+    let mut log = Vec::new();
+    while log.len() < MAX_ENTRIES {
+        let path = format!("/api/v1/rooms/{room}/events?since={position}&count=1");
+        let page = api.get(&path).await.expect(200);
+        let last = page.result()["lastId"].as_str().unwrap();
+        if last == position {
+            return log;
+        }
+        last.clone_into(position);
+        log.push(match page.result()["events"].get(0) {
+            Some(event) => Logged::Event { id: last.to_owned(), is_early: event["data"]["early"] == true },
+            None => Logged::Record,
+        });
+    }
+    panic!("the log has more than {MAX_ENTRIES} entries after one round");
+}
+
+/// What one removal met.
+struct Removal {
+    /// Events before the record, and after it.
+    before: usize,
+    after: usize,
+    /// Of those after it, how many had been sent before the removal was answered.
+    overtaken: usize,
+}
+
+/// Removes a person while others publish, and compares what that person was sent with the log.
+async fn race(hub: &Hub, api: &Api, round: usize, position: &mut String) -> Removal {
+    const PUBLISHERS: usize = 3;
+    put(api, "/api/v1/rooms/42/members/7").await;
+    let mut stream = open(listen(hub, "42", 7)).await;
+    let (published, is_removed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let publishing = join_all((0..PUBLISHERS).map(async |_| {
+        for _ in 0..MAX_ENTRIES / PUBLISHERS / 2 {
+            let is_early = !is_removed.load(Ordering::SeqCst);
+            api.publish_to(42, "a.b", json!({"early": is_early})).await;
+            published.fetch_add(1, Ordering::SeqCst);
+            if !is_early {
+                return;
+            }
+        }
+    }));
+    let removing = async {
+        // Not always at the same moment of the publishers' requests.
+        let enough = 1 + round % (2 * PUBLISHERS);
+        wait::until(SOON, async || published.load(Ordering::SeqCst) >= enough).await;
+        delete(api, "/api/v1/rooms/42/members/7").await;
+        is_removed.store(true, Ordering::SeqCst);
+    };
+    futures_util::future::join(publishing, removing).await;
+
+    let mut sent = Vec::new();
+    loop {
+        let event = stream.next_event(SOON).await.expect("a stream that says why it ends");
+        if event.event == "system.close" {
+            assert_eq!(event.json()["code"], 3501);
+            break;
+        }
+        sent.push(event.own_id.expect("an id"));
+    }
+    let log = log_after(&api.person(8), "42", position).await;
+    let records = log.iter().filter(|entry| matches!(entry, Logged::Record)).count();
+    assert_eq!(records, 1, "records of a removal in round {round}");
+    let mut sides = log.split(|entry| matches!(entry, Logged::Record));
+    let (before, after) = (sides.next().unwrap(), sides.next().unwrap());
+    let ids = |side: &[Logged]| -> Vec<String> {
+        let id = |entry: &Logged| match entry {
+            Logged::Event { id, .. } => Some(id.clone()),
+            Logged::Record => None,
+        };
+        side.iter().filter_map(id).collect()
+    };
+    let too_late: Vec<String> = sent.iter().filter(|id| ids(after).contains(id)).cloned().collect();
+    assert_eq!(too_late, [""; 0], "round {round}: sent to the removed person from behind the record");
+    assert_eq!(sent, ids(before), "round {round}: everything before the record, in its order");
+    let overtaken = after.iter().filter(|entry| matches!(entry, Logged::Event { is_early: true, .. }));
+    Removal { before: before.len(), after: after.len(), overtaken: overtaken.count() }
+}
+
 #[tokio::test]
 async fn nothing_after_the_removal_reaches_that_person_however_it_races() {
-    let rounds = tier::size(50, 500);
+    let (rounds, mut position) = (tier::size(50, 500), "0-0".to_owned());
     let (hub, api) = registered().await;
     put(&api, "/api/v1/rooms/42").await;
-    for round in 0..rounds {
-        put(&api, "/api/v1/rooms/42/members/7").await;
-        let mut stream = open(listen(&hub, "42", 7)).await;
-        let publish = async {
-            let mut ids = Vec::new();
-            for n in 0..6 {
-                ids.push(api.publish_to(42, "a.b", json!({"round": round, "n": n})).await);
-            }
-            ids
-        };
-        let remove = async {
-            tokio::time::sleep(Duration::from_micros(round as u64 * 37 % 4_000)).await;
-            delete(&api, "/api/v1/rooms/42/members/7").await;
-            // What is published from here on is after the record.
-            api.publish_to(42, "a.b", json!({"round": round, "n": "after"})).await
-        };
-        let (_, after) = futures_util::future::join(publish, remove).await;
-        loop {
-            let event = stream.next_event(SOON).await.expect("an end");
-            if event.event == "system.close" {
-                assert_eq!(event.json()["code"], 3501);
-                break;
-            }
-            let id = event.own_id.clone().unwrap();
-            assert!(id < after, "round {round}: {id} came although {after} was after the removal");
-            assert_ne!(event.json()["n"], "after");
-        }
+    put(&api, "/api/v1/rooms/42/members/8").await;
+    let mut removals: Vec<Removal> = Vec::new();
+    // A removal has raced when an event that was sent before its answer came after its record.
+    let raced = |removals: &[Removal]| removals.iter().filter(|removal| removal.overtaken > 0).count();
+    while removals.len() < rounds || (raced(&removals) < rounds / 2 && removals.len() < rounds * 4) {
+        removals.push(race(&hub, &api, removals.len(), &mut position).await);
     }
+    let between = removals.iter().filter(|removal| removal.before > 0 && removal.after > 0).count();
+    let facts = json!({"removals": removals.len(), "betweenEvents": between,
+        "overtookRequestsUnderWay": raced(&removals),
+        "eventsBefore": removals.iter().map(|removal| removal.before).sum::<usize>(),
+        "eventsAfter": removals.iter().map(|removal| removal.after).sum::<usize>()});
+    proof::record("rooms", "nothing_after_the_removal_reaches_that_person_however_it_races", &facts);
+    assert_eq!(between, removals.len(), "removals that had events on both sides: {facts}");
+    assert!(raced(&removals) >= rounds / 2, "too few removals raced with events: {facts}");
 }

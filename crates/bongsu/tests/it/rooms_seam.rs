@@ -67,7 +67,7 @@ async fn scene(hub: bongsu_testkit::hub::Builder, name: &str) {
         "rooms",
         name,
         json!({
-            "seed": tier::seed(), "clients": clients, "acknowledged": ids.len(), "delivered": delivered,
+            "seed": tier::seed(), "clients": seen.len(), "acknowledged": ids.len(), "delivered": delivered,
             "missing": missing, "repeated": repeated, "connections": connections, "dropsUnderLoad": drops,
         }),
     );

@@ -125,7 +125,7 @@ pub(crate) async fn what_is_too_old_goes_in_steps_and_the_counts_with_it(databas
     proof::record(
         "inbox",
         &format!("retention.{}", database.name()),
-        json!({"rows": gone, "steps": forgotten.steps, "longestHeldMs": forgotten.longest.as_millis(), "toldMeanwhile": told}),
+        json!({"rows": forgotten.entries, "steps": forgotten.steps, "longestHeldMs": forgotten.longest.as_millis(), "toldMeanwhile": told}),
     );
     // In a small run others use the same two cores, and a figure would say nothing.
     assert!(tier::Tier::current() != tier::Tier::Prove || forgotten.longest <= LONGEST, "{forgotten:?}");

@@ -59,6 +59,7 @@ struct Kept {
     clock: AtomicU64,
     rows: Mutex<BTreeMap<u64, Span>>,
     undone: AtomicU64,
+    committed: AtomicU64,
 }
 
 /// One that writes transaction after transaction.
@@ -76,7 +77,10 @@ async fn write_many(records: Records, mut rng: Rng, first: u64, transactions: us
         let outcome = records.write(change.clone(), run).await;
         let span = Span { began, kept: kept.clock.fetch_add(1, Ordering::SeqCst) };
         match outcome {
-            Ok(()) => kept.rows.lock().unwrap().extend(change.rows.iter().map(|(number, _)| (*number, span))),
+            Ok(()) => {
+                kept.committed.fetch_add(1, Ordering::SeqCst);
+                kept.rows.lock().unwrap().extend(change.rows.iter().map(|(number, _)| (*number, span)));
+            }
             Err(Error::Undone) => drop(kept.undone.fetch_add(1, Ordering::SeqCst)),
             Err(error) => panic!("{error}"),
         }
@@ -152,8 +156,9 @@ pub(crate) async fn every_committed_row_is_seen_once_by_everybody_in_one_order(d
     let kept_rows = kept.rows.lock().unwrap().clone();
     let (missing, repeated) = compare(&kept_rows, &seen[0]);
     let overtaken = seen[0].windows(2).filter(|pair| pair[0].id > pair[1].id).count();
-    let facts = json!({"database": database.name(), "writers": writers, "transactions": transactions as u64 * writers,
-        "undone": kept.undone.load(Ordering::SeqCst), "rows": kept_rows.len(), "positions": given,
+    let undone = kept.undone.load(Ordering::SeqCst);
+    let facts = json!({"database": database.name(), "writers": writers,
+        "transactions": kept.committed.load(Ordering::SeqCst) + undone, "undone": undone, "rows": kept_rows.len(), "positions": given,
         "seen": [seen[0].len(), seen[1].len()], "missing": missing.len(), "repeated": repeated, "overtaken": overtaken});
     assert!(missing.is_empty() && repeated == 0, "{facts}: missing {missing:?}");
     assert_eq!(seen[0], seen[1], "both read the same");

@@ -113,23 +113,24 @@ async fn a_server_that_is_killed_loses_nothing_that_was_answered_and_does_nothin
     };
     let killer = async {
         let mut rng = Rng::for_test(flavour.name());
-        let mut landed = 0;
+        let (mut kills, mut landed) = (0, 0);
         for _ in 0..rounds {
             sleep(Duration::from_millis(rng.range(100..400))).await;
             landed += u64::from(tally.under_way.load(Ordering::SeqCst) > 0);
             server.restart().await;
+            kills += 1;
             wait::until(LONG, || async { hubs.iter().all(|hub| hub.trouble().is_none()) }).await;
         }
         sleep(Duration::from_millis(200)).await;
         stop.store(true, Ordering::SeqCst);
-        landed
+        (kills, landed)
     };
-    let (acknowledged, landed) = tokio::join!(join_all((0..8).map(writer)), killer);
+    let (acknowledged, (kills, landed)) = tokio::join!(join_all((0..8).map(writer)), killer);
     let mut acknowledged = acknowledged.concat();
     acknowledged.sort_unstable();
     let (count, of) = (acknowledged.len(), |n: &AtomicU64| n.load(Ordering::SeqCst));
     let facts = json!({
-        "seed": tier::seed(), "rounds": rounds, "landed": landed, "acknowledged": count, "away": of(&tally.away),
+        "seed": tier::seed(), "kills": kills, "killsInFlight": landed, "acknowledged": count, "away": of(&tally.away),
         "unanswered": of(&tally.unanswered), "keptUnanswered": of(&tally.kept_unanswered),
     });
     proof::record("sql", &format!("killed_{}", flavour.name()), facts);

@@ -86,7 +86,9 @@ async fn a_full_disk_stops_publishing_only_and_is_survived() {
 
     hub.kill9().await;
     hub.restart().await;
-    assert_eq!(api.stored_ids("r").await, acknowledged, "after a crash");
+    let stored = api.stored_ids("r").await;
+    let missing = acknowledged.iter().filter(|id| !stored.contains(id)).count();
+    assert_eq!(stored, acknowledged, "after a crash");
     assert!(hub.terminate().await.success());
     // SQLite would not find the file by a name that leads through /proc.
     let copy = tempfile::tempdir().unwrap();
@@ -99,7 +101,7 @@ async fn a_full_disk_stops_publishing_only_and_is_survived() {
     proof::record(
         "rooms",
         "a_full_disk_stops_publishing_only_and_is_survived",
-        json!({"acknowledged": acknowledged.len(), "acknowledgedWhenFull": when_full, "missing": 0}),
+        json!({"acknowledged": acknowledged.len(), "acknowledgedWhenFull": when_full, "missing": missing}),
     );
 }
 

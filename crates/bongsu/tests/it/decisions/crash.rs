@@ -1,12 +1,11 @@
 //! The process ends between a change and the row that tells of it: neither is there afterwards.
 
-use std::os::unix::process::ExitStatusExt as _;
-
 use bongsu_testkit::sql::Flavour;
 use bongsu_testkit::wait;
 use serde_json::json;
 
 use super::{CREATOR, Event, RECORDED, SOON, as_person, next, of_decision, of_proposal, start};
+use crate::crash_points;
 
 pub(super) async fn a_hub_that_dies_between_a_change_and_its_event_keeps_neither(flavour: Option<Flavour>) {
     let Some(scene) = start(flavour).await else { return };
@@ -26,15 +25,16 @@ pub(super) async fn a_hub_that_dies_between_a_change_and_its_event_keeps_neither
         ("POST", format!("/proposals/{criterion}/reject"), String::new(), 1),
         ("POST", format!("/criteria/{criterion}/comments"), said, 1),
     ];
-    for (method, path, body, time) in changes {
-        let chosen = format!("before-decision-told:{time}");
-        scene.hub.restart_with(&[("BONGSU_CRASH_POINT", &chosen)]).await;
+    let points = crash_points::of("a_hub_that_dies_between_a_change_and_its_event_keeps_neither");
+    for (point, (method, path, body, time)) in
+        points.iter().flat_map(|point| changes.clone().map(|change| (point, change)))
+    {
+        crash_points::arm(&scene.hub, point, time).await;
         // Only the second person has a vote to take back.
         let person = as_person(&event.api, if method == "DELETE" { 2 } else { CREATOR });
         let answer = person.try_call(method, &event.path(&path), body).await;
         assert!(answer.is_err(), "{method} {path} was answered: {answer:?}");
-        let exit = scene.hub.wait_exit(SOON).await.unwrap_or_else(|| panic!("it never came to {chosen}"));
-        assert_eq!(exit.signal(), Some(6), "{method} {path}: it ended with {exit}");
+        crash_points::wait_dead(&scene.hub, point, SOON).await;
         // A server may need a moment until it has noticed that nobody is there any more.
         let same = async || scene.numbers(RECORDED).await == before;
         assert!(wait::holds_within(SOON, same).await, "{method} {path} left something behind");

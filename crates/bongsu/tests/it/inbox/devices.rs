@@ -1,14 +1,16 @@
 //! Many devices of one person over the fleet, and people who come and go while they are told of much.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bongsu_testkit::redis::Redis;
 use bongsu_testkit::sql::Flavour;
 use bongsu_testkit::sse::{Resuming, Stream};
 use bongsu_testkit::{Api, Hub, Rng, engine, proof, tier, wait};
+use futures_util::StreamExt as _;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::{LONG, SOON, like, listen, notify, one_of_a_fleet};
 use crate::BONGSU;
@@ -33,46 +35,104 @@ pub(super) async fn is_replaced(stream: &mut Stream) -> bool {
     }
 }
 
+/// How many devices came, and what became of them.
+#[derive(Default)]
+struct Devices {
+    opened: usize,
+    replaced: usize,
+    stayed: usize,
+}
+
+impl Devices {
+    /// So many at once, on the hubs in turn.
+    async fn open(&mut self, hubs: &[&Hub], user: u64, count: usize) -> Vec<Stream> {
+        let opening = (0..count).map(async |n: usize| {
+            listen(hubs[n % hubs.len()], user).open().await.expect("everybody is let in")
+        });
+        let streams = join_all(opening).await;
+        self.opened += streams.len();
+        streams
+    }
+
+    /// Newer devices have come, and nothing was sent meanwhile: all of these are told so.
+    async fn are_replaced(&mut self, streams: &mut [&mut Stream]) {
+        for is_replaced in join_all(streams.iter_mut().map(|stream| is_replaced(stream))).await {
+            assert!(is_replaced, "a device stays although three newer ones are there");
+            self.replaced += 1;
+        }
+    }
+
+    /// The three newest get what is sent now.
+    async fn stay(&mut self, api: &Api, user: u64, streams: &mut [Stream]) {
+        let event = format!("newest{user}");
+        notify(api, &like(&event, &[user])).await.expect(202);
+        for stream in streams {
+            let told = stream.next_event(LONG).await.expect("one of the three newest devices was ended");
+            // One that came later is first told what is unread.
+            let told = if told.json()["eventId"] == json!("left") {
+                stream.next_event(LONG).await.unwrap()
+            } else {
+                told
+            };
+            assert_eq!((told.event.as_str(), &told.json()["eventId"]), ("notification", &json!(event)));
+            self.stayed += 1;
+        }
+    }
+
+    /// Ten that come one after the other: each that is one too many replaces the oldest, and no other.
+    async fn come_one_by_one(&mut self, hubs: &[&Hub], api: &Api, user: u64) {
+        let mut streams = Vec::new();
+        for n in 0..10 {
+            streams.extend(self.open(&hubs[n % hubs.len()..], user, 1).await);
+            if let Some(oldest) = n.checked_sub(3) {
+                self.are_replaced(&mut [&mut streams[oldest]]).await;
+            }
+        }
+        self.stay(api, user, &mut streams[7..]).await;
+    }
+
+    /// Ten that come at once, of which any three may be the newest; then three more at once, which are newer than all
+    /// of them.
+    async fn come_at_once(&mut self, hubs: &[&Hub], api: &Api, user: u64) {
+        let mut ten = self.open(hubs, user, 10).await;
+        let reading = ten.iter_mut().map(async |stream| (is_replaced(stream).await, stream));
+        let mut reading: FuturesUnordered<_> = reading.collect();
+        for gone in 0..7 {
+            let told = reading.next().await;
+            assert!(matches!(told, Some((true, _))), "{gone} of ten were replaced, and then none");
+            self.replaced += 1;
+        }
+        notify(api, &like("left", &[user])).await.expect(202);
+        let mut left = Vec::new();
+        while let Some((is_replaced, stream)) = reading.next().await {
+            assert!(!is_replaced, "more than seven of ten were replaced");
+            left.push(stream);
+        }
+        let mut newest = self.open(hubs, user, 3).await;
+        self.are_replaced(&mut left).await;
+        self.stay(api, user, &mut newest).await;
+    }
+}
+
 #[tokio::test]
 async fn of_ten_devices_at_once_the_three_newest_stay() {
     let name = "of_ten_devices_at_once_the_three_newest_stay";
     let hub = Hub::builder(BONGSU).records().start().await;
-    let (hubs, api, rounds) = (hubs(&hub), Api::new(&hub), tier::size(20, 200));
-    for round in 0..rounds {
-        let user = 1_000 + round as u64;
-        let opening = (0..10).map(async |n: usize| {
-            listen(hubs[n % hubs.len()], user).open().await.expect("everybody is let in")
-        });
-        let mut streams = join_all(opening).await;
-        notify(&api, &like(&format!("round{round}"), &[user])).await.expect(202);
-        let replaced = join_all(streams.iter_mut().map(is_replaced)).await;
-        // One that was replaced a moment later may have heard it before.
-        let gone = replaced.iter().filter(|replaced| **replaced).count();
-        assert!(gone <= 7, "{gone} of 10 were ended in round {round}");
-        let mut left: Vec<&mut Stream> = streams
-            .iter_mut()
-            .zip(&replaced)
-            .filter(|(_, replaced)| !**replaced)
-            .map(|(left, _)| left)
-            .collect();
-        let until = Instant::now() + LONG;
-        loop {
-            // Once three are left, another look shows that they stay.
-            let settled = left.len() <= 3;
-            let ended = join_all(left.iter_mut().map(async |stream| {
-                let next = stream.try_next_event(Duration::from_millis(300)).await;
-                matches!(next, Ok(Some(event)) if event.event == "replaced")
-            }));
-            let mut ended = ended.await.into_iter();
-            left.retain(|_| ended.next() != Some(true));
-            if settled || Instant::now() > until {
-                break;
-            }
+    let (hubs, api, mut devices) = (hubs(&hub), Api::new(&hub), Devices::default());
+    let mut rounds = 0;
+    for user in (1_000..).take(tier::size(20, 200)) {
+        if rounds % 2 == 0 {
+            devices.come_at_once(&hubs, &api, user).await;
+        } else {
+            devices.come_one_by_one(&hubs, &api, user).await;
         }
-        assert_eq!(left.len(), 3, "are left in round {round}");
+        rounds += 1;
     }
-    let engine = engine().name();
-    proof::record("inbox", name, json!({"engine": engine, "rounds": rounds, "devices": 10, "stayed": 3}));
+    let Devices { opened, replaced, stayed } = devices;
+    assert_eq!((opened - replaced, stayed), (3 * rounds, 3 * rounds), "stay in {rounds} rounds");
+    let facts = json!({"engine": engine().name(), "rounds": rounds, "opened": opened, "replaced": replaced,
+        "stayed": stayed});
+    proof::record("inbox", name, facts);
 }
 
 #[tokio::test]
@@ -88,6 +148,7 @@ async fn nobody_misses_anything_or_sees_it_twice_while_overlapping_sets_of_peopl
             (1..=people).filter(|person| *person == always || rng.chance(1, 2)).collect()
         })
         .collect();
+    let acknowledged = AtomicUsize::new(0);
     let telling = async {
         let telling = (0..8).map(async |worker: usize| {
             for (n, targets) in sets.iter().enumerate().skip(worker).step_by(8) {
@@ -95,6 +156,7 @@ async fn nobody_misses_anything_or_sees_it_twice_while_overlapping_sets_of_peopl
                 let targets: Vec<u64> =
                     if n % 2 == 0 { targets.clone() } else { targets.iter().rev().copied().collect() };
                 notify(&apis[n % apis.len()], &like(&format!("n{n}"), &targets)).await.expect(202);
+                acknowledged.fetch_add(1, Ordering::SeqCst);
             }
         });
         join_all(telling).await;
@@ -130,6 +192,7 @@ async fn nobody_misses_anything_or_sees_it_twice_while_overlapping_sets_of_peopl
         }
     }));
     let ((), seen) = tokio::join!(telling, reading);
+    let (delivered, readers) = (seen.iter().map(Vec::len).sum::<usize>(), seen.len());
     for (person, seen) in (1..=people).zip(seen) {
         let expected = sets.iter().filter(|targets| targets.contains(&person)).count();
         let numbers: Vec<u64> = seen.iter().map(|(id, _)| *id).collect();
@@ -145,11 +208,11 @@ async fn nobody_misses_anything_or_sees_it_twice_while_overlapping_sets_of_peopl
         assert_eq!(names.len(), expected, "of person {person}");
     }
     let engine = engine().name();
-    let told: usize = sets.iter().map(Vec::len).sum();
+    let acknowledged = acknowledged.into_inner();
     proof::record(
         "inbox",
         name,
-        json!({"engine": engine, "notices": notices, "people": people, "told": told}),
+        json!({"engine": engine, "acknowledged": acknowledged, "people": readers, "delivered": delivered}),
     );
 }
 

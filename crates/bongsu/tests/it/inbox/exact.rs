@@ -5,15 +5,18 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use bongsu_testkit::{Api, Engine, Hub, Rng, engine, proof, tier, wait};
+use bongsu_testkit::sse::Resuming;
+use bongsu_testkit::{Answer, Api, Engine, Hub, Rng, engine, proof, tier, wait};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::{INBOX, NOTIFY, SOON, like, list, listen, notify, open, unread};
-use crate::BONGSU;
+use super::{INBOX, NOTIFY, SOON, hub, like, list, listen, notify, open, unread};
+use crate::{BONGSU, crash_points};
 
 const PEOPLE: [u64; 4] = [1, 2, 3, 4];
 const WORKERS: usize = 8;
+/// A kill that met no request is repeated, not more often than this.
+const MAX_KILLS: usize = 20;
 
 /// What the workers know.
 #[derive(Default)]
@@ -25,6 +28,40 @@ struct Told {
     next: AtomicU64,
     stopped: AtomicBool,
     changes: AtomicU64,
+    /// Kills so far. A request that began before one and failed after it was in flight.
+    kills: AtomicU64,
+    cut: AtomicU64,
+}
+
+impl Told {
+    /// Whether a request was answered with this status.
+    async fn is_answered<E>(&self, request: impl Future<Output = Result<Answer, E>>, status: u16) -> bool {
+        let kills = self.kills.load(Ordering::SeqCst);
+        let answer = request.await;
+        let is_cut = answer.is_err() && self.kills.load(Ordering::SeqCst) > kills;
+        self.cut.fetch_add(u64::from(is_cut), Ordering::SeqCst);
+        answer.is_ok_and(|answer| answer.status == status)
+    }
+
+    fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    /// Kills the hub until requests were in flight. Gives how many kills it took.
+    async fn kill(&self, hub: &Hub, rng: &mut Rng) -> usize {
+        for kill in 1..=MAX_KILLS {
+            let enough = self.changes() + rng.range(30..150);
+            wait::until(SOON * 3, async || self.changes() >= enough).await;
+            let before = self.cut.load(Ordering::SeqCst);
+            self.kills.fetch_add(1, Ordering::SeqCst);
+            hub.kill9().await;
+            hub.restart().await;
+            if self.cut.load(Ordering::SeqCst) > before {
+                return kill;
+            }
+        }
+        panic!("none of {MAX_KILLS} kills landed while requests were in flight");
+    }
 }
 
 /// Every hub of the test.
@@ -46,8 +83,8 @@ async fn work(told: &Told, apis: &[Api], mut rng: Rng) {
                 if targets.is_empty() {
                     continue;
                 }
-                let answer = api.try_post(NOTIFY, like(&format!("e{event}"), &targets)).await;
-                let done = answer.is_ok_and(|answer| answer.status == 202);
+                let notice = like(&format!("e{event}"), &targets);
+                let done = told.is_answered(api.try_post(NOTIFY, notice), 202).await;
                 if done {
                     told.certain.lock().unwrap().extend(targets.into_iter().map(|person| (person, event)));
                 }
@@ -55,20 +92,17 @@ async fn work(told: &Told, apis: &[Api], mut rng: Rng) {
             }
             10..16 => {
                 let path = format!("{INBOX}/{}/read", rng.below(60) + 1);
-                api.person(person).try_call("PATCH", &path, "").await.is_ok_and(|answer| answer.status == 200)
+                told.is_answered(api.person(person).try_call("PATCH", &path, ""), 200).await
             }
             16..18 if known > 0 => {
                 let event = rng.below(known);
                 told.deleted.lock().unwrap().insert((person, event));
                 let path = format!("{INBOX}/e{event}");
-                api.person(person)
-                    .try_call("DELETE", &path, "")
-                    .await
-                    .is_ok_and(|answer| answer.status == 200)
+                told.is_answered(api.person(person).try_call("DELETE", &path, ""), 200).await
             }
             18 => {
                 let path = format!("{INBOX}/read-all");
-                api.person(person).try_post(&path, json!({})).await.is_ok_and(|answer| answer.status == 200)
+                told.is_answered(api.person(person).try_post(&path, json!({})), 200).await
             }
             _ => {
                 let _ = api.person(person).try_call("GET", &format!("{INBOX}?unread=true"), "").await;
@@ -160,31 +194,43 @@ async fn counts_are_the_rows_whatever_happens_at_once_and_whatever_is_killed() {
         .start()
         .await;
     let (told, apis, mut versions) = (Told::default(), apis(&hub), BTreeMap::new());
+    let (mut kills, mut landed) = (0, 0);
+    let mut compared = 0;
     for round in 0..rounds {
         told.stopped.store(false, Ordering::SeqCst);
         let workers = (0..WORKERS).map(|_| Rng::new(rng.next_u64())).collect::<Vec<_>>();
         let working = join_all(workers.into_iter().map(|rng| work(&told, &apis, rng)));
         let killing = async {
-            let enough = told.changes.load(Ordering::SeqCst) + rng.range(30..150);
-            wait::until(SOON * 3, async || told.changes.load(Ordering::SeqCst) >= enough).await;
             // Every second time in the middle of everything.
             if round % 2 == 0 {
-                hub.restart().await;
+                kills += told.kill(&hub, &mut rng).await;
+                landed += 1;
             }
+            let enough = told.changes() + rng.range(30..150);
+            wait::until(SOON * 3, async || told.changes() >= enough).await;
             told.stopped.store(true, Ordering::SeqCst);
         };
         tokio::join!(working, killing);
         compare(&told, &apis, round).await;
         compare_devices(&hub, &apis, &mut versions, round).await;
+        compared += 1;
     }
+    assert!(landed >= rounds.div_ceil(2), "only {landed} kills landed while requests were in flight");
     proof::record(
         "inbox",
         name,
         json!({
-            "seed": tier::seed(), "engine": engine().name(), "rounds": rounds, "kills": rounds.div_ceil(2),
-            "changes": told.changes.load(Ordering::SeqCst), "told": told.certain.lock().unwrap().len(),
+            "seed": tier::seed(), "engine": engine().name(), "rounds": compared, "kills": kills,
+            "killsInFlight": landed, "requestsCut": told.cut.load(Ordering::SeqCst),
+            "changes": told.changes(), "told": told.certain.lock().unwrap().len(),
         }),
     );
+}
+
+/// Whether the hub, or one of the two, does not answer any more.
+async fn is_dead(hub: &Hub) -> bool {
+    let asked = apis(hub).into_iter().map(async |api| api.try_call("GET", "/health", "").await.is_err());
+    join_all(asked).await.contains(&true)
 }
 
 #[tokio::test]
@@ -200,12 +246,12 @@ async fn marks_survive_a_kill_at_every_point_of_writing_them() {
         .start()
         .await;
     let (api, mut people) = (Api::new(&hub), 10..20_u64);
-    for point in ["before-marks", "after-marks", "after-marks-removed"] {
+    for point in crash_points::of("marks_survive_a_kill_at_every_point_of_writing_them") {
         // Whatever was answered counts; a hub may be gone before the second. When a turn takes the first mark before it is
         // answered, that says nothing, and somebody else tries.
         let (person, answered) = loop {
             let person = people.next().unwrap_or_else(|| panic!("nothing is answered at {point}"));
-            hub.restart_with(&[("BONGSU_CRASH_POINT", &format!("{point}:1"))]).await;
+            crash_points::arm(&hub, point, 1).await;
             for n in 0..3 {
                 notify(&api, &like(&format!("m{person}-{n}"), &[person])).await.expect(202);
             }
@@ -220,12 +266,7 @@ async fn marks_survive_a_kill_at_every_point_of_writing_them() {
             }
         };
         // The one that writes them, at least; where nothing is left to write, the other has nothing to die of.
-        let dies = async || {
-            let asked =
-                apis(&hub).into_iter().map(async |api| api.try_call("GET", "/health", "").await.is_err());
-            join_all(asked).await.contains(&true)
-        };
-        wait::until(SOON * 3, async || dies().await).await;
+        assert!(wait::holds_within(SOON * 3, async || is_dead(&hub).await).await, "no hub came to {point}");
         hub.restart().await;
         let (items, _) = all(&api, person, "").await;
         for (seq, read_at) in answered {
@@ -249,9 +290,11 @@ async fn marks_survive_a_kill_at_every_point_of_writing_them() {
 async fn what_rooms_wrote_down_becomes_one_entry_each_although_hubs_die_and_rooms_are_trimmed() {
     let hub = Hub::builder(BONGSU).records().env("STREAM_MAXLEN", 5).env("LOCK_TTL_SECS", 1).start().await;
     let apis = apis(&hub);
-    for round in 0..tier::size(2, 20) {
+    let name = "what_rooms_wrote_down_becomes_one_entry_each_although_hubs_die_and_rooms_are_trimmed";
+    let rounds = (0..tier::size(2, 20)).flat_map(|_| crash_points::of(name)).enumerate();
+    for (round, point) in rounds {
         // One time for what the round before may have left, and one for an event that was answered.
-        hub.restart_with(&[("BONGSU_CRASH_POINT", "after-derivation:3")]).await;
+        crash_points::arm(&hub, point, 3).await;
         let (person, mut published) = (100 + round as u64, 0);
         // Until every hub has died: whoever is left derives, and needs something to derive.
         let publishing = async {
@@ -267,7 +310,7 @@ async fn what_rooms_wrote_down_becomes_one_entry_each_although_hubs_die_and_room
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        assert!(tokio::time::timeout(SOON * 3, publishing).await.is_ok(), "no run came to the point");
+        assert!(tokio::time::timeout(SOON * 3, publishing).await.is_ok(), "no run came to {point}");
         hub.restart().await;
         let api = &apis[0];
         wait::until(SOON * 2, async || unread(api, person).await >= published).await;
@@ -276,5 +319,41 @@ async fn what_rooms_wrote_down_becomes_one_entry_each_although_hubs_die_and_room
             items.iter().map(|item| item["payload"]["n"].as_u64().unwrap()).collect();
         assert_eq!(numbers.len(), items.len(), "one each");
         assert!(items.len() as u64 >= published && published > 0, "{published} were published");
+    }
+}
+
+#[tokio::test]
+async fn a_notification_saved_before_a_crash_is_one_entry_and_one_live_event() {
+    let hub = hub().await;
+    // The hub that the device is connected to, also where there are two.
+    let api = Api::at(&hub.url(""));
+    let name = "a_notification_saved_before_a_crash_is_one_entry_and_one_live_event";
+    for (round, point) in (0..tier::size(3, 20)).flat_map(|_| crash_points::of(name)).enumerate() {
+        let (person, notice) = (100 + round as u64, like(&format!("saved{round}"), &[100 + round as u64]));
+        crash_points::arm(&hub, point, 1).await;
+        let mut device = Resuming::new(listen(&hub, person)).retry_at_most(Duration::from_millis(20));
+        // It is connected, knows that it has nothing yet, and is not told what was saved.
+        let early = device.try_next_event(Duration::from_millis(50)).await;
+        assert!(early.is_err() && device.connections() == 1, "{early:?}");
+        let answer = api.try_post(NOTIFY, notice.clone()).await;
+        assert!(answer.is_err(), "it never came to {point}: {answer:?}");
+        assert!(wait::holds_within(SOON, async || is_dead(&hub).await).await, "the hub lives after {point}");
+        hub.restart().await;
+        assert_eq!(unread(&api, person).await, 1, "what was saved before {point} is there");
+        // Whoever had no answer asks again.
+        notify(&api, &notice).await.expect(202);
+        notify(&api, &like(&format!("last{round}"), &[person])).await.expect(202);
+        let mut told = Vec::new();
+        while told.last().is_none_or(|(_, event)| *event != format!("last{round}")) {
+            let event = device.next_event(SOON).await.expect("a stream that goes on");
+            assert_eq!(event.event, "notification", "{event:?}");
+            told.push((event.own_id.clone().unwrap(), event.json()["eventId"].clone()));
+        }
+        let expected = [("1", format!("saved{round}")), ("2", format!("last{round}"))];
+        let expected = expected.map(|(id, event)| (id.to_owned(), json!(event)));
+        assert_eq!(told, expected, "each is one live event");
+        let (items, shown) = all(&api, person, "").await;
+        let listed: Vec<&Value> = items.iter().map(|item| &item["eventId"]).collect();
+        assert_eq!((listed, shown), (vec![&expected[1].1, &expected[0].1], 2), "each is one entry");
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
 
+mod recipients;
+
 use std::time::Duration;
 
 use bongsu_testkit::sse::{Request, Stream};

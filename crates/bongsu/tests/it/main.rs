@@ -16,6 +16,7 @@ mod inbox;
 mod operate;
 mod outbox;
 mod queries;
+mod records_off;
 mod rooms_crash;
 mod rooms_edges;
 mod rooms_events;

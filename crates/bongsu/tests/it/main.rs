@@ -32,6 +32,7 @@ mod rooms_slow;
 mod rooms_socket;
 mod rooms_stream;
 mod schema;
+mod weak_settings;
 
 /// The hub's binary, as cargo built it for these tests.
 const BONGSU: &str = env!("CARGO_BIN_EXE_bongsu");

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
 
+mod redis_away;
+
 use std::time::{Duration, Instant};
 
 use bongsu_testkit::hub::Builder;

@@ -6,6 +6,7 @@ mod away;
 mod devices;
 mod exact;
 mod faults;
+mod large;
 mod page;
 mod soon;
 mod stream;

@@ -17,6 +17,7 @@ mod inbox;
 mod operate;
 mod outbox;
 mod queries;
+mod records_off;
 mod rooms_crash;
 mod rooms_edges;
 mod rooms_events;
@@ -32,6 +33,7 @@ mod rooms_slow;
 mod rooms_socket;
 mod rooms_stream;
 mod schema;
+mod weak_settings;
 
 /// The hub's binary, as cargo built it for these tests.
 const BONGSU: &str = env!("CARGO_BIN_EXE_bongsu");

@@ -1,6 +1,7 @@
 //! What operators look at: health, readiness, metrics, logs that keep secrets, and the API's own description.
 
 mod logs;
+mod metrics;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -128,6 +128,42 @@ async fn nobody_gets_in_without_right() {
 }
 
 #[tokio::test]
+async fn a_token_in_the_address_opens_the_socket_as_its_person() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let open = async |token: &str| WebSocket::try_open(&hub, &format!("{WS}?token={token}"), &[]).await;
+    let mut socket = open(&token("anna")).await.ok().unwrap();
+    subscribe(&mut socket, json!(1), None).await;
+    api.publish_to(1, "a.b", json!({"n": 1})).await;
+    assert_eq!(socket.message(SOON).await["data"]["n"], 1);
+    let online = async || {
+        let answer = api.person("bert").get("/api/v1/rooms/1/presence").await.expect(200);
+        answer.result()["onlineUsers"].as_array().unwrap().clone()
+    };
+    wait::until(SOON, async || !online().await.is_empty()).await;
+    let users: Vec<Value> = online().await.iter().map(|user| user["userId"].clone()).collect();
+    assert_eq!(users, ["anna"], "who is in the room by the socket");
+    let good = Claims::new("anna");
+    for (wrong, why) in [
+        (good.sign_with("another secret"), "forged"),
+        (good.unsigned(), "not signed"),
+        (good.clone().expires_in(-600).sign(), "expired"),
+        (good.clone().token_type("refresh").sign(), "of another type"),
+        (String::new(), "empty"),
+        ("no-token".to_owned(), "malformed"),
+    ] {
+        assert_eq!(open(&wrong).await.err(), Some(401), "a token that is {why}");
+    }
+    // A header wins, and a malformed one does not fall through to the address.
+    let path = format!("{WS}?token={}", token("anna"));
+    let malformed = [("authorization", "Bearer x.y.z")];
+    assert_eq!(WebSocket::try_open(&hub, &path, &malformed).await.err(), Some(401));
+    // The socket ends with the token that opened it.
+    let mut expiring = open(&good.expires_in(6).sign()).await.ok().unwrap();
+    assert_eq!(expiring.next(SOON).await, Said::Closed(3502, "token expired or revoked".to_owned()));
+}
+
+#[tokio::test]
 async fn endings_are_said_by_their_code() {
     let hub = Hub::builder(BONGSU).movable_clock().env("SSE_MAX_CONNECTIONS_PER_USER", 0).start().await;
     let bearer = format!("Bearer {}", Claims::new(7).expires_in(600).sign());

@@ -22,19 +22,15 @@ pub(super) fn not_opened(error: OpenError) -> ApiError {
         OpenError::TooMany => {
             ApiError::too_many("지금은 연결이 너무 많습니다.", "Too many streams are open right now.")
         }
-        OpenError::Away(error) => {
-            tracing::error!(error, "a stream could not be counted");
-            redis_away()
-        }
-        OpenError::Log(error) => {
-            tracing::error!(%error, "a stream could not be opened");
-            let text = Text::new(
-                "지금은 실시간 연결을 할 수 없습니다.",
-                "Live delivery is not available right now.",
-            );
-            ApiError::new(Code::Sse5001, text)
-        }
+        OpenError::Away(error) => unavailable(&error),
+        OpenError::Log(error) => unavailable(&error.to_string()),
     }
+}
+
+fn unavailable(error: &str) -> ApiError {
+    tracing::error!(error, "a stream could not be opened");
+    let text = Text::new("지금은 실시간 연결을 할 수 없습니다.", "Live delivery is not available right now.");
+    ApiError::new(Code::Sse5001, text)
 }
 
 pub(super) fn not_published(error: PublishError) -> ApiError {

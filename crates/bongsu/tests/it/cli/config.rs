@@ -60,16 +60,36 @@ fn every_setting_of_the_contract_has_its_default() {
         ("SERVER_PORT", "8083"),
         ("DATA_DIR", "./bongsu-data"),
         ("REDIS_URL", "(unset)"),
+        ("REDIS_KEY_PREFIX", "(unset)"),
         ("DATABASE_URL", "(unset)"),
         ("AMQP_URL", "(unset)"),
         ("KAFKA_BROKERS", "(unset)"),
         ("JWKS_URL", "(unset)"),
         ("ALLOWED_ORIGINS", "http://localhost:3000,http://localhost:5173,http://localhost:5174"),
         ("RUST_LOG", "info"),
+        ("ROLES", "hub"),
+        ("RECORDS", "on"),
+        ("ROOMS_MODE", "open"),
+        ("EVENT_TYPES", "(unset)"),
         ("SSE_CHANNEL_CAPACITY", "256"),
         ("STREAM_MAXLEN", "10000"),
+        ("STREAM_MAXLEN_PER_ROOM", "(unset)"),
         ("SSE_MAX_CONNECTIONS_PER_USER", "5"),
         ("SSE_MAX_CONNECTIONS", "0"),
+        ("PRESENCE_USER_TTL_SECS", "60"),
+        ("PRESENCE_HASH_TTL_SECS", "120"),
+        ("WRITE_BEHIND_INTERVAL_SECS", "30"),
+        ("WRITE_BEHIND_BATCH_SIZE", "200"),
+        ("LOCK_TTL_SECS", "10"),
+        ("MEMBER_MAX_CONNECTIONS", "3"),
+        ("OUTBOX_RETENTION", "7d"),
+        // The contracts give these numbers without the name of a setting.
+        ("SSE_KEEPALIVE_SECS", "15"),
+        ("SSE_STALL_SECS", "30"),
+        ("MEMBER_STREAM_PING_SECS", "20"),
+        ("MEMBER_STREAM_LIFETIME_SECS", "1800"),
+        ("INBOX_RETENTION_DAYS", "30"),
+        ("OUTBOX_PING_SECS", "30"),
     ];
     for (name, default) in defaults {
         assert_eq!(setting(&shown, name), ("default", default), "{name}");
@@ -78,6 +98,15 @@ fn every_setting_of_the_contract_has_its_default() {
         (printed(&run(&["config", "--reference"], &[])), printed(&run(&["config", "--env-example"], &[])));
     for (name, _) in defaults {
         assert!(reference.contains(&format!("`{name}`")) && example.contains(&format!("#{name}=")), "{name}");
+    }
+    // Secrets are hidden where values in force are shown; their development values stand in the reference.
+    for (name, development) in [
+        ("JWT_SECRET", "local_dev_secret"),
+        ("INTERNAL_API_KEY", "local_dev_internal_key"),
+        ("ADMIN_API_KEY", "local_dev_admin_key"),
+    ] {
+        assert_eq!(setting(&shown, name), ("default", "(hidden)"), "{name}");
+        assert!(reference.contains(&format!("| `{name}` | `{development}` |")), "{name}: {reference}");
     }
 }
 

@@ -3,6 +3,7 @@
 use bongsu_testkit::jwks::{JwksServer, Key};
 use bongsu_testkit::sse::Stream;
 use bongsu_testkit::tokens::Claims;
+use bongsu_testkit::ws::WebSocket;
 use bongsu_testkit::{Answer, Api, Hub};
 use serde_json::json;
 
@@ -58,6 +59,9 @@ async fn use_everything(hub: &Hub, api: &Api, good: &str, bad: &str) -> Vec<Stri
             ask(&path, &[]).await.expect_error(401, "AUTH4001");
             secrets.push(ticket.to_owned());
         }
+        // A wrong one is refused, a good one may be; both stood in the address.
+        let socket = WebSocket::try_open(hub, &format!("/api/v1/ws?token={token}"), &[]).await;
+        assert_eq!(socket.err() == Some(401), token == bad);
         ask(&format!("{room}?ticket={token}"), &[]).await.expect(401);
         ask(&format!("/no/such?token={token}"), &[("authorization", &bearer)]).await.expect(404);
         ask(&format!("{room}?lastEventId=%ff&token={token}"), &[]).await.expect(400);

@@ -1,0 +1,84 @@
+//! Entries that are too large for the bus, which carries at most 8 KiB: they are saved, listed, and reach live and
+//! resumed streams whole and in order.
+
+use bongsu_testkit::{Api, Engine, Hub, tier, wait};
+use serde_json::{Value, json};
+
+use super::{SOON, list, listen, notify, open, unread};
+use crate::BONGSU;
+
+const BUS_LIMIT: usize = 8 << 10;
+/// Lengths of a text in the payload, around the limit of the bus and up to what a request of 64 KiB can hold; small
+/// ones are in between, because they take another way and must not overtake.
+const LENGTHS: [usize; 9] = [10, BUS_LIMIT - 1_000, 10, BUS_LIMIT - 100, BUS_LIMIT, 10, 20_000, 45_000, 10];
+
+/// A payload whose text has this many bytes and no part that repeats, with characters that have to be escaped.
+fn payload(length: usize) -> Value {
+    let mut text = String::with_capacity(length);
+    for n in 0..length {
+        let next = format!("{n} 봉\"\n");
+        if text.len() + next.len() > length {
+            break;
+        }
+        text.push_str(&next);
+    }
+    text.extend(std::iter::repeat_n('x', length - text.len()));
+    json!({"actorName": "봉수", "text": text})
+}
+
+/// The listed entries of a person, oldest first.
+async fn listed(api: &Api, user: u64) -> Vec<Value> {
+    list(api, user, "?limit=100").await["items"].as_array().unwrap().iter().rev().cloned().collect()
+}
+
+async fn large_entries_are_saved_listed_and_delivered_whole(engine: Engine) {
+    let hub = Hub::builder(BONGSU).engine(engine).records().start().await;
+    let api = Api::new(&hub);
+    let mut device = open(listen(&hub, 7)).await;
+    for (n, length) in LENGTHS.into_iter().enumerate() {
+        let notice = json!({"eventId": format!("e{n}"), "type": "POST_LIKE", "targetIds": [7], "actorId": 2,
+            "refId": 100, "payload": payload(length)});
+        notify(&api, &notice).await.expect(202);
+    }
+    // The same for what a room writes down for its recipients.
+    let event =
+        json!({"roomId": 42, "eventType": "comment.created", "data": payload(30_000), "recipients": [7]});
+    let id = api.publish(&event).await.expect(200).result()["streamId"].as_str().unwrap().to_owned();
+    let total = LENGTHS.len() + 1;
+    wait::until(SOON, async || unread(&api, 7).await == total as u64).await;
+    let entries = listed(&api, 7).await;
+    for (n, length) in LENGTHS.into_iter().enumerate() {
+        assert_eq!(entries[n]["eventId"], format!("e{n}"));
+        assert!(entries[n]["payload"] == payload(length), "the listed payload of {length} bytes is another");
+    }
+    assert_eq!(entries[total - 1]["eventId"], format!("42:{id}"));
+    assert!(
+        entries[total - 1]["payload"] == payload(30_000),
+        "the listed payload of the room's event is another"
+    );
+
+    let mut resumed = open(listen(&hub, 7).last_event_id("0")).await;
+    for (stream, name) in [(&mut device, "live"), (&mut resumed, "resumed")] {
+        for (n, entry) in entries.iter().enumerate() {
+            let event = stream.expect_event("notification", SOON).await;
+            assert_eq!(event.own_id, Some((n + 1).to_string()), "{name}");
+            let data = event.json();
+            for field in ["id", "eventId", "type", "message", "refId", "actorId"] {
+                assert_eq!(data[field], entry[field], "{field} of entry {n}, {name}");
+            }
+            assert!(data["payload"] == entry["payload"], "the payload of entry {n} is another, {name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn large_entries_are_delivered_whole_on_the_embedded_engine() {
+    large_entries_are_saved_listed_and_delivered_whole(Engine::Embedded).await;
+}
+
+#[tokio::test]
+async fn large_entries_are_delivered_whole_over_redis_and_postgres() {
+    if tier::needs_engine("redis") && tier::needs_engine("postgres") {
+        large_entries_are_saved_listed_and_delivered_whole(Engine::Redis).await;
+    }
+}

@@ -1,0 +1,116 @@
+//! Every metric that the contracts name is exported with its type and labels, on one hub with Redis and a database,
+//! after the situations that produce it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
+
+use bongsu_testkit::redis::Redis;
+use bongsu_testkit::sql::Flavour;
+use bongsu_testkit::sse::Stream;
+use bongsu_testkit::{Api, Hub, Metrics, tier, wait};
+use serde_json::{Value, json};
+
+use super::SOON;
+use crate::BONGSU;
+
+/// Name, type, and the labels of a sample that is at least 1 (of a histogram: of its `_count`); `*` is any value.
+type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+const PUBLISH: &[(&str, &str)] =
+    &[("method", "POST"), ("path", "/api/v1/notifications/publish"), ("status", "200")];
+const TEMPLATE: &[(&str, &str)] =
+    &[("method", "POST"), ("path", "/api/v1/rooms/{roomId}/presence/heartbeat"), ("status", "200")];
+
+const CONTRACT: [Row; 17] = [
+    ("sse_active_connections", "gauge", &[]),
+    ("sse_active_rooms", "gauge", &[]),
+    ("events_published_total", "counter", &[("event_type", "comment.created")]),
+    ("events_delivered_total", "counter", &[]),
+    ("events_lagged_total", "counter", &[]),
+    ("pubsub_reconnect_total", "counter", &[]),
+    ("presence_heartbeat_total", "counter", &[]),
+    ("write_behind_flush_total", "counter", &[]),
+    ("write_behind_flush_entries", "histogram", &[]),
+    ("lock_acquire_total", "counter", &[("result", "success")]),
+    ("lock_acquire_total", "counter", &[("result", "failure")]),
+    ("redis_command_duration_seconds", "histogram", &[("command", "*")]),
+    ("http_requests_total", "counter", PUBLISH),
+    ("http_request_duration_seconds", "histogram", PUBLISH),
+    ("http_requests_total", "counter", TEMPLATE),
+    ("http_request_duration_seconds", "histogram", TEMPLATE),
+    ("delivery_latency_seconds", "histogram", &[]),
+];
+
+/// What is wrong with a row in this scrape; None when it is as the contract has it.
+fn fault((name, kind, labels): &Row, text: &str) -> Option<String> {
+    let types: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix(&format!("# TYPE {name} "))).collect();
+    if types != [*kind] {
+        return Some(format!("{name}: its type is {types:?}, not {kind}"));
+    }
+    let sample_name = if *kind == "histogram" { format!("{name}_count") } else { (*name).to_owned() };
+    let metrics = Metrics::parse(text);
+    let samples: Vec<_> = metrics.samples().iter().filter(|sample| sample.name == sample_name).collect();
+    let wanted: Vec<&str> = labels.iter().map(|(label, _)| *label).collect();
+    if let Some(other) = samples.iter().find(|sample| sample.labels.keys().ne(wanted.iter())) {
+        return Some(format!("{name}: its labels are {:?}, not {wanted:?}", other.labels));
+    }
+    let is_counted = samples.iter().any(|sample| {
+        let has_labels = labels.iter().all(|(label, value)| *value == "*" || sample.labels[*label] == *value);
+        has_labels && sample.value >= 1.0
+    });
+    // The largest bucket of a histogram counts everything.
+    let has_buckets = *kind != "histogram" || metrics.has(&format!("{name}_bucket"), &[("le", "+Inf")]);
+    (!is_counted || !has_buckets).then(|| format!("{name}{labels:?}: never counted: {samples:?}"))
+}
+
+/// A reader that stands still while its room's log is trimmed, and then reads until it is told that it missed events.
+async fn lag_behind_the_log(hub: &Hub, api: &Api) {
+    let (batches, batch_size, text) = (20, 200, "x".repeat(250));
+    let request = Stream::request(hub, "/api/v1/rooms/busy/stream").person("late");
+    let late = request.receive_buffer(4_096).open().await.ok().unwrap().stop_reading();
+    for _ in 0..batches {
+        let event = json!({"roomId": "busy", "eventType": "comment.created", "data": {"text": text}});
+        let batch: Vec<Value> = (0..batch_size).map(|_| event.clone()).collect();
+        api.publish_batch(&batch).await.expect(200);
+    }
+    let mut late = late.resume();
+    for _ in 0..=batches * batch_size {
+        if late.next_event(SOON).await.unwrap().event == "system.lagged" {
+            return;
+        }
+    }
+    panic!("the reader got every event, so nothing was lagged");
+}
+
+#[tokio::test]
+async fn every_metric_of_the_contract_is_exported_with_its_type_and_labels() {
+    if !tier::needs_engine("redis") || !tier::needs_engine("postgres") {
+        return;
+    }
+    let (redis, database) = (Redis::start().await, Flavour::Postgres.database().await);
+    // Another owner has a lock that the hub wants, for a moment.
+    let lock = ["SET", "lock:event:runner:inbox-write-behind", "another owner", "PX", "1000"];
+    redis.command(&lock).await.accepted();
+    let hub = Hub::builder(BONGSU).env("REDIS_URL", redis.url()).env("DATABASE_URL", &database);
+    let hub = hub.env("LOCK_TTL_SECS", 3).env("WRITE_BEHIND_INTERVAL_SECS", 1);
+    let hub = hub.env("STREAM_MAXLEN", 50).env("SSE_CHANNEL_CAPACITY", 8).start().await;
+    let api = Api::at(&hub.url(""));
+    lag_behind_the_log(&hub, &api).await;
+    let mut stream = Stream::request(&hub, "/api/v1/rooms/1/stream").person(7).open().await.ok().unwrap();
+    api.publish_to(1, "comment.created", json!({})).await;
+    stream.expect_event("comment.created", SOON).await;
+    api.person(8).post("/api/v1/rooms/1/presence/heartbeat", json!({})).await.expect(200);
+    let notice = json!({"eventId": "e1", "type": "FOLLOW", "targetIds": [7]});
+    api.post("/api/v1/members/notify", notice).await.expect(202);
+    api.person(7).call("PATCH", "/api/notifications/1/read", "").await.expect(200);
+    redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    let faults = async || {
+        let text = api.anonymous().get("/metrics").await.expect(200).text();
+        CONTRACT.iter().filter_map(|row| fault(row, &text)).collect::<Vec<String>>()
+    };
+    wait::holds_within(SOON, async || faults().await.is_empty()).await;
+    assert_eq!(faults().await, Vec::<String>::new());
+    // A mark that was read is counted among what was written, not only the turns of writing.
+    let written = hub.metrics().await.get("write_behind_flush_entries_sum", &[]);
+    assert_eq!(written, 1.0, "one mark was written");
+}

@@ -1,0 +1,108 @@
+//! Who gets an inbox entry of a published event: in registered mode only members of the room, in open mode whoever is
+//! named, without `recipients` the registered members, and never the publisher.
+
+use bongsu_testkit::{Api, Hub, wait};
+use serde_json::{Value, json};
+
+use super::{SOON, delete, put};
+use crate::BONGSU;
+
+const ROOM: &str = "/api/v1/rooms/42";
+/// Members of the room, a member of another room, a publisher who is no member, and a stranger.
+const PEOPLE: [u64; 7] = [1, 2, 3, 4, 5, 9, 99];
+
+/// One event: its `publisherId` and its `recipients` (`null`: left out), and who gets an entry of it.
+struct Case {
+    publisher: Value,
+    recipients: Value,
+    notified: &'static [u64],
+}
+
+fn case(publisher: Value, recipients: Value, notified: &'static [u64]) -> Case {
+    Case { publisher, recipients, notified }
+}
+
+/// A hub in which 1, 2 and 3 are members of room 42, and 4 is a member of room 43.
+async fn hub_with_rooms(mode: &str) -> (Hub, Api) {
+    let hub = Hub::builder(BONGSU).records().env("ROOMS_MODE", mode).start().await;
+    let api = Api::new(&hub);
+    for path in ["42", "43", "42/members/1", "42/members/2", "42/members/3", "43/members/4"] {
+        put(&api, &format!("/api/v1/rooms/{path}")).await;
+    }
+    (hub, api)
+}
+
+/// Publishes event number `n`.
+async fn publish(api: &Api, n: usize, case: &Case) {
+    let mut event = json!({"roomId": 42, "eventType": "comment.created", "data": {"n": n}});
+    for (field, value) in [("publisherId", &case.publisher), ("recipients", &case.recipients)] {
+        if !value.is_null() {
+            event[field] = value.clone();
+        }
+    }
+    api.publish(event).await.expect(200);
+}
+
+/// The numbers of the events that are in a person's inbox, oldest first. The unread count has to agree.
+async fn numbers(api: &Api, person: u64) -> Vec<usize> {
+    let page = api.person(person).get("/api/notifications?limit=100").await.expect(200);
+    let items = page.result()["items"].as_array().cloned().unwrap_or_default();
+    assert_eq!(page.result()["unread"], items.len(), "entries and the unread count of {person} differ");
+    let number = |item: &Value| usize::try_from(item["payload"]["n"].as_u64().unwrap()).unwrap();
+    items.iter().rev().map(number).collect()
+}
+
+/// Compares every inbox with what the cases say. Entries of one room are derived in order, so the entry of the last
+/// event, which member 2 gets, comes after those of all others.
+async fn expect_inboxes(api: &Api, cases: &[Case]) {
+    let last = cases.len() - 1;
+    assert!(cases[last].notified.contains(&2), "the last case has to notify member 2");
+    wait::until(SOON, async || numbers(api, 2).await.last() == Some(&last)).await;
+    for person in PEOPLE {
+        let expected: Vec<usize> =
+            (0..cases.len()).filter(|n| cases[*n].notified.contains(&person)).collect();
+        assert_eq!(numbers(api, person).await, expected, "events that person {person} was notified of");
+    }
+}
+
+#[tokio::test]
+async fn registered_mode_notifies_members_only_and_never_the_publisher() {
+    let (_hub, api) = hub_with_rooms("registered").await;
+    let mut cases = vec![
+        case(Value::Null, Value::Null, &[1, 2, 3]),
+        case(json!(1), Value::Null, &[2, 3]),
+        case(json!(99), Value::Null, &[1, 2, 3]),
+        case(Value::Null, json!([]), &[]),
+        case(json!(1), json!([1, 2]), &[2]),
+        case(Value::Null, json!([3, 4, 9, 3]), &[3]),
+        case(Value::Null, json!([4, 9]), &[]),
+        case(json!(2), json!([2]), &[]),
+    ];
+    for (n, case) in cases.iter().enumerate() {
+        publish(&api, n, case).await;
+    }
+    // Who was removed gets nothing more, named or not; who was added gets what is published from now on.
+    delete(&api, &format!("{ROOM}/members/3")).await;
+    put(&api, &format!("{ROOM}/members/5")).await;
+    for after in [case(Value::Null, Value::Null, &[1, 2, 5]), case(json!(1), json!([1, 2, 3, 5]), &[2, 5])] {
+        publish(&api, cases.len(), &after).await;
+        cases.push(after);
+    }
+    expect_inboxes(&api, &cases).await;
+}
+
+#[tokio::test]
+async fn open_mode_notifies_whoever_is_named_else_the_registered_members() {
+    let (_hub, api) = hub_with_rooms("open").await;
+    let cases = [
+        case(json!(1), Value::Null, &[2, 3]),
+        case(Value::Null, json!([3, 4, 9]), &[3, 4, 9]),
+        case(json!(9), json!([9]), &[]),
+        case(Value::Null, json!([]), &[]),
+        case(json!(99), json!([2, 99]), &[2]),
+    ];
+    for (n, case) in cases.iter().enumerate() {
+        publish(&api, n, case).await;
+    }
+    expect_inboxes(&api, &cases).await;
+}

@@ -52,7 +52,7 @@ async fn every_answer_is_one_that_the_description_names() {
         person.post("/events/42/proposals", proposal).await.expect(200);
     }
     let described = described(&document);
-    let examples = tier::size(30, 300);
+    let examples = tier::size(12, 300);
     // Every stream takes a second: they are asked for beside the rest.
     let (streams, rest) = tokio::join!(
         run_schemathesis(&hub, examples, ["--include-path-regex", "/stream$"]),

@@ -21,18 +21,23 @@ fn hubs(hub: &Hub) -> Vec<&Hub> {
 
 /// Whether a stream is told to stay away, or goes on until something that was sent afterwards.
 pub(super) async fn is_replaced(stream: &mut Stream) -> bool {
-    loop {
-        let event = stream.next_event(LONG).await.expect("a stream that says why it ends");
-        match event.event.as_str() {
-            "replaced" => {
-                let close = stream.expect_event("system.close", LONG).await;
-                assert_eq!(close.json()["code"], 3500);
-                return true;
+    let told = async {
+        loop {
+            let event = stream.next_event(LONG).await.expect("a stream that says why it ends");
+            match event.event.as_str() {
+                "replaced" => {
+                    let close = stream.expect_event("system.close", LONG).await;
+                    assert_eq!(close.json()["code"], 3500);
+                    return true;
+                }
+                "notification" => return false,
+                _ => {}
             }
-            "notification" => return false,
-            _ => {}
         }
-    }
+    };
+    // Its pings would go on for ever.
+    let told = tokio::time::timeout(LONG, told).await;
+    told.unwrap_or_else(|_| panic!("within {LONG:?} a device was neither replaced nor sent anything"))
 }
 
 /// How many devices came, and what became of them.

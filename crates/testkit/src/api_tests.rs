@@ -11,6 +11,7 @@ use http_body_util::{BodyExt as _, StreamBody, combinators::BoxBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::*;
@@ -98,5 +99,34 @@ async fn events_arrive_while_the_body_is_open() {
         let mut stream = request.open().await.unwrap();
         let event = stream.next_event(Duration::from_secs(20)).await.unwrap();
         assert_eq!(event.data, format!("{version} Some(\"5-0\")"));
+    }
+}
+
+/// A server that answers one request on each connection as if it kept the connection, and resets it when a second one
+/// comes: what a client finds that still has a connection to a hub that was killed and started again.
+async fn one_request_a_connection() -> SocketAddr {
+    let listener = TcpListener::bind(loopback(0)).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut request = [0; 4_096];
+                let _ = socket.read(&mut request).await;
+                let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: keep-alive\r\n\r\n{}";
+                let _ = socket.write_all(answer.as_bytes()).await;
+                let _ = socket.read(&mut request).await;
+                let _ = socket.set_zero_linger();
+            });
+        }
+    });
+    addr
+}
+
+#[tokio::test]
+async fn no_request_goes_out_on_a_connection_that_was_used_before() {
+    let api = Api::at(&format!("http://{}", one_request_a_connection().await));
+    for _ in 0..20 {
+        api.get("/health").await.expect(200);
+        api.person(7).post("/x", json!({})).await.expect(200);
     }
 }

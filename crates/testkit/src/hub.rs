@@ -26,8 +26,12 @@ use crate::{process, raw, wait};
 use builder::Setup;
 use run::Run;
 
-const START: Duration = Duration::from_secs(30);
-const STOP: Duration = Duration::from_secs(15);
+// All of these are far longer than a hub takes by itself: other tests use the same cores.
+const START: Duration = Duration::from_secs(90);
+const STOP: Duration = Duration::from_secs(60);
+/// How long a hub's process may take to end once it is killed; what is left then is its wrapper.
+const GONE: Duration = Duration::from_secs(15);
+const ANSWER: Duration = Duration::from_secs(30);
 
 /// A running (or killed) hub.
 pub struct Hub {
@@ -87,14 +91,14 @@ impl Hub {
                 continue;
             }
             hub.signal_this(Signal::KILL);
-            if hub.wait_this_exit(STOP).await.is_none() {
+            if hub.wait_this_exit(GONE).await.is_none() {
                 // Only a wrapper can be left.
                 hub.run.lock().unwrap().kill_all();
             }
         }
     }
 
-    /// Asks the hub to end, and gives its exit status; panics when it takes more than 15 s.
+    /// Asks the hub to end, and gives its exit status; panics when it takes more than a minute.
     pub async fn terminate(&self) -> ExitStatus {
         self.send_signal(Signal::TERM);
         let status = self.wait_exit(STOP).await;
@@ -235,7 +239,7 @@ impl Hub {
 
     async fn ask(&self, path: &str) -> Option<crate::Answer> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.addr());
-        raw::answer(self.addr(), request.as_bytes(), Duration::from_secs(10)).await
+        raw::answer(self.addr(), request.as_bytes(), ANSWER).await
     }
 }
 

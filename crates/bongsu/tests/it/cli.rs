@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
 
 /// The program with these arguments and this environment, and nothing of the developer's own.
 fn bongsu(arguments: &[&str], environment: &[(&str, &str)]) -> Command {

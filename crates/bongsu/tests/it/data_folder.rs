@@ -16,7 +16,7 @@ use serde_json::json;
 
 use disk::Disk;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 /// Starts a hub on this folder, which has to refuse with one line on the error output and exit code 3.
 async fn refusal(data_dir: &Path) -> String {

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::outbox::{self, follow, open};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 /// Who creates events.
 const CREATOR: u64 = 1;
 /// How much of everything is recorded.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
 
 fn hub(redis: &Redis, database: &str) -> Builder {
     let hub = Hub::builder(BONGSU).env("REDIS_URL", redis.url()).env("DATABASE_URL", database);
@@ -28,6 +28,11 @@ async fn put(api: &Api, path: &str) {
 
 async fn health(hub: &Hub) -> Value {
     Api::new(hub).get("/health").await.expect(200).result().clone()
+}
+
+/// Waits until a hub says that it is well. On a busy machine it may have missed a look at one of its engines.
+async fn is_healthy(hub: &Hub) {
+    wait::until(SOON, async || health(hub).await["status"] == "healthy").await;
 }
 
 /// Whether both servers can be had.
@@ -62,14 +67,13 @@ async fn a_right_that_one_hub_gives_and_takes_holds_at_the_other(flavour: Flavou
         assert_eq!(stays.expect_event("a.b", SOON).await.json()["n"], n, "others are not disturbed");
     }
     for hub in [&one, &other] {
-        assert_eq!(health(hub).await["status"], "healthy", "{}", health(hub).await);
+        is_healthy(hub).await;
         assert!(!hub.data_dir().exists(), "nothing is kept in the folder of a hub of a fleet");
         assert!(!hub.log().contains("pass%2Fword"), "the password is in the log");
     }
-    let metrics = Api::at(&one.url("")).get("/metrics").await.expect(200);
-    let metrics = metrics.text();
-    assert!(metrics.contains("sql_query_duration_seconds_count{query=\"register\"} 1"), "{metrics}");
-    assert!(metrics.contains("sql_transaction_duration_seconds_count{kind=\"write\"}"), "{metrics}");
+    let metrics = one.metrics().await;
+    assert!(metrics.get("sql_query_duration_seconds_count", &[("query", "register")]) >= 1.0);
+    assert!(metrics.get("sql_transaction_duration_seconds_count", &[("kind", "write")]) >= 1.0);
 }
 
 #[tokio::test]
@@ -131,7 +135,7 @@ async fn hubs_with_different_records_do_not_form_a_fleet() {
     // The same one by another name is the same.
     let by_name = one.replace("127.0.0.1", "localhost");
     let second = hub(&redis, &by_name).start().await;
-    assert_eq!(health(&second).await["status"], "healthy");
+    is_healthy(&second).await;
     drop(first);
 }
 
@@ -145,7 +149,7 @@ async fn a_database_without_redis_is_one_hubs(flavour: Flavour) {
     let (status, log) = alone().start_expecting_failure().await;
     assert_eq!(status.code(), Some(1), "{log}");
     assert!(log.contains("DATABASE_URL") && log.contains("REDIS_URL"), "{log}");
-    assert_eq!(health(&first).await["status"], "healthy", "the first is undisturbed");
+    is_healthy(&first).await;
     // Killed, it is in nobody's way.
     first.kill9().await;
     alone().start().await;

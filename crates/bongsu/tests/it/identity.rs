@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 const EVENTS: &str = "/api/v1/rooms/a/events?since=0-0";
 const STREAM: &str = "/api/v1/rooms/a/stream";
 const TICKETS: &str = "/api/v1/stream-tickets";

@@ -14,15 +14,15 @@ mod stream;
 use std::time::Duration;
 
 use bongsu_testkit::hub::Builder;
-use bongsu_testkit::sse::{Request, Stream};
+use bongsu_testkit::sse::{Event, Request, Stream};
 use bongsu_testkit::{Answer, Api, Hub, wait};
 use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 /// Longer than hubs wait before they look whether their streams are still counted.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);
 const INBOX: &str = "/api/notifications";
 const NOTIFY: &str = "/api/v1/members/notify";
 const STREAM: &str = "/api/notifications/stream";
@@ -47,6 +47,11 @@ async fn open(request: Request) -> Stream {
 fn like(event: &str, targets: &[u64]) -> Value {
     json!({"eventId": event, "type": "POST_LIKE", "targetIds": targets, "actorId": 2, "refId": 100,
         "payload": {"actorName": "봉수"}})
+}
+
+/// Whether this tells of the entry of an event.
+fn is_of(told: &Event, event: &str) -> bool {
+    told.event == "notification" && told.json()["eventId"] == event
 }
 
 async fn notify(api: &Api, notice: &Value) -> Answer {

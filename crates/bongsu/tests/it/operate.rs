@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 async fn hub() -> Hub {
     Hub::builder(BONGSU).start().await
@@ -60,6 +60,8 @@ async fn metrics_have_the_names_of_the_contract() {
         api.publish_to("a", "comment.created", json!({})).await;
     }
     stream.take_events(3, SOON).await;
+    // It is counted a moment after it was sent.
+    until(SOON, async || hub.metrics().await.get("events_delivered_total", &[]) >= 3.0).await;
     let answer = api.anonymous().get("/metrics").await.expect(200);
     assert!(answer.header("content-type").starts_with("text/plain"));
     let metrics = Metrics::parse(&answer.text());

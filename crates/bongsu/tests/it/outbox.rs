@@ -32,7 +32,7 @@ use bongsu_testkit::{Hub, hub::Builder, tier};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 /// A hub that is alone with its database.
 pub(crate) struct Scene {

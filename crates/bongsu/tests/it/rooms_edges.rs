@@ -9,7 +9,7 @@ use bongsu_testkit::tokens::Claims;
 use bongsu_testkit::{Api, Hub, wait};
 use serde_json::json;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_hub_full_of_streams_can_still_be_published_to_and_asked() {
@@ -26,12 +26,19 @@ async fn a_hub_full_of_streams_can_still_be_published_to_and_asked() {
         assert!(open.len() < 300, "more streams than descriptors");
     };
     assert_eq!(refused["code"], 3004);
-    assert!(open.len() > 100, "only {} streams got in", open.len());
     api.publish_to(1, "edge.reached", json!({})).await;
     api.anonymous().get("/health").await.expect(200);
+    let mut inside = 0;
     for stream in &mut open {
-        stream.expect_event("edge.reached", SOON).await;
+        // On a busy machine some that are refused were told so only after they had been taken for open ones.
+        let event = stream.next_event(SOON).await.expect("an event, or why there is none");
+        match event.event.as_str() {
+            "edge.reached" => inside += 1,
+            "system.close" => assert_eq!(event.json()["code"], 3004),
+            _ => panic!("{event:?}"),
+        }
     }
+    assert!(inside > 100, "only {inside} streams got in");
 }
 
 #[tokio::test]
@@ -42,8 +49,7 @@ async fn who_was_in_an_empty_room_is_told_when_its_first_events_were_trimmed_mea
     let api = Api::new(&hub);
     let request = || Request::new(hub.addr(), "/api/v1/rooms/1/stream").person(1);
     let mut stream = request().open().await.expect("200");
-    assert!(stream.try_next_event(Duration::from_millis(200)).await.is_err(), "nothing has happened yet");
-    let place = stream.last_event_id().to_owned();
+    let place = stream.position(SOON).await;
     stream.close();
     let few = json!({"roomId": 1, "eventType": "edge.reached", "data": {}});
     api.publish(&few).await.expect(200);

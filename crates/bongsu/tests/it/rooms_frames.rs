@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 const ROOM: &str = "frames";
 const MARK: &str = "test.mark";
 

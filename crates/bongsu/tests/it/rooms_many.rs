@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 fn listen(hub: &Hub, rooms: &str) -> Request {
     Stream::request(hub, &format!("/api/v1/stream?rooms={rooms}")).person(7)
@@ -71,8 +71,7 @@ async fn who_drops_before_the_first_event_misses_none() {
     let api = Api::new(&hub);
     api.publish_to(1, "a.b", json!({"n": 1})).await;
     let mut stream = open(listen(&hub, "1,2")).await;
-    assert!(stream.try_next_event(Duration::from_millis(200)).await.is_err(), "nothing has happened yet");
-    let place = stream.last_event_id().to_owned();
+    let place = stream.position(SOON).await;
     stream.close();
     api.publish_to(2, "a.b", json!({"n": 2})).await;
     api.publish_to(1, "a.b", json!({"n": 3})).await;

@@ -10,7 +10,7 @@ use bongsu_testkit::{Answer, Api, Hub, proof, tier};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 async fn hub() -> Hub {
     Hub::builder(crate::BONGSU).start().await

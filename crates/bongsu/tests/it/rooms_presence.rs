@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 const ROOM: &str = "/api/v1/rooms/1";
 
 async fn listen(hub: &Hub, user: u64) -> Stream {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 async fn registered() -> (Hub, Api) {
     let hub = Hub::builder(BONGSU)

@@ -165,7 +165,8 @@ async fn silent_readers_are_ended_with_3002_a_slow_one_gets_everything_and_the_o
 #[tokio::test]
 async fn a_reader_that_takes_a_little_at_a_time_stays_and_gets_everything() {
     // Enough at once for a big write, at a pace that needs twice the allowed silence for it.
-    let (stall, pace, events) = (tier::size(3, 30), tier::size(10 << 10, 1 << 10) as u64, 200);
+    // The shorter silence is still longer than a machine with other things to do holds up this reader.
+    let (stall, pace, events) = (tier::size(6, 30), tier::size(5 << 10, 1 << 10) as u64, 200);
     let hub = Hub::builder(crate::BONGSU).env("SSE_STALL_SECS", stall).env("SSE_KEEPALIVE_SECS", 1);
     let hub = hub.start().await;
     let mut slow = open(&hub, "slow").await;
@@ -195,7 +196,7 @@ async fn a_silent_reader_over_http2_is_ended_and_its_memory_given_back() {
     publish(&Api::new(&hub), 1, 30_000).await;
     let open = async || hub.metrics().await.get("sse_active_connections", &[]);
     wait::until(LONG, async || open().await == 0.0).await;
-    assert_eq!(ended_as_too_slow(&hub).await, 1, "an ending that is not counted");
+    wait::until(LONG, async || ended_as_too_slow(&hub).await == 1).await;
     drop(silent);
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 const WS: &str = "/api/v1/ws";
 
 async fn hub() -> Hub {

@@ -92,7 +92,7 @@ async fn an_order_whose_message_was_lost_in_silence_is_found() {
     near.give(revoke("anna", 100)).await;
     // Without another message that would show the gap.
     far.applied.comes_to(&[revoke("anna", 100)]).await;
-    assert_eq!(proxy.dropped(), 1);
+    wait::until(PATIENCE, || async { proxy.dropped() == 1 }).await;
     assert_eq!(far.revoked("anna").await, Some(100));
     proxy.drop_next_message(b"disconnect ben");
     near.give(kick("ben")).await;
@@ -245,7 +245,10 @@ async fn orders_go_on_while_their_slot_moves() {
     given.push(kick("meanwhile"));
     wait::until(PATIENCE, || async { hubs[1].coordination.orders.give(kick("meanwhile")).await.is_ok() })
         .await;
-    while migration.move_keys(100).await > 0 {}
+    let mut moves = 0..1_000;
+    while migration.move_keys(100).await > 0 {
+        assert!(moves.next().is_some(), "the keys of slot {slot} have no end");
+    }
     migration.finish().await;
     given.push(revoke("after", 5));
     wait::until(PATIENCE, || async { hubs[0].coordination.orders.give(revoke("after", 5)).await.is_ok() })

@@ -10,15 +10,16 @@ use bongsu_coordination::orders::redis::RedisOrders;
 use bongsu_coordination::registry::redis::RedisRegistry;
 use bongsu_coordination::registry::{About, Records};
 use bongsu_coordination::{Apply, Coordination, Order};
-use bongsu_kernel::Id;
 use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Id, random};
 use bongsu_redis::{Address, Options, Redis};
 use bongsu_testkit::{Island, wait};
 
-/// How long instances and locks last here. Short, so that their end can be waited for.
-pub(crate) const LEASE: Duration = Duration::from_secs(3);
+/// How long instances and locks last here. Short, so that their end can be waited for, and longer than a busy machine
+/// holds up whoever renews them.
+pub(crate) const LEASE: Duration = Duration::from_secs(5);
 /// What has not happened by then will not.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where hubs find each other.
 pub(crate) trait Engine: Sized {
@@ -169,13 +170,12 @@ impl Apply for Memory {
     }
 }
 
-/// A prefix that no other test has.
+/// A prefix that no other test has, in whichever process it runs.
 pub(crate) fn prefix() -> String {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    format!("test{}:", LAST.fetch_add(1, Ordering::Relaxed))
+    format!("coordination{:016x}:", random::between(0, u64::MAX - 1))
 }
 
-/// A fleet on an engine that the tests of this process share.
+/// A fleet on an engine that all tests share.
 pub(crate) struct Fleet {
     url: String,
     prefix: String,

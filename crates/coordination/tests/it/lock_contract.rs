@@ -71,9 +71,12 @@ pub(crate) async fn a_lock_that_is_renewed_lasts<E: Engine>(mut engine: E) {
     let (mut grant, brief) = (granted(&one, "42").await, granted(&one, "43").await);
     let fence = grant.fence();
     // For as long as it takes the other one to end.
+    let deadline = std::time::Instant::now() + PATIENCE;
     while !matches!(two.acquire(&id("43")).await.unwrap(), Acquired::Granted(_)) {
+        assert!(std::time::Instant::now() < deadline, "a lock that nobody renews does not end");
         assert!(one.renew(&mut grant).await.unwrap());
         assert!(is_taken(&two, "42").await);
+        // The owner's pause between two renewals.
         tokio::time::sleep(LEASE / 12).await;
     }
     assert!(grant.is_held() && !brief.is_held());

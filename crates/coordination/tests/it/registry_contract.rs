@@ -1,6 +1,7 @@
 //! The contract of the registry.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bongsu_coordination::registry::{Fleet, JoinError, Records, Standing};
 use bongsu_testkit::wait;
@@ -40,7 +41,9 @@ pub(crate) async fn those_who_join_see_each_other_and_who_leaves_is_gone<E: Shar
 }
 
 pub(crate) async fn who_is_killed_is_gone_when_its_lease_ends<E: Shared>(mut engine: E) {
-    let [one, two, three] = [engine.hub().await, engine.hub().await, engine.hub().await];
+    let [one, two] = [engine.hub().await, engine.hub().await];
+    let before_it_joined = Instant::now();
+    let three = engine.hub().await;
     for hub in [&one, &two] {
         hub.sees(&[&one, &two, &three]).await;
     }
@@ -52,7 +55,9 @@ pub(crate) async fn who_is_killed_is_gone_when_its_lease_ends<E: Shared>(mut eng
     let killed = three.id().to_owned();
     three.kill();
     one.join().await;
-    assert!(one.alive().contains(&killed), "its lease lasts on");
+    // Unless this test itself was held up for longer than that.
+    let lasts_on = one.alive().contains(&killed);
+    assert!(lasts_on || before_it_joined.elapsed() >= LEASE, "its lease lasts on");
     for (mut fleet, before) in told {
         let ended = fleet.wait_for(|fleet| fleet.ended_since(&before).count() > 0);
         let fleet = tokio::time::timeout(PATIENCE, ended).await.unwrap().unwrap();
@@ -140,11 +145,14 @@ pub(crate) async fn of_many_with_records_of_their_own_one_joins<E: Shared>(mut e
 
 pub(crate) async fn the_place_of_one_that_was_killed_is_free_after_its_lease<E: Shared>(mut engine: E) {
     let one = engine.hub_with(Records::Own).await;
+    let before_it_joined = Instant::now();
     one.join().await;
     let two = engine.hub_with(Records::Own).await;
     assert!(two.coordination.registry.join().await.is_err());
     one.kill();
-    assert!(two.coordination.registry.join().await.is_err(), "its lease lasts on");
+    // Unless this test itself was held up for longer than that.
+    let lasts_on = two.coordination.registry.join().await.is_err();
+    assert!(lasts_on || before_it_joined.elapsed() >= LEASE, "its lease lasts on");
     // It goes on trying by itself.
     wait::until(PATIENCE, || async { two.coordination.registry.holds() }).await;
     assert_eq!(two.alive(), [two.id()]);

@@ -58,6 +58,7 @@ pub(crate) fn run(hub: &Hub, who: usize, diary: &Arc<Diary>) {
     start(hub, "test", diary, move |diary, fence| async move {
         loop {
             diary.steps.lock().unwrap().push((who, fence));
+            // The loop's own pace.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });
@@ -218,7 +219,9 @@ pub(crate) async fn a_late_write_of_a_holder_that_stood_still_is_refused<E: Shar
             async move {
                 assert_eq!(write(redis.clone(), "early", fence).await, "written");
                 // It has just looked at its lease, stands still, and writes when it goes on.
-                while !next_has_written.load(Ordering::SeqCst) && !stop.is_cancelled() {
+                let woken = std::time::Instant::now() + PATIENCE;
+                let is_over = || stop.is_cancelled() || std::time::Instant::now() > woken;
+                while !next_has_written.load(Ordering::SeqCst) && !is_over() {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 let writing = write(redis, "late", fence);

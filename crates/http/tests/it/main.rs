@@ -12,4 +12,4 @@ mod websocket;
 use std::time::Duration;
 
 /// Longer than anything takes that works.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bongsu_inbox::cache::redis::RedisCache;
 use bongsu_inbox::marks::redis::RedisBuffer;
 use bongsu_inbox::marks::{Boxed, Buffer, Marks, Waiting};
 use bongsu_inbox::{Beside, EntryId, EventId, Wanted};
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Id, Millis};
+use bongsu_kernel::{Id, Millis, random};
 use bongsu_redis::redis::{Cmd, cmd};
 use bongsu_redis::{Address, Options, Redis, Repeat};
 use bongsu_testkit::{Engine, Rng, tier};
@@ -27,12 +27,12 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// None where one of the two cannot be had.
     pub(crate) async fn start(engine: Engine, database: Option<Database>) -> Option<Self> {
-        static LAST: AtomicU64 = AtomicU64::new(0);
         if !tier::needs_engine("redis") {
             return None;
         }
         let url = engine.shared_url().await.expect("an engine that hubs share");
-        let prefix = format!("inbox{}:", LAST.fetch_add(1, Ordering::Relaxed));
+        // No other test has it, in whichever process it runs.
+        let prefix = format!("inbox{:016x}:", random::between(0, u64::MAX - 1));
         Some(Self { url, prefix, database: database? })
     }
 

@@ -102,6 +102,7 @@ pub(crate) async fn what_is_too_old_goes_in_steps_and_the_counts_with_it(databas
         while !over.load(Ordering::Relaxed) {
             let n = told.fetch_add(1, Ordering::Relaxed);
             inbox.notify(notice(&format!("young{n}")), &people).await.unwrap();
+            // The pace of whoever tells.
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     };
@@ -199,7 +200,7 @@ pub(crate) async fn overlapping_sets_are_told_without_a_deadlock(database: Datab
         told.sort_unstable();
         assert_eq!(told, (1..=standing.last_seq).collect::<Vec<_>>(), "every number once, of {person}");
     }
-    assert_eq!(database.deadlocks().await, 0, "the database had to break up");
+    assert_eq!(database.deadlocks(), 0, "the database had to break up");
     for scene in scenes {
         scene.supervisor.shut_down(Duration::from_secs(1)).await;
     }

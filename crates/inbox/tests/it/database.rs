@@ -8,8 +8,14 @@ use bongsu_testkit::tier;
 use tempfile::TempDir;
 
 pub(crate) enum Database {
-    Embedded { store: Store, _writer: WriterState, _folder: TempDir },
-    Server(Flavour, String),
+    Embedded {
+        store: Store,
+        _writer: WriterState,
+        _folder: TempDir,
+    },
+    Server(&'static Server, String),
+    /// On a server of its own, for tests that ask what the whole server counts.
+    Apart(Box<Server>, String),
 }
 
 impl Database {
@@ -25,21 +31,40 @@ impl Database {
         if !tier::needs_engine(flavour.name()) {
             return None;
         }
-        Some(Self::Server(flavour, flavour.database().await))
+        Some(Self::Server(flavour.shared().await, flavour.database().await))
+    }
+
+    /// As [`Database::start`], on a server that nobody else uses.
+    pub(crate) async fn start_apart(flavour: Option<Flavour>) -> Option<Self> {
+        match flavour {
+            None => Self::start(None).await,
+            Some(flavour) if tier::needs_engine(flavour.name()) => {
+                let server = Server::start(flavour).await;
+                let url = server.database();
+                Some(Self::Apart(Box::new(server), url))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// The server and the database's URL; none for the embedded file.
+    fn server(&self) -> Option<(&Server, &str)> {
+        match self {
+            Self::Embedded { .. } => None,
+            Self::Server(server, url) => Some((server, url)),
+            Self::Apart(server, url) => Some((server, url)),
+        }
     }
 
     pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Embedded { .. } => "embedded",
-            Self::Server(flavour, _) => flavour.name(),
-        }
+        self.server().map_or("embedded", |(server, _)| server.flavour().name())
     }
 
     /// Another hub's. On the embedded file there is one hub only, whose records these are.
     pub(crate) async fn records(&self) -> Records {
         match self {
             Self::Embedded { store, .. } => Records::embedded(store.clone()),
-            Self::Server(_, url) => {
+            Self::Server(_, url) | Self::Apart(_, url) => {
                 let options = Options { address: Address::parse(url).unwrap(), most_connections: 10 };
                 let (migrations, supervisor) = (Migrations::new([MIGRATIONS]), Supervisor::new());
                 Records::connect(&options, &migrations, &supervisor).await.unwrap()
@@ -47,19 +72,20 @@ impl Database {
         }
     }
 
-    /// How often the database had to undo somebody's change, because two waited for each other.
-    pub(crate) async fn deadlocks(&self) -> u64 {
-        let Self::Server(flavour, url) = self else { return 0 };
-        let question = match flavour {
+    /// How often the database had to undo somebody's change, because two waited for each other. A MariaDB counts it for
+    /// the whole server, so only one that nobody else uses can be asked.
+    pub(crate) fn deadlocks(&self) -> u64 {
+        let Some((server, url)) = self.server() else { return 0 };
+        assert!(matches!(self, Self::Apart(..)), "other tests have deadlocks on a server that they share");
+        let question = match server.flavour() {
             Flavour::Postgres => {
                 "SELECT pg_stat_clear_snapshot(), deadlocks FROM pg_stat_database WHERE datname = current_database()"
             }
-            // Of the whole server, whose other tests have none either.
             Flavour::MariaDb => {
                 "SELECT '', VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'INNODB_DEADLOCKS'"
             }
         };
-        let answer = flavour.shared().await.execute(Server::name_in(url), question);
+        let answer = server.execute(Server::name_in(url), question);
         let number = answer.split_whitespace().last().unwrap_or_default().trim_start_matches('|').to_owned();
         number.parse().unwrap_or_else(|_| panic!("no number: {answer:?}"))
     }

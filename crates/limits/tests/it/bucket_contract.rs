@@ -42,6 +42,7 @@ pub(crate) async fn what_was_announced_is_there<E: Engine>(mut engine: E) {
         wait::until(PATIENCE, || async { take(&hub, "anna", rate, 2).await.is_ok() }).await;
         let Err(Refused::RetryAfter(after)) = take(&hub, "anna", rate, 2).await else { continue };
         assert!(after <= Duration::from_millis(101), "{after:?}");
+        // As a client does that was told to.
         tokio::time::sleep(after).await;
         assert_eq!(take(&hub, "anna", rate, 2).await, Ok(()), "in round {round}");
     }

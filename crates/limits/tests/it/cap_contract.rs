@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bongsu_limits::cap::Refused;
 use bongsu_testkit::wait;
@@ -81,6 +81,7 @@ pub(crate) async fn of_many_at_once_never_more_than_the_limit_are_in<E: Engine>(
                         let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
                         assert!(now <= LIMIT, "{now} are in");
                         entered.fetch_add(1, Ordering::SeqCst);
+                        // How long it stays, and below how long it waits before it tries again.
                         tokio::time::sleep(Duration::from_millis(round % 3)).await;
                         inside.fetch_sub(1, Ordering::SeqCst);
                         drop(place);
@@ -114,11 +115,14 @@ pub(crate) async fn who_gives_up_in_the_middle_keeps_no_place<E: Engine>(mut eng
 }
 
 pub(crate) async fn the_places_of_one_that_was_killed_count_until_its_lease_ends<E: Engine>(mut engine: E) {
+    let before_it_joined = Instant::now();
     let [one, two] = two_hubs(&mut engine).await;
     let [_first, _second] = [one.enter("anna", 3).await.unwrap(), one.enter("anna", 3).await.unwrap()];
     let kept = two.enter("anna", 3).await.unwrap();
     one.kill();
-    assert!(two.is_full("anna", 3).await, "its lease lasts on");
+    // Unless this test itself was held up for longer than that.
+    let lasts_on = two.is_full("anna", 3).await;
+    assert!(lasts_on || before_it_joined.elapsed() >= LEASE, "its lease lasts on");
     let places = [two.enters("anna", 3).await, two.enters("anna", 3).await];
     assert!(two.is_full("anna", 3).await, "its own are still there");
     drop((places, kept));

@@ -2,9 +2,9 @@
 //! stand still. On the embedded engine there is one, however often it is asked for.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bongsu_kernel::random;
 use bongsu_kernel::task::Supervisor;
 use bongsu_limits::bucket::redis::RedisBuckets;
 use bongsu_limits::cap::Refused;
@@ -13,10 +13,11 @@ use bongsu_limits::{Limits, Place};
 use bongsu_redis::{Address, Options, Redis};
 use bongsu_testkit::{Island, tier, wait};
 
-/// How long instances last here. Short, so that their end can be waited for.
-pub(crate) const LEASE: Duration = Duration::from_secs(3);
+/// How long instances last here. Short, so that their end can be waited for, and longer than a busy machine holds up
+/// whoever renews them.
+pub(crate) const LEASE: Duration = Duration::from_secs(5);
 /// What has not happened by then will not.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where hubs count together.
 pub(crate) trait Engine: Sized {
@@ -84,7 +85,7 @@ impl Hub {
     }
 }
 
-/// A fleet on an engine that the tests of this process share.
+/// A fleet on an engine that all tests share, with a prefix that no other test has, in whichever process it runs.
 pub(crate) struct Fleet {
     url: String,
     prefix: String,
@@ -92,12 +93,11 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) async fn on(engine: bongsu_testkit::Engine) -> Option<Self> {
-        static LAST: AtomicU64 = AtomicU64::new(0);
         if !tier::needs_engine("redis") {
             return None;
         }
         let url = engine.shared_url().await.expect("an engine that hubs share");
-        Some(Self { url, prefix: format!("test{}:", LAST.fetch_add(1, Ordering::Relaxed)) })
+        Some(Self { url, prefix: format!("limits{:016x}:", random::between(0, u64::MAX - 1)) })
     }
 
     pub(crate) async fn hub(&self) -> Hub {

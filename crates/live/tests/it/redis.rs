@@ -40,7 +40,7 @@ async fn open(url: &str, prefix: &str, clock: Clock, sink: Arc<dyn Sink>) -> Run
 }
 
 async fn end(running: Running) {
-    assert!(running.supervisor.shut_down(Duration::from_secs(10)).await, "a loop was left");
+    assert!(running.supervisor.shut_down(Duration::from_secs(60)).await, "a loop was left");
 }
 
 /// A server of its own, with a log that is synced before it answers.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bongsu_kernel::Id;
 use bongsu_kernel::json::Object;
@@ -40,6 +40,7 @@ fn run<'t>(change: &'t Change, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<
             write(tx, *number, &target.to_string()).await?;
             // The embedded file has one writer at a time, who waits for nothing.
             if tx.dialect() != Dialect::Sqlite {
+                // How long a program's transaction takes.
                 tokio::time::sleep(Duration::from_millis(*pause)).await;
             }
         }
@@ -81,7 +82,8 @@ async fn write_many(records: Records, mut rng: Rng, first: u64, transactions: us
                 kept.committed.fetch_add(1, Ordering::SeqCst);
                 kept.rows.lock().unwrap().extend(change.rows.iter().map(|(number, _)| (*number, span)));
             }
-            Err(Error::Undone) => drop(kept.undone.fetch_add(1, Ordering::SeqCst)),
+            // One that took too long on a busy machine is given up, and nothing of it is kept.
+            Err(Error::Undone | Error::Away(_)) => drop(kept.undone.fetch_add(1, Ordering::SeqCst)),
             Err(error) => panic!("{error}"),
         }
     }
@@ -99,6 +101,7 @@ async fn follow(records: Records, over: Arc<AtomicBool>, expected: Arc<AtomicU64
             if over.load(Ordering::SeqCst) && seen.len() as u64 >= expected.load(Ordering::SeqCst) {
                 break;
             }
+            // A reader's own pace.
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
     };
@@ -125,14 +128,16 @@ pub(crate) async fn every_committed_row_is_seen_once_by_everybody_in_one_order(d
     for _ in 0..2 {
         let (records, over) = (database.records().await, over.clone());
         sequencers.push(tokio::spawn(async move {
-            let mut given = 0;
+            let (mut given, deadline) = (0, Instant::now() + SOON * 2);
             loop {
+                assert!(Instant::now() < deadline, "positions are given without end: {given} so far");
                 let ends = over.load(Ordering::SeqCst);
                 let some = sequence_some(&records).await.unwrap();
                 given += some;
                 if ends && some == 0 {
                     return given;
                 }
+                // A sequencer's own pace.
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         }));

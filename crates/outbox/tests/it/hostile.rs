@@ -12,13 +12,13 @@ use bongsu_testkit::sql::{Flavour, Server};
 
 use crate::database::Database;
 use crate::gaps::next;
-use crate::held::begin;
+use crate::held::{begin, sequence_all};
 use crate::places::{insert, source};
 use crate::work::ALL;
 
 async fn sequence(database: &Database) {
     let records = database.records().await;
-    while sequence_some(&records).await.unwrap() > 0 {}
+    sequence_all(&records).await;
 }
 
 pub(crate) async fn positions_that_others_wrote_are_given_anew(database: Database) {
@@ -172,7 +172,7 @@ pub(crate) async fn a_right_that_is_somebody_elses_by_a_blank_has_ended(database
         let refused = outbox.may_follow(&event, &Id::new(user).unwrap()).await;
         assert!(matches!(refused, Err(RightError::Stranger | RightError::NoEvent)), "{refused:?}");
     }
-    while sequence_some(&records).await.unwrap() > 0 {}
+    sequence_all(&records).await;
     let Read::Rows { rows, .. } = Tail::from_start(records).read_on().await.unwrap() else { panic!("rows") };
     let ended = |row: &Row, user: &str| {
         row.target == "ev"

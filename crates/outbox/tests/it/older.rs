@@ -9,6 +9,7 @@ use bongsu_sql::{DataFolder, Database as File, Migrations, Records, Store, rusql
 use bongsu_testkit::sql::{Flavour, Server};
 
 use crate::database::Database;
+use crate::held::sequence_all;
 use crate::hostile::file_with;
 
 const ROWS: &str = "INSERT INTO outbox_events (event_type, payload, status) VALUES \
@@ -67,7 +68,7 @@ pub(crate) async fn a_table_without_targets_is_brought_up_to_date(database: Data
             (database.records().await, None)
         }
     };
-    while sequence_some(&records).await.unwrap() > 0 {}
+    sequence_all(&records).await;
     let Read::Rows { rows, .. } = Tail::from_start(records).read_on().await.unwrap() else { panic!("rows") };
     let targets: Vec<&str> = rows.iter().map(|row| row.target.as_str()).collect();
     assert_eq!(targets, ["7", "8", "-", "-", "-"]);
@@ -182,7 +183,7 @@ pub(crate) async fn its_steps_can_be_made_again(database: Database) {
     database
         .execute("INSERT INTO outbox_events (event_type, payload, target_event_id) VALUES ('a.b', '{}', '7')")
         .await;
-    while sequence_some(&records).await.unwrap() > 0 {}
+    sequence_all(&records).await;
     // As if somebody had made the tables by hand.
     database.execute("DELETE FROM bongsu_migrations WHERE part = 'outbox'").await;
     let records = database.records().await;

@@ -6,12 +6,12 @@ use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, StreamId};
 use bongsu_live::log::Most;
 use bongsu_live::{Hub, Page, Source, Start, SubjectName};
-use bongsu_outbox::sequence::sequence_some;
 use bongsu_outbox::{Options, Outbox, OutboxSource, Relay, RightError, Waited, subject};
 use bongsu_sql::Records;
 use bongsu_testkit::wait;
 
 use crate::database::Database;
+use crate::held::sequence_all;
 
 const MOST: Most = Most { entries: 256, bytes: 16 << 10 };
 
@@ -51,12 +51,12 @@ pub(crate) async fn insert(database: &Database, target: &str, count: usize) {
 
 /// Gives all rows their positions, and returns when streams are told up to one of them.
 async fn sequence_up_to(source: &OutboxSource, records: &Records, event: &SubjectName, position: u64) {
-    while sequence_some(records).await.unwrap() > 0 {}
+    sequence_all(records).await;
     let is_there = async || {
         let heads = source.heads(std::slice::from_ref(event)).await;
         heads[0].clone().unwrap().id.ms == position
     };
-    wait::until(Duration::from_secs(20), is_there).await;
+    wait::until(Duration::from_secs(60), is_there).await;
 }
 
 pub(crate) async fn a_page_begins_where_it_should(database: Database) {

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use bongsu_kernel::Clock;
 use bongsu_kernel::task::Supervisor;
-use bongsu_outbox::sequence::sequence_some;
 use bongsu_outbox::worker::{Failed, Handler, Worker};
 use bongsu_outbox::{Letter, LetterPage, Outbox, Row};
 use bongsu_sql::Boxed;
 use bongsu_testkit::wait;
 
 use crate::database::Database;
-use crate::held::begin;
+use crate::held::{begin, sequence_all};
 use crate::places::source_at;
 
 const NOW: u64 = 1_800_000_000_000;
@@ -74,11 +73,11 @@ async fn scene(database: &Database) -> (Outbox, Clock, Arc<Notes>) {
             "INSERT INTO outbox_events (id, event_type, payload, target_event_id) VALUES (100, 'a.b', '{}', 'a')",
         )
         .await;
-    while sequence_some(&records).await.unwrap() > 0 {}
+    sequence_all(&records).await;
     add(database, &[(101, "a"), (102, "a"), (103, "a"), (104, "b"), (105, "b")]).await;
     // Rows say when they may be done by the database's own clock.
     database.execute("UPDATE outbox_events SET available_at = 0").await;
-    while sequence_some(&records).await.unwrap() > 0 {}
+    sequence_all(&records).await;
     add(database, &[(200, "c")]).await;
     (outbox, clock, Arc::new(Notes::default()))
 }
@@ -97,7 +96,7 @@ pub(crate) async fn work_is_done_once_and_in_order(database: Database) {
     // One that was claimed by somebody who was killed: those behind it wait, until the claim has ended.
     add(&database, &[(201, "a"), (202, "a")]).await;
     let records = database.records().await;
-    while sequence_some(&records).await.unwrap() > 0 {}
+    sequence_all(&records).await;
     let claimed = NOW + MINUTE;
     database
         .execute(&format!(
@@ -178,7 +177,7 @@ pub(crate) async fn what_nobody_can_be_told_of_is_marked_and_passed_over(databas
     }
     // As a program writes that does not know the column.
     database.execute("INSERT INTO outbox_events (id, event_type, payload) VALUES (306, 'a.b', '{}')").await;
-    while sequence_some(&records).await.unwrap() > 0 {}
+    sequence_all(&records).await;
     let letters = outbox.letters(ALL).await.unwrap();
     let ids: Vec<i64> = letters.iter().map(|letter| letter.row.id).collect();
     assert_eq!(ids, [301, 302, 303, 304, 306]);
@@ -208,11 +207,12 @@ pub(crate) async fn what_somebody_holds_holds_up_its_own_target_only(database: D
     add(&database, &[(2_000, "d")]).await;
     database.execute("UPDATE outbox_events SET available_at = 0").await;
     let records = database.records().await;
-    while sequence_some(&records).await.unwrap() > 0 {}
+    sequence_all(&records).await;
     let mut worker = worker(&outbox, &notes);
     let (end, running) = begin(database.records().await, "held", Some(101)).await;
-    let mut taken = BTreeMap::new();
+    let (mut taken, mut turns) = (BTreeMap::new(), 0..1_000);
     while worker.work_once().await.unwrap() != Some(0) {
+        assert!(turns.next().is_some(), "there is always more to do");
         taken.extend(notes.taken());
     }
     assert_eq!(taken, of(&[("b", &[104, 105]), ("c", &[200]), ("d", &[2_000])]));
@@ -227,7 +227,7 @@ pub(crate) async fn a_restored_database_is_worked_through_anew(database: Databas
     let mut worker = worker(&outbox, &notes);
     let sees = async |position: u64| {
         let is_there = async || outbox.reached() == position;
-        wait::until(Duration::from_secs(20), is_there).await;
+        wait::until(Duration::from_secs(60), is_there).await;
     };
     sees(6).await;
     worker.work_once().await.unwrap();
@@ -239,7 +239,7 @@ pub(crate) async fn a_restored_database_is_worked_through_anew(database: Databas
     add(&database, &[(301, "a"), (302, "b")]).await;
     database.execute("UPDATE outbox_events SET available_at = 0").await;
     let records = database.records().await;
-    while sequence_some(&records).await.unwrap() > 0 {}
+    sequence_all(&records).await;
     worker.work_once().await.unwrap();
     assert_eq!(notes.taken(), of(&[("a", &[301]), ("b", &[302]), ("c", &[200])]));
 }

@@ -9,7 +9,7 @@ use crate::store_contract::stage::{LONG, SHORT};
 use crate::support::{Hub, PATIENCE, Place, id};
 
 /// Long enough that a slow machine loses nobody by being slow.
-const LEASE: Options = Options { user_ttl: Duration::from_secs(3), hash_ttl: Duration::from_secs(30) };
+const LEASE: Options = Options { user_ttl: Duration::from_secs(6), hash_ttl: Duration::from_secs(30) };
 
 /// One hub of every kind.
 async fn one_of_each(options: Options) -> Vec<Hub> {

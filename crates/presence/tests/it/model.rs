@@ -12,7 +12,7 @@ use crate::support::{Hub, PATIENCE, Place, id};
 
 const ROOMS: [&str; 2] = ["a", "b"];
 const PEOPLE: [&str; 5] = ["1", "2", "3", "4", "5"];
-const OPTIONS: Options = Options { user_ttl: Duration::from_secs(2), hash_ttl: Duration::from_secs(30) };
+const OPTIONS: Options = Options { user_ttl: Duration::from_secs(4), hash_ttl: Duration::from_secs(30) };
 
 /// A hub with its open streams. One stream in every room is there for its whole life, so that it hears everything.
 struct Member {

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 
 /// For what comes on a machine that has other things to do.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn id(text: &str) -> Id {
     Id::new(text).unwrap()

@@ -9,7 +9,7 @@ use bongsu_testkit::wait;
 use crate::database::Database;
 
 const MOST: usize = 3;
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 fn id(text: &str) -> Id {
     Id::new(text).unwrap()

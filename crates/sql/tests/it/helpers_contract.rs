@@ -177,6 +177,7 @@ pub(crate) async fn many_workers_do_everything_once<D: Database>(database: D) {
             while empty < 3 {
                 let claims = claim(&records, &format!("w{n}"), 7, 0).await;
                 empty = if claims.is_empty() { empty + 1 } else { 0 };
+                assert!(done.len() <= 100, "there is more to do than was added");
                 for claim in claims {
                     assert!(finish(&records, &claim, 1).await);
                     done.push(claim.id);

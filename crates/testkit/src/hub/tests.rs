@@ -9,6 +9,8 @@ use crate::local_http::{LocalHttp, Reply};
 use crate::sse::{Resuming, Stream};
 use crate::{Api, Engine};
 
+const LONG: Duration = Duration::from_secs(60);
+
 #[test]
 fn serve_as_a_stand_in() {
     let Ok(behaviour) = std::env::var("STAND_IN") else { return };
@@ -113,16 +115,19 @@ async fn a_wrapper_is_seen_through() {
 async fn a_hub_is_shared_with_the_tasks_that_load_and_kill_it() {
     let hub = Arc::new(stand_in().start().await);
     let (loaded, killed) = (Arc::clone(&hub), Arc::clone(&hub));
+    let (noticed, is_noticed) = tokio::sync::oneshot::channel();
     let load = tokio::spawn(async move {
         let api = Api::new(&loaded);
-        wait::until(Duration::from_secs(20), async || api.try_publish(serde_json::json!({})).await.is_err())
-            .await;
+        wait::until(LONG, async || api.try_publish(serde_json::json!({})).await.is_err()).await;
+        noticed.send(()).unwrap();
         let mut stream = Resuming::new(Stream::request(&loaded, "/").person(1));
-        assert_eq!(stream.next_event(Duration::from_secs(20)).await, None);
+        assert_eq!(stream.next_event(LONG).await, None);
     });
     let kill = tokio::spawn(async move {
         killed.kill9().await;
-        wait::until(Duration::from_secs(20), async || killed.has_exited()).await;
+        wait::until(LONG, async || killed.has_exited()).await;
+        // Started again at once, it could be back before the other task asks.
+        is_noticed.await.unwrap();
         killed.restart_with(&[]).await;
         assert_eq!(killed.metrics().await.samples().len(), 1);
     });

@@ -15,7 +15,7 @@ use super::source::{Opened, Source, open_http2, open_socket};
 use crate::answer::Answer;
 use crate::hub::Hub;
 
-const OPEN: Duration = Duration::from_secs(30);
+const OPEN: Duration = Duration::from_secs(60);
 
 /// A stream that is about to be opened.
 #[derive(Clone, Debug)]
@@ -160,19 +160,25 @@ impl Stream {
             if self.end.is_some() {
                 return Ok(None);
             }
-            match timeout_at(deadline, self.source.read()).await {
-                Err(_) => return Err(TimedOut),
-                Ok(Ok(Some(bytes))) => {
-                    let presence = self.presence;
-                    let about_people =
-                        |item: &Item| matches!(item, Item::Event(event) if event.event == "presence.update");
-                    let items = self.parser.feed(&bytes);
-                    self.ready.extend(items.into_iter().filter(|item| presence || !about_people(item)));
-                }
-                Ok(Ok(None)) => self.end = Some(End::Proper),
-                Ok(Err(_)) => self.end = Some(End::Cut),
-            }
+            self.read_more(deadline).await?;
         }
+    }
+
+    /// Takes what comes next from the connection, be it a part of an item, some of them, or the end.
+    async fn read_more(&mut self, deadline: Instant) -> Result<(), TimedOut> {
+        match timeout_at(deadline, self.source.read()).await {
+            Err(_) => return Err(TimedOut),
+            Ok(Ok(Some(bytes))) => {
+                let presence = self.presence;
+                let about_people =
+                    |item: &Item| matches!(item, Item::Event(event) if event.event == "presence.update");
+                let items = self.parser.feed(&bytes);
+                self.ready.extend(items.into_iter().filter(|item| presence || !about_people(item)));
+            }
+            Ok(Ok(None)) => self.end = Some(End::Proper),
+            Ok(Err(_)) => self.end = Some(End::Cut),
+        }
+        Ok(())
     }
 
     /// The next event, passing over comments and retries, or none at the stream's end.
@@ -203,6 +209,41 @@ impl Stream {
             Some(found) if found.event == event => found,
             Some(found) => panic!("expected {event}, and {found:?} came"),
             None => panic!("expected {event}, and the stream ended ({:?})", self.end),
+        }
+    }
+
+    /// Passes over events until one is wanted; panics, naming what was waited for, when it does not come in time.
+    pub async fn find_event(
+        &mut self,
+        what: &str,
+        timeout: Duration,
+        mut is_wanted: impl FnMut(&Event) -> bool,
+    ) -> Event {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.try_next_event(left).await {
+                Ok(Some(event)) if is_wanted(&event) => return event,
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("waited for {what}, and the stream ended ({:?})", self.end),
+                Err(TimedOut) => panic!("{what} did not come within {timeout:?}"),
+            }
+        }
+    }
+
+    /// Reads until the stream has told its position, for a client that goes before the first event; gives it.
+    pub async fn position(&mut self, timeout: Duration) -> String {
+        let deadline = Instant::now() + timeout;
+        loop {
+            while let Some(item) = self.ready.pop_front() {
+                assert!(!matches!(item, Item::Event(_)), "waited for a position, and {item:?} came");
+            }
+            if !self.last_event_id().is_empty() {
+                return self.last_event_id().to_owned();
+            }
+            assert!(self.end.is_none(), "waited for a position, and the stream ended ({:?})", self.end);
+            let read = self.read_more(deadline).await;
+            read.unwrap_or_else(|TimedOut| panic!("no position came within {timeout:?}"));
         }
     }
 

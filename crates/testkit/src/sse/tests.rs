@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::ports::loopback;
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 const CHUNKED: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n";
 const UNTIL_CLOSE: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
@@ -192,4 +192,24 @@ async fn the_time_to_come_back_is_the_servers() {
     client.next_event(LONG).await;
     assert!(ended.elapsed() >= Duration::from_millis(70));
     assert_eq!(client.retry_at_most(Duration::from_millis(9)).retry(), Duration::from_millis(9));
+}
+
+#[tokio::test]
+async fn a_position_is_told_before_the_first_event_also_in_pieces() {
+    let pieces = ["id: 5-", "1\nretry: 7\n", "\n", "data: {}\n\nid: 6-0\ndata: 1\n\n"].map(str::to_owned);
+    let script = std::iter::once(UNTIL_CLOSE.to_owned()).chain(pieces).collect();
+    let (addr, serving) = scripted(vec![script]).await;
+    let mut stream = Request::new(addr, "/s").open().await.unwrap();
+    assert_eq!(stream.position(LONG).await, "5-1");
+    let found = stream.find_event("the second event", LONG, |event| event.data == "1").await;
+    assert_eq!(found.own_id.as_deref(), Some("6-0"));
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+#[should_panic(expected = "waited for an event that nobody sends, and the stream ended")]
+async fn what_was_waited_for_is_named() {
+    let (addr, _serving) = scripted(vec![vec![format!("{UNTIL_CLOSE}data: 1\n\n")]]).await;
+    let mut stream = Request::new(addr, "/s").open().await.unwrap();
+    stream.find_event("an event that nobody sends", LONG, |_| false).await;
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{BATCH, KEY, PUBLISH, SOON, hub, nothing_happened};
 
 /// By then a caller who does not come to an end is sent away.
-const PATIENCE: Duration = Duration::from_secs(48);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A first part at once and then one byte after the other.
 async fn slowly(hub: &Hub, at_once: &str, rest: usize) -> Dripped {

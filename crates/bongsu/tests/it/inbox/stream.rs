@@ -7,7 +7,7 @@ use bongsu_testkit::tokens::Claims;
 use bongsu_testkit::{Api, Hub, Rng, tier, wait};
 use serde_json::{Value, json};
 
-use super::{SOON, STREAM, hub, like, listen, notify, open, unread};
+use super::{SOON, STREAM, hub, is_of, like, listen, notify, open, unread};
 use crate::BONGSU;
 
 /// The ids and types of the next so many notifications.
@@ -61,8 +61,7 @@ async fn who_comes_anew_sees_the_newest_unread_and_who_comes_back_what_was_saved
     assert_eq!(missed, ["14", "15", "16"], "read or not");
     // One who had nothing to see knows where it stands.
     let mut silent = open(listen(&hub, 9)).await;
-    assert!(silent.try_next_event(Duration::from_millis(300)).await.is_err());
-    assert_eq!(silent.last_event_id(), "0");
+    assert_eq!(silent.position(SOON).await, "0");
     notify(&api, &like("late", &[9])).await.expect(202);
     let mut later = open(listen(&hub, 9).last_event_id("0")).await;
     assert_eq!(next(&mut later, 1).await[0].0, "1");
@@ -164,7 +163,7 @@ async fn a_fourth_device_is_let_in_and_the_oldest_stays_away() {
     assert_eq!(oldest.stopped_by().unwrap().status, 204, "it came back once, and stays away");
     notify(&api, &like("e2", &[7])).await.expect(202);
     for stream in &mut others {
-        while next(stream, 1).await[0].1 != "e2" {}
+        stream.find_event("the entry of e2", SOON, |event| is_of(event, "e2")).await;
     }
 }
 
@@ -180,22 +179,12 @@ async fn a_stream_pings_ends_after_its_time_and_with_its_token() {
     let mut stream = open(listen(&hub, 7)).await;
     assert_eq!(stream.next_event(SOON).await.unwrap().event, "ping");
     hub.move_clock(Duration::from_secs(600)).await;
-    let close = loop {
-        let event = stream.next_event(SOON).await.unwrap();
-        if event.event != "ping" {
-            break event;
-        }
-    };
+    let close = stream.find_event("something else than pings", SOON, |event| event.event != "ping").await;
     assert_eq!((close.event.as_str(), close.json()["code"].clone()), ("system.close", json!(3001)));
     let token = Claims::new(7).expires_in(1_000).sign();
     let mut short = open(Stream::request(&hub, STREAM).bearer(&token)).await;
     hub.move_clock(Duration::from_secs(400)).await;
-    let close = loop {
-        let event = short.next_event(SOON).await.unwrap();
-        if event.event == "system.close" {
-            break event;
-        }
-    };
+    let close = short.find_event("the end of the token", SOON, |event| event.event == "system.close").await;
     assert_eq!(close.json()["code"], 3502);
 }
 
@@ -209,6 +198,7 @@ async fn what_was_saved_is_told_although_whoever_asked_for_it_went_away() {
     let (mut usual, mut n) = (u64::MAX, 0);
     while left < tier::size(6, 100) {
         n += 1;
+        assert!(n < 10_000, "only {left} of {n} went away before they were answered");
         let event = format!("e{n}");
         // The first ones show how long it takes.
         let patience = if n > 3 { Duration::from_micros(rng.range(usual / 4..usual)) } else { SOON };
@@ -227,7 +217,8 @@ async fn what_was_saved_is_told_although_whoever_asked_for_it_went_away() {
         // It may never have arrived. What did is told, also when nothing comes after it.
         if wait::holds_within(Duration::from_millis(500), saved).await {
             // Before it, at most what took longer than was waited for.
-            while next(&mut stream, 1).await[0].1 != event {}
+            let what = format!("the entry of {event}");
+            stream.find_event(&what, SOON, |told| is_of(told, &event)).await;
         }
     }
 }

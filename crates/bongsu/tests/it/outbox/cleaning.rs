@@ -10,7 +10,7 @@ use bongsu_testkit::sse::Stream;
 use bongsu_testkit::{Hub, Rng, proof, tier, wait};
 use futures_util::future::join_all;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::fleet::{Fleet, LONG};
 use super::follower::{LAST, read};
@@ -32,14 +32,17 @@ pub(super) fn make_old(fleet: &Fleet, positions: u64) {
 /// Has old rows removed now: whoever begins to look after that does it at once. Gives a hub that was not disturbed, if
 /// there is one.
 pub(super) async fn have_cleaned(fleet: &Fleet) -> &Hub {
-    wait::until(LONG, async || fleet.runner("outbox-retention").is_some()).await;
-    let at = fleet.runner("outbox-retention").unwrap();
+    let turn = wait::value_within(LONG, || async { fleet.last_turn("outbox-retention") });
+    let (fence, at) = turn.await.expect("a hub that removes old rows");
     if fleet.hubs.len() == 1 {
         fleet.hubs[0].restart().await;
         return &fleet.hubs[0];
     }
     fleet.hubs[at].kill9().await;
-    wait::until(LONG, async || fleet.runner("outbox-retention") != Some(at)).await;
+    // A turn that begins from now on. On a busy machine a lease may end by itself: a hub that had its turn before has
+    // looked already, and looks again only after a while.
+    let is_next = |turn: (u64, usize)| turn.0 > fence && turn.1 != at;
+    wait::until(LONG, async || fleet.last_turn("outbox-retention").is_some_and(is_next)).await;
     &fleet.hubs[1 - at]
 }
 
@@ -52,7 +55,9 @@ struct Page {
 
 async fn read_to_the_last(stream: &mut Stream) -> Page {
     let mut page = Page { ids: Vec::new(), marks: Vec::new() };
+    let deadline = Instant::now() + LONG * 2;
     loop {
+        assert!(Instant::now() < deadline, "the last row did not come after {} others", page.ids.len());
         let event = stream.next_event(LONG).await.expect("a stream that goes on");
         if ["system.reset", "system.lagged"].contains(&event.event.as_str()) {
             page.marks.push(page.ids.len());
@@ -117,6 +122,7 @@ async fn cleaning_is_told_to_those_who_read(flavour: Option<Flavour>) {
         let (after, pause) = (rng.below(OLD) as usize, Duration::from_millis(rng.below(80) * reader as u64));
         let last = before[after].to_string();
         async move {
+            // When a reader comes.
             sleep(pause).await;
             let mut stream = open(follow(hub, EVENT, 7).last_event_id(&last)).await;
             (after + 1, read_to_the_last(&mut stream).await)

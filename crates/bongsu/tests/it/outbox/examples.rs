@@ -60,7 +60,7 @@ impl Scene {
             return flavour.shared().await.execute(Server::name_in(url), &sql);
         }
         let mut command = Command::new(tier::program("sqlite3"));
-        command.args(["-bail", "-cmd", ".timeout 5000"]).arg(self.url());
+        command.args(["-bail", "-cmd", ".timeout 60000"]).arg(self.url());
         command.stdin(Stdio::from(std::fs::File::open(folder().join(file)).unwrap()));
         let (succeeded, said) = run(command).await;
         assert!(succeeded, "{file}: {said}");

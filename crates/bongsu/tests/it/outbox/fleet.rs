@@ -52,7 +52,17 @@ impl Database {
 
     /// One with all tables that no hub uses, on the server that tests share.
     pub(super) async fn migrated(flavour: Flavour) -> Self {
-        let database = Self { server: Held::Shared(flavour.shared().await), url: flavour.database().await };
+        Self::with_tables(Held::Shared(flavour.shared().await)).await
+    }
+
+    /// The same on a server of its own, for tests that look at the transactions of a whole server.
+    pub(super) async fn migrated_apart(flavour: Flavour) -> Self {
+        Self::with_tables(Held::Own(Server::start(flavour).await)).await
+    }
+
+    async fn with_tables(server: Held) -> Self {
+        let mut database = Self { server, url: String::new() };
+        database.url = database.database();
         database.records(1).await;
         database
     }
@@ -209,8 +219,13 @@ impl Fleet {
         self.runner("outbox-sequencer")
     }
 
-    /// Which hub runs something: the one that was granted the lease last.
+    /// Which hub runs something.
     pub(super) fn runner(&self, name: &str) -> Option<usize> {
+        self.last_turn(name).map(|(_, at)| at)
+    }
+
+    /// The lease of something that was granted last: its fencing token, and the hub that has it.
+    pub(super) fn last_turn(&self, name: &str) -> Option<(u64, usize)> {
         let granted = |hub: &Hub| {
             let log = hub.log();
             let turn = format!("runs here\",\"runner\":\"{name}\"");
@@ -220,7 +235,7 @@ impl Fleet {
             turns.filter_map(fence).max()
         };
         let fences = self.hubs.iter().map(granted).enumerate();
-        fences.filter_map(|(at, fence)| Some((fence?, at))).max().map(|(_, at)| at)
+        fences.filter_map(|(at, fence)| Some((fence?, at))).max()
     }
 
     /// Waits until another hub gives positions than the one that did.

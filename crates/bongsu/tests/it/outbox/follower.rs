@@ -55,6 +55,7 @@ impl Follower<'_> {
             let request = follow(hub, &self.event.to_string(), self.person).last_event_id(&last);
             // A hub that is down, or was killed before it answered, is asked again.
             let Ok(opened) = request.try_open().await else {
+                // A client's pause before it comes back.
                 sleep(Duration::from_millis(20)).await;
                 continue;
             };

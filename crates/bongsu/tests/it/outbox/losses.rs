@@ -44,6 +44,7 @@ async fn lose(database: &Database, loss: Loss, ledger: &Ledger, told: &AtomicUsi
             }
             Loss::IsKilled => {
                 database.kill9().await;
+                // So is how long it is away.
                 sleep(Duration::from_millis(rng.range(0..2_000))).await;
                 database.restart().await;
             }

@@ -27,6 +27,7 @@ async fn watch(hub: &Hub, told: &std::sync::Mutex<Vec<Told>>) {
     let (mut last, mut until) = ("0".to_owned(), Instant::now() + LONG);
     while Instant::now() < until {
         let Ok(Ok(mut stream)) = follow(hub, EVENT, 7).last_event_id(&last).try_open().await else {
+            // A client's pause before it comes back.
             sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -86,7 +87,9 @@ fn number(told: &Told) -> Option<u64> {
 async fn comes_back_late(fleet: &Fleet, lost: i64) {
     let order = fleet.order(EVENT);
     for hub in &fleet.hubs {
+        let deadline = Instant::now() + LONG;
         let mut back = loop {
+            assert!(Instant::now() < deadline, "nobody who comes back is told of the reset");
             let mut back = open(follow(hub, EVENT, 7).last_event_id(&lost.to_string())).await;
             match back.next_event(LONG).await.expect("an event") {
                 event if event.event == "system.reset" => break back,

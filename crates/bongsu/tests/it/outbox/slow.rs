@@ -83,7 +83,8 @@ pub(super) async fn silent_readers(fleet: &Fleet, silent: usize, events: u64) ->
 
 async fn a_silent_reader_slows_nobody_and_gets_everything(flavour: Option<Flavour>) {
     let with = |builder: bongsu_testkit::hub::Builder| {
-        builder.env("SSE_CHANNEL_CAPACITY", 64).env("SSE_STALL_SECS", 10).env("OUTBOX_PING_SECS", 1)
+        // Whoever reads is on the same thread as whoever writes, and must not be ended for what that takes.
+        builder.env("SSE_CHANNEL_CAPACITY", 64).env("SSE_STALL_SECS", 30).env("OUTBOX_PING_SECS", 1)
     };
     let Some(fleet) = Fleet::start_with(flavour, None, with).await else { return };
     // Enough that keeping for each what it has not taken would show.

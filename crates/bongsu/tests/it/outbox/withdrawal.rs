@@ -1,12 +1,13 @@
 //! A right that ends while rows are written: whoever had it is told what comes before its place in the order, and nothing
 //! behind it, whichever program ended it and however.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bongsu_sql::Query;
 use bongsu_testkit::sql::Flavour;
 use bongsu_testkit::sse::{Item, Stream};
-use bongsu_testkit::{Hub, Rng, proof, tier};
+use bongsu_testkit::{Hub, Rng, proof, tier, wait};
 use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::sleep;
@@ -66,17 +67,22 @@ async fn round(fleet: &Fleet, programs: &[Program; 2], number: usize, mut rng: R
         (&fleet.hubs[number % fleet.hubs.len()], &fleet.hubs[(number + 1) % fleet.hubs.len()]);
     let mut stays = open(follow(there, &event, STAYS)).await;
     let leaves = open(follow(here, &event, LEAVES)).await;
-    let (ends_after, comes_after) =
-        (Duration::from_millis(rng.below(60)), Duration::from_millis(rng.below(70)));
-    let pauses: Vec<u64> = (0..ROWS).map(|_| rng.below(7)).collect();
+    // Counted in rows, and not in time: how long a row takes depends on the machine.
+    let (ends_after, comes_after) = (rng.below(ROWS), rng.below(ROWS));
+    let (pauses, written): (Vec<u64>, _) = ((0..ROWS).map(|_| rng.below(7)).collect(), AtomicU64::new(0));
     let writing = async {
         for (row, pause) in (1..).zip(pauses) {
             programs[0].insert(&event, row).await;
+            written.store(row, Ordering::SeqCst);
+            // The program's own pace.
             sleep(Duration::from_millis(pause)).await;
         }
     };
+    let so_many_are_written = async |rows: u64| {
+        wait::until(LONG, async || written.load(Ordering::SeqCst) >= rows).await;
+    };
     let withdrawing = async {
-        sleep(ends_after).await;
+        so_many_are_written(ends_after).await;
         let how = if number.is_multiple_of(2) { &REJECT } else { &DELETE };
         programs[1].run(how, vec![("event", event.as_str().into())]).await;
         // Committed: from here on nobody is let in, wherever they ask.
@@ -84,7 +90,7 @@ async fn round(fleet: &Fleet, programs: &[Program; 2], number: usize, mut rng: R
         is_refused(there, &event, COMES).await;
     };
     let coming = async {
-        sleep(comes_after).await;
+        so_many_are_written(comes_after).await;
         match follow(there, &event, COMES).last_event_id("0").open().await {
             Ok(stream) => Some(told_to_the_end(stream).await),
             Err(answer) => {
@@ -96,7 +102,7 @@ async fn round(fleet: &Fleet, programs: &[Program; 2], number: usize, mut rng: R
     let ((), (), came, left) = tokio::join!(writing, withdrawing, coming, told_to_the_end(leaves));
     programs[0].insert(&event, LAST).await;
     let mut stayed = Vec::new();
-    loop {
+    for _ in 0..=ROWS {
         let (id, number) = read(&stays.next_event(LONG).await.expect("a stream that goes on"));
         stayed.push(id);
         if number == LAST {

@@ -110,6 +110,7 @@ fn run<'t>(change: &'t Arc<Change>, tx: &'t mut Transaction<'_>) -> Boxed<'t, Re
             change.began.lock().unwrap().push(began);
             let row = [("payload", payload(*number).into()), ("target", target.to_string().into())];
             tx.run(&INSERT, &row).await?;
+            // How long transactions take and what is between them is the program's own pace, here and below.
             sleep(*pause).await;
         }
         if change.is_kept { Ok(()) } else { Err(Error::Undone) }
@@ -141,8 +142,10 @@ fn write_file(file: &rusqlite::Connection, ledger: &Arc<Ledger>, mut rng: Rng, p
     while !ledger.is_over() {
         let change = Change::draw(ledger, &mut rng, pace);
         ledger.in_flight.fetch_add(1, Ordering::SeqCst);
+        let mut tries = 0..10;
         while let Err(error) = file.execute_batch("BEGIN IMMEDIATE") {
             // A hub that stands still may have been writing: nobody else does until it goes on.
+            assert!(tries.next().is_some(), "somebody holds the file for ever: {error}");
             assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::DatabaseBusy), "{error}");
         }
         for (number, target, pause) in &change.rows {

@@ -55,6 +55,7 @@ async fn a_client_that_was_asked_to_come_back_misses_nothing_meanwhile() {
     let mut client = Resuming::new(listen(&hub, "a")).starting_after("0-0");
     let (mut seen, mut last) = (Vec::new(), 1);
     while client.connections() < 3 || seen.last() != Some(&3) {
+        assert!(client.connections() < 20, "{seen:?} were sent to a client that came back again and again");
         let event = client.next_event(SOON).await.unwrap();
         match event.event.as_str() {
             // Nobody listens now: this one has to wait for the client.

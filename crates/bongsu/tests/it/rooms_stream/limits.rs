@@ -42,7 +42,7 @@ async fn a_person_has_five_streams_and_the_sixth_is_refused_until_one_closes() {
     }
     // Others are not concerned, and the five go on.
     let _other = open(Stream::request(&hub, &path("a")).person(8)).await;
-    assert_eq!(hub.metrics().await.get("sse_active_connections", &[]), 6.0);
+    until(SOON, async || hub.metrics().await.get("sse_active_connections", &[]) == 6.0).await;
     Api::new(&hub).publish_to("room0", "a.b", json!({})).await;
     open_streams[0].expect_event("a.b", SOON).await;
     for place in [1, 0] {

@@ -218,8 +218,9 @@ async fn a_wiped_log_is_told_and_nothing_new_is_missed() {
     let other = tempfile::tempdir().unwrap();
     let folder = other.path().join("data");
     hub.terminate().await;
-    // Another folder, or on a shared engine other keys.
-    hub.restart_with(&[("DATA_DIR", folder.to_str().unwrap()), ("REDIS_KEY_PREFIX", "wiped:")]).await;
+    // Another folder, or on a shared engine other keys, which no other test has.
+    let prefix = format!("{}:", other.path().file_name().unwrap().to_str().unwrap());
+    hub.restart_with(&[("DATA_DIR", folder.to_str().unwrap()), ("REDIS_KEY_PREFIX", &prefix)]).await;
     let api = Api::new(&hub);
     let mut client = Resuming::new(listen(&hub, "a")).starting_after(&ids[2]);
     let reset = client.next_event(SOON).await.unwrap();

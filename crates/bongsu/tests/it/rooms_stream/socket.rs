@@ -70,6 +70,7 @@ async fn answers_before_the_stream_come_before_it() {
     let clients = (1..=most).map(async |many| {
         let requests = request("GET", "/openapi.json", "1.1").repeat(many) + &stream_request();
         let mut client = Client::new(&hub, requests).await;
+        // The client's own pause, in which the answers fill its socket.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let received = client.read_to("\nretry: ").await;
         let at = received.rfind("HTTP/1.1 200 OK").unwrap();
@@ -124,6 +125,7 @@ async fn a_client_that_goes_or_sends_its_end_is_let_go_at_once() {
     slow.read_to("retry: ").await;
     for _ in 0..20 {
         slow.socket.write_all(b"hello").await.unwrap();
+        // The client's own pace.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     drop(slow);

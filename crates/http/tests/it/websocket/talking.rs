@@ -153,6 +153,7 @@ async fn a_client_that_reads_nothing_costs_little_and_is_still_heard() {
         }
         assert!(payload.len() == FLOOD && payload.iter().all(|byte| *byte == b'x'));
         floods += 1;
+        assert!(floods < 100_000, "what was said is not answered among all that comes");
     }
     assert!(floods * FLOOD <= given);
     assert!(client.frame().await.is_some(), "and it goes on");
@@ -171,8 +172,9 @@ async fn a_client_that_only_pings_costs_one_answer() {
     client.send(TEXT, b"now").await;
     notes.until(|notes| notes.heard() == ["now"]).await;
     notes.floods.store(false, Ordering::SeqCst);
-    let mut pongs = Vec::new();
+    let (mut pongs, mut frames) = (Vec::new(), 0..100_000);
     loop {
+        assert!(frames.next().is_some(), "what was said is not answered among all that comes");
         match client.frame().await.unwrap() {
             (PONG, payload) => pongs.push(payload),
             (_, payload) if payload == b"now" => break,

@@ -9,7 +9,7 @@ use bongsu_testkit::wait;
 use super::Adapter;
 use super::support::{Event, Stage, subject};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 fn event(room: &str, number: u64) -> Event {
     Event::of(room).number(number).recipients(&["7"])
@@ -108,6 +108,7 @@ pub(crate) async fn the_record_of_an_event_is_found_while_it_waits<A: Adapter>()
     let mut left = ids.len();
     while left > 0 {
         let some = taken(&*follow_ups, 40, &[]).await;
+        assert!(!some.is_empty(), "{left} records cannot be taken");
         left -= some.len();
         follow_ups.done(some).await.unwrap();
     }

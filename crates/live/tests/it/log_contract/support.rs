@@ -118,9 +118,10 @@ impl Memory {
             let all = self.0.lock().unwrap();
             all.iter().rev().any(|told| told.subject == *subject && told.entry.place.id == id)
         };
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
         while !told() {
             assert!(std::time::Instant::now() < deadline, "the sink was never told of {id}");
+            // Far more often than `wait` looks: this is asked for every event of every test.
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
     }

@@ -77,6 +77,7 @@ pub(crate) async fn many_whose_time_is_up_leave_in_steps<A: Adapter>() {
     wait::until(PATIENCE, async || one.who().await.is_empty()).await;
     let mut looks = 1;
     while let Some(within) = one.tell(&[], &[]).await.look_within {
+        assert!(looks < 1_000, "they do not come to an end");
         assert_eq!(within, Duration::ZERO, "there are more");
         looks += 1;
     }

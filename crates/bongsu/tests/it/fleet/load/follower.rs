@@ -151,7 +151,7 @@ impl Follower {
     async fn come_back(&mut self) {
         let (hubs, rooms, position) = (&self.hubs, self.rooms, self.stream.last_event_id().to_owned());
         let back = wait::value_within(LONG, || async {
-            // Those who answer with a refusal for now do so as a stream that asks to come back.
+            // A browser's pause. Those who answer with a refusal for now do so as a stream that asks to come back.
             tokio::time::sleep(Duration::from_millis(100)).await;
             for addr in hubs {
                 if let Ok(answer) = request(*addr, rooms).last_event_id(&position).try_open().await {

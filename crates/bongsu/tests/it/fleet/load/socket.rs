@@ -70,6 +70,7 @@ impl Socket {
     async fn come_back(&mut self, seen: &mut [Seen]) {
         seen[0].comebacks += 1;
         let back = wait::value_within(LONG, || async {
+            // A client's pause before it comes back.
             tokio::time::sleep(Duration::from_millis(100)).await;
             connect(&self.hubs, &self.places).await
         });

@@ -34,12 +34,8 @@ impl Runner {
     /// Runs all cases and adds what became of them to the tally.
     pub(crate) fn run(&self, mut cases: Vec<Case>, tally: &mut Tally) -> Result<(), String> {
         let durations = expected_durations();
-        // A test that is not in the list is new; it goes first, because it may be long.
-        let expected = |case: &Case| durations.get(&case.id()).copied().unwrap_or(f64::MAX);
-        let is_known = |case: &Case| durations.contains_key(&case.id());
-        if cases.iter().any(is_known) {
-            cases.sort_by(|one, other| expected(other).total_cmp(&expected(one)));
-        }
+        let expected = |case: &Case| durations.get(&case.id()).copied().unwrap_or_default();
+        cases.sort_by(|one, other| expected(other).total_cmp(&expected(one)));
         let total = cases.len();
         let logs = log_folder()?;
         let promised = Promises::read();
@@ -120,7 +116,7 @@ impl Runner {
     }
 }
 
-/// Seconds that tests took before, by [`Case::id`]; those that are not long are left out.
+/// Seconds that long tests took before, by [`Case::id`].
 fn expected_durations() -> BTreeMap<String, f64> {
     let file = place::durations();
     let text = fs::read_to_string(&file).unwrap_or_default();

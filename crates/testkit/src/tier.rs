@@ -3,7 +3,7 @@
 //! Nothing is skipped silently: in CI a missing engine is a failure, elsewhere one line names what did not run.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use bongsu_engines::programs;
 use bongsu_engines::sql::beside_postgres;
@@ -64,7 +64,8 @@ pub fn needs_engine(engine: &str) -> bool {
 
 /// Says that the calling test counts events. The runner gives it no second attempt: a loss must not pass as bad luck.
 pub fn counts_events() {
-    say("COUNTS EVENTS");
+    static SAID: Once = Once::new();
+    SAID.call_once(|| say("COUNTS EVENTS"));
 }
 
 /// Reports that the calling test means nothing on the engine or adapter at hand. The runner counts it as not applicable

@@ -117,6 +117,7 @@ pub(crate) fn number(row: &Row) -> u64 {
 pub(crate) async fn every_committed_row_is_seen_once_by_everybody_in_one_order(database: Database) {
     let mut rng = Rng::for_test("outbox gaps");
     let (writers, transactions) = (8, tier::size(40, 2_000));
+    tier::counts_events();
     let kept = Arc::new(Kept::default());
     let (over, expected) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(u64::MAX)));
     let mut tails = Vec::new();

@@ -9,6 +9,7 @@ use bongsu_outbox::tail::{Read, Tail};
 use bongsu_outbox::{Fault, RightError, Row};
 use bongsu_sql::{DataFolder, Database as File, Dialect, Error, Migrations, rusqlite};
 use bongsu_testkit::sql::{Flavour, Server};
+use bongsu_testkit::tier;
 
 use crate::database::Database;
 use crate::gaps::next;
@@ -46,8 +47,7 @@ pub(crate) async fn positions_that_others_wrote_are_given_anew(database: Databas
 
 pub(crate) async fn text_that_is_no_utf8_stops_nobody(database: Database) {
     if !matches!(database, Database::Embedded { .. }) {
-        // The servers keep to it.
-        return;
+        return tier::not_applicable("servers refuse text that is not UTF-8 themselves");
     }
     for (id, kind, payload, target) in [
         (1, "'test.row.v1'", "CAST(x'ff' AS TEXT)", "'a'"),
@@ -68,7 +68,7 @@ pub(crate) async fn text_that_is_no_utf8_stops_nobody(database: Database) {
 pub(crate) async fn requests_that_take_every_connection_hold_up_no_positions(database: Database) {
     let records = database.records().await;
     if records.dialect() == Dialect::Sqlite {
-        return;
+        return tier::not_applicable("a file has no connections that requests could take");
     }
     insert(&database, "a", 3).await;
     let mut held = Vec::new();
@@ -182,10 +182,9 @@ pub(crate) async fn a_right_that_is_somebody_elses_by_a_blank_has_ended(database
 }
 
 pub(crate) async fn a_right_ends_here_wherever_its_program_looks_for_tables(database: Database) {
-    let Database::Server(flavour, url) = &database else { return };
-    if flavour.name() != "postgres" {
-        return;
-    }
+    let Database::Server(Flavour::Postgres, url) = &database else {
+        return tier::not_applicable("only PostgreSQL has a search path for tables");
+    };
     database.records().await;
     let name = Server::name_in(url);
     database.execute("INSERT INTO memberships VALUES ('ev', '7', 'ACCEPTED'), ('ev', '8', 'ACCEPTED')").await;
@@ -247,8 +246,7 @@ pub(crate) async fn names_of_any_length_are_read_in_part(database: Database) {
 
 pub(crate) async fn a_table_that_was_emptied_is_told_to_everybody(database: Database) {
     if database.name() != "postgres" {
-        // No other one has a word with triggers when it is emptied at once.
-        return;
+        return tier::not_applicable("only PostgreSQL has triggers for TRUNCATE");
     }
     let records = database.records().await;
     insert(&database, "a", 5).await;

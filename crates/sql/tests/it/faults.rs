@@ -168,21 +168,24 @@ async fn a_server_that_stands_still_holds_up_nobody_for_long(flavour: Flavour) {
     assert_eq!(listed, ["after", "before"], "what was refused is not there");
 }
 
-fn end_all_connections(server: &Server, name: &str) {
-    match server.flavour() {
-        Flavour::Postgres => {
-            let others =
-                format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
-            server.execute("", &others);
-        }
+async fn end_all_connections(server: &Server, name: &str) {
+    let (list, end) = match server.flavour() {
+        Flavour::Postgres => (
+            format!("SELECT pid FROM pg_stat_activity WHERE datname = '{name}'"),
+            "SELECT pg_terminate_backend",
+        ),
         Flavour::MariaDb => {
-            let list = format!("SELECT id FROM information_schema.processlist WHERE db = '{name}'");
-            for id in server.execute("", &list).lines() {
-                // It may have ended by itself.
-                let _ = server.try_execute("", &format!("KILL {id}"));
-            }
+            (format!("SELECT id FROM information_schema.processlist WHERE db = '{name}'"), "KILL ")
         }
+    };
+    let connections = || server.execute("", &list).lines().map(str::to_owned).collect::<Vec<_>>();
+    let ended = connections();
+    for id in &ended {
+        // It may have ended by itself.
+        let _ = server.try_execute("", &format!("{end}({id})"));
     }
+    // The server ends a connection when it comes to it; until then requests on it may get half of an answer.
+    wait::until(LONG, async || !connections().iter().any(|id| ended.contains(id))).await;
 }
 
 async fn connections_that_the_server_closed_cost_nobody_an_answer(flavour: Flavour) {
@@ -198,7 +201,7 @@ async fn connections_that_the_server_closed_cost_nobody_an_answer(flavour: Flavo
             done.unwrap();
         }
         assert_eq!(listed(&records).await.len(), (round + 1) * 10);
-        end_all_connections(&server, Server::name_in(&url));
+        end_all_connections(&server, Server::name_in(&url)).await;
     }
 }
 
@@ -220,7 +223,7 @@ async fn a_connection_that_breaks_within_a_change_undoes_it(flavour: Flavour) {
     }
     let cut = async {
         begun.wait().await;
-        end_all_connections(&server, Server::name_in(&url));
+        end_all_connections(&server, Server::name_in(&url)).await;
         go_on.wait().await;
     };
     let (done, ()) = tokio::join!(records.write((begun.clone(), go_on.clone()), change), cut);

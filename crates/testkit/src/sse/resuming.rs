@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::parser::{Event, Item};
 use super::stream::{Request, Stream, TimedOut};
 use crate::answer::Answer;
+use crate::tier;
 
 /// What browsers wait when the server says nothing.
 const DEFAULT_RETRY: Duration = Duration::from_secs(3);
@@ -32,6 +33,8 @@ enum State {
 impl Resuming {
     /// A client that connects when it is first asked for an event.
     pub fn new(request: Request) -> Self {
+        // Whoever resumes looks for what is missing or comes twice.
+        tier::counts_events();
         Self {
             request,
             state: State::Waiting(Instant::now()),

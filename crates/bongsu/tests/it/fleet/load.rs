@@ -62,6 +62,7 @@ pub(super) struct Load {
 
 impl Load {
     pub(super) fn new(apis: impl Into<Vec<Api>>) -> Self {
+        tier::counts_events();
         Self {
             apis: apis.into(),
             publishers: PUBLISHERS,

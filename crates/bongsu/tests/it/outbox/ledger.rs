@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use bongsu_testkit::tier;
+
 /// A row that was kept: for whom, when its insert began, and when its commit was known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
@@ -34,6 +36,7 @@ impl Ledger {
 
     /// Numbers for so many rows, each used once.
     pub(super) fn numbers(&self, count: u64) -> std::ops::Range<u64> {
+        tier::counts_events();
         let first = self.next.fetch_add(count, Ordering::SeqCst);
         first..first + count
     }

@@ -1,6 +1,7 @@
 //! Trimming: a subject keeps at least its newest events, as many as it is told, and not many more.
 
 use bongsu_kernel::StreamId;
+use bongsu_testkit::tier;
 
 use super::Adapter;
 use super::support::{Event, Stage, subject};
@@ -65,7 +66,7 @@ pub(crate) async fn events_are_counted_on_over_trimming<A: Adapter>() {
         let entries = stage.entries("42").await;
         let Some(newest) = stage.head("42").await.number else {
             assert!(entries.iter().all(|entry| entry.place.number.is_none()));
-            return;
+            return tier::not_applicable("this log does not count its events");
         };
         assert_eq!(newest, round * 100);
         let first = newest - entries.len() as u64 + 1;

@@ -3,6 +3,8 @@
 //! Every `crash_point!("...")` in the sources of crates and applications belongs to exactly one test. That test takes
 //! its points with [`of`], and fails when a run never reaches one of them.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};

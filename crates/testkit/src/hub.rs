@@ -146,6 +146,21 @@ impl Hub {
         self.launch(env).await;
     }
 
+    /// Starts the hub again with these variables, and waits until it is ready or has ended by itself: work that it finds
+    /// at its start may lead it to a crash point.
+    pub async fn restart_that_may_end(&self, env: &[(&str, &str)]) {
+        self.kill9().await;
+        self.both().for_each(|hub| hub.launch_this(env));
+        for hub in self.both() {
+            let is_ready = hub.is_ready_in_time().await;
+            assert!(
+                is_ready || hub.has_this_exited(),
+                "the hub is neither ready nor gone:\n{}",
+                run::tail(&hub.log())
+            );
+        }
+    }
+
     /// Starts the hub again with these variables, expecting it to end by itself: its exit status and what it wrote
     /// in this run. A twin stays down.
     pub async fn restart_expecting_failure(&self, env: &[(&str, &str)]) -> (ExitStatus, String) {
@@ -223,12 +238,17 @@ impl Hub {
         self.run.lock().unwrap().exit_status()
     }
 
-    async fn wait_ready(&self) {
+    /// Whether it became ready; false as soon as it has ended.
+    async fn is_ready_in_time(&self) -> bool {
         let ready = wait::value_within(START, || async {
             let ready = self.ask("/ready").await.is_some_and(|answer| answer.status == 200);
             (ready || self.has_this_exited()).then_some(ready)
         });
-        let ready = ready.await.unwrap_or(false);
+        ready.await.unwrap_or(false)
+    }
+
+    async fn wait_ready(&self) {
+        let ready = self.is_ready_in_time().await;
         let exit = self.run.lock().unwrap().exit_status();
         assert!(
             ready && exit.is_none(),

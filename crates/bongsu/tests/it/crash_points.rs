@@ -46,9 +46,9 @@ pub(crate) fn of(test: &str) -> &'static [&'static str] {
     points.unwrap_or_else(|| panic!("{test} is not in TESTS of {}", file!()))
 }
 
-/// Starts a hub again that dies when it comes to a point for the `nth` time.
+/// Starts a hub again that dies when it comes to a point for the `nth` time, which may be before it is ready.
 pub(crate) async fn arm(hub: &Hub, point: &str, nth: u64) {
-    hub.restart_with(&[("BONGSU_CRASH_POINT", &format!("{point}:{nth}"))]).await;
+    hub.restart_that_may_end(&[("BONGSU_CRASH_POINT", &format!("{point}:{nth}"))]).await;
 }
 
 /// Waits until an armed hub has died at its point; panics when it never comes there.

@@ -23,6 +23,8 @@ use crate::{deny, docs, lint, place, process};
 /// What one test may take; in a run that proves, tests are as large as they get.
 const TEST_LIMIT: Duration = Duration::from_secs(180);
 const PROVE_LIMIT: Duration = Duration::from_secs(3_600);
+/// Most tests wait for something most of the time.
+const JOBS_PER_CORE: usize = 4;
 /// Tests that take less are not worth ordering.
 const LONG_TEST: Duration = Duration::from_secs(2);
 
@@ -166,10 +168,10 @@ pub(crate) fn run_cases(
     }
 }
 
-/// Test processes at the same time. Most tests wait for something most of the time.
+/// Test processes at the same time.
 fn jobs() -> usize {
     let given = std::env::var("BONGSU_TEST_JOBS").ok().and_then(|jobs| jobs.parse().ok());
-    given.unwrap_or_else(|| 2 * thread::available_parallelism().map_or(1, usize::from))
+    given.unwrap_or_else(|| JOBS_PER_CORE * thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// All tests on all of their profiles.

@@ -14,7 +14,7 @@ use bongsu_engines::{ENGINES, Engine, Instance, programs, sql};
 pub(crate) struct Engines {
     environment: Vec<(String, OsString)>,
     // Before the folder, so that the processes are gone when it goes.
-    _instances: Vec<Instance>,
+    instances: Vec<Instance>,
     _folder: Option<RemovedAfterwards>,
 }
 
@@ -52,7 +52,7 @@ impl Engines {
         for started in started {
             let (engine, instance) = started?;
             engines.environment.push((engine.variable.to_owned(), instance.address.clone().into()));
-            engines._instances.push(instance);
+            engines.instances.push(instance);
         }
         for server in [&sql::POSTGRES, &sql::MARIADB] {
             let template = sql::template(&folder.join(server.name));

@@ -21,6 +21,9 @@ use crate::tally::{Finished, Tally};
 /// Attempts after the first, one test at a time.
 const MAX_RETRIES: usize = 2;
 
+/// Cases with their numbers, the longest first.
+type Queue = VecDeque<(usize, Case)>;
+
 /// How tests are run.
 pub(crate) struct Runner {
     /// What every test finds in its environment, beside the profile.
@@ -42,7 +45,7 @@ impl Runner {
         let total = cases.len();
         let logs = log_folder()?;
         let promised = Promises::read();
-        let queue = Mutex::new(cases.into_iter().enumerate().collect::<VecDeque<_>>());
+        let queue = Mutex::new(cases.into_iter().enumerate().collect::<Queue>());
         let mut failed = Vec::new();
         let (sender, finished) = channel();
         thread::scope(|scope| {
@@ -69,8 +72,8 @@ impl Runner {
 
     fn work(
         &self,
-        queue: &Mutex<VecDeque<(usize, Case)>>,
-        take: fn(&mut VecDeque<(usize, Case)>) -> Option<(usize, Case)>,
+        queue: &Mutex<Queue>,
+        take: fn(&mut Queue) -> Option<(usize, Case)>,
         logs: &Path,
         sender: &Sender<(Case, Attempt)>,
     ) {

@@ -146,26 +146,37 @@ impl Server {
         }
     }
 
+    /// The connection that the server is watched by, which holds the claim on the database, too.
+    async fn connect_to_watch(&self) -> Result<Link, Fault> {
+        let mut link = Link::connect(self.0.pool.address()).await?;
+        if let Some((how, supervisor)) = self.0.claimed.get()
+            && !link.claim(*how).await?
+        {
+            tracing::error!("another process has taken the database");
+            supervisor.fail("database-claim");
+        }
+        Ok(link)
+    }
+
+    async fn check(&self, link: &mut Link) -> Result<(), Fault> {
+        link.ask("SELECT 1").await?;
+        durability::look(&self.0.findings, link).await
+    }
+
     /// Asks the server whether it is there, and how safe what it keeps is.
     async fn look(&self) {
         let inner = &self.0;
         let mut watching = inner.watching.lock().await;
         let looked = timeout(ANSWER, async {
-            let mut link = match watching.take() {
-                Some(link) => link,
-                None => {
-                    let mut link = Link::connect(inner.pool.address()).await?;
-                    if let Some((how, supervisor)) = inner.claimed.get()
-                        && !link.claim(*how).await?
-                    {
-                        tracing::error!("another process has taken the database");
-                        supervisor.fail("database-claim");
-                    }
-                    link
-                }
-            };
-            link.ask("SELECT 1").await?;
-            durability::look(&inner.findings, &mut link).await?;
+            // That the server has closed a connection says nothing about the server; whether it takes a new one does.
+            if let Some(mut link) = watching.take()
+                && self.check(&mut link).await.is_ok()
+            {
+                *watching = Some(link);
+                return Ok(());
+            }
+            let mut link = self.connect_to_watch().await?;
+            self.check(&mut link).await?;
             *watching = Some(link);
             Ok::<_, Fault>(())
         });

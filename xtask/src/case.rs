@@ -3,7 +3,8 @@
 //! Every test runs in a process of its own: it can be ended when it hangs, its output is its own, and nothing that it
 //! leaves behind in the process reaches another test.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -17,8 +18,8 @@ use crate::build::Executable;
 use crate::profiles;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// The end of a test's output that is kept.
-const MAX_OUTPUT: usize = 256 * 1024;
+/// Bytes of a failed test's output that are shown; the whole of it is in `target/test-logs`.
+const MAX_SHOWN_OUTPUT: usize = 64 * 1024;
 
 /// A test on a profile; None is the embedded one.
 #[derive(Clone, Debug)]
@@ -68,7 +69,7 @@ impl Case {
     ) -> Attempt {
         let started = Instant::now();
         let ended = self.spawn_and_wait(environment, limit, log);
-        let output = read_end(log);
+        let output = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
         let outcome = match ended {
             Ok(status) => judge(status, &output),
             Err(reason) => Outcome::Failed(reason),
@@ -83,11 +84,21 @@ impl Case {
         log: &Path,
     ) -> Result<ExitStatus, String> {
         let failed = |error| format!("cannot run {}: {error}", self.executable.path.display());
+        // All that the test leaves behind, also when it is killed. Open to all, because PostgreSQL runs as its own user.
+        let scratch = tempfile::Builder::new()
+            .prefix("bongsu-test-")
+            .permissions(Permissions::from_mode(0o755))
+            .tempdir();
+        let scratch = scratch.map_err(failed)?;
         let output = File::create(log).map_err(failed)?;
-        let mut command = Command::new(&self.executable.path);
-        command.args([&self.test, "--exact", "--nocapture"]).current_dir(&self.executable.folder);
+        // A test dies with this process. With one thread libtest would print the test's name before its first line.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(&self.executable.path);
+        command.args([&self.test, "--exact", "--nocapture", "--test-threads=2"]);
+        command.current_dir(&self.executable.folder);
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         command.env(profiles::VARIABLE, self.profile.unwrap_or(profiles::EMBEDDED));
+        command.env("TMPDIR", scratch.path());
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(failed)?).stderr(output);
         let mut child = command.process_group(0).spawn().map_err(failed)?;
         let deadline = Instant::now() + limit;
@@ -106,6 +117,18 @@ impl Case {
             let _ = kill_process_group(group, Signal::KILL);
         }
         status
+    }
+}
+
+impl Attempt {
+    /// The last lines of the output, as many as a person wants to see at once.
+    pub(crate) fn output_tail(&self) -> &str {
+        let end = self.output.trim_end();
+        let mut start = end.len().saturating_sub(MAX_SHOWN_OUTPUT);
+        while !end.is_char_boundary(start) {
+            start += 1;
+        }
+        &end[start..]
     }
 }
 
@@ -138,21 +161,15 @@ fn judge(status: ExitStatus, output: &str) -> Outcome {
     }
 }
 
-fn read_end(log: &Path) -> String {
-    let bytes = fs::read(log).unwrap_or_default();
-    String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(MAX_OUTPUT)..]).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn script(text: &str) -> (tempfile::TempDir, Case) {
-        use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tests");
         fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         let executable = Executable { name: "a/it".to_owned(), path, folder: folder.path().to_owned() };
         let case = Case { profile: Some("redis"), executable: Arc::new(executable), test: "b::c".to_owned() };
         (folder, case)

@@ -18,14 +18,19 @@ use crate::steps::Steps;
 
 const VERSION: &str = "0.20.2";
 const ADVISORY_HOST: &str = "github.com:443";
+/// Second line of the file when the database of advisories could not be reached.
+const WITHOUT_ADVISORIES: &str = "without advisories";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) fn check(steps: &mut Steps) -> Result<(), String> {
     let digest = digest()?;
     let file = place::root().join("xtask").join("dependencies.sha256");
-    if fs::read_to_string(&file).is_ok_and(|checked| checked.trim() == digest) {
+    let checked = fs::read_to_string(&file).unwrap_or_default();
+    if checked.lines().next() == Some(digest.as_str()) {
         println!("deny.toml, the lock file and the manifests are as they were when cargo-deny accepted them");
-        steps.not_run.push("advisories (checked when dependencies change)".to_owned());
+        if checked.lines().any(|line| line == WITHOUT_ADVISORIES) {
+            steps.not_run.push(format!("advisories (dependencies were accepted {WITHOUT_ADVISORIES})"));
+        }
         return Ok(());
     }
     let tool = match tool() {
@@ -38,13 +43,15 @@ pub(crate) fn check(steps: &mut Steps) -> Result<(), String> {
     };
     let mut check = command(tool);
     check.arg("check");
-    if !are_advisories_in_reach() {
+    let with_advisories = are_advisories_in_reach();
+    if !with_advisories {
         println!("advisories are not checked: their database is out of reach");
         steps.not_run.push("advisories (their database is out of reach)".to_owned());
         check.args(["bans", "licenses", "sources"]);
     }
     run(&mut check)?;
-    fs::write(&file, format!("{digest}\n"))
+    let remark = if with_advisories { String::new() } else { format!("{WITHOUT_ADVISORIES}\n") };
+    fs::write(&file, format!("{digest}\n{remark}"))
         .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     println!("wrote {}: commit it, so that the next run need not check again", file.display());
     Ok(())

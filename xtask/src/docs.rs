@@ -1,7 +1,7 @@
 //! `cargo xtask docs`: documents that the program writes about itself.
 //!
 //! Settings are documented where they are declared. These files are copies of that, kept in the tree to
-//! be read without a build; `--check`, which every test run ends with, fails when one has fallen behind.
+//! be read without a build; `--check`, which every test run does, too, fails when one has fallen behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -63,6 +63,12 @@ impl Engines {
         Ok(engines)
     }
 
+    /// Whether the engine of this name runs.
+    pub(crate) fn have(&self, name: &str) -> bool {
+        let variable = bongsu_engines::engine(name).variable;
+        self.environment.iter().any(|(is, _)| is == variable)
+    }
+
     /// The variables by which tests find them.
     pub(crate) fn environment(&self) -> impl Iterator<Item = (String, OsString)> {
         self.environment.iter().cloned()

@@ -47,7 +47,7 @@ cargo xtask <command>
           --resume   keep what earlier runs on the same commit have proven
   bench [arguments of bongsu-bench run...]
           build as distributed, then measure; writes docs/bench.json
-  lint    format, clippy, licences, duplicates, sources and advisories of dependencies
+  lint    format and clippy; if a dependency changed: licences, duplicates, sources, advisories
   services
           install what the tests need beside Rust, and print what is there and where
   docs [--check]

@@ -29,6 +29,25 @@ const CLUSTER_SUITES: [&str; 8] = [
 ];
 /// Runs the sources of another crate under the model checker; that crate's other tests run there.
 const MODEL_TESTS: &str = "live-model";
+const MODEL_SUITE: &str = "model::";
+
+/// The engines of a profile: names of `bongsu_engines::ENGINES`.
+pub(crate) fn engines(profile: &str) -> [&'static str; 2] {
+    if profile == REDIS { ["redis", "postgres"] } else { ["cluster", "mariadb"] }
+}
+
+/// What of the lists above no test of the run begins with: a suite was renamed, and would no longer run where it should.
+pub(crate) fn unused(tests: &[(&str, &str)]) -> Vec<&'static str> {
+    let is_used = |executable: &str, start: &str| {
+        tests.iter().any(|(of, test)| *of == executable && test.starts_with(start))
+    };
+    let suites = [&ENGINE_SUITES[..], &EMBEDDED_ONLY, &CLUSTER_SUITES].concat();
+    let mut unused: Vec<_> = suites.into_iter().filter(|suite| !is_used(HUB_TESTS, suite)).collect();
+    if !is_used(MODEL_TESTS, MODEL_SUITE) {
+        unused.push(MODEL_TESTS);
+    }
+    unused
+}
 
 /// The profiles of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +61,7 @@ pub(crate) enum Profiles {
 
 /// The profiles that a test runs on; None is the embedded one.
 pub(crate) fn of(executable: &str, test: &str, profiles: Profiles) -> Vec<Option<&'static str>> {
-    if executable == MODEL_TESTS && !test.starts_with("model::") {
+    if executable == MODEL_TESTS && !test.starts_with(MODEL_SUITE) {
         return Vec::new();
     }
     let begins_with = |suites: &[&str]| suites.iter().any(|suite| test.starts_with(suite));
@@ -93,6 +112,17 @@ mod tests {
         assert_eq!(counts("live/it", "rooms_a"), [1, 1, 1]);
         assert_eq!(counts(MODEL_TESTS, "ring::tests::a"), [0, 0, 0]);
         assert_eq!(counts(MODEL_TESTS, "model::a"), [1, 1, 1]);
+    }
+
+    #[test]
+    fn a_suite_that_was_renamed_is_found() {
+        let mut tests: Vec<(&str, &str)> = ENGINE_SUITES.iter().map(|suite| (HUB_TESTS, *suite)).collect();
+        tests.extend(EMBEDDED_ONLY.iter().chain(&CLUSTER_SUITES).map(|suite| (HUB_TESTS, *suite)));
+        assert_eq!(unused(&tests), [MODEL_TESTS]);
+        tests.push((MODEL_TESTS, "model::a"));
+        assert_eq!(unused(&tests), [""; 0]);
+        tests.retain(|(_, test)| *test != "browser");
+        assert_eq!(unused(&tests), ["browser"]);
     }
 
     #[test]

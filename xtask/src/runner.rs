@@ -44,7 +44,7 @@ impl Runner {
         cases.sort_by(|one, other| expected(other).total_cmp(&expected(one)));
         let total = cases.len();
         let logs = log_folder()?;
-        let promised = Promises::read();
+        let promises = Promises::read()?;
         let queue = Mutex::new(cases.into_iter().enumerate().collect::<Queue>());
         let mut failed = Vec::new();
         let (sender, finished) = channel();
@@ -65,7 +65,7 @@ impl Runner {
             }
         });
         for (case, attempt) in failed {
-            tally.add(self.retry(&case, attempt, &promised, &logs));
+            tally.add(self.retry(&case, attempt, &promises, &logs));
         }
         Ok(())
     }
@@ -94,7 +94,7 @@ impl Runner {
 
     /// Runs a failed test again with its seed, unless a second attempt could hide a loss.
     fn retry(&self, case: &Case, first: Attempt, promises: &Promises, logs: &Path) -> Finished {
-        if case::counts_events(&first.output) || promises.name(case.function()) {
+        if case::counts_events(&first.output) || promises.include(case.function()) {
             return Finished::first(case, first);
         }
         let mut environment = self.environment.clone();
@@ -104,7 +104,7 @@ impl Runner {
             println!("RETRY {attempt} of {MAX_RETRIES}, alone: {}", case.id());
             let again = case.run(&environment, self.limit, &logs.join("retry.log"));
             self.print(attempt, MAX_RETRIES, case, &again);
-            if !matches!(again.outcome, Outcome::Failed(_)) {
+            if again.outcome == Outcome::Passed {
                 return Finished::flaky(case, first, seed);
             }
         }
@@ -121,7 +121,7 @@ impl Runner {
         };
         println!("{word:7} [{done:4}/{total}] {seconds:7.2} s  {id}");
         if let Outcome::Failed(reason) = &attempt.outcome {
-            println!("--- output of {id}\n{}\n--- {id}: {reason}", attempt.output.trim_end());
+            println!("--- output of {id}\n{}\n--- {id}: {reason}", attempt.output_tail());
         } else if self.shows_output {
             let facts = attempt.output.lines().filter(|line| line.starts_with("proof "));
             facts.for_each(|fact| println!("        {fact}"));
@@ -150,29 +150,27 @@ fn log_folder() -> Result<PathBuf, String> {
 struct Promises(Vec<String>);
 
 impl Promises {
-    fn read() -> Self {
-        let page = fs::read_to_string(place::root().join("docs").join("guarantees.md")).unwrap_or_default();
+    fn read() -> Result<Self, String> {
+        let file = place::root().join("docs").join("guarantees.md");
+        let page =
+            fs::read_to_string(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
         let quoted = page.split('`').skip(1).step_by(2);
-        Self(quoted.filter(|text| text.contains('_')).map(str::to_owned).collect())
+        Ok(Self(quoted.filter(|text| text.contains('_')).map(str::to_owned).collect()))
     }
 
     /// Whether the page names this function; `...` in a name there stands for anything.
-    fn name(&self, function: &str) -> bool {
+    fn include(&self, function: &str) -> bool {
         self.0.iter().any(|pattern| matches(pattern, function))
     }
 }
 
 fn matches(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split("...");
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let mut last = "";
-    for part in parts {
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-        last = part;
+    match pattern.split_once("...") {
+        Some((start, end)) => {
+            name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end)
+        }
+        None => name == pattern,
     }
-    rest.is_empty() || (pattern.contains("...") && last.is_empty())
 }
 
 #[cfg(test)]

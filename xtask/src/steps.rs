@@ -1,8 +1,8 @@
 //! The steps of a command: headings, durations, budgets, and the summary at the end.
 //!
 //! A failed step is named in the last lines and does not keep later ones from running, unless they need what it would
-//! have made. What could not be run is named there, too: nothing is skipped silently. `target/timings.json` keeps all
-//! of it.
+//! have made. What could not be run is named there, too: nothing is skipped silently. `target/timings.json` keeps the
+//! durations.
 
 use std::fs;
 use std::process::ExitCode;

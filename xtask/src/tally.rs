@@ -73,6 +73,11 @@ impl Tally {
         remarks
     }
 
+    /// How many tests could not be run.
+    pub(crate) fn not_run(&self) -> usize {
+        self.count(|outcome| matches!(outcome, Outcome::NotRun(_)))
+    }
+
     /// How many tests were run to their end.
     pub(crate) fn ran(&self) -> usize {
         self.count(|outcome| matches!(outcome, Outcome::Passed | Outcome::Failed(_)))

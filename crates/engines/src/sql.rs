@@ -15,7 +15,7 @@ use crate::{Instance, programs};
 pub const USER: &str = "bongsu";
 const PASSWORD: &str = "pass/word:1";
 const PASSWORD_IN_URL: &str = "pass%2Fword%3A1";
-/// Names the folder with an empty server of the run, in the environment of tests.
+/// The folder of an empty server, below that of the run's instance.
 const TEMPLATE_FOLDER: &str = "template";
 
 /// The program and the arguments of a server in a folder, on a port, with further settings.

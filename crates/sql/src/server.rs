@@ -168,12 +168,15 @@ impl Server {
         let inner = &self.0;
         let mut watching = inner.watching.lock().await;
         let looked = timeout(ANSWER, async {
-            // That the server has closed a connection says nothing about the server; whether it takes a new one does.
-            if let Some(mut link) = watching.take()
-                && self.check(&mut link).await.is_ok()
-            {
-                *watching = Some(link);
-                return Ok(());
+            if let Some(mut link) = watching.take() {
+                if self.check(&mut link).await.is_ok() {
+                    *watching = Some(link);
+                    return Ok(());
+                }
+                // That the server has closed a connection says nothing about the server; whether it takes a new one does.
+                // The claim is made again at the next look, when the server has let go of the closed one's.
+                let mut probe = Link::connect(inner.pool.address()).await?;
+                return self.check(&mut probe).await;
             }
             let mut link = self.connect_to_watch().await?;
             self.check(&mut link).await?;

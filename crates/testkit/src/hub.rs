@@ -15,6 +15,7 @@ use std::process::ExitStatus;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use bongsu_engines::{read_log, tail};
 use tempfile::TempDir;
 
 pub use builder::Builder;
@@ -81,7 +82,7 @@ impl Hub {
 
     /// All that the hub wrote to its output since it was first started.
     pub fn log(&self) -> String {
-        run::read_log(&log_file(&self.folder))
+        read_log(&log_file(&self.folder))
     }
 
     /// Ends the hub as a crash would, and waits until it is gone. Nothing happens when it is gone already.
@@ -102,7 +103,7 @@ impl Hub {
     pub async fn terminate(&self) -> ExitStatus {
         self.send_signal(Signal::TERM);
         let status = self.wait_exit(STOP).await;
-        status.unwrap_or_else(|| panic!("the hub did not end within {STOP:?}:\n{}", run::tail(&self.log())))
+        status.unwrap_or_else(|| panic!("the hub did not end within {STOP:?}:\n{}", tail(&self.log())))
     }
 
     /// Moves the time of a hub that was built with [`Builder::movable_clock`] forward: the time of day and the deadlines
@@ -156,7 +157,7 @@ impl Hub {
             assert!(
                 is_ready || hub.has_this_exited(),
                 "the hub is neither ready nor gone:\n{}",
-                run::tail(&hub.log())
+                tail(&hub.log())
             );
         }
     }
@@ -172,7 +173,7 @@ impl Hub {
         match status {
             Some(status) => (status, output),
             None => {
-                panic!("the hub was expected to end, and still runs after {START:?}:\n{}", run::tail(&output))
+                panic!("the hub was expected to end, and still runs after {START:?}:\n{}", tail(&output))
             }
         }
     }
@@ -250,11 +251,7 @@ impl Hub {
     async fn wait_ready(&self) {
         let ready = self.is_ready_in_time().await;
         let exit = self.run.lock().unwrap().exit_status();
-        assert!(
-            ready && exit.is_none(),
-            "the hub is not ready (exit: {exit:?}):\n{}",
-            run::tail(&self.log())
-        );
+        assert!(ready && exit.is_none(), "the hub is not ready (exit: {exit:?}):\n{}", tail(&self.log()));
     }
 
     async fn ask(&self, path: &str) -> Option<crate::Answer> {
@@ -269,7 +266,7 @@ impl Drop for Hub {
             run.kill_all();
         }
         if std::thread::panicking() {
-            eprintln!("the hub at {} wrote last:\n{}", self.addr(), run::tail(&self.log()));
+            eprintln!("the hub at {} wrote last:\n{}", self.addr(), tail(&self.log()));
         }
     }
 }

@@ -1,24 +1,26 @@
 //! The log in Redis: the contract on one server and on a Cluster, and what the bus adds to it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bongsu_kernel::Clock;
 use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Clock, random};
 use bongsu_live::log::redis::{Options, RedisBus, RedisFollowUps, RedisLog};
 use bongsu_live::log::{Bus, FollowUps, Sink};
 use bongsu_live::{Log, SubjectName};
 use bongsu_redis::{Address, Redis};
-use bongsu_testkit::redis::{Cluster, Redis as Server};
+use bongsu_testkit::redis::{Client, Cluster, Redis as Server};
+use bongsu_testkit::{Engine, tier};
 
 use crate::log_contract::{Adapter, contract};
 
 mod single {
-    super::contract!(super::OnServer);
+    super::contract!(super::OnRedis<super::Server>);
 }
 
 mod cluster {
-    super::contract!(super::OnCluster);
+    super::contract!(super::OnRedis<super::Cluster>);
 }
 
 pub(crate) struct Running {
@@ -43,58 +45,86 @@ async fn end(running: Running) {
     assert!(running.supervisor.shut_down(Duration::from_secs(60)).await, "a loop was left");
 }
 
-/// A server of its own, with a log that is synced before it answers.
-pub(crate) struct OnServer(Server);
+/// Servers that a test can kill.
+pub(crate) trait Servers: Sized {
+    const ENGINE: Engine;
+    async fn start() -> Self;
+    fn url(&self) -> String;
+    async fn kill(&self);
+    async fn restart(&self);
+}
 
-impl Adapter for OnServer {
-    type Running = Running;
+impl Servers for Server {
+    const ENGINE: Engine = Engine::Redis;
 
-    async fn empty() -> Self {
-        Self(Server::start().await)
+    async fn start() -> Self {
+        Self::start().await
     }
 
-    async fn open(&self, clock: Clock, sink: Arc<dyn Sink>) -> Running {
-        open(&self.0.url(), "t:", clock, sink).await
+    fn url(&self) -> String {
+        self.url()
     }
 
-    fn log(running: &Running) -> Arc<dyn Log> {
-        running.log.clone()
+    async fn kill(&self) {
+        self.kill9().await;
     }
 
-    fn seen_to(running: &Running) -> Arc<dyn FollowUps> {
-        running.follow_ups.clone()
-    }
-
-    async fn listen(running: &Running, subject: &SubjectName) {
-        running.bus.listen(subject).await.unwrap();
-    }
-
-    async fn close(&self, running: Running) {
-        end(running).await;
-    }
-
-    async fn kill(&mut self, running: Running) {
-        self.0.kill9().await;
-        end(running).await;
-        self.0.restart().await;
-    }
-
-    async fn follow_ups(&self) -> Vec<String> {
-        follow_ups(std::slice::from_ref(&self.0)).await
+    async fn restart(&self) {
+        self.restart().await;
     }
 }
 
-pub(crate) struct OnCluster(Cluster);
+impl Servers for Cluster {
+    const ENGINE: Engine = Engine::Cluster;
 
-impl Adapter for OnCluster {
+    async fn start() -> Self {
+        Self::start().await
+    }
+
+    fn url(&self) -> String {
+        self.url()
+    }
+
+    async fn kill(&self) {
+        for node in self.nodes() {
+            node.kill9().await;
+        }
+    }
+
+    async fn restart(&self) {
+        for node in self.nodes() {
+            node.restart().await;
+        }
+        self.wait_ok().await;
+    }
+}
+
+/// A log below a prefix of its own, on the servers that all tests share, or on the test's own, which it can kill.
+pub(crate) struct OnRedis<S> {
+    url: String,
+    prefix: String,
+    own: Option<S>,
+}
+
+impl<S: Servers> Adapter for OnRedis<S> {
     type Running = Running;
 
+    fn is_available() -> bool {
+        tier::needs_engine("redis")
+    }
+
     async fn empty() -> Self {
-        Self(Cluster::start().await)
+        let url = S::ENGINE.shared_url().await.expect("an engine that tests share");
+        Self { url, prefix: format!("live{:016x}:", random::between(0, u64::MAX - 1)), own: None }
+    }
+
+    async fn mortal() -> Self {
+        let own = S::start().await;
+        Self { url: own.url(), prefix: "t:".to_owned(), own: Some(own) }
     }
 
     async fn open(&self, clock: Clock, sink: Arc<dyn Sink>) -> Running {
-        open(&self.0.url(), "t:", clock, sink).await
+        open(&self.url, &self.prefix, clock, sink).await
     }
 
     fn log(running: &Running) -> Arc<dyn Log> {
@@ -114,26 +144,23 @@ impl Adapter for OnCluster {
     }
 
     async fn kill(&mut self, running: Running) {
-        for node in self.0.nodes() {
-            node.kill9().await;
-        }
+        let own = self.own.as_ref().expect("servers of the test's own: others use the shared ones meanwhile");
+        own.kill().await;
         end(running).await;
-        for node in self.0.nodes() {
-            node.restart().await;
-        }
-        self.0.wait_ok().await;
+        own.restart().await;
     }
 
     async fn follow_ups(&self) -> Vec<String> {
-        follow_ups(self.0.nodes()).await
+        follow_ups(&self.url, &self.prefix).await
     }
 }
 
 /// Found the way a worker finds them: by the index, which has to name every subject that has some.
-async fn follow_ups(servers: &[Server]) -> Vec<String> {
+async fn follow_ups(url: &str, prefix: &str) -> Vec<String> {
+    let nodes: Vec<SocketAddr> = url.split(['/', ',']).filter_map(|part| part.parse().ok()).collect();
     let ask = async |command: &[&str]| {
-        for server in servers {
-            let reply = server.command(command).await;
+        for node in &nodes {
+            let reply = Client::connect(*node).await.unwrap().call(command).await.unwrap();
             if reply.error().is_none() {
                 return reply;
             }
@@ -142,10 +169,10 @@ async fn follow_ups(servers: &[Server]) -> Vec<String> {
     };
     let mut records = Vec::new();
     for index in 0..16 {
-        let key = format!("t:{{follow-ups:{index}}}");
+        let key = format!("{prefix}{{follow-ups:{index}}}");
         for subject in ask(&["ZRANGE", &key, "0", "-1"]).await.items() {
             let id = subject.text().split_once(':').unwrap().1.to_owned();
-            let list = format!("t:{{t:room:events:{id}}}:follow-ups");
+            let list = format!("{prefix}{{{prefix}room:events:{id}}}:follow-ups");
             let found = ask(&["LRANGE", &list, "0", "-1"]).await;
             records.extend(found.items().iter().map(|record| record.text().to_owned()));
         }

@@ -65,6 +65,7 @@ async fn they_come_out_right_while_the_bus_is_cut_again_and_again() {
 
 /// With a server, its bus is cut now and then.
 async fn run(place: &Place, name: &str, cut: Option<&Redis>) {
+    tier::counts_events();
     let (mut rng, mut fleet, mut started) = (Rng::for_test(name), Vec::new(), 0);
     let mut tally = BTreeMap::<&str, usize>::new();
     for round in 0..tier::size(3, 60) {

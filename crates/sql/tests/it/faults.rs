@@ -168,7 +168,8 @@ async fn a_server_that_stands_still_holds_up_nobody_for_long(flavour: Flavour) {
     assert_eq!(listed, ["after", "before"], "what was refused is not there");
 }
 
-async fn end_all_connections(server: &Server, name: &str) {
+/// Has the server close all connections to a database, and waits until it has.
+async fn end_all_connections(server: &Arc<Server>, name: &str) {
     let (list, end) = match server.flavour() {
         Flavour::Postgres => (
             format!("SELECT pid FROM pg_stat_activity WHERE datname = '{name}'"),
@@ -178,18 +179,27 @@ async fn end_all_connections(server: &Server, name: &str) {
             (format!("SELECT id FROM information_schema.processlist WHERE db = '{name}'"), "KILL ")
         }
     };
-    let connections = || server.execute("", &list).lines().map(str::to_owned).collect::<Vec<_>>();
-    let ended = connections();
+    let connections = async || {
+        let said = execute(server, list.clone()).await.unwrap();
+        said.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let ended = connections().await;
     for id in &ended {
         // It may have ended by itself.
-        let _ = server.try_execute("", &format!("{end}({id})"));
+        let _ = execute(server, format!("{end}({id})")).await;
     }
     // The server ends a connection when it comes to it; until then requests on it may get half of an answer.
-    wait::until(LONG, async || !connections().iter().any(|id| ended.contains(id))).await;
+    wait::until(LONG, async || !connections().await.iter().any(|id| ended.contains(id))).await;
+}
+
+/// Runs SQL by the server's command line, beside the tasks of this thread: the records' own watch is one of them.
+async fn execute(server: &Arc<Server>, sql: String) -> Result<String, String> {
+    let server = server.clone();
+    tokio::task::spawn_blocking(move || server.try_execute("", &sql)).await.unwrap()
 }
 
 async fn connections_that_the_server_closed_cost_nobody_an_answer(flavour: Flavour) {
-    let server = Server::start(flavour).await;
+    let server = Arc::new(Server::start(flavour).await);
     let url = server.database();
     let records = connect(&url).await.unwrap();
     for round in 0..5 {
@@ -206,7 +216,7 @@ async fn connections_that_the_server_closed_cost_nobody_an_answer(flavour: Flavo
 }
 
 async fn a_connection_that_breaks_within_a_change_undoes_it(flavour: Flavour) {
-    let server = Server::start(flavour).await;
+    let server = Arc::new(Server::start(flavour).await);
     let url = server.database();
     let records = connect(&url).await.unwrap();
     let (begun, go_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));

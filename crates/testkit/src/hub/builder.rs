@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use super::run::Run;
 use super::{Hub, Port};
 use crate::engine::{Engine, engine};
+use crate::mortal;
 
 /// Inherited by the hub; everything else in the environment is hidden from it, so that a developer's own settings
 /// change no test.
@@ -160,11 +161,11 @@ impl Setup {
     pub(super) fn command(&self, port: u16, data_dir: &Path, cwd: &Path, env: &[(&str, &str)]) -> Command {
         let mut command = match self.wrapper.split_first() {
             Some((program, rest)) => {
-                let mut command = Command::new(program);
+                let mut command = mortal::command(program);
                 command.args(rest).arg(&self.bin);
                 command
             }
-            None => Command::new(&self.bin),
+            None => mortal::command(&self.bin),
         };
         // A folder of its own to run in: a core file or a configuration file lying about stays out of the way.
         command.args(&self.args).current_dir(cwd).env_clear();

@@ -6,9 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::Signal;
 
-use crate::process;
-
-const TAIL_LINES: usize = 60;
+use crate::{mortal, process};
 
 /// A process and, once it has ended, how.
 #[derive(Default)]
@@ -25,8 +23,7 @@ impl Run {
         let output = File::options().create(true).append(true).open(log).expect("a log file");
         let errors = output.try_clone().expect("a second handle of the log file");
         command.stdin(Stdio::null()).stdout(output).stderr(errors);
-        let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-        Self { child: Some(child), bin: bin.to_owned(), hub_pid: None, exit: None }
+        Self { child: Some(mortal::spawn(command)), bin: bin.to_owned(), hub_pid: None, exit: None }
     }
 
     /// The hub's process: the one we started, or the one below it that runs the hub's program. None when it has
@@ -71,14 +68,4 @@ impl Run {
         // Behind a wrapper the hub is no child of ours.
         hub.into_iter().for_each(process::wait_gone);
     }
-}
-
-pub(super) fn read_log(log: &Path) -> String {
-    std::fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
-}
-
-/// The last lines of a log.
-pub(super) fn tail(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().collect();
-    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }

@@ -256,6 +256,7 @@ async fn devices_that_come_and_go_while_redis_is_away_leave_nothing_behind() {
 
 #[tokio::test]
 async fn what_the_bus_of_people_loses_reaches_every_device_once_and_in_order() {
+    tier::counts_events();
     if !engines() {
         return;
     }

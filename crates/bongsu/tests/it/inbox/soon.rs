@@ -27,6 +27,7 @@ fn entry_ids(room: &str, answer: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn an_event_can_be_marked_and_deleted_before_its_entry_was_derived() {
+    tier::counts_events();
     let name = "an_event_can_be_marked_and_deleted_before_its_entry_was_derived";
     let hub = hub().await;
     let apis = apis(&hub);

@@ -51,7 +51,7 @@ pub(crate) async fn repeated_and_refused_events_leave_no_record<A: Adapter>() {
 }
 
 pub(crate) async fn records_outlast_trimming_and_kills<A: Adapter>() {
-    let mut stage = Stage::<A>::empty().await;
+    let mut stage = Stage::<A>::mortal().await;
     for number in 0..300 {
         stage.append_one(&Event::of("42").number(number).recipients(&["1"]).keep(1)).await;
     }

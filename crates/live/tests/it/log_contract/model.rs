@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bongsu_kernel::{Millis, StreamId};
 use bongsu_live::{AppendError, Start};
+use bongsu_testkit::tier;
 
 use super::Adapter;
 use super::support::{ALL, Event, NOW, Outcome, Stage};
@@ -61,13 +62,13 @@ impl Dice {
 }
 
 pub(crate) async fn any_sequence_of_requests_restarts_and_clocks_is_answered_as_promised<A: Adapter>() {
-    for seed in 0..4 {
+    for seed in 0..tier::size(2, 40) as u64 {
         run::<A>(&mut Dice(seed)).await;
     }
 }
 
 async fn run<A: Adapter>(dice: &mut Dice) {
-    let mut stage = Stage::<A>::empty().await;
+    let mut stage = Stage::<A>::mortal().await;
     let mut model: BTreeMap<&str, Subject> = ROOMS.map(|room| (room, Subject::default())).into();
     let mut now = NOW;
     for _ in 0..150 {

@@ -75,7 +75,7 @@ pub(crate) async fn a_key_is_kept_for_24_hours<A: Adapter>() {
 }
 
 pub(crate) async fn keys_outlast_reopening_and_kills<A: Adapter>() {
-    let mut stage = Stage::<A>::empty().await;
+    let mut stage = Stage::<A>::mortal().await;
     let event = |number| Event::of("42").number(number).key(&format!("k{number}")).audience(7);
     let mut firsts = Vec::new();
     for number in 0..4 {

@@ -34,7 +34,7 @@ pub(crate) async fn ids_grow_while_the_clock_stands_still_or_goes_back<A: Adapte
 }
 
 pub(crate) async fn ids_grow_over_reopening_with_a_clock_that_went_back<A: Adapter>() {
-    let mut stage = Stage::<A>::empty().await;
+    let mut stage = Stage::<A>::mortal().await;
     let mut ids = append_ids(&stage, "42", 5).await;
     stage.clock.set(NOW - 3_600_000);
     stage.reopen().await;
@@ -78,7 +78,7 @@ pub(crate) async fn subjects_do_not_disturb_each_other<A: Adapter>() {
 }
 
 pub(crate) async fn what_was_acknowledged_is_there_after_a_kill<A: Adapter>() {
-    let mut stage = Stage::<A>::empty().await;
+    let mut stage = Stage::<A>::mortal().await;
     let mut ids = Vec::new();
     for round in 0..5 {
         ids.extend(append_ids(&stage, "42", 20).await);

@@ -154,7 +154,7 @@ pub(crate) async fn pages_are_bounded_in_bytes_and_never_empty<A: Adapter>() {
 }
 
 pub(crate) async fn the_head_is_the_newest_event<A: Adapter>() {
-    let mut stage = Stage::<A>::empty().await;
+    let mut stage = Stage::<A>::mortal().await;
     for round in 0..3 {
         let newest = fill(&stage, "42", 5, 1).await[4];
         assert_eq!(stage.head("42").await.id, newest);

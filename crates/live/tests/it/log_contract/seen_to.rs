@@ -34,7 +34,7 @@ async fn taken(follow_ups: &dyn FollowUps, most: usize, but: &[Pending]) -> Vec<
 }
 
 pub(crate) async fn a_record_is_taken_until_it_is_done<A: Adapter>() {
-    let mut stage = Stage::<A>::empty().await;
+    let mut stage = Stage::<A>::mortal().await;
     for number in 0..5 {
         stage.append_one(&event("42", number)).await;
     }

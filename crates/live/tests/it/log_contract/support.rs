@@ -157,6 +157,11 @@ impl<A: Adapter> Stage<A> {
         Self::at(A::empty().await).await
     }
 
+    /// For a test that kills.
+    pub(crate) async fn mortal() -> Self {
+        Self::at(A::mortal().await).await
+    }
+
     pub(crate) async fn at(adapter: A) -> Self {
         let (clock, sink) = (Clock::manual(NOW), Arc::new(Memory::default()));
         let running = Some(adapter.open(clock.clone(), sink.clone()).await);

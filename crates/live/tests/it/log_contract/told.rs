@@ -42,7 +42,7 @@ pub(crate) async fn every_event_names_the_one_before_it<A: Adapter>() {
 }
 
 pub(crate) async fn the_chain_goes_on_over_reopening_and_trimming<A: Adapter>() {
-    let mut stage = Stage::<A>::empty().await;
+    let mut stage = Stage::<A>::mortal().await;
     for round in 0..6 {
         for _ in 0..50 {
             stage.append_one(&Event::of("42").keep(2)).await;

@@ -58,7 +58,7 @@ pub(crate) async fn a_lower_number_to_keep_is_reached_with_the_next_events<A: Ad
 }
 
 pub(crate) async fn events_are_counted_on_over_trimming<A: Adapter>() {
-    let mut stage = Stage::<A>::empty().await;
+    let mut stage = Stage::<A>::mortal().await;
     for round in 1..=3_u64 {
         stage.append(vec![Event::of("42").keep(5); 100]).await;
         stage.kill_and_reopen().await;
@@ -76,7 +76,7 @@ pub(crate) async fn events_are_counted_on_over_trimming<A: Adapter>() {
 }
 
 pub(crate) async fn a_purge_leaves_the_newest_entry_and_forgets_keys<A: Adapter>() {
-    let mut stage = Stage::<A>::empty().await;
+    let mut stage = Stage::<A>::mortal().await;
     for number in 0..100 {
         stage.append_one(&Event::of("42").number(number).key(&format!("key {number}"))).await;
     }

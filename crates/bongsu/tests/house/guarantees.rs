@@ -19,7 +19,7 @@ fn named(document: &str) -> BTreeSet<String> {
     quoted.filter(is_name).map(str::to_owned).collect()
 }
 
-/// What sources say of tests.
+/// The test functions and macros that the sources declare.
 #[derive(Default)]
 struct Found {
     /// Functions with the attribute of a test.

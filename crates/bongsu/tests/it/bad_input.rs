@@ -180,7 +180,7 @@ async fn whatever_is_wrong_with_one_field_nothing_of_the_rest_is_kept() {
             assert!(refused["code"].is_string() && refused["streamId"].is_null(), "{}", batch.text());
         }
     }
-    // Nobody was named, and no key was used up.
+    // The refused requests made no inbox entry and used up no idempotency key.
     let entries = api.person(2).get("/api/notifications").await.expect(200);
     assert_eq!((&entries.result()["items"], &entries.result()["unread"]), (&json!([]), &json!(0)));
     nothing_happened(&hub).await;

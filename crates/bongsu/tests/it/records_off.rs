@@ -108,7 +108,7 @@ async fn what_needs_records_answers_503_and_names_the_setting() {
         let korean = api.call(method, path, body.to_owned()).await.expect_error(503, "COMMON503");
         assert_ne!(korean.message(), message, "{method} {path} in Korean");
     }
-    // Who may not ask is told so first.
+    // A missing credential is reported before the missing records.
     service.anonymous().get("/api/notifications").await.expect_error(401, "AUTH4001");
     person.call("PUT", "/api/v1/rooms/42", "").await.expect_error(401, "AUTH4001");
 }

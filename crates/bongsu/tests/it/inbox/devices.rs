@@ -43,7 +43,7 @@ struct Devices {
 }
 
 impl Devices {
-    /// So many at once, on the hubs in turn.
+    /// Opens `count` streams of a user at the same time, on the hubs in turn.
     async fn open(&mut self, hubs: &[&Hub], user: u64, count: usize) -> Vec<Stream> {
         let opening = (0..count).map(async |n: usize| {
             listen(hubs[n % hubs.len()], user).open().await.expect("everybody is let in")
@@ -148,8 +148,8 @@ async fn nobody_misses_anything_or_sees_it_twice_while_overlapping_sets_of_peopl
         })
         .collect();
     let acknowledged = AtomicUsize::new(0);
-    // Whoever comes back too far behind is told to begin anew, and how far readers are behind depends on the machine: so
-    // nobody is told of more while somebody has much to read.
+    // A reader that resumes too far behind gets `system.reset`, and on a slow machine readers fall far behind. So the
+    // publishers pause while a reader has many entries left to read.
     let behind: Vec<AtomicI64> = (0..=people).map(|_| AtomicI64::new(0)).collect();
     let most_behind = || behind.iter().map(|behind| behind.load(Ordering::SeqCst)).max().unwrap_or_default();
     let telling = async {

@@ -343,7 +343,7 @@ async fn a_notification_saved_before_a_crash_is_one_entry_and_one_live_event() {
         assert!(wait::holds_within(SOON, async || is_dead(&hub).await).await, "the hub lives after {point}");
         hub.restart().await;
         assert_eq!(unread(&api, person).await, 1, "what was saved before {point} is there");
-        // Whoever had no answer asks again.
+        // The service got no answer and repeats its request.
         notify(&api, &notice).await.expect(202);
         notify(&api, &like(&format!("last{round}"), &[person])).await.expect(202);
         let mut told = Vec::new();

@@ -84,7 +84,7 @@ impl Rows for On<'_> {
 /// Rows that are written before each kill, to all targets together: as many as a worker claims at once.
 const ROWS_EACH: u64 = 200;
 
-/// What the kills of one run met.
+/// Kills of one run, and how many of them met rows that a worker had claimed.
 #[derive(Default)]
 struct Kills {
     all: usize,
@@ -176,7 +176,7 @@ pub(super) async fn a_row_appended_before_a_crash_is_one_event_of_its_room(flavo
             let before = written;
             written += 10;
             crash_points::wait_dead(&scene.hub, point, SOON).await;
-            // So many are in the room, and none of them is marked.
+            // The room has the events of this batch, and none of its rows is marked as DONE.
             let done = scene.count("SELECT count(*) FROM outbox_events WHERE status = 'DONE'").await;
             assert_eq!(done, before as i64, "rows that are marked at {point}");
             let room = rusqlite::Connection::open(scene.hub.data_dir().join("bongsu.db")).unwrap();

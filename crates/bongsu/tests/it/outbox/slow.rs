@@ -83,7 +83,7 @@ pub(super) async fn silent_readers(fleet: &Fleet, silent: usize, events: u64) ->
 
 async fn a_silent_reader_slows_nobody_and_gets_everything(flavour: Option<Flavour>) {
     let with = |builder: bongsu_testkit::hub::Builder| {
-        // Whoever reads is on the same thread as whoever writes, and must not be ended for what that takes.
+        // The test reads and writes on one thread; the stall limit must outlast the time that writing takes.
         builder.env("SSE_CHANNEL_CAPACITY", 64).env("SSE_STALL_SECS", 30).env("OUTBOX_PING_SECS", 1)
     };
     let Some(fleet) = Fleet::start_with(flavour, None, with).await else { return };

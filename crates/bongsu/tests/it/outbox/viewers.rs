@@ -108,8 +108,8 @@ async fn many_viewers_cost_as_much_as_one(flavour: Flavour) {
     let again = cost(&fleet, &program, &mut streams, 2 * COMMITS).await;
     streams.truncate(1);
     let after = cost(&fleet, &program, &mut streams, 3 * COMMITS).await;
-    // What else the machine does slows hubs down: then they ask less in a second, and more in all, for they also ask when
-    // nothing comes. Of each the better look counts, and what is as cheap as one by either measure is as cheap as one.
+    // On a busy machine a run takes longer: the hub then sends fewer queries per second, and more in total, because it
+    // also polls while no row comes. So the better of two runs counts, and either measure may show that the cost is equal.
     let one = if before.per_second > after.per_second { &before } else { &after };
     let all = if first.per_second < again.per_second { &first } else { &again };
     let (one_in_all, all_in_all) = (before.queries.max(after.queries), first.queries.min(again.queries));

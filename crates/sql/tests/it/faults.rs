@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use bongsu_sql::{Boxed, Error, Records, Transaction, once};
+use bongsu_sql::{Boxed, Error, Query, Records, Transaction, once};
 use bongsu_testkit::proxy::{Direction, Proxy};
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::{Rng, proof, tier, wait};
@@ -55,10 +55,15 @@ fn done_once<'t>((key,): &'t (String,), tx: &'t mut Transaction<'_>) -> Boxed<'t
             return Ok(false);
         }
         tx.run(&PUT, &[("id", key.as_str().into()), ("number", 1_i64.into()), ("text", "".into())]).await?;
-        tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
+        let changed = tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
+        assert_eq!(changed, 1, "the counter is there");
         Ok(true)
     })
 }
+
+/// Both are changed in one transaction, so they are equal at every moment.
+static COUNTED: Query =
+    Query::new("counted", ["SELECT n, (SELECT count(*) FROM test_items) FROM test_counters WHERE id = 1"; 3]);
 
 #[derive(Default)]
 struct Tally {
@@ -128,6 +133,13 @@ async fn a_server_that_is_killed_loses_nothing_that_was_answered_and_does_nothin
             server.restart().await;
             kills += 1;
             wait::until(LONG, || async { hubs.iter().all(|hub| hub.trouble().is_none()) }).await;
+            wait::until(LONG, || async {
+                let counted = hubs[0].read((), |(), tx| Box::pin(tx.row(&COUNTED, &[]))).await;
+                let Ok(counted) = counted.map(Option::unwrap) else { return false };
+                assert_eq!(counted.int(0).unwrap(), counted.int(1).unwrap(), "after kill {kills}");
+                true
+            })
+            .await;
         }
         some_more(10).await;
         stop.store(true, Ordering::SeqCst);

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use bongsu_testkit::hub::Signal;
 use bongsu_testkit::sql::Flavour;
-use bongsu_testkit::{Rng, proof, tier, wait};
+use bongsu_testkit::{Hub, Rng, proof, tier, wait};
 use futures_util::future::join_all;
 use serde_json::json;
 
@@ -42,6 +43,9 @@ async fn faults(fleet: &Fleet, ledger: &Ledger, told: &AtomicUsize, rng: &mut Rn
             hub.restart().await;
         } else {
             hub.send_signal(Signal::STOP);
+            if alone {
+                stopped_without_the_lock(hub, ledger).await;
+            }
             landed[1] += usize::from(under_way());
             let commits = ledger.commits();
             if alone {
@@ -56,6 +60,23 @@ async fn faults(fleet: &Fleet, ledger: &Ledger, told: &AtomicUsize, rng: &mut Rn
         wait::until(LONG, async || told.load(Ordering::SeqCst) > before + 100).await;
     }
     landed
+}
+
+/// A hub that was stopped within a transaction keeps the file's lock, and nobody else can write: stops it again at other
+/// moments until others can.
+async fn stopped_without_the_lock(hub: &Hub, ledger: &Ledger) {
+    let deadline = Instant::now() + LONG;
+    loop {
+        let commits = ledger.commits();
+        // One commit may have been on its way back when the hub was stopped.
+        if wait::holds_within(Duration::from_secs(5), async || ledger.commits() > commits + 1).await {
+            return;
+        }
+        assert!(Instant::now() < deadline, "nobody can write, whenever the hub is stopped");
+        hub.send_signal(Signal::CONT);
+        wait::until(LONG, async || ledger.commits() > commits + 1).await;
+        hub.send_signal(Signal::STOP);
+    }
 }
 
 /// What readers of all targets were told, each target by several: some stay with their hub, some come back to any.

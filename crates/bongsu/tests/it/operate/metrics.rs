@@ -88,13 +88,16 @@ async fn every_metric_of_the_contract_is_exported_with_its_type_and_labels() {
         return;
     }
     let (redis, database) = (Redis::start().await, Flavour::Postgres.database().await);
-    // Another owner has a lock that the hub wants, for a moment.
-    let lock = ["SET", "lock:event:runner:inbox-write-behind", "another owner", "PX", "1000"];
-    redis.command(&lock).await.accepted();
+    // Another owner has a lock that the hub wants, until the hub has tried to get it.
+    let lock = "lock:event:runner:inbox-write-behind";
+    redis.command(&["SET", lock, "another owner"]).await.accepted();
     let hub = Hub::builder(BONGSU).env("REDIS_URL", redis.url()).env("DATABASE_URL", &database);
     let hub = hub.env("LOCK_TTL_SECS", 3).env("WRITE_BEHIND_INTERVAL_SECS", 1);
     let hub = hub.env("STREAM_MAXLEN", 50).env("SSE_CHANNEL_CAPACITY", 8).start().await;
     let api = Api::at(&hub.url(""));
+    let failures = async || hub.metrics().await.get("lock_acquire_total", &[("result", "failure")]);
+    wait::until(SOON, async || failures().await > 0.0).await;
+    redis.command(&["DEL", lock]).await.accepted();
     lag_behind_the_log(&hub, &api).await;
     let mut stream = Stream::request(&hub, "/api/v1/rooms/1/stream").person(7).open().await.ok().unwrap();
     api.publish_to(1, "comment.created", json!({})).await;

@@ -61,9 +61,11 @@ fn done_once<'t>((key,): &'t (String,), tx: &'t mut Transaction<'_>) -> Boxed<'t
     })
 }
 
-/// Both are changed in one transaction, so they are equal at every moment.
-static COUNTED: Query =
-    Query::new("counted", ["SELECT n, (SELECT count(*) FROM test_items) FROM test_counters WHERE id = 1"; 3]);
+/// The counter and the number of items. One transaction changes both, so they are equal in every snapshot.
+static COUNTER_AND_ITEMS: Query = Query::new(
+    "counter_and_items",
+    ["SELECT n, (SELECT count(*) FROM test_items) FROM test_counters WHERE id = 1"; 3],
+);
 
 #[derive(Default)]
 struct Tally {
@@ -134,7 +136,7 @@ async fn a_server_that_is_killed_loses_nothing_that_was_answered_and_does_nothin
             kills += 1;
             wait::until(LONG, || async { hubs.iter().all(|hub| hub.trouble().is_none()) }).await;
             wait::until(LONG, || async {
-                let counted = hubs[0].read((), |(), tx| Box::pin(tx.row(&COUNTED, &[]))).await;
+                let counted = hubs[0].read((), |(), tx| Box::pin(tx.row(&COUNTER_AND_ITEMS, &[]))).await;
                 let Ok(counted) = counted.map(Option::unwrap) else { return false };
                 assert_eq!(counted.int(0).unwrap(), counted.int(1).unwrap(), "after kill {kills}");
                 true

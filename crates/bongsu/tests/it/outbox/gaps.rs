@@ -44,7 +44,7 @@ async fn faults(fleet: &Fleet, ledger: &Ledger, told: &AtomicUsize, rng: &mut Rn
         } else {
             hub.send_signal(Signal::STOP);
             if alone {
-                stopped_without_the_lock(hub, ledger).await;
+                ensure_stopped_without_lock(hub, ledger).await;
             }
             landed[1] += usize::from(under_way());
             let commits = ledger.commits();
@@ -62,9 +62,9 @@ async fn faults(fleet: &Fleet, ledger: &Ledger, told: &AtomicUsize, rng: &mut Rn
     landed
 }
 
-/// A hub that was stopped within a transaction keeps the file's lock, and nobody else can write: stops it again at other
-/// moments until others can.
-async fn stopped_without_the_lock(hub: &Hub, ledger: &Ledger) {
+/// A hub that is stopped within a transaction keeps SQLite's write lock, so no writer can commit. Resumes such a hub and stops
+/// it again until the writers can commit.
+async fn ensure_stopped_without_lock(hub: &Hub, ledger: &Ledger) {
     let deadline = Instant::now() + LONG;
     loop {
         let commits = ledger.commits();

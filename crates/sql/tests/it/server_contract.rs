@@ -133,14 +133,16 @@ pub(crate) async fn a_change_that_takes_too_long_is_given_up<D: OnServer>(databa
     };
     let (slow, waited) = tokio::join!(slow, waiting);
     assert!(matches!(slow, Err(Error::Away(_))), "{slow:?}");
-    assert!(waited.is_ok() || matches!(waited, Err(Error::Away(_))), "{waited:?}");
     assert!(started.elapsed() < LONG);
-    let kept = i64::from(waited.is_ok());
-    assert_eq!(
-        timeout(LONG, counters(&records)).await.unwrap(),
-        [kept, 0],
-        "nothing of the slow one is kept"
-    );
+    // It gets the lock when its own time is nearly over, so that its commit may be what is not answered.
+    let possible: &[i64] = match waited {
+        Ok(1) => &[1],
+        Err(Error::Away(_)) => &[0],
+        Err(Error::Unanswered(_)) => &[0, 1],
+        other => panic!("{other:?}"),
+    };
+    let kept = timeout(LONG, counters(&records)).await.unwrap();
+    assert!(possible.contains(&kept[0]) && kept[1] == 0, "nothing of the slow one is kept: {kept:?}");
     wait::until(LONG, || async {
         let done = records
             .write((), |(), tx| Box::pin(async move { tx.run(&INCREMENT, &[("id", 1_i64.into())]).await }));

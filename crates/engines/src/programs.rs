@@ -15,7 +15,7 @@ pub struct Program {
 
 const VERSION: &[&str] = &["--version"];
 
-pub const PROGRAMS: [Program; 13] = [
+pub const PROGRAMS: [Program; 14] = [
     Program {
         name: "redis-server",
         package: "redis-server",
@@ -58,6 +58,12 @@ pub const PROGRAMS: [Program; 13] = [
         package: "nginx",
         purpose: "nginx: hubs behind a reverse proxy",
         trial: &["-v"],
+    },
+    Program {
+        name: "openssl",
+        package: "openssl",
+        purpose: "nginx: a certificate for HTTPS",
+        trial: &["version"],
     },
     Program { name: "chromium", package: "chromium", purpose: "browser: a real EventSource", trial: VERSION },
     Program {

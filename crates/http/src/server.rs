@@ -2,7 +2,8 @@
 //!
 //! Few threads cost less than many, and a connection never changes its thread, so waking it is cheap. Plain HTTP/1.1 is
 //! served by hyper's own http1 connection, until a stream or a WebSocket takes the socket (`carrier`), and HTTP/2 (by
-//! its preface) by http2. Draining stops the accepting, lets requests that are under way finish, and ends.
+//! its preface) by http2. Draining finishes the requests that are in progress, goes on to accept connections meanwhile so
+//! that a proxy with only this server has somewhere to send requests, and closes the listener right before the end.
 
 mod carrier;
 mod connection;
@@ -54,6 +55,9 @@ const RESERVED_DESCRIPTORS: u64 = 128;
 /// Connections that streams leave to requests, so that a hub full of streams can still be published to and asked.
 const RESERVED_CONNECTIONS: usize = 512;
 
+/// Connections that were accepted while the server drained have this long to end once the listener is closed.
+const LAST_CONNECTIONS_TIMEOUT: Duration = Duration::from_millis(400);
+
 /// What runs on every shard beside its connections.
 pub type ShardLoop = Arc<dyn Fn(usize) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
@@ -94,6 +98,8 @@ pub struct Server {
     stop_accepting: CancellationToken,
     drain: Drain,
     connections: TaskTracker,
+    /// Connections that were accepted after draining had begun.
+    late_connections: TaskTracker,
     stop: CancellationToken,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
@@ -114,6 +120,7 @@ impl Server {
             stop_accepting: CancellationToken::new(),
             drain: Drain::default(),
             connections: TaskTracker::new(),
+            late_connections: TaskTracker::new(),
             stop: CancellationToken::new(),
             threads: Vec::new(),
         };
@@ -129,7 +136,8 @@ impl Server {
                 app: app.clone(),
                 open,
                 connections: server.connections.clone(),
-                expects: server.connections.token(),
+                late_connections: server.late_connections.clone(),
+                expects: server.late_connections.token(),
                 drain: server.drain.clone(),
             };
             let (stop, side_loop) = (server.stop.clone(), shard_loop(index));
@@ -148,17 +156,19 @@ impl Server {
         Ok((server, acceptor))
     }
 
-    /// Takes no more connections than those that wait already.
-    pub fn stop_accepting(&self) {
-        self.stop_accepting.cancel();
-    }
-
-    /// Lets what is under way finish, but not longer than `patience`, and ends the shards.
-    pub async fn drain(self, patience: Duration) -> bool {
-        self.stop_accepting.cancel();
+    /// Waits at most `timeout` for the requests that are in progress, then closes the listener and ends the shards.
+    /// Returns whether every connection ended by itself.
+    pub async fn drain(self, timeout: Duration) -> bool {
         self.drain.begin();
         self.connections.close();
-        let in_time = tokio::time::timeout(patience, self.connections.wait()).await.is_ok();
+        self.late_connections.close();
+        let mut in_time = tokio::time::timeout(timeout, self.connections.wait()).await.is_ok();
+        self.stop_accepting.cancel();
+        if in_time {
+            // A shard may have counted a connection among the first ones right after their wait had ended.
+            let last = async { tokio::join!(self.late_connections.wait(), self.connections.wait()) };
+            in_time = tokio::time::timeout(LAST_CONNECTIONS_TIMEOUT, last).await.is_ok();
+        }
         self.stop.cancel();
         for thread in self.threads {
             if thread.join().is_err() {
@@ -244,7 +254,8 @@ struct RunningShard {
     app: Router,
     open: Arc<AtomicUsize>,
     connections: TaskTracker,
-    /// Kept until every connection that was accepted is among them.
+    late_connections: TaskTracker,
+    /// A token of `late_connections`, kept until every accepted connection is in one of the trackers.
     expects: TaskTrackerToken,
     drain: Drain,
 }
@@ -273,12 +284,14 @@ impl RunningShard {
             };
             let held = Held { open: self.open.clone(), _place: place };
             let Ok(stream) = TcpStream::from_std(stream) else { continue };
-            let connections = self.connections.clone();
+            let is_late = self.drain.has_begun();
+            let connections = if is_late { &self.late_connections } else { &self.connections }.clone();
             let serve = connection::serve(stream, self.index, self.app.clone(), self.drain.clone());
-            self.connections.spawn(async move {
+            let carriers = connections.clone();
+            connections.spawn(async move {
                 // What was carried off goes on as a task of its own, which is a fraction of the size of this one.
                 if let Some(carrier) = serve.await {
-                    connections.spawn(async move {
+                    carriers.spawn(async move {
                         carrier.run().await;
                         drop(held);
                     });

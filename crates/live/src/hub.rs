@@ -69,8 +69,6 @@ pub struct Opening {
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("the hub is shutting down")]
-    Draining,
     #[error("the person has too many streams open")]
     TooManyForPerson,
     #[error("the hub has too many streams open")]
@@ -168,7 +166,7 @@ impl Hub {
         of_family.filter(|(_, subject)| subject.listeners() > 0).count()
     }
 
-    /// Lets nobody in any more, and asks everybody to come back elsewhere.
+    /// Closes every stream with 3000, and every stream that is opened from now on right after its greeting.
     pub fn drain(&self) {
         self.0.draining.store(true, Ordering::SeqCst);
         let now = self.0.tick();
@@ -247,8 +245,9 @@ impl Hub {
         if let (Some(places), true) = (inner.places.get(), manner.per_person > 0) {
             entered.held.push(places.take(&entered.person).await?);
         }
+        // A refusal would be an HTTP error, after which an EventSource gives up for good.
         if inner.draining.load(Ordering::SeqCst) {
-            return Err(OpenError::Draining);
+            entered.chair.seat.end(Close::Draining, inner.tick());
         }
         Ok(entered)
     }

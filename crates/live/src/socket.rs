@@ -113,7 +113,7 @@ impl LiveSocket {
             first.await?;
             let reader = Hub::read(&chair, subject, since).await.map_err(|error| match error {
                 OpenError::Log(_) | OpenError::Away(_) => Code::Sse5001,
-                OpenError::Draining | OpenError::TooManyForPerson | OpenError::TooMany => Code::Common429,
+                OpenError::TooManyForPerson | OpenError::TooMany => Code::Common429,
             })?;
             again.await?;
             Ok((reader, joined.await))

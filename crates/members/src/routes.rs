@@ -93,7 +93,6 @@ async fn stream(
 
 fn not_opened(error: OpenError) -> ApiError {
     match error {
-        OpenError::Draining => ApiError::draining(),
         OpenError::TooManyForPerson | OpenError::TooMany => {
             ApiError::too_many("지금은 연결이 너무 많습니다.", "Too many streams are open right now.")
         }

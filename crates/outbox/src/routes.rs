@@ -130,7 +130,6 @@ fn not_allowed(error: RightError) -> ApiError {
 
 fn not_opened(error: OpenError) -> ApiError {
     match error {
-        OpenError::Draining => ApiError::draining(),
         OpenError::TooManyForPerson => ApiError::too_many(
             "열려 있는 연결이 너무 많습니다.",
             "You have too many streams open; close one first.",

@@ -73,6 +73,8 @@ impl Browser {
         let args: Vec<&str> = FLAGS.into_iter().chain([folder.as_str()]).collect();
         json!({"capabilities": {"alwaysMatch": {
             "browserName": "chrome",
+            // The certificates of tests are their own.
+            "acceptInsecureCerts": true,
             "goog:chromeOptions": {"binary": tier::program("chromium"), "args": args},
             "goog:loggingPrefs": {"browser": "ALL"},
             "timeouts": {"script": 60_000, "pageLoad": 60_000},

@@ -1,9 +1,9 @@
-//! A real nginx before several hubs, set up as one is for event streams: nothing is buffered, a hub that is gone or
-//! draining is passed over, and whoever is connected stays with its hub.
+//! A real nginx before hubs: with the configuration file that the project ships (`deploy/nginx.conf`), or with a plain one
+//! that takes turns between several hubs and passes over a hub that cannot be reached.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -25,9 +25,32 @@ pub struct Nginx {
 impl Nginx {
     /// Starts one before these addresses, which it takes turns with, and waits until it accepts.
     pub async fn start(hubs: &[SocketAddr]) -> Self {
+        Self::run(|port, _| plain_site(port, hubs)).await
+    }
+
+    /// Starts one before a hub, with the shipped configuration: HTTPS with HTTP/2, and a certificate that nobody trusts.
+    pub async fn shipped(hub: SocketAddr) -> Self {
+        Self::run(|port, folder| {
+            make_certificate(folder);
+            shipped_site(&format!("listen 127.0.0.1:{port} ssl http2;"), hub, folder)
+        })
+        .await
+    }
+
+    /// The same without TLS, for clients that check certificates.
+    pub async fn shipped_without_tls(hub: SocketAddr) -> Self {
+        Self::run(|port, folder| {
+            make_certificate(folder);
+            shipped_site(&format!("listen 127.0.0.1:{port};"), hub, folder)
+        })
+        .await
+    }
+
+    async fn run(site: impl FnOnce(u16, &Path) -> String) -> Self {
         let folder = tempfile::Builder::new().prefix("bongsu-nginx-").tempdir().expect("a temporary folder");
         let (port, file) = (Port::pick(), folder.path().join("nginx.conf"));
-        std::fs::write(&file, config(port.number(), hubs, folder.path())).expect("a file for the settings");
+        let site = site(port.number(), folder.path());
+        std::fs::write(&file, config(folder.path(), &site)).expect("a file for the settings");
         let program = tier::program("nginx");
         let log = log_file(&folder);
         let arguments = [Path::new("-e"), &log, Path::new("-p"), folder.path(), Path::new("-c"), &file];
@@ -65,34 +88,84 @@ fn log_file(folder: &TempDir) -> PathBuf {
 }
 
 /// One process, so that ending it leaves nobody behind.
-fn config(port: u16, hubs: &[SocketAddr], folder: &Path) -> String {
-    let servers: String = hubs.iter().map(|hub| format!("server {hub} max_fails=0; ")).collect();
+fn config(folder: &Path, site: &str) -> String {
     let folder = folder.display();
     format!(
         "daemon off; master_process off; pid \"{folder}/pid\";
         worker_rlimit_nofile 16384;
         events {{ worker_connections 8192; }}
         http {{
-            access_log off;
             client_body_temp_path \"{folder}/body\"; proxy_temp_path \"{folder}/proxy\";
             fastcgi_temp_path \"{folder}/fastcgi\"; uwsgi_temp_path \"{folder}/uwsgi\";
             scgi_temp_path \"{folder}/scgi\";
-            upstream hubs {{ {servers}}}
-            server {{
-                listen 127.0.0.1:{port} backlog=4096;
-                location / {{
-                    proxy_pass http://hubs;
-                    proxy_http_version 1.1;
-                    proxy_set_header Connection \"\";
-                    proxy_set_header Host $host;
-                    proxy_buffering off;
-                    proxy_read_timeout 1h;
-                    proxy_connect_timeout 2s;
-                    proxy_next_upstream error timeout http_503;
-                }}
-            }}
+            {site}
         }}\n"
     )
+}
+
+fn plain_site(port: u16, hubs: &[SocketAddr]) -> String {
+    let servers: String = hubs.iter().map(|hub| format!("server {hub} max_fails=0; ")).collect();
+    format!(
+        "access_log off;
+        upstream hubs {{ {servers}}}
+        server {{
+            listen 127.0.0.1:{port} backlog=4096;
+            location / {{
+                proxy_pass http://hubs;
+                proxy_http_version 1.1;
+                proxy_set_header Connection \"\";
+                proxy_set_header Host $host;
+                proxy_buffering off;
+                proxy_read_timeout 1h;
+                proxy_connect_timeout 2s;
+                proxy_next_upstream error timeout http_503;
+            }}
+        }}"
+    )
+}
+
+/// The shipped file with this test's addresses and files in place of the example's.
+fn shipped_site(listen: &str, hub: SocketAddr, folder: &Path) -> String {
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/nginx.conf");
+    let shipped = std::fs::read_to_string(shipped).expect("the shipped configuration");
+    let own = [
+        ("listen 443 ssl http2;", listen.to_owned()),
+        ("server 127.0.0.1:8083 ", format!("server {hub} ")),
+        ("/etc/ssl/certs/hub.example.com.pem", certificate(folder).display().to_string()),
+        ("/etc/ssl/private/hub.example.com.key", certificate_key(folder).display().to_string()),
+        ("/var/log/nginx/bongsu.log", folder.join("access.log").display().to_string()),
+    ];
+    own.into_iter().fold(shipped, |text, (example, own)| {
+        assert_eq!(text.matches(example).count(), 1, "deploy/nginx.conf does not say {example:?} once");
+        text.replace(example, &own)
+    })
+}
+
+fn certificate(folder: &Path) -> PathBuf {
+    folder.join("certificate.pem")
+}
+
+fn certificate_key(folder: &Path) -> PathBuf {
+    folder.join("certificate.key")
+}
+
+fn make_certificate(folder: &Path) {
+    let mut command = Command::new(tier::program("openssl"));
+    command.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=127.0.0.1",
+        "-keyout",
+    ]);
+    command.arg(certificate_key(folder)).arg("-out").arg(certificate(folder));
+    let made = command.output().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
 #[cfg(test)]

@@ -99,6 +99,7 @@ pub fn missing_programs(engine: &str) -> Vec<String> {
         "postgres" => ["postgres", "initdb", "psql"].map(beside_postgres).to_vec(),
         "mariadb" => vec![program("mariadbd"), program("mariadb-install-db"), program("mariadb")],
         "sentinel" => vec![program("redis-server"), program("redis-cli"), program("redis-sentinel")],
+        "nginx" => vec![program("nginx"), program("openssl")],
         other => vec![program(other)],
     };
     programs.iter().filter(|path| !path.is_file()).map(|path| path.display().to_string()).collect()

@@ -178,27 +178,64 @@ async fn running_hub(url: &str, values: &Values) -> Vec<Finding> {
         Some(_) => Bad(format!("the hub at {url} is degraded: {degraded}")),
         None => Bad(format!("{url} answers, but is no hub")),
     });
-    findings.push(buffering(&client, url, values).await);
+    let Ok(token) = token::sign(values, TOOL, 60, None) else {
+        findings.push(Note("tokens are signed elsewhere: streams and WebSockets were not tried".to_owned()));
+        return findings;
+    };
+    for path in STREAMS {
+        findings.push(stream(&client, url, path, &token).await);
+    }
+    findings.push(websocket(url, &token).await);
     findings
 }
 
-/// The first bytes of a stream must arrive at once; a proxy that gathers them would hold up every event.
-async fn buffering(client: &reqwest::Client, url: &str, values: &Values) -> Finding {
-    let Ok(token) = token::sign(values, "bongsu-doctor", 60, None) else {
-        return Note("tokens are signed elsewhere: the stream was not tried".to_owned());
-    };
-    let request = client
-        .get(format!("{url}/api/v1/rooms/bongsu-doctor/stream"))
-        .bearer_auth(token)
-        .header("accept", "text/event-stream");
+/// The person that the doctor signs in as.
+const TOOL: &str = "bongsu-doctor";
+/// Every kind of stream: a proxy may treat their paths differently.
+const STREAMS: [&str; 3] =
+    ["/api/v1/rooms/bongsu-doctor/stream", "/api/v1/stream?rooms=bongsu-doctor", "/api/notifications/stream"];
+/// The way to a hub that answers is quicker; a proxy that buffers a stream holds its first bytes back for longer.
+const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Opens a stream and waits for its first bytes: a proxy that buffers them would hold up every event.
+async fn stream(client: &reqwest::Client, url: &str, path: &str, token: &str) -> Finding {
+    let request = client.get(format!("{url}{path}")).bearer_auth(token).header("accept", "text/event-stream");
     let first = async {
-        let mut answer = request.send().await.ok()?.error_for_status().ok()?;
-        answer.chunk().await.ok().flatten()
+        let mut answer = request.send().await.ok()?;
+        // Without records there is no personal stream.
+        if answer.status() == reqwest::StatusCode::NOT_FOUND {
+            return Some(false);
+        }
+        answer = answer.error_for_status().ok()?;
+        answer.chunk().await.ok().flatten().map(|_| true)
     };
-    match tokio::time::timeout(Duration::from_secs(3), first).await {
-        Ok(Some(_)) => Fine("streams arrive without being buffered on the way".to_owned()),
-        Ok(None) => Bad(format!("a stream of {url} could not be opened (is JWT_SECRET the same here?)")),
-        Err(_) => Bad("a stream's first bytes do not arrive: something on the way buffers them".to_owned()),
+    match tokio::time::timeout(FIRST_BYTES_TIMEOUT, first).await {
+        Ok(Some(true)) => Fine(format!("{path} arrives without being buffered on the way")),
+        Ok(Some(false)) => Note(format!("{path} is not served")),
+        Ok(None) => Bad(format!("{path} of {url} could not be opened (is JWT_SECRET the same here?)")),
+        Err(_) => Bad(format!("the first bytes of {path} do not arrive: a proxy on the way buffers them")),
+    }
+}
+
+/// Asks to change the protocol: a proxy that does not pass the Upgrade header on breaks every WebSocket.
+async fn websocket(url: &str, token: &str) -> Finding {
+    let opening = async {
+        let client = reqwest::Client::builder().http1_only().build().ok()?;
+        let request = client
+            .get(format!("{url}/api/v1/ws"))
+            .bearer_auth(token)
+            .header("connection", "upgrade")
+            .header("upgrade", "websocket")
+            .header("sec-websocket-version", "13")
+            .header("sec-websocket-key", "Ym9uZ3N1LWRvY3Rvci0wMQ==");
+        request.send().await.ok().map(|answer| answer.status())
+    };
+    match tokio::time::timeout(FIRST_BYTES_TIMEOUT, opening).await {
+        Ok(Some(reqwest::StatusCode::SWITCHING_PROTOCOLS)) => Fine("WebSockets pass".to_owned()),
+        Ok(Some(status)) => Bad(format!(
+            "a WebSocket is answered {status}: does the proxy pass the Upgrade and Connection headers on?"
+        )),
+        Ok(None) | Err(_) => Bad(format!("a WebSocket of {url} could not be opened")),
     }
 }
 

@@ -117,7 +117,6 @@ async fn serve(values: &Values, checked: Checked, port: u16) -> Result<(), Failu
 }
 
 async fn drain(supervisor: &Supervisor, server: Server, hub: &bongsu_live::Hub) -> bool {
-    server.stop_accepting();
     hub.drain();
     let drained = server.drain(DRAIN).await;
     supervisor.shut_down(Duration::from_secs(1)).await && drained

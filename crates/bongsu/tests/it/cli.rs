@@ -146,9 +146,14 @@ async fn doctor_tells_what_is_well_and_what_is_not() {
     let hub = Hub::builder(BONGSU).start().await;
     let data = hub.data_dir().to_str().unwrap().to_owned();
     let running = printed(&run(&["doctor", "--url", &hub.url("")], &[("DATA_DIR", &data)]));
-    for finding in
-        ["open files", "development or short", "is healthy", "without being buffered", "MiB are free"]
-    {
+    for finding in [
+        "open files",
+        "development or short",
+        "is healthy",
+        "without being buffered",
+        "WebSockets pass",
+        "MiB are free",
+    ] {
         assert!(running.contains(finding), "{finding}: {running}");
     }
     assert!(running.lines().all(|line| line.starts_with("ok ") || line.starts_with("note ")), "{running}");

@@ -14,6 +14,7 @@ mod fleet_people;
 mod fleet_records;
 mod identity;
 mod inbox;
+mod nginx;
 mod operate;
 mod outbox;
 mod queries;

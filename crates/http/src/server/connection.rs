@@ -30,7 +30,7 @@ use crate::carried::Carried;
 /// A request head must be complete by then; an idle connection is closed after it, too.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// While the server drains, one who has just come has so long to begin a request.
-const LAST_PATIENCE: Duration = Duration::from_millis(500);
+const LAST_PATIENCE: Duration = Duration::from_millis(300);
 /// A request head may have so many bytes. hyper's buffer never shrinks, so this also bounds an idle connection.
 const HEAD_BYTES: usize = 16 << 10;
 

@@ -38,7 +38,6 @@ async fn who_waited_in_the_backlog_is_answered() {
         ask(&mut connection).await;
         waiting.push(connection);
     }
-    server.stop_accepting();
     let (drained, ()) = tokio::join!(server.drain(LONG), acceptor.run(listener));
     assert!(drained);
     for connection in waiting {
@@ -75,4 +74,35 @@ async fn a_request_that_came_on_an_open_connection_is_answered_though_nobody_had
     let text = rest(open).await;
     assert_eq!(text.matches("here").count(), 2, "{text}");
     assert!(draining.await.unwrap());
+}
+
+#[tokio::test]
+async fn connections_are_accepted_until_the_requests_in_progress_have_ended() {
+    let (free, held) = tokio::sync::oneshot::channel::<()>();
+    let held = Arc::new(Mutex::new(Some(held)));
+    let (busy, is_busy) = tokio::sync::mpsc::channel(1);
+    let serving = Serving::start(|_| {
+        let hold = get(async move || {
+            let held = held.lock().unwrap().take();
+            busy.send(()).await.unwrap();
+            held.unwrap().await.unwrap();
+        });
+        Router::new().route("/hold", hold)
+    })
+    .await;
+    let mut is_busy = is_busy;
+    let mut holding = TcpStream::connect(serving.addr).await.unwrap();
+    holding.write_all(b"GET /hold HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    is_busy.recv().await.unwrap();
+    let draining = tokio::spawn(serving.server.drain(LONG));
+    for _ in 0..3 {
+        let mut late = TcpStream::connect(serving.addr).await.unwrap();
+        ask(&mut late).await;
+        let text = rest(late).await;
+        assert!(text.starts_with("HTTP/1.1 200") && text.ends_with("here"), "{text}");
+    }
+    free.send(()).unwrap();
+    assert!(rest(holding).await.starts_with("HTTP/1.1 200"));
+    assert!(draining.await.unwrap());
+    TcpStream::connect(serving.addr).await.expect_err("the listener is closed");
 }

@@ -146,7 +146,6 @@ async fn a_drain_waits_for_the_goodbyes() {
     let mut client = Client::open(serving.addr).await;
     notes.say("here");
     assert_eq!(client.text().await, "here");
-    serving.server.stop_accepting();
     notes.put(Output::Close { code: 3000, reason: "draining" });
     let drained = tokio::spawn(serving.server.drain(crate::LONG));
     assert_eq!(client.close_frame().await.0, 3000);

@@ -12,7 +12,7 @@ use std::time::Instant;
 use axum::response::IntoResponse;
 use axum::{Router, middleware};
 use bongsu_coordination::orders::embedded::EmbeddedOrders;
-use bongsu_coordination::orders::recorded::RecordedOrders;
+use bongsu_coordination::orders::records::RevocationRecords;
 use bongsu_coordination::orders::redis::RedisOrders;
 use bongsu_coordination::registry::About;
 use bongsu_coordination::registry::redis::RedisRegistry;
@@ -151,19 +151,16 @@ pub(crate) async fn wire(
     };
     let doorkeeper = Arc::new(Doorkeeper(hub.clone()));
     let orders: Arc<dyn Orders> = match (&redis, &store) {
-        (Some(redis), _) => Arc::new(RedisOrders::start(redis.clone(), doorkeeper, supervisor)),
+        (Some(redis), _) => {
+            let recorded = records.clone().map(|records| RevocationRecords::new(records, clock.clone()));
+            Arc::new(RedisOrders::start(redis.clone(), recorded, doorkeeper, supervisor))
+        }
         (None, Some(Store { store, .. })) => {
             let (writer, readers) = (store.writer().clone(), store.readers().clone());
             let opened = EmbeddedOrders::open(writer, readers, clock.clone(), doorkeeper, supervisor).await;
             Arc::new(opened.map_err(Failure::other)?)
         }
         (None, None) => return Err(Failure::Other("there is nowhere to keep orders".to_owned())),
-    };
-    let orders = match (&redis, &records) {
-        (Some(_), Some(records)) => {
-            Arc::new(RecordedOrders::new(orders, records.clone(), clock.clone())) as Arc<dyn Orders>
-        }
-        _ => orders,
     };
     let ordered = Arc::new(Ordered(orders.clone()));
     let mut registry: Option<Arc<dyn Registry>> = None;

@@ -2,10 +2,14 @@
 --
 -- KEYS  1 feed (stream)  2 for a revocation: the person's (string)
 -- ARGV  1 order  2 orders to keep  3 channel  4 for a revocation: tokens issued before this, in ms; or ''
---       5 life of a revocation in ms
+--       5 life of a revocation in ms  6 'missing': does nothing if the revocation or a later one is there; or 'always'
 if ARGV[4] ~= '' then
   local before = redis.call('GET', KEYS[2])
-  if not before or tonumber(before) < tonumber(ARGV[4]) then before = ARGV[4] end
+  if before and tonumber(before) >= tonumber(ARGV[4]) then
+    if ARGV[6] == 'missing' then return end
+  else
+    before = ARGV[4]
+  end
   redis.call('SET', KEYS[2], before, 'PX', ARGV[5])
 end
 local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]

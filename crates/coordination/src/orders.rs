@@ -4,7 +4,7 @@
 //! does to open streams is up to whoever keeps them, through [`Apply`].
 
 pub mod embedded;
-pub mod recorded;
+pub mod records;
 pub mod redis;
 
 use std::time::Duration;

@@ -36,10 +36,17 @@ impl<K: Eq + Hash, V> Recent<K, V> {
         self.put(key, value);
     }
 
-    /// Forgets all others.
-    pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
-        self.newer.retain(&mut keep);
-        self.older.retain(keep);
+    pub fn remove<Q: Eq + Hash + ?Sized>(&mut self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        self.newer.remove(key);
+        self.older.remove(key);
+    }
+
+    /// All entries, in no order. Looking at them so is not using them.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.newer.iter().chain(&self.older)
     }
 
     fn put(&mut self, key: K, value: V) {
@@ -66,7 +73,9 @@ mod tests {
         assert_eq!(recent.get(&500), None, "long ago");
         recent.insert(996, 7);
         assert_eq!(recent.get(&996).copied(), Some(7), "the newer value");
-        recent.retain(|key, _| *key == 0);
+        let all: usize = recent.iter().count();
+        recent.remove(&996);
         assert_eq!((recent.get(&996).copied(), recent.get(&0).copied()), (None, Some(0)));
+        assert_eq!(recent.iter().count(), all - 1);
     }
 }

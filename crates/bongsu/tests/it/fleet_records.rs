@@ -1,8 +1,9 @@
 //! Records that a fleet shares: several hubs on Redis and one database, and what they do when it is away.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
 mod redis_away;
+mod revocations;
 
 use std::time::{Duration, Instant};
 

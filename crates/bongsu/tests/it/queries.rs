@@ -13,7 +13,7 @@ use crate::BONGSU;
 /// A part that keeps records names its queries here.
 fn queries() -> Vec<&'static Query> {
     let parts = [
-        bongsu_coordination::orders::recorded::QUERIES,
+        bongsu_coordination::orders::records::QUERIES,
         bongsu_rooms::store::sql::QUERIES,
         bongsu_inbox::store::QUERIES,
         bongsu_outbox::store::QUERIES,

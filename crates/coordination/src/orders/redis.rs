@@ -2,9 +2,11 @@
 //! person who was revoked.
 //!
 //! Giving is one script. The stream is looked at several times a second, so that a silent loss on the bus costs less
-//! than a second, and whenever somebody has to be certain. All of it is in one slot.
+//! than a second, and whenever somebody has to be certain. All of it is in one slot. What Redis has lost of revocations
+//! is written back to it ([`restore`]).
 
 mod feed;
+mod restore;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +18,7 @@ use bongsu_redis::redis::{self, Value, from_redis_value};
 use bongsu_redis::{Bus, Channel, Redis, Repeat, Script};
 use tokio::sync::Mutex;
 
+use super::records::RevocationRecords;
 use super::{Apply, Order, Orders, REVOCATION_LIFE};
 use crate::{Boxed, Error};
 use feed::{Feed, Page};
@@ -43,13 +46,20 @@ struct Inner {
     channel: Channel,
     stream: String,
     feed: Arc<Feed>,
+    /// None where nothing is recorded.
+    records: Option<RevocationRecords>,
     calls: AtomicU64,
     /// The last look, and which calls it answered.
     looked: Mutex<(u64, Result<(), Error>)>,
 }
 
 impl RedisOrders {
-    pub fn start(redis: Redis, apply: Arc<dyn Apply>, supervisor: &Supervisor) -> Self {
+    pub fn start(
+        redis: Redis,
+        records: Option<RevocationRecords>,
+        apply: Arc<dyn Apply>,
+        supervisor: &Supervisor,
+    ) -> Self {
         let feed = Arc::new(Feed::new(apply));
         let name = |name: &str| redis.key(format_args!("{{orders}}:{name}"));
         let (stream, channel) = (name("feed"), Channel::OfSlot(name("bus").into()));
@@ -59,6 +69,7 @@ impl RedisOrders {
             channel,
             stream,
             feed,
+            records,
             calls: AtomicU64::new(0),
             looked: Mutex::new((0, Ok(()))),
         }));
@@ -92,11 +103,15 @@ impl Inner {
     async fn follow(&self) {
         let mut was_well = true;
         loop {
-            let looked = self.catch_up().await;
+            let looked = async {
+                self.read_feed().await?;
+                self.restore_lost().await
+            };
+            let looked = looked.await;
             if let Err(error) = &looked
                 && was_well
             {
-                tracing::warn!(%error, "orders cannot be read, so nothing is delivered");
+                tracing::warn!(%error, "failed to read orders or to write revocations back; nothing is delivered");
             }
             was_well = looked.is_ok();
             tokio::select! {
@@ -106,8 +121,13 @@ impl Inner {
         }
     }
 
-    /// Who comes while a look is under way waits for the next one, together with all others who do.
     async fn catch_up(&self) -> Result<(), Error> {
+        self.read_feed().await?;
+        self.wait_restored().await
+    }
+
+    /// Who comes while a look is under way waits for the next one, together with all others who do.
+    async fn read_feed(&self) -> Result<(), Error> {
         let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         let mut looked = self.looked.lock().await;
         if looked.0 >= call {
@@ -152,7 +172,15 @@ impl Inner {
         self.redis.key(format_args!("{{orders}}:revoked:{user}"))
     }
 
+    /// Records a revocation first: an order that was given is in both places, and one that was not may be given again.
     async fn give(&self, order: &Order) -> Result<(), Error> {
+        if let (Order::Revoke { user, issued_before }, Some(records)) = (order, &self.records) {
+            records.store(user, *issued_before).await?;
+        }
+        self.send(order, WriteCondition::Always).await
+    }
+
+    async fn send(&self, order: &Order, condition: WriteCondition) -> Result<(), Error> {
         // Only what it needs: while a slot moves, a script of one key goes on, and one of two has to wait.
         let (before, revoked) = match order {
             Order::Disconnect { .. } => (String::new(), None),
@@ -162,7 +190,8 @@ impl Inner {
         };
         let (text, kept) = (order.as_text(), KEPT.to_string());
         let life = REVOCATION_LIFE.as_millis().to_string();
-        let arguments = [&text, &kept, self.channel.name(), &before, &life].map(str::as_bytes);
+        let arguments =
+            [&text, &kept, self.channel.name(), &before, &life, condition.as_text()].map(str::as_bytes);
         let keys: Vec<&str> = std::iter::once(self.stream.as_str()).chain(revoked.as_deref()).collect();
         self.redis.run(&GIVE, Repeat::Never, &keys, &arguments).await?;
         Ok(())
@@ -173,13 +202,45 @@ impl Inner {
         if let Some(known) = known {
             return Ok(known);
         }
+        match (self.ask_revoked(user).await, &self.records) {
+            (Ok(before), _) => Ok(self.feed.learn(user, before, mark)),
+            (Err(_), Some(records)) => records.find(user).await,
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    /// Redis knows that somebody was revoked. That nobody was it knows only when it has not lost anything.
+    async fn ask_revoked(&self, user: &Id) -> Result<Option<Millis>, Error> {
         let key = self.revoked_key(user);
         let mut question = redis::cmd("GET");
         question.arg(&key);
-        let asked = self.redis.ask("revoked", &key, &question, Repeat::Safe);
-        let answer: Value = tokio::time::timeout(PATIENCE, asked).await.map_err(|_| silent())??;
-        let before = from_redis_value(answer).map_err(|_| Error::unreadable("a revocation"))?;
-        Ok(self.feed.learn(user, before, mark))
+        loop {
+            let asked = self.redis.ask("revoked", &key, &question, Repeat::Safe);
+            let answer: Value = tokio::time::timeout(PATIENCE, asked).await.map_err(|_| silent())??;
+            let before: Option<Millis> =
+                from_redis_value(answer).map_err(|_| Error::unreadable("a revocation"))?;
+            if before.is_some() || self.feed.is_restored() {
+                return Ok(before);
+            }
+            self.wait_restored().await?;
+        }
+    }
+}
+
+/// When an order is written into the feed.
+#[derive(Clone, Copy)]
+enum WriteCondition {
+    Always,
+    /// Unless Redis has this revocation, or a later one of the same person.
+    IfMissing,
+}
+
+impl WriteCondition {
+    fn as_text(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::IfMissing => "missing",
+        }
     }
 }
 

@@ -56,7 +56,7 @@ impl Hub {
             let _there = island.enter();
             let redis = Redis::start(options, &supervisor);
             let registry = RedisRegistry::start(redis.clone(), &about(records), LEASE, &supervisor);
-            let orders = RedisOrders::start(redis.clone(), applied.clone(), &supervisor);
+            let orders = RedisOrders::start(redis.clone(), None, applied.clone(), &supervisor);
             let coordination = Coordination {
                 registry: Arc::new(registry),
                 locks: Arc::new(RedisLocks::new(redis.clone(), LEASE)),

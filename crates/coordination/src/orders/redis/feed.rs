@@ -11,13 +11,13 @@ use std::time::Instant;
 use bongsu_kernel::{Id, Millis, Recent, StreamId};
 use bongsu_redis::{Channel, Listener};
 use bytes::Bytes;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::orders::{Apply, Order};
 
 /// For how long a look makes certain, in ms. Looks come more often.
 const CERTAIN: u64 = 900;
-/// So many people are remembered, revoked or not.
+/// So many people who were revoked are remembered, and as many who were not.
 const REMEMBERED: usize = 100_000;
 
 pub(super) struct Feed {
@@ -28,6 +28,8 @@ pub(super) struct Feed {
     certain_until: AtomicU64,
     /// Rung when the feed should be read at once.
     pub(super) bell: Notify,
+    /// Whether Redis has every revocation that this hub knows of. Changed under the state's lock only.
+    restored: watch::Sender<bool>,
 }
 
 struct State {
@@ -39,7 +41,10 @@ struct State {
     doubts: u64,
     /// Counts what could make a look at somebody's revocation old.
     changes: u64,
-    revoked: Recent<Id, Option<Millis>>,
+    /// How often Redis may have lost what it had.
+    data_losses: u64,
+    revoked: Recent<Id, Millis>,
+    not_revoked: Recent<Id, ()>,
 }
 
 /// A look at the feed that is under way.
@@ -65,10 +70,14 @@ impl Feed {
             losses: 0,
             doubts: 0,
             changes: 0,
+            data_losses: 0,
             revoked: Recent::new(REMEMBERED),
+            not_revoked: Recent::new(REMEMBERED),
         };
         let (state, certain_until) = (Mutex::new(state), AtomicU64::new(0));
-        Self { apply, state, started: Instant::now(), certain_until, bell: Notify::new() }
+        // What Redis has is unknown before the first look at it.
+        let (bell, restored) = (Notify::new(), watch::Sender::new(false));
+        Self { apply, state, started: Instant::now(), certain_until, bell, restored }
     }
 
     pub(super) fn is_current(&self) -> bool {
@@ -96,6 +105,9 @@ impl Feed {
             }
             Page::Lost(head) => {
                 self.miss(&mut state);
+                state.data_losses += 1;
+                self.restored.send_replace(false);
+                self.certain_until.store(0, Ordering::Release);
                 state.position = Some(head);
                 None
             }
@@ -105,7 +117,7 @@ impl Feed {
     /// The feed was read to its end.
     pub(super) fn finish(&self, look: &Look) {
         let state = self.state();
-        if state.heard && state.doubts == look.doubts {
+        if state.heard && state.doubts == look.doubts && self.is_restored() {
             self.certain_until.store(look.began + CERTAIN, Ordering::Release);
         }
     }
@@ -126,20 +138,53 @@ impl Feed {
     /// What is known of a person's revocation, and a mark for learning it.
     pub(super) fn revoked(&self, user: &Id) -> (Option<Option<Millis>>, u64) {
         let mut state = self.state();
-        let known = state.revoked.get(user).copied();
         // A revocation is never taken back. That there is none is only certain for those who hear of all.
-        let known = known.filter(|before| before.is_some() || self.is_current());
+        let known = match state.revoked.get(user).copied() {
+            Some(before) => Some(Some(before)),
+            None => state.not_revoked.get(user).filter(|()| self.is_current()).map(|()| None),
+        };
         (known, state.changes)
     }
 
     /// Remembers what the engine said. An order that was applied meanwhile knows better.
     pub(super) fn learn(&self, user: &Id, before: Option<Millis>, mark: u64) -> Option<Millis> {
         let mut state = self.state();
-        let latest = before.max(state.revoked.get(user).copied().flatten());
-        if latest.is_some() || state.changes == mark {
-            state.revoked.insert(user.clone(), latest);
+        match before {
+            Some(before) => state.remember(user, before),
+            None if state.changes == mark => state.not_revoked.insert(user.clone(), ()),
+            None => {}
         }
-        latest
+        state.revoked.get(user).copied()
+    }
+
+    /// Remembers a revocation that Redis may not have.
+    pub(super) fn remember(&self, user: &Id, before: Millis) {
+        self.state().remember(user, before);
+    }
+
+    /// Whether Redis has every revocation that this hub knows of.
+    pub(super) fn is_restored(&self) -> bool {
+        *self.restored.borrow()
+    }
+
+    pub(super) async fn wait_restored(&self) {
+        // The sender lives as long as this.
+        let _ = self.restored.subscribe().wait_for(|restored| *restored).await;
+    }
+
+    /// Every revocation that is remembered here, and how often Redis has lost what it had.
+    pub(super) fn remembered(&self) -> (Vec<(Id, Millis)>, u64) {
+        let state = self.state();
+        (state.revoked.iter().map(|(user, before)| (user.clone(), *before)).collect(), state.data_losses)
+    }
+
+    /// Redis has everything that was known after this many losses.
+    pub(super) fn restored(&self, data_losses: u64) {
+        let state = self.state();
+        if state.data_losses == data_losses {
+            self.restored.send_replace(true);
+            self.bell.notify_one();
+        }
     }
 
     fn apply(&self, state: &mut State, order: &str) {
@@ -149,15 +194,14 @@ impl Feed {
         };
         if let Order::Revoke { user, issued_before } = &order {
             state.changes += 1;
-            let known = state.revoked.get(user).copied().flatten();
-            state.revoked.insert(user.clone(), known.max(Some(*issued_before)));
+            state.remember(user, *issued_before);
         }
         self.apply.apply(&order);
     }
 
     fn miss(&self, state: &mut State) {
         state.changes += 1;
-        state.revoked.retain(|_, before| before.is_some());
+        state.not_revoked = Recent::new(REMEMBERED);
         self.apply.missed();
     }
 
@@ -173,6 +217,14 @@ impl Feed {
 
     fn now(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl State {
+    fn remember(&mut self, user: &Id, before: Millis) {
+        let latest = self.revoked.get(user).map_or(before, |known| before.max(*known));
+        self.revoked.insert(user.clone(), latest);
+        self.not_revoked.remove(user);
     }
 }
 
@@ -243,6 +295,9 @@ mod tests {
         let feed = Feed::new(memory.clone());
         feed.heard(0);
         look(&feed, Page::Lost(id(5)));
+        assert!(!feed.is_current(), "what Redis had lost was not written back");
+        feed.restored(1);
+        look(&feed, Page::Next(Vec::new(), false));
         assert!(feed.is_current());
         memory.0.lock().unwrap().clear();
         (feed, memory, Channel::OfSlot("orders".into()))

@@ -1,0 +1,99 @@
+//! Revocations outlast a Redis that loses its data: they are recorded as well, and hubs that remember them write them
+//! back.
+
+use bongsu_testkit::hub::Builder;
+use bongsu_testkit::redis::Redis;
+use bongsu_testkit::sql::Flavour;
+use bongsu_testkit::sse::Stream;
+use bongsu_testkit::tokens::{self, Claims};
+use bongsu_testkit::{Api, Hub, tier, wait};
+use serde_json::json;
+
+use super::{SOON, can_run, hub};
+use crate::BONGSU;
+
+const ROOM: &str = "/api/v1/rooms/1";
+
+fn open_rooms(redis: &Redis, database: &str) -> Builder {
+    hub(redis, database).env("ROOMS_MODE", "open")
+}
+
+fn token_before_revocation() -> String {
+    Claims::new(7).iat(tokens::now() - 60).sign()
+}
+
+async fn revoke(hub: &Hub) {
+    Api::at(&hub.url("")).admin().post("/api/admin/users/7/revoke", json!({})).await.expect(200);
+}
+
+/// The old token opens nothing at this hub, a newer one does, and others are not affected.
+async fn expect_revoked(hub: &Hub, old: &str) {
+    let events = format!("{ROOM}/events?since=0-0");
+    let api = Api::at(&hub.url(""));
+    api.bearer(old).get(&events).await.expect_error(401, "AUTH4001");
+    let opened = Stream::request(hub, &format!("{ROOM}/stream")).bearer(old).open().await;
+    opened.err().expect("a refusal").expect_error(401, "AUTH4001");
+    let new = Claims::new(7).iat(tokens::now() + 1).sign();
+    api.bearer(&new).get(&events).await.expect(200);
+    api.person(8).get(&events).await.expect(200);
+}
+
+async fn wait_written_back(redis: &Redis) {
+    let is_there = async || redis.command(&["EXISTS", "{orders}:revoked:7"]).await.integer() == 1;
+    wait::until(SOON, is_there).await;
+}
+
+async fn a_revocation_outlasts_a_redis_that_loses_its_data(flavour: Flavour) {
+    if !can_run(flavour) {
+        return;
+    }
+    let (redis, database) = (Redis::start().await, flavour.database().await);
+    let (one, other) =
+        tokio::join!(open_rooms(&redis, &database).start(), open_rooms(&redis, &database).start());
+    let old = token_before_revocation();
+    Api::at(&other.url("")).bearer(&old).get(&format!("{ROOM}/events?since=0-0")).await.expect(200);
+    revoke(&one).await;
+    redis.command(&["FLUSHALL"]).await.accepted();
+    wait_written_back(&redis).await;
+    for hub in [&one, &other] {
+        expect_revoked(hub, &old).await;
+    }
+    // Nobody is left who remembers it.
+    one.kill9().await;
+    other.kill9().await;
+    redis.command(&["FLUSHALL"]).await.accepted();
+    for hub in [&one, &other] {
+        hub.restart().await;
+        expect_revoked(hub, &old).await;
+    }
+    assert_eq!(redis.command(&["EXISTS", "{orders}:revoked:7"]).await.integer(), 1);
+}
+
+#[tokio::test]
+async fn a_revocation_in_postgres_outlasts_a_redis_that_loses_its_data() {
+    a_revocation_outlasts_a_redis_that_loses_its_data(Flavour::Postgres).await;
+}
+
+#[tokio::test]
+async fn a_revocation_in_mariadb_outlasts_a_redis_that_loses_its_data() {
+    a_revocation_outlasts_a_redis_that_loses_its_data(Flavour::MariaDb).await;
+}
+
+#[tokio::test]
+async fn without_records_a_hub_writes_back_the_revocations_that_it_remembers() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    // A Redis that keeps nothing on its disk: what it had is gone when it is started again.
+    let redis = Redis::builder().setting("appendonly", "no").start().await;
+    let start = || Hub::builder(BONGSU).env("REDIS_URL", redis.url()).env("RECORDS", "off").start();
+    let remembers = start().await;
+    let old = token_before_revocation();
+    revoke(&remembers).await;
+    redis.restart().await;
+    wait_written_back(&redis).await;
+    let started_later = start().await;
+    for hub in [&remembers, &started_later] {
+        expect_revoked(hub, &old).await;
+    }
+}

@@ -11,6 +11,8 @@ use bongsu_http::answer::Answer;
 use bongsu_http::envelope_document;
 use bongsu_http::identity::Ticket;
 use bongsu_http::{ApiError, Identity, Person};
+use bongsu_kernel::Code;
+use bongsu_kernel::text::Text;
 use bongsu_live::{Hub, Log};
 use bongsu_outbox::Outbox;
 use bongsu_redis::Redis;
@@ -88,6 +90,7 @@ async fn health(State(operations): State<Operations>) -> Answer<Health> {
         degraded.extend(operations.outbox.as_ref().and_then(Outbox::trouble));
     }
     degraded.extend(operations.identity.trouble().into_iter().chain(blind));
+    degraded.extend(redis.map(Redis::refusals).unwrap_or_default());
     degraded.extend(redis.map(Redis::warnings).unwrap_or_default());
     degraded.extend(records.map(Records::warnings).unwrap_or_default());
     Answer(Health {
@@ -108,13 +111,17 @@ struct Readiness {
 envelope_document!(struct ReadyEnvelope(Readiness));
 
 /// Whether to send requests here
-#[utoipa::path(get, path = "/ready", tag = "operating", responses((status = 200, description = "Yes; 503 before start-up ends and while draining.", body = ReadyEnvelope)))]
+#[utoipa::path(get, path = "/ready", tag = "operating", responses((status = 200, description = "Yes; 503 before start-up ends, while draining, and while Redis answers but takes no writes.", body = ReadyEnvelope)))]
 async fn ready(State(operations): State<Operations>) -> Result<Answer<Readiness>, ApiError> {
-    if operations.ready.load(Ordering::SeqCst) {
-        Ok(Answer(Readiness { ready: true }))
-    } else {
-        Err(ApiError::draining())
+    if !operations.ready.load(Ordering::SeqCst) {
+        return Err(ApiError::draining());
     }
+    if operations.redis.as_ref().is_some_and(|redis| !redis.refusals().is_empty()) {
+        let text =
+            Text::new("지금은 Redis에 쓸 수 없습니다.", "Redis takes no writes right now: see /health.");
+        return Err(ApiError::new(Code::Redis5001, text));
+    }
+    Ok(Answer(Readiness { ready: true }))
 }
 
 /// Metrics for Prometheus

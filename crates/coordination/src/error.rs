@@ -32,7 +32,7 @@ impl From<bongsu_redis::Error> for Error {
         use bongsu_redis::Error as Redis;
         let told = error.to_string();
         match error {
-            Redis::Unreachable(_) => Self::Away(told),
+            Redis::Unreachable(_) | Redis::ReadOnly(_) => Self::Away(told),
             Redis::Unanswered(_) => Self::Unanswered(told),
             Redis::Refused(_) => Self::Refused(told),
             Redis::UnknownScript | Redis::Unexpected(_) => Self::Failed(told),

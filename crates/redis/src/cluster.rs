@@ -88,15 +88,36 @@ impl Servers {
         }
     }
 
-    pub(crate) async fn ping(&self) -> Result<(), Error> {
-        let answers = self.ask_all(&redis::cmd("PING")).await;
-        let lost = answers.into_iter().find_map(Result::err);
-        let Some(error) = lost else { return Ok(()) };
-        if let Self::Cluster(cluster) = self {
-            // One of them is gone: perhaps another has taken its place.
-            let _ = cluster.look().await;
+    /// Sends every server a command about a key that it has; `command` makes it of a tag, which gives the key its slot.
+    pub(crate) async fn ask_about_keys(
+        &self,
+        command: impl Fn(u32) -> (String, Cmd),
+    ) -> Vec<Result<Value, Error>> {
+        match self {
+            Self::One(_) => {
+                let (key, command) = command(0);
+                vec![self.ask(&key, &command).await]
+            }
+            Self::Cluster(cluster) => match cluster.slot_of_each().await {
+                Ok(slots) => {
+                    let asked = slots.into_iter().map(async |slot| {
+                        let (key, command) = command(slot::tag_of(slot));
+                        cluster.ask(&key, &command).await
+                    });
+                    join_all(asked).await
+                }
+                Err(error) => vec![Err(error)],
+            },
         }
-        Err(error)
+    }
+
+    /// Whether commands met a server that was no master any more, since this was asked last.
+    pub(crate) fn take_demoted(&self) -> bool {
+        match self {
+            Self::One(node) => node.take_demoted(),
+            // There a server that is no master any more says which one is.
+            Self::Cluster(_) => false,
+        }
     }
 
     /// The server that has a key, as something to connect to.
@@ -196,6 +217,17 @@ impl Cluster {
         self.server_of(0).await?;
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         Ok(map.servers.iter().map(|server| self.node(server)).collect())
+    }
+
+    /// A slot of each server that has any.
+    async fn slot_of_each(&self) -> Result<Vec<u16>, Error> {
+        self.server_of(0).await?;
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        let slots = (0..map.servers.len()).filter_map(|server| {
+            let has = |of: &Option<u16>| of.map(usize::from) == Some(server);
+            map.of_slot.iter().position(has).and_then(|slot| u16::try_from(slot).ok())
+        });
+        Ok(slots.collect())
     }
 
     /// Asks the Cluster for its map: those it had first, then those it began with. Who comes while somebody asks is told

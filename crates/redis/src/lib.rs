@@ -13,9 +13,10 @@ mod index;
 mod node;
 mod script;
 mod slot;
+mod writes;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bongsu_kernel::findings::Findings;
@@ -104,6 +105,10 @@ struct Inner {
     instance: String,
     connected: AtomicBool,
     findings: Findings,
+    /// Why servers take no writes.
+    refusals: Findings,
+    /// How often another server has become the master.
+    promotions: AtomicU64,
 }
 
 impl Redis {
@@ -116,6 +121,8 @@ impl Redis {
             instance: format!("{:016x}", random::between(0, u64::MAX - 1)),
             connected: AtomicBool::new(false),
             findings: Findings::default(),
+            refusals: Findings::default(),
+            promotions: AtomicU64::new(0),
         }));
         let watched = this.clone();
         supervisor.every("redis-watch", WATCH, move || {
@@ -125,9 +132,14 @@ impl Redis {
         this
     }
 
-    /// Asks every server whether it is there, and how safe what it keeps is.
+    /// Asks every server whether it is there, whether it takes writes, and how safe what it keeps is.
     pub async fn look(&self) {
-        let reached = self.0.servers.ping().await;
+        let reached = writes::check(&self.0.servers, &self.0.prefix).await.map(|refusals| {
+            if refusals.is_empty() && self.0.servers.take_demoted() {
+                self.0.promotions.fetch_add(1, Ordering::AcqRel);
+            }
+            self.0.refusals.found(refusals);
+        });
         let was = self.0.connected.swap(reached.is_ok(), Ordering::AcqRel);
         match (was, reached) {
             (false, Ok(())) => {
@@ -144,6 +156,17 @@ impl Redis {
 
     pub fn is_connected(&self) -> bool {
         self.0.connected.load(Ordering::Acquire)
+    }
+
+    /// Why servers that answer take no writes; empty while all take them, and when that is not known.
+    pub fn refusals(&self) -> Vec<&'static str> {
+        if self.is_connected() { self.0.refusals.warnings() } else { Vec::new() }
+    }
+
+    /// Grows when another server became the master, or the same one again: connections that were made before may lead
+    /// to a replica.
+    pub(crate) fn promotions(&self) -> u64 {
+        self.0.promotions.load(Ordering::Acquire)
     }
 
     /// What an operator should know: unsafe persistence, an eviction policy that forgets.

@@ -3,6 +3,7 @@
 //! While the server is away, asking fails at once: one attempt at a time is made to reach it, and what it ended with
 //! is told to all who ask a moment later.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,7 @@ pub(crate) struct Node {
     home: Handle,
     state: Mutex<State>,
     connecting: tokio::sync::Mutex<()>,
+    demoted: AtomicBool,
 }
 
 #[derive(Default)]
@@ -60,7 +62,7 @@ struct State {
 impl Node {
     pub(crate) fn new(source: Source) -> Self {
         let (state, connecting) = (Mutex::default(), tokio::sync::Mutex::new(()));
-        Self { source, home: Handle::current(), state, connecting }
+        Self { source, home: Handle::current(), state, connecting, demoted: AtomicBool::new(false) }
     }
 
     /// Sends a command; `asking` is what a Cluster wants to hear during the move of a slot.
@@ -78,6 +80,9 @@ impl Node {
         };
         let outcome: Result<Value, RedisError> = answer.await;
         outcome.map_err(|error| {
+            if is_read_only(&error) {
+                self.demoted.store(true, Ordering::Release);
+            }
             if is_broken(&error) {
                 self.throw_away(generation);
             }
@@ -135,6 +140,11 @@ impl Node {
         }
     }
 
+    /// Whether a server said that it is a replica, since this was asked last.
+    pub(crate) fn take_demoted(&self) -> bool {
+        self.demoted.swap(false, Ordering::AcqRel)
+    }
+
     /// Where the server is right now.
     pub(crate) async fn url(&self) -> Result<String, Error> {
         match &self.source {
@@ -149,10 +159,13 @@ impl Node {
 /// A connection with this on it is of no more use: it is cut, silent, or leads to a server that is no longer the
 /// master.
 fn is_broken(error: &RedisError) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Io | ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
-    ) || error.is_unrecoverable_error()
+    matches!(error.kind(), ErrorKind::Io | ErrorKind::Server(ServerErrorKind::MasterDown))
+        || is_read_only(error)
+        || error.is_unrecoverable_error()
+}
+
+fn is_read_only(error: &RedisError) -> bool {
+    matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly))
 }
 
 /// Errors are told without the URL, which may hold a password.

@@ -66,7 +66,7 @@ impl Faults {
 
 /// What connections, the acceptor and the test's side share.
 struct Shared {
-    target: SocketAddr,
+    target: Mutex<SocketAddr>,
     faults: watch::Sender<Faults>,
     wanted: Mutex<Wanted>,
     open: AtomicUsize,
@@ -89,7 +89,7 @@ impl Proxy {
         let port = Port::pick();
         let listener = listen(port.number()).expect("the port that was just free");
         let shared = Arc::new(Shared {
-            target,
+            target: Mutex::new(target),
             faults: watch::Sender::new(Faults::default()),
             wanted: Mutex::default(),
             open: AtomicUsize::new(0),
@@ -117,6 +117,11 @@ impl Proxy {
     /// How many connections there have been.
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
+    }
+
+    /// Connects new clients to another address, as a changed DNS record does. Open connections stay where they are.
+    pub fn set_target(&self, target: SocketAddr) {
+        *self.shared.target.lock().unwrap() = target;
     }
 
     /// Closes all connections, on both sides, and refuses new ones.

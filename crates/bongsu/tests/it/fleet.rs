@@ -12,6 +12,7 @@ mod foreign;
 mod hub_killed;
 mod load;
 mod operators;
+mod read_only;
 mod redis_away;
 mod rolling;
 mod scenarios;

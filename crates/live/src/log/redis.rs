@@ -12,7 +12,6 @@ mod follow_ups;
 mod read;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bongsu_kernel::{Clock, StreamId};
 use bongsu_redis::redis::{self, FromRedisValue, Value};
@@ -45,14 +44,12 @@ pub struct RedisLog {
     options: Options,
     /// Of subjects with follow-ups.
     index: Index,
-    /// Whether the last append was refused: there is no memory left, or no right to write.
-    refuses: AtomicBool,
 }
 
 impl RedisLog {
     pub fn new(redis: Redis, options: Options, clock: Clock) -> Self {
         let index = Index::new(redis.clone(), FOLLOW_UPS);
-        Self { redis, clock, options, index, refuses: AtomicBool::new(false) }
+        Self { redis, clock, options, index }
     }
 }
 
@@ -103,12 +100,9 @@ impl Log for RedisLog {
     }
 
     fn trouble(&self) -> Option<&'static str> {
-        if !self.redis.is_connected() {
-            return Some(
-                "redis: not every server can be reached; what is kept there cannot be published to or read",
-            );
-        }
-        self.refuses.load(Ordering::Relaxed).then_some("redis: it refuses what is to be published")
+        (!self.redis.is_connected()).then_some(
+            "redis: not every server can be reached; what is kept there cannot be published to or read",
+        )
     }
 }
 
@@ -148,7 +142,7 @@ fn take<T: FromRedisValue>(value: Value) -> Result<T, LogError> {
 impl From<Error> for LogError {
     fn from(error: Error) -> Self {
         match error {
-            Error::Unreachable(_) => Self::Away(error.to_string()),
+            Error::Unreachable(_) | Error::ReadOnly(_) => Self::Away(error.to_string()),
             Error::Unanswered(_) => Self::Unanswered(error.to_string()),
             Error::Refused(_) => Self::Refused(error.to_string()),
             Error::UnknownScript | Error::Unexpected(_) => Self::Failed(error.to_string()),

@@ -88,10 +88,13 @@ pub(super) struct Keeper {
     resting: HashMap<String, Rest>,
     /// Whether commands reached Redis at the last turn.
     reached: bool,
+    /// How often another server had become the master, at the last turn.
+    promotions: u64,
 }
 
 impl Keeper {
     pub(super) fn new(redis: Redis, listener: Arc<dyn Listener>) -> Self {
+        let promotions = redis.promotions();
         Self {
             redis,
             listener,
@@ -102,6 +105,7 @@ impl Keeper {
             ears: mpsc::channel(QUEUE),
             resting: HashMap::new(),
             reached: false,
+            promotions,
         }
     }
 
@@ -300,6 +304,16 @@ impl Keeper {
         self.place_wanted();
     }
 
+    /// Another server is the master: those that are listened to may be replicas, and hear late or nothing.
+    fn leave_replicas(&mut self) {
+        let open = |link: &Link| match link {
+            Link::Open(line) => Some(line.id),
+            Link::Opening => None,
+        };
+        let lines: Vec<LineId> = self.links.values().filter_map(open).collect();
+        lines.into_iter().for_each(|line| self.lose(line));
+    }
+
     fn look_for_overflow(&mut self) {
         for link in self.links.values() {
             if let Link::Open(line) = link
@@ -334,6 +348,10 @@ impl Keeper {
         }
         if unheard {
             self.look_elsewhere();
+        }
+        let promotions = self.redis.promotions();
+        if std::mem::replace(&mut self.promotions, promotions) != promotions {
+            self.leave_replicas();
         }
         let was_reached = std::mem::replace(&mut self.reached, self.redis.is_connected());
         if self.reached && !was_reached {

@@ -54,7 +54,8 @@ impl Link {
     }
 
     async fn connect(&mut self) -> io::Result<()> {
-        let server = TcpStream::connect(self.shared.target).await?;
+        let target = *self.shared.target.lock().unwrap();
+        let server = TcpStream::connect(target).await?;
         server.set_nodelay(true)?;
         self.client.set_nodelay(true)?;
         self.server = Some(server);

@@ -49,6 +49,16 @@ fn is_silent(socket: &TcpStream) -> bool {
 }
 
 #[tokio::test]
+async fn new_connections_go_to_the_new_address_and_open_ones_stay() {
+    let (wire, other) = (Wire::new().await, TcpListener::bind(loopback(0)).await.unwrap());
+    let (mut client, mut server) = wire.open().await;
+    wire.proxy.set_target(other.local_addr().unwrap());
+    let mut later = TcpStream::connect(wire.proxy.addr()).await.unwrap();
+    pass(&mut later, &mut other.accept().await.unwrap().0, "new").await;
+    pass(&mut client, &mut server, "old").await;
+}
+
+#[tokio::test]
 async fn without_a_fault_bytes_and_ends_pass() {
     let wire = Wire::new().await;
     let (mut client, mut server) = wire.open().await;

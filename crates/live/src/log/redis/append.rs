@@ -2,8 +2,6 @@
 //!
 //! Nothing is sent a second time from here: a caller with a key may repeat, and finds the first answer.
 
-use std::sync::atomic::Ordering;
-
 use bongsu_kernel::{Id, Millis};
 use bongsu_redis::redis::{Value, from_redis_value};
 use bongsu_redis::{Repeat, Script};
@@ -27,12 +25,7 @@ impl RedisLog {
     pub(super) async fn append_to_subject(&self, events: &[&Append]) -> Vec<Outcome> {
         let mut outcomes: Vec<Outcome> = Vec::with_capacity(events.len());
         for some in events.chunks(AT_ONCE) {
-            let appended = self.append_some(some).await;
-            // Whether it can be reached is known elsewhere.
-            if !appended.as_ref().is_err_and(LogError::may_pass) {
-                self.refuses.store(matches!(appended, Err(LogError::Refused(_))), Ordering::Relaxed);
-            }
-            match appended {
+            match self.append_some(some).await {
                 Ok(answers) => outcomes.extend(answers),
                 Err(error) => {
                     // What comes after it must not overtake it.

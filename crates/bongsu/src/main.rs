@@ -5,6 +5,7 @@ mod changes;
 mod commands;
 mod failure;
 mod fleet;
+mod fleet_settings;
 mod letters;
 mod line;
 mod operate;

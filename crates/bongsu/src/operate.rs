@@ -1,5 +1,8 @@
 //! What operators and load balancers ask: health, readiness, metrics; and tickets for people.
+//!
+//! `/health` always answers, with a line for everything that is wrong; `/ready` says whether to send requests here.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -25,6 +28,8 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::fleet_settings::Comparison;
+
 /// What these routes look at. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Operations {
@@ -34,6 +39,8 @@ pub(crate) struct Operations {
     pub(crate) records: Option<Records>,
     pub(crate) outbox: Option<Outbox>,
     pub(crate) orders: Arc<dyn Orders>,
+    /// None where there is no fleet.
+    pub(crate) compared: Option<Comparison>,
     pub(crate) identity: Identity,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) started: Instant,
@@ -66,7 +73,8 @@ struct Health {
     active_rooms: usize,
     uptime_secs: u64,
     /// What does not work as it should, in words.
-    degraded: Vec<&'static str>,
+    #[schema(value_type = Vec<String>)]
+    degraded: Vec<Cow<'static, str>>,
 }
 
 envelope_document!(struct HealthEnvelope(Health));
@@ -93,6 +101,9 @@ async fn health(State(operations): State<Operations>) -> Answer<Health> {
     degraded.extend(redis.map(Redis::refusals).unwrap_or_default());
     degraded.extend(redis.map(Redis::warnings).unwrap_or_default());
     degraded.extend(records.map(Records::warnings).unwrap_or_default());
+    let mut degraded: Vec<_> = degraded.into_iter().map(Cow::from).collect();
+    let differing = operations.compared.as_ref().map(Comparison::warnings).unwrap_or_default();
+    degraded.extend(differing.into_iter().map(Cow::from));
     Answer(Health {
         status: if degraded.is_empty() { "healthy" } else { "degraded" },
         redis_connected: redis.map(Redis::is_connected),

@@ -46,6 +46,7 @@ use crate::admin::{self, Admin};
 use crate::changes;
 use crate::failure::Failure;
 use crate::fleet::{self, Doorkeeper, Ordered, StreamPlaces};
+use crate::fleet_settings::{self, Comparison};
 use crate::letters::{self, Letters};
 use crate::operate::{self, Operations};
 use crate::people::{self, Ground};
@@ -163,17 +164,25 @@ pub(crate) async fn wire(
         (None, None) => return Err(Failure::Other("there is nowhere to keep orders".to_owned())),
     };
     let ordered = Arc::new(Ordered(orders.clone()));
-    let mut registry: Option<Arc<dyn Registry>> = None;
+    let (mut registry, mut compared): (Option<Arc<dyn Registry>>, _) = (None, None);
     if let Some(redis) = &redis {
         let cap = Arc::new(RedisCap::start(redis.clone(), LEASE, supervisor));
         hub.asks(Arc::new(StreamPlaces { cap, most: per_person }), ordered.clone());
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let shown = fleet::standing_of(records.as_ref())?;
-        let about = About { records: shown, version, address: address.to_string(), started_at: clock.now() };
+        let about = About {
+            records: shown,
+            version,
+            address: address.to_string(),
+            started_at: clock.now(),
+            required_settings: fleet_settings::required(values),
+            setting_hashes: Some(fleet_settings::hashes(values)),
+        };
         let joined =
             registry.insert(Arc::new(RedisRegistry::start(redis.clone(), &about, LEASE, supervisor)));
         fleet::join(&**joined).await?;
         fleet::watch(&**joined, supervisor);
+        compared = Some(Comparison::start(values, &**joined, supervisor));
         fleet::watch_stalls(hub.clone(), supervisor);
         fleet::settle(&*orders).await;
     }
@@ -224,6 +233,7 @@ pub(crate) async fn wire(
         records,
         outbox: outbox.clone(),
         orders: orders.clone(),
+        compared,
         identity: identity.clone(),
         metrics,
         started: Instant::now(),

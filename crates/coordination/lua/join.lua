@@ -1,7 +1,8 @@
 -- Joins the fleet or renews the lease, sweeps out those whose lease ended, and says who is alive.
 --
 -- KEYS  1 instances by the end of their lease, in ms (zset)  2 what is stored of each (hash)
--- ARGV  1 instance  2 lease in ms  3 its records: 'off', 'shared:<database>' or 'own'  4 what it says of itself
+-- ARGV  1 instance  2 lease in ms  3 its records: 'off', 'shared:<database>' or 'own'  4 what it says of itself: JSON
+--       with requiredSettings by name, in which it may not differ from those that are alive
 -- Gives {'alive' or the instance that refuses it, now in ms, {{instance, 'joined at' records about}, ...}}.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -11,12 +12,22 @@ for _, ended in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT'
   redis.call('HDEL', KEYS[2], ended)
 end
 
+-- Whether a setting differs. An instance of an older version names none.
+local function differs(required, about)
+  local theirs = cjson.decode(about).requiredSettings or {}
+  for name, value in pairs(required) do
+    if theirs[name] and theirs[name] ~= value then return true end
+  end
+  return false
+end
+
 local outcome = 'alive'
 if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
+  local required = cjson.decode(ARGV[4]).requiredSettings
   for _, other in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
     local stored = redis.call('HGET', KEYS[2], other)
-    local records = stored and string.match(stored, '^%d+ (%S+)')
-    if records and (ARGV[3] == 'own' or records ~= ARGV[3]) then outcome = other end
+    local records, about = string.match(stored or '', '^%d+ (%S+) (.*)')
+    if records and (ARGV[3] == 'own' or records ~= ARGV[3] or differs(required, about)) then outcome = other end
   end
   if outcome == 'alive' then
     redis.call('HSET', KEYS[2], ARGV[1], table.concat({string.format('%.0f', now), ARGV[3], ARGV[4]}, ' '))

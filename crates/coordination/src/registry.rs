@@ -5,6 +5,8 @@
 pub mod embedded;
 pub mod redis;
 
+use std::collections::BTreeMap;
+
 use bongsu_kernel::{Id, Millis};
 use tokio::sync::watch;
 
@@ -19,7 +21,8 @@ use crate::{Boxed, Error};
 ///   taken again. [`Registry::holds`] turns false no later than the lease ends; when it is alive again, it has a new
 ///   `joined_at`.
 /// - **Who may join.** Instances share their records, or all have none. One that keeps records that no other can see
-///   stays alone. Checking and joining are one step, so of two that come at once one is refused.
+///   stays alone. Nobody joins whose required settings differ from those of an instance that is alive. Checking and
+///   joining are one step, so of two that come at once one is refused.
 /// - **Errors.** While the engine is away the last known fleet stays.
 pub trait Registry: Send + Sync {
     /// Joins the fleet. It is also tried again and again by itself; this is for a start that wants to know.
@@ -44,6 +47,10 @@ pub struct About {
     pub address: String,
     /// By its own clock.
     pub started_at: Millis,
+    /// Settings in which instances that are alive at once may not differ, by name, in clear text.
+    pub required_settings: BTreeMap<String, String>,
+    /// Hashes of the other settings that a fleet shares, by name. None for an instance of a version that told none.
+    pub setting_hashes: Option<BTreeMap<String, String>>,
 }
 
 /// Where an instance keeps its records.
@@ -101,14 +108,34 @@ pub enum Standing {
 
 /// Why an instance may not join.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the instance {} at {} is alive and {}, while this one {}: instances of a fleet share one database (DATABASE_URL) \
-     or all run with RECORDS=off",
-    other.id, other.about.address, other.about.records.told(), own.told()
-)]
+#[error("the instance {} at {} is alive and {}", other.id, other.about.address, self.difference())]
 pub struct Refused {
     pub other: Box<Instance>,
-    pub own: Records,
+    pub own: Box<About>,
+}
+
+impl Refused {
+    fn difference(&self) -> String {
+        let (own, other) = (&self.own, &self.other.about);
+        let mut settings = own.required_settings.iter();
+        let differs = |(name, value): (&String, &String)| {
+            let theirs = other.required_settings.get(name)?;
+            (theirs != value).then(|| {
+                format!(
+                    "runs with {name}={theirs}, while this one has {name}={value}: instances of a fleet have the same \
+                     {name}; end the others before you start one with another"
+                )
+            })
+        };
+        settings.find_map(differs).filter(|_| own.records.can_join(&other.records)).unwrap_or_else(|| {
+            format!(
+                "{}, while this one {}: instances of a fleet share one database (DATABASE_URL) or all run with \
+                 RECORDS=off",
+                other.records.told(),
+                own.records.told()
+            )
+        })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -127,6 +154,10 @@ impl Records {
             Self::Shared(_) => "has records in a database",
             Self::Own => "keeps records in a file of its own",
         }
+    }
+
+    fn can_join(&self, other: &Self) -> bool {
+        self == other && *self != Self::Own
     }
 
     /// Whether two instances with these may be alive at once is decided by this text: they must be equal, and not `own`.

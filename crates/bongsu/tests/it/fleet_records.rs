@@ -4,6 +4,7 @@
 
 mod redis_away;
 mod revocations;
+mod settings;
 
 use std::time::{Duration, Instant};
 

@@ -3,6 +3,7 @@
 //! One script joins, renews, sweeps out those whose lease ended and gives those that are alive, once a second. All of
 //! it is in one slot.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,9 +29,9 @@ pub struct RedisRegistry(Arc<Inner>);
 
 struct Inner {
     redis: Redis,
-    records: Records,
-    /// As it is stored.
-    about: String,
+    about: About,
+    /// The same as it is stored, without the records.
+    stored: String,
     lease: Duration,
     keys: [String; 2],
     fleet: watch::Sender<Fleet>,
@@ -38,7 +39,7 @@ struct Inner {
     until: Mutex<Option<Instant>>,
 }
 
-/// What is stored of an instance. Version 1.
+/// What is stored of an instance. Version 2; version 1 had no settings.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Stored {
@@ -46,19 +47,23 @@ struct Stored {
     version: String,
     address: String,
     started_at: Millis,
+    #[serde(default)]
+    required_settings: BTreeMap<String, String>,
+    #[serde(default)]
+    setting_hashes: Option<BTreeMap<String, String>>,
 }
 
 impl RedisRegistry {
     /// Goes on trying to join, and to stay, until shutdown; then leaves.
     pub fn start(redis: Redis, about: &About, lease: Duration, supervisor: &Supervisor) -> Self {
-        let About { records, version, address, started_at } = about.clone();
-        let stored = Stored { v: 1, version, address, started_at };
+        let About { version, address, started_at, required_settings, setting_hashes, .. } = about.clone();
+        let stored = Stored { v: 2, version, address, started_at, required_settings, setting_hashes };
         let keys = ["leases", "about"].map(|name| redis.key(format_args!("{{instances}}:{name}")));
         let this = Self(Arc::new(Inner {
             redis,
-            records,
+            about: about.clone(),
             // Text and numbers can always be written.
-            about: serde_json::to_string(&stored).unwrap_or_default(),
+            stored: serde_json::to_string(&stored).unwrap_or_default(),
             lease,
             keys,
             fleet: watch::Sender::default(),
@@ -99,8 +104,8 @@ impl RedisRegistry {
     /// Joins or renews, and looks who is alive.
     async fn turn(&self) -> Result<(), JoinError> {
         let (inner, asked) = (&self.0, Instant::now());
-        let (lease, records) = (inner.lease.as_millis().to_string(), inner.records.as_text());
-        let arguments = [inner.redis.instance(), &lease, &records, &inner.about].map(str::as_bytes);
+        let (lease, records) = (inner.lease.as_millis().to_string(), inner.about.records.as_text());
+        let arguments = [inner.redis.instance(), &lease, &records, &inner.stored].map(str::as_bytes);
         let keys = inner.keys.each_ref().map(String::as_str);
         let answer = inner.redis.run(&JOIN, Repeat::Never, &keys, &arguments).await.map_err(Error::from)?;
         let (outcome, seen_at, instances): (String, Millis, Vec<Value>) =
@@ -117,7 +122,7 @@ impl RedisRegistry {
         }
         self.set_until(None);
         let other = alive.iter().find(|other| other.id == outcome).ok_or_else(unreadable)?;
-        let refused = Refused { other: Box::new(other.clone()), own: inner.records.clone() };
+        let refused = Refused { other: Box::new(other.clone()), own: Box::new(inner.about.clone()) };
         self.show(Standing::Refused(refused.clone()), Some((seen_at, alive)));
         Err(JoinError::Refused(refused))
     }
@@ -178,8 +183,10 @@ fn instance(stored: Value) -> Option<Instance> {
     let mut parts = text.splitn(3, ' ');
     let joined_at = parts.next()?.parse().ok()?;
     let records = Records::parse(parts.next()?);
-    let Stored { version, address, started_at, .. } = serde_json::from_str(parts.next()?).ok()?;
-    Some(Instance { id, about: About { records, version, address, started_at }, joined_at })
+    let Stored { version, address, started_at, required_settings, setting_hashes, .. } =
+        serde_json::from_str(parts.next()?).ok()?;
+    let about = About { records, version, address, started_at, required_settings, setting_hashes };
+    Some(Instance { id, about, joined_at })
 }
 
 impl Registry for RedisRegistry {

@@ -1,12 +1,15 @@
-//! What stands in Redis, and travels between hubs of two versions, is what it was: the golden files hold version 1.
+//! What stands in Redis, and travels between hubs of two versions, is what it was: the golden files hold every version.
 
-use bongsu_coordination::registry::{Instance, Records};
+use std::collections::BTreeMap;
+
+use bongsu_coordination::registry::{About, Instance, Records};
 use bongsu_testkit::Redis;
 
 use crate::hub::{Hub, about, id, kick, revoke};
 
 const ORDERS: &str = include_str!("../golden/orders.v1.txt");
-const INSTANCE: &str = include_str!("../golden/instance.v1.txt");
+const INSTANCE_V1: &str = include_str!("../golden/instance.v1.txt");
+const INSTANCE_V2: &str = include_str!("../golden/instance.v2.txt");
 
 async fn redis_with_a_hub() -> Option<(Redis, Hub)> {
     if !bongsu_testkit::tier::needs_engine("redis") {
@@ -54,16 +57,24 @@ async fn orders_of_version_1_are_understood() {
 }
 
 #[tokio::test]
-async fn an_instance_is_written_and_understood_as_in_version_1() {
+async fn an_instance_is_written_as_in_version_2_and_older_ones_are_understood() {
     let Some((redis, hub)) = redis_with_a_hub().await else { return };
     let stored = redis.command(&["HGET", "{instances}:about", hub.id()]).await;
     let without_time = |text: &str| text.split_once(' ').unwrap().1.trim_end().to_owned();
-    assert_eq!(without_time(stored.text()), without_time(INSTANCE));
-    redis.command(&["HSET", "{instances}:about", "other", INSTANCE.trim_end()]).await.accepted();
-    redis.command(&["ZADD", "{instances}:leases", "99999999999999", "other"]).await.accepted();
-    hub.join().await;
-    let alive = hub.coordination.registry.fleet().borrow().alive.clone();
-    let other = alive.iter().find(|instance| instance.id == "other");
+    assert_eq!(without_time(stored.text()), without_time(INSTANCE_V2));
     let about = about(Records::Shared(id("main")));
-    assert_eq!(other, Some(&Instance { id: "other".to_owned(), about, joined_at: 1_708_070_400_000 }));
+    let without_settings =
+        About { required_settings: BTreeMap::new(), setting_hashes: None, ..about.clone() };
+    for (golden, about) in [(INSTANCE_V1, without_settings), (INSTANCE_V2, about)] {
+        redis.command(&["HSET", "{instances}:about", "other", golden.trim_end()]).await.accepted();
+        redis.command(&["ZADD", "{instances}:leases", "99999999999999", "other"]).await.accepted();
+        hub.join().await;
+        let alive = hub.coordination.registry.fleet().borrow().alive.clone();
+        let other = alive.iter().find(|instance| instance.id == "other");
+        assert_eq!(other, Some(&Instance { id: "other".to_owned(), about, joined_at: 1_708_070_400_000 }));
+        // Nor does it keep others out.
+        let later = Hub::start(&redis.url(), "", Records::Shared(id("main"))).await;
+        later.join().await;
+        later.stop().await;
+    }
 }

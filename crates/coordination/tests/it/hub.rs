@@ -1,6 +1,7 @@
 //! Hubs of a fleet on an engine, as far as coordination goes: each on a thread of its own, so that it can be killed and
 //! can stand still. On the embedded engine there is one, however often it is asked for.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -49,13 +50,17 @@ pub(crate) struct Process {
 impl Hub {
     /// Starts one, without waiting for it to join.
     pub(crate) async fn start(url: &str, prefix: &str, records: Records) -> Self {
+        Self::start_as(url, prefix, &about(records)).await
+    }
+
+    pub(crate) async fn start_as(url: &str, prefix: &str, about: &About) -> Self {
         let (island, supervisor) = (Island::start(), Supervisor::new());
         let options = Options { address: Address::parse(url).unwrap(), prefix: prefix.to_owned() };
         let applied = Arc::new(Memory::default());
         let (coordination, redis) = {
             let _there = island.enter();
             let redis = Redis::start(options, &supervisor);
-            let registry = RedisRegistry::start(redis.clone(), &about(records), LEASE, &supervisor);
+            let registry = RedisRegistry::start(redis.clone(), about, LEASE, &supervisor);
             let orders = RedisOrders::start(redis.clone(), None, applied.clone(), &supervisor);
             let coordination = Coordination {
                 registry: Arc::new(registry),
@@ -123,7 +128,15 @@ impl Hub {
 }
 
 pub(crate) fn about(records: Records) -> About {
-    About { records, version: "0.1.0".to_owned(), address: "hub.test:8083".to_owned(), started_at: 7 }
+    let settings = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+    About {
+        records,
+        version: "0.1.0".to_owned(),
+        address: "hub.test:8083".to_owned(),
+        started_at: 7,
+        required_settings: settings("MODE", "open"),
+        setting_hashes: Some(settings("KEY", "0123456789abcdef")),
+    }
 }
 
 pub(crate) fn id(text: &str) -> Id {
@@ -190,12 +203,12 @@ impl Fleet {
         Some(Self { url, prefix: prefix() })
     }
 
-    pub(crate) async fn start_hub(&self, records: Records) -> Hub {
-        Hub::start(&self.url, &self.prefix, records).await
+    pub(crate) async fn start_hub(&self, about: &About) -> Hub {
+        Hub::start_as(&self.url, &self.prefix, about).await
     }
 
     pub(crate) async fn next_hub(&self) -> Hub {
-        let hub = self.start_hub(Records::Off).await;
+        let hub = self.start_hub(&about(Records::Off)).await;
         hub.join().await;
         hub
     }
@@ -203,8 +216,12 @@ impl Fleet {
 
 /// An engine on which there can be a fleet.
 pub(crate) trait Shared: Engine {
-    /// Another hub, which has not joined.
-    async fn hub_with(&mut self, records: Records) -> Hub;
+    /// Another hub that says this of itself, and has not joined.
+    async fn hub_as(&mut self, about: &About) -> Hub;
+
+    async fn hub_with(&mut self, records: Records) -> Hub {
+        self.hub_as(&about(records)).await
+    }
 }
 
 /// Makes an engine of a fleet.
@@ -227,11 +244,8 @@ macro_rules! shared {
         }
 
         impl $crate::hub::Shared for $name {
-            async fn hub_with(
-                &mut self,
-                records: bongsu_coordination::registry::Records,
-            ) -> $crate::hub::Hub {
-                self.0.start_hub(records).await
+            async fn hub_as(&mut self, about: &bongsu_coordination::registry::About) -> $crate::hub::Hub {
+                self.0.start_hub(about).await
             }
         }
     };

@@ -62,6 +62,7 @@ macro_rules! contract {
                 who_is_killed_is_gone_when_its_lease_ends
                 who_stood_still_knows_that_it_was_given_up
                 records_decide_who_may_join
+                required_settings_decide_who_may_join
                 of_many_with_records_of_their_own_one_joins
                 the_place_of_one_that_was_killed_is_free_after_its_lease
             }

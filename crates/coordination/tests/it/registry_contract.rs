@@ -1,9 +1,10 @@
 //! The contract of the registry.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bongsu_coordination::registry::{Fleet, JoinError, Records, Standing};
+use bongsu_coordination::registry::{About, Fleet, JoinError, Records, Standing};
 use bongsu_testkit::wait;
 
 use crate::hub::{Engine, Hub, LEASE, PATIENCE, Shared, about, id};
@@ -121,6 +122,46 @@ pub(crate) async fn records_decide_who_may_join<E: Shared>(mut engine: E) {
         two.stop().await;
         one.stop().await;
     }
+}
+
+pub(crate) async fn required_settings_decide_who_may_join<E: Shared>(mut engine: E) {
+    let one = engine.hub_with(Records::Off).await;
+    one.join().await;
+    let with = |settings: &[(&str, &str)]| {
+        let named = settings.iter().map(|(name, value)| (String::from(*name), String::from(*value)));
+        About { required_settings: named.collect(), ..about(Records::Off) }
+    };
+    let two = engine.hub_as(&with(&[("MODE", "registered")])).await;
+    let Err(JoinError::Refused(refused)) = two.coordination.registry.join().await else {
+        panic!("it joined")
+    };
+    let told = refused.to_string();
+    for part in [one.id(), "hub.test:8083", "MODE=open", "MODE=registered"] {
+        assert!(told.contains(part), "{part:?} is not in {told:?}");
+    }
+    assert!(!two.coordination.registry.holds());
+    two.stop().await;
+    // What the other one does not name is nothing to differ in, and what is only hashed keeps nobody out.
+    let hashes = Some(BTreeMap::from([("KEY".to_owned(), "fedcba9876543210".to_owned())]));
+    let others = [
+        with(&[("MODE", "open"), ("LATER", "1")]),
+        with(&[]),
+        About { setting_hashes: hashes, ..about(Records::Off) },
+    ];
+    for about in others {
+        let other = engine.hub_as(&about).await;
+        other.join().await;
+        let alive = one_sees(&one, &other).await;
+        assert_eq!(alive, about, "what it says of itself");
+        other.stop().await;
+    }
+}
+
+/// What one hub sees of another one that is alive.
+async fn one_sees(one: &Hub, other: &Hub) -> About {
+    one.join().await;
+    let alive = one.coordination.registry.fleet().borrow().alive.clone();
+    alive.into_iter().find(|instance| instance.id == other.id()).unwrap().about
 }
 
 pub(crate) async fn of_many_with_records_of_their_own_one_joins<E: Shared>(mut engine: E) {

@@ -1,0 +1,233 @@
+//! What instances of a fleet say of their settings, and what becomes of it when they differ.
+//!
+//! With another `ROOMS_MODE` an instance is refused. Any other setting that is not about one process should be the same
+//! on all of them, and may differ for a while, so that it can be changed on one instance after the other: `/health`
+//! names it. Redis holds no value of those, only hashes that are keyed with the fleet's secrets.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bongsu_coordination::Registry;
+use bongsu_coordination::registry::Fleet;
+use bongsu_kernel::settings::{Kind, Setting, Values};
+use bongsu_kernel::task::{OnEnd, Supervisor};
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+
+use crate::settings;
+
+/// Settings in which instances of a fleet may not differ at all.
+const REQUIRED: &[&str] = &["ROOMS_MODE"];
+/// Settings of one process and its machine, and those that say where engines are: which ones are shared shows there.
+const PER_INSTANCE: &[&str] = &[
+    "SERVER_HOST",
+    "SERVER_PORT",
+    "SERVER_SHARDS",
+    "ROLES",
+    "DATA_DIR",
+    "SSE_CHANNEL_CAPACITY",
+    "SSE_RING_BYTES",
+    "SSE_MAX_CONNECTIONS",
+    "INBOX_TEMPLATES_DIR",
+    "RUST_LOG",
+    "REDIS_URL",
+    "REDIS_KEY_PREFIX",
+    "DATABASE_URL",
+    "DATABASE_MAX_CONNECTIONS",
+    "RECORDS",
+    "AMQP_URL",
+    "KAFKA_BROKERS",
+];
+/// Hexadecimal digits of a hash: enough to tell values apart.
+const HASH_LEN: usize = 16;
+
+/// The settings in clear text that no other instance may have otherwise.
+pub(crate) fn required(values: &Values) -> BTreeMap<String, String> {
+    let required = settings::all().into_iter().filter(|setting| REQUIRED.contains(&setting.name));
+    required.map(|setting| (setting.name.to_owned(), values.text(setting).to_owned())).collect()
+}
+
+/// A hash of every shared setting that has not its default.
+pub(crate) fn hashes(values: &Values) -> BTreeMap<String, String> {
+    let secrets: Vec<String> =
+        shared().filter(|setting| is_secret(setting)).map(|setting| canonical(values, setting)).collect();
+    let key = secrets.join("\0");
+    let hash = |setting: &Setting| {
+        let value = canonical(values, setting);
+        // A secret is its own key, so that the others do not seem to differ with it.
+        let mac = if is_secret(setting) {
+            hmac(value.as_bytes(), setting.name.as_bytes())
+        } else {
+            hmac(key.as_bytes(), format!("{}={value}", setting.name).as_bytes())
+        };
+        mac.iter().map(|byte| format!("{byte:02x}")).collect::<String>()[..HASH_LEN].to_owned()
+    };
+    let given = shared().filter(|setting| values.text(setting) != setting.default);
+    given.map(|setting| (setting.name.to_owned(), hash(setting))).collect()
+}
+
+/// The settings of this instance beside those of the others. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Comparison {
+    instance: String,
+    hashes: BTreeMap<String, String>,
+    fleet: watch::Receiver<Fleet>,
+}
+
+impl Comparison {
+    /// Logs every setting that differs, when the fleet has changed.
+    pub(crate) fn start(values: &Values, registry: &dyn Registry, supervisor: &Supervisor) -> Self {
+        let (instance, fleet) = (registry.me().to_owned(), registry.fleet());
+        let this = Self { instance, hashes: hashes(values), fleet };
+        let (watched, stop) = (this.clone(), supervisor.stop());
+        supervisor.spawn("fleet-settings", OnEnd::Restart, move || {
+            let (watched, stop) = (watched.clone(), stop.clone());
+            async move {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = watched.log_differences() => {}
+                }
+            }
+        });
+        this
+    }
+
+    async fn log_differences(mut self) {
+        let mut known = Vec::new();
+        loop {
+            let found = self.warnings();
+            for warning in found.iter().filter(|warning| !known.contains(*warning)) {
+                tracing::warn!("{warning}");
+            }
+            known = found;
+            if self.fleet.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// A line for every setting that another instance has otherwise.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let fleet = self.fleet.borrow();
+        let mut others: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for other in fleet.alive.iter().filter(|other| other.id != self.instance) {
+            let Some(theirs) = &other.about.setting_hashes else { continue };
+            for name in differing(&self.hashes, theirs) {
+                others.entry(name).or_default().push(&other.about.address);
+            }
+        }
+        let line = |(name, addresses): (&str, Vec<&str>)| {
+            let more = match addresses.len() - 1 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!("fleet: {name} here differs from that of the instance at {}{more}", addresses[0])
+        };
+        others.into_iter().map(line).collect()
+    }
+}
+
+/// The names of settings that differ. Where a secret does, so does the key of all other hashes, which then say nothing.
+fn differing<'a>(own: &'a BTreeMap<String, String>, other: &'a BTreeMap<String, String>) -> Vec<&'a str> {
+    let names: BTreeSet<&String> = own.keys().chain(other.keys()).collect();
+    let mut differing: Vec<&str> =
+        names.into_iter().filter(|name| own.get(*name) != other.get(*name)).map(String::as_str).collect();
+    let secrets: Vec<&str> =
+        shared().filter(|setting| is_secret(setting)).map(|setting| setting.name).collect();
+    if differing.iter().any(|name| secrets.contains(name)) {
+        differing.retain(|name| secrets.contains(name));
+    }
+    differing
+}
+
+fn shared() -> impl Iterator<Item = &'static Setting> {
+    let is_shared =
+        |setting: &&Setting| !PER_INSTANCE.contains(&setting.name) && !REQUIRED.contains(&setting.name);
+    settings::all().into_iter().filter(is_shared)
+}
+
+fn is_secret(setting: &Setting) -> bool {
+    setting.kind == Kind::Secret
+}
+
+/// The value, without what makes no difference in a list: the order and spaces.
+fn canonical(values: &Values, setting: &Setting) -> String {
+    match setting.kind {
+        Kind::Secret | Kind::List => {
+            let mut items = values.list(setting);
+            items.sort_unstable();
+            items.join(",")
+        }
+        Kind::Text | Kind::Whole { .. } | Kind::OneOf(_) => values.text(setting).to_owned(),
+    }
+}
+
+/// HMAC-SHA256 (RFC 2104).
+fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
+    const BLOCK_LEN: usize = 64;
+    let mut block = [0; BLOCK_LEN];
+    if key.len() > BLOCK_LEN {
+        block[..32].copy_from_slice(&Sha256::digest(key));
+    } else {
+        block[..key.len()].copy_from_slice(key);
+    }
+    let padded = |pad: u8| block.map(|byte| byte ^ pad);
+    let inner = Sha256::new().chain_update(padded(0x36)).chain_update(message).finalize();
+    Sha256::new().chain_update(padded(0x5c)).chain_update(inner).finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use bongsu_kernel::settings::{Input, load};
+
+    use super::*;
+
+    fn values(given: &[(&str, &str)]) -> Values {
+        let environment =
+            given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        load(&settings::all(), &Input { environment, ..Input::default() }).unwrap()
+    }
+
+    fn compared(one: &[(&str, &str)], other: &[(&str, &str)]) -> Vec<String> {
+        let (one, other) = (hashes(&values(one)), hashes(&values(other)));
+        differing(&one, &other).into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_name_is_that_of_a_setting() {
+        for name in REQUIRED.iter().chain(PER_INSTANCE) {
+            assert!(settings::all().iter().any(|setting| setting.name == *name), "{name}");
+        }
+    }
+
+    #[test]
+    fn settings_that_differ_are_named_and_no_others() {
+        let types = ("EVENT_TYPES", "a.b,c.d");
+        assert_eq!(compared(&[], &[types]), ["EVENT_TYPES"]);
+        assert_eq!(compared(&[types], &[("EVENT_TYPES", "a.b")]), ["EVENT_TYPES"]);
+        assert_eq!(compared(&[types], &[("EVENT_TYPES", " c.d, a.b")]), [""; 0]);
+        assert_eq!(compared(&[("STREAM_MAXLEN", "10000")], &[]), [""; 0], "the default is the default");
+        assert_eq!(compared(&[("SERVER_PORT", "1")], &[("SERVER_PORT", "2")]), [""; 0]);
+        let (keys, turned) = (("INTERNAL_API_KEY", "new,old"), ("INTERNAL_API_KEY", "old,new"));
+        assert_eq!(compared(&[keys, types], &[turned, types]), [""; 0]);
+        // The other hashes have another key then.
+        assert_eq!(compared(&[keys, types], &[types]), ["INTERNAL_API_KEY"]);
+        assert_eq!(compared(&[keys, types], &[]), ["INTERNAL_API_KEY"]);
+    }
+
+    #[test]
+    fn hashes_say_nothing_without_the_secrets() {
+        let types = ("EVENT_TYPES", "a.b");
+        let of = |given: &[(&str, &str)]| hashes(&values(given)).remove("EVENT_TYPES");
+        assert_ne!(of(&[types]), of(&[types, ("INTERNAL_API_KEY", "another")]));
+        assert!(hashes(&values(&[types])).values().all(|hash| hash.len() == HASH_LEN));
+    }
+
+    #[test]
+    fn the_keyed_hash_is_that_of_rfc_4231() {
+        let hex = |mac: [u8; 32]| mac.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let short = hmac(b"Jefe", b"what do ya want for nothing?");
+        assert_eq!(hex(short), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+        let long = hmac(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First");
+        assert_eq!(hex(long), "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+    }
+}

@@ -115,7 +115,7 @@ async fn a_web_socket_and_eight_streams_of_one_page_pass_nginx() {
         socket.onopen = () => socket.send(JSON.stringify({op: 'subscribe', room: 'a'})),
         socket.onmessage = e => messages.push(JSON.parse(e.data))";
     browser.eval(&format!("({socket}, true)")).await;
-    browser.wait_for("messages.some(message => message.event === 'subscribed')", TIMEOUT).await;
+    browser.wait_for("messages.some(message => message.event === 'system.subscribed')", TIMEOUT).await;
     Api::new(&hub).publish_to("a", "test.happened", json!({"number": 1, "inRoom": "a"})).await;
     browser.wait_for("pages.every(page => page.numbers.a?.length === 1)", TIMEOUT).await;
     browser.wait_for("messages.some(message => message.event === 'test.happened')", TIMEOUT).await;

@@ -19,6 +19,8 @@ mod wire;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // What the hub writes is for its user, and nobody else: SQLite takes no modes of its own.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     match line::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

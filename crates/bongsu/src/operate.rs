@@ -145,6 +145,7 @@ async fn ready(State(operations): State<Operations>) -> Result<Answer<Readiness>
 async fn metrics(State(operations): State<Operations>) -> impl IntoResponse {
     metrics::gauge!("sse_active_connections").set(operations.hub.open_streams() as f64);
     metrics::gauge!("sse_active_rooms").set(operations.hub.active_subjects(bongsu_rooms::FAMILY) as f64);
+    metrics::gauge!("live_subjects").set(operations.hub.known_subjects() as f64);
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(CONTENT_TYPE, text)], operations.metrics.render())
 }

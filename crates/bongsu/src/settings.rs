@@ -34,7 +34,8 @@ const RECORDS: Setting = Setting::text(
 
 /// Engines that are named in the configuration but are not part of this build.
 const ENGINES: &[&Setting] = &[
-    &Setting::text("engines", "AMQP_URL", "", "Not in this build yet: work queues on RabbitMQ."),
+    &Setting::text("engines", "AMQP_URL", "", "Not in this build yet: work queues on RabbitMQ.")
+        .kind(Kind::Url),
     &Setting::text("engines", "KAFKA_BROKERS", "", "Not in this build yet: domain events on Kafka."),
 ];
 

@@ -17,9 +17,10 @@ use bongsu_coordination::orders::redis::RedisOrders;
 use bongsu_coordination::registry::About;
 use bongsu_coordination::registry::redis::RedisRegistry;
 use bongsu_coordination::{LEASE, Orders, Registry};
+use bongsu_http::host::HostPolicy;
 use bongsu_http::identity::{Identity, OwnTickets, Tickets};
 use bongsu_http::origins;
-use bongsu_http::{ApiError, frame, openapi, server};
+use bongsu_http::{ApiError, frame, host, openapi, server};
 use bongsu_inbox::Inbox;
 use bongsu_kernel::Clock;
 use bongsu_kernel::settings::Values;
@@ -107,7 +108,8 @@ pub(crate) async fn wire(
     supervisor: &Supervisor,
 ) -> Result<Wired, Failure> {
     let clock = Clock::system();
-    let Checked { roles, identity, origins, rooms, presence, people, outbox, redis, database, .. } = checked;
+    let Checked { roles, identity, origins, rooms, presence, people, outbox, redis, database, weak, .. } =
+        checked;
     let file = if settings::uses_folder(values) { Some(open_database(values)?) } else { None };
     let metrics = telemetry::start_metrics(supervisor)?;
     let mut live = bongsu_live::Options::from_settings(values);
@@ -269,6 +271,8 @@ pub(crate) async fn wire(
         .merge(openapi::routes(&openapi::complete(&document)))
         .fallback(|| async { ApiError::not_found().into_response() })
         .method_not_allowed_fallback(|| async { method_not_allowed().into_response() })
+        .layer(middleware::from_fn(origins::preflight))
+        .layer(middleware::from_fn_with_state(HostPolicy::new(&weak), host::check_host))
         .layer(middleware::from_fn(frame::around))
         .layer(middleware::from_fn_with_state(origins, origins::cors));
     Ok(Wired { app, hub, redis, inbox: last, store, ready })

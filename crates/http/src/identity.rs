@@ -16,11 +16,12 @@ use std::sync::Arc;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, Millis};
 
-pub use extract::{Caller, Operator, Service, SocketPerson, StreamPerson};
+pub use extract::{Caller, Operator, Service, StreamPerson};
 pub use jwt::{Claims, LONGEST_LIFE, mint};
 pub use revocations::Revocations;
 pub use settings::{
-    ADMIN_API_KEY, BONGSU_ENV, INTERNAL_API_KEY, JWKS_URL, JWT_ALGORITHM, JWT_SECRET, Options, SETTINGS,
+    ADMIN_API_KEY, BONGSU_ENV, INTERNAL_API_KEY, JWKS_URL, JWT_ALGORITHM, JWT_SECRET, MIN_SECRET_BYTES,
+    Options, SETTINGS,
 };
 pub use tickets::{OwnTickets, Ticket, TicketError, Tickets};
 

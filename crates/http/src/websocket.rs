@@ -11,6 +11,7 @@ mod session;
 pub(crate) use frame::{close, pong};
 pub use frame::{ping, text};
 pub use handshake::Upgrade;
+pub(crate) use handshake::is_wanted;
 pub use parser::MESSAGE_BYTES;
 pub(crate) use parser::{Event, Parser, Violation};
 pub use session::{Output, Session};

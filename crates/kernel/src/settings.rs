@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use load::{Input, load};
-pub use show::{env_example, in_force, reference};
+pub use show::{env_example, in_force, reference, without_credentials};
 
 /// One setting. Declared as a constant; its name is the environment variable.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,8 @@ pub enum Kind {
     Text,
     /// Never shown, never logged.
     Secret,
+    /// Shown without user, password and query.
+    Url,
     /// Separated by commas.
     List,
     Whole {
@@ -67,6 +69,7 @@ impl Setting {
     pub fn allowed(&self) -> String {
         match self.kind {
             Kind::Text => "text".to_owned(),
+            Kind::Url => "a URL".to_owned(),
             Kind::Secret => "text that is not blank".to_owned(),
             Kind::List => "a list separated by commas".to_owned(),
             Kind::Whole { min, max: u64::MAX } => format!("a whole number from {min}"),
@@ -77,7 +80,7 @@ impl Setting {
 
     fn accepts(&self, value: &str) -> bool {
         match self.kind {
-            Kind::Text => true,
+            Kind::Text | Kind::Url => true,
             // Blank is a slip, and would be a secret or a list that lets everybody or nobody in.
             Kind::Secret | Kind::List => value.split(',').any(|item| !item.trim().is_empty()),
             Kind::Whole { min, max } => value.parse().is_ok_and(|n: u64| (min..=max).contains(&n)),
@@ -114,8 +117,7 @@ pub struct Bad(pub String);
 impl Bad {
     /// For checks that go beyond a setting's own kind.
     pub fn value(setting: &Setting, value: &str, allowed: &str) -> Self {
-        let shown = if setting.kind == Kind::Secret { "(hidden)" } else { value };
-        Self(format!("{}={shown:?} is not allowed: {allowed}", setting.name))
+        Self(format!("{}={:?} is not allowed: {allowed}", setting.name, setting.shown(value)))
     }
 }
 

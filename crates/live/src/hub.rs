@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc as StdArc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use bongsu_http::{Peer, Person};
+use bongsu_http::{Person, StreamPerson};
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, Close, Id, StreamId, clock, random, sse};
+use bongsu_kernel::{Clock, Close, Id, StreamId, clock, random, shrink, sse};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use metrics::{Counter, Histogram};
@@ -59,12 +59,6 @@ pub(crate) struct Inner {
     pub(crate) delivered: Counter,
     pub(crate) lagged: Counter,
     pub(crate) latency: Histogram,
-}
-
-/// Somebody who wants to listen.
-pub struct Opening {
-    pub person: Person,
-    pub peer: Peer,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -136,9 +130,8 @@ impl Hub {
         let mut subjects = self.0.subjects.write().unwrap_or_else(PoisonError::into_inner);
         subjects.retain(|name, subject| {
             let stays = subject.listeners() > 0;
-            if let (false, Ok(Family { bus: Some(bus), .. })) = (stays, self.0.family(name)) {
-                // Under the lock: who listens to it next has to come after this.
-                bus.forget(name);
+            if !stays {
+                self.0.unsubscribe(name);
             }
             stays
         });
@@ -153,6 +146,11 @@ impl Hub {
     /// Whether somebody listens to a subject, or did a moment ago: then its ring has to be told of everything.
     pub fn knows(&self, subject: &SubjectName) -> bool {
         self.0.subject(subject).is_some()
+    }
+
+    /// Subjects in memory: those that somebody listens to, and for up to a minute those that had events while somebody did.
+    pub fn known_subjects(&self) -> usize {
+        self.0.subjects.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     pub fn open_streams(&self) -> usize {
@@ -179,23 +177,23 @@ impl Hub {
     /// missed from here on; whoever checks rights does so now.
     pub async fn open(
         &self,
-        opening: Opening,
+        caller: StreamPerson,
         subject: SubjectName,
         position: Option<StreamId>,
     ) -> Result<LiveStream, OpenError> {
-        self.open_in(opening, subject, position, self.0.options.manner()).await
+        self.open_in(caller, subject, position, self.0.options.manner()).await
     }
 
     /// Follows a subject in a manner of its own.
     pub async fn open_in(
         &self,
-        opening: Opening,
+        caller: StreamPerson,
         subject: SubjectName,
         position: Option<StreamId>,
         manner: Manner,
     ) -> Result<LiveStream, OpenError> {
         let greeting = manner.greeting.clone();
-        let entered = self.enter(opening, manner).await?;
+        let entered = self.enter(caller, manner).await?;
         let reader = Self::read(&entered.chair, subject, position).await?;
         self.look_after(&entered.chair);
         Ok(LiveStream::new(entered, reader, position, &greeting))
@@ -204,10 +202,10 @@ impl Hub {
     /// Follows several subjects, each named by the id that their frames carry.
     pub async fn open_many(
         &self,
-        opening: Opening,
+        caller: StreamPerson,
         subjects: Vec<(Id, SubjectName, Option<StreamId>)>,
     ) -> Result<ManyStream, OpenError> {
-        let entered = self.enter(opening, self.0.options.manner()).await?;
+        let entered = self.enter(caller, self.0.options.manner()).await?;
         let reading = subjects.into_iter().map(async |(id, subject, position)| {
             Ok::<_, OpenError>((id, Self::read(&entered.chair, subject, position).await?))
         });
@@ -217,16 +215,20 @@ impl Hub {
     }
 
     /// A connection whose client will say what it wants to follow.
-    pub async fn open_socket(&self, opening: Opening, desk: Box<dyn Desk>) -> Result<LiveSocket, OpenError> {
-        let entered = self.enter(opening, self.0.options.manner()).await?;
+    pub async fn open_socket(
+        &self,
+        caller: StreamPerson,
+        desk: Box<dyn Desk>,
+    ) -> Result<LiveSocket, OpenError> {
+        let entered = self.enter(caller, self.0.options.manner()).await?;
         self.look_after(&entered.chair);
         Ok(LiveSocket::new(entered, desk))
     }
 
     /// Counts somebody in.
-    async fn enter(&self, opening: Opening, manner: Manner) -> Result<Entered, OpenError> {
+    async fn enter(&self, caller: StreamPerson, manner: Manner) -> Result<Entered, OpenError> {
         let inner = &self.0;
-        let Opening { person, peer } = opening;
+        let (person, peer) = caller.into_parts();
         peer.becomes_stream();
         let (shard, now) = (peer.shard, inner.tick());
         let terms = inner.terms(now, &person, &manner);
@@ -327,6 +329,30 @@ impl Inner {
     fn tell_audience(&self, name: &SubjectName, subject: &Subject) {
         if let Ok(Family { bus: Some(bus), .. }) = self.family(name) {
             bus.audience(name, subject.listeners());
+        }
+    }
+
+    /// The bus need not bring news of a subject any more. Called under the lock of all subjects: whoever listens to it
+    /// next has to come after this.
+    fn unsubscribe(&self, name: &SubjectName) {
+        if let Ok(Family { bus: Some(bus), .. }) = self.family(name) {
+            bus.forget(name);
+        }
+    }
+
+    /// Forgets a subject that nobody listens to any more and that had no events meanwhile: there is nothing to keep for
+    /// those who come back, and anybody can name as many subjects as they like. Others are left to the sweep.
+    fn forget_unused(&self, name: &SubjectName, subject: &Arc<Subject>) {
+        if subject.listeners() > 0 || subject.has_events() {
+            return;
+        }
+        let mut subjects = self.subjects.write().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock nobody sits down; somebody may have before, and the name may be another subject's by now.
+        let is_unused = |known: &Arc<Subject>| Arc::ptr_eq(known, subject) && subject.listeners() == 0;
+        if subjects.get(name).is_some_and(is_unused) {
+            subjects.remove(name);
+            self.unsubscribe(name);
+            shrink(&mut subjects);
         }
     }
 
@@ -433,7 +459,9 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
+        let inner = &self.chair.hub.0;
         self.subject.stand_up(self.chair.shard, &self.chair.seat);
-        self.chair.hub.0.tell_audience(&self.name, &self.subject);
+        inner.tell_audience(&self.name, &self.subject);
+        inner.forget_unused(&self.name, &self.subject);
     }
 }

@@ -29,7 +29,7 @@ mod sync;
 mod wheel;
 
 pub use door::{Gate, Places};
-pub use hub::{Hub, OpenError, Opening};
+pub use hub::{Hub, OpenError};
 pub use log::{Append, AppendError, Appended, Entry, Log, LogError, Page, Place, Start};
 pub use many::ManyStream;
 pub use options::{Greeting, Manner, Options, SETTINGS};

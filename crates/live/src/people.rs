@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use bongsu_kernel::Id;
+use bongsu_kernel::{Id, shrink};
 
 use crate::seat::Seat;
 use crate::sync::{Arc, Mutex, lock};
@@ -53,6 +53,7 @@ impl People {
         seats.swap_remove(at);
         if seats.is_empty() {
             open.seats.remove(person);
+            shrink(&mut open.seats);
         }
         open.count -= 1;
     }

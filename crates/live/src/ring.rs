@@ -155,6 +155,10 @@ impl Ring {
         self.last = head;
     }
 
+    pub(crate) fn has_events(&self) -> bool {
+        self.frames.iter().any(|frame| !frame.passing)
+    }
+
     /// The place of the newest frame that the log holds, or where the ring began.
     pub(crate) fn last(&self) -> Place {
         self.last

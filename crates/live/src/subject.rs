@@ -187,6 +187,11 @@ impl Subject {
         self.shards.iter().map(|benches| benches.seated.load(Ordering::Acquire)).sum()
     }
 
+    /// Whether the ring has events of the log for those who come back.
+    pub(crate) fn has_events(&self) -> bool {
+        lock(&self.ring).has_events()
+    }
+
     #[cfg(all(test, feature = "model"))]
     pub(crate) fn begin_at(&self, place: Place) {
         lock(&self.ring).begin_at(place);

@@ -1,14 +1,13 @@
 //! The personal stream over HTTP.
 
-use axum::Extension;
 use axum::extract::{FromRef, FromRequestParts, State};
 use axum::response::Response;
 use bongsu_http::frame::language;
 use bongsu_http::stream::resumed;
-use bongsu_http::{ApiError, Identity, Peer, StreamPerson};
+use bongsu_http::{ApiError, Identity, StreamPerson};
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Code, StreamId};
-use bongsu_live::{OpenError, Opening};
+use bongsu_live::OpenError;
 use http::request::Parts;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -72,16 +71,15 @@ impl<S: Sync> FromRequestParts<S> for Resume {
 )]
 async fn stream(
     Resume(position): Resume,
-    StreamPerson(person): StreamPerson,
-    Extension(peer): Extension<Peer>,
+    caller: StreamPerson,
     State(state): State<MembersState>,
 ) -> Result<Response, ApiError> {
     let MembersState { members, identity } = state;
     let members = members.ok_or_else(ApiError::no_records)?;
+    let person = caller.person().clone();
     let (inner, user) = (&members.0, person.id.clone());
-    let opening = Opening { person: person.clone(), peer };
     let subject = bongsu_inbox::subject(&user);
-    let stream = inner.hub.open_in(opening, subject, position, inner.options.manner()).await;
+    let stream = inner.hub.open_in(caller, subject, position, inner.options.manner()).await;
     let stream = stream.map_err(not_opened)?;
     identity.check_revoked(&person).await?;
     let place = inner.connections.enter(&user, stream.ender()).await;

@@ -2,15 +2,14 @@
 //!
 //! Rights are asked for twice: before the stream begins, and once it hears of rights that end.
 
-use axum::Extension;
 use axum::extract::{FromRef, FromRequestParts, Path, State};
 use axum::response::Response;
 use bongsu_http::answer::invalid;
 use bongsu_http::stream::resumed;
-use bongsu_http::{ApiError, Identity, Peer, StreamPerson};
+use bongsu_http::{ApiError, Identity, StreamPerson};
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Code, Id, Reason};
-use bongsu_live::{OpenError, Opening};
+use bongsu_live::OpenError;
 use bongsu_sql::Error;
 use http::request::Parts;
 use utoipa_axum::router::OpenApiRouter;
@@ -88,9 +87,8 @@ impl<S: Send + Sync> FromRequestParts<S> for EventPath {
 )]
 async fn stream(
     Resume(last): Resume,
-    StreamPerson(person): StreamPerson,
+    caller: StreamPerson,
     EventPath(event): EventPath,
-    Extension(peer): Extension<Peer>,
     State(state): State<OutboxState>,
 ) -> Result<Response, ApiError> {
     let OutboxState { outbox, identity } = state;
@@ -101,14 +99,14 @@ async fn stream(
         );
         ApiError::new(Code::Common503, text)
     })?;
+    let person = caller.person().clone();
     outbox.admit(&event, &person.id).await.map_err(not_allowed)?;
     let position = match last {
         Some(id) => Some(outbox.position_of(&event, id).await.map_err(|error| unread(&error))?),
         None => None,
     };
-    let opening = Opening { person: person.clone(), peer };
     let manner = outbox.0.options.manner();
-    let stream = outbox.0.hub.open_in(opening, subject(&event), position, manner).await;
+    let stream = outbox.0.hub.open_in(caller, subject(&event), position, manner).await;
     let stream = stream.map_err(not_opened)?;
     identity.check_revoked(&person).await?;
     // Again, now that it is subscribed: a right that ends from here on ends the stream.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bongsu_kernel::json::Object;
-use bongsu_kernel::{EventType, Id, Millis};
+use bongsu_kernel::{EventType, Id, Millis, shrink};
 use bongsu_live::SubjectName;
 use bongsu_live::log::{Passing, Sink};
 use serde::Serialize;
@@ -99,7 +99,9 @@ impl Announcer {
     }
 
     pub(crate) fn forget(&self, room: &Id) {
-        self.views().remove(room);
+        let mut views = self.views();
+        views.remove(room);
+        shrink(&mut views);
     }
 
     /// Passes a change on when it follows what was told. False when something between is missing.

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::{Id, random};
+use bongsu_kernel::{Id, random, shrink};
 use tokio::sync::{Notify, oneshot};
 
 use crate::store::Told;
@@ -215,6 +215,7 @@ impl Here {
         };
         if room.tabs.is_empty() && room.news.is_empty() {
             book.rooms.remove(id);
+            shrink(&mut book.rooms);
             forget();
             return true;
         }
@@ -367,6 +368,26 @@ mod tests {
         assert!(look(&here, Instant::now()).is_none());
         let work = look(&here, Instant::now() + Duration::from_secs(2)).unwrap();
         assert_eq!((&work.here, &work.gone), (&vec![id("stays")], &vec![id("leaves")]));
+    }
+
+    #[test]
+    fn rooms_that_everybody_left_take_no_memory() {
+        let here = Here::new(LIFE);
+        let rooms: Vec<Id> = (0..20_000).map(|room| id(&format!("room-{room}"))).collect();
+        let look_at_all = || {
+            while let Some((room, _)) = here.take_due(Instant::now()) {
+                let work = here.take_work(&room, RENEWAL);
+                here.done(&room, work, TOLD, || {});
+            }
+        };
+        rooms.iter().for_each(|room| _ = here.enter(room, &id("passes")));
+        look_at_all();
+        assert_eq!(here.book().rooms.len(), rooms.len());
+        rooms.iter().for_each(|room| here.leave(room, &id("passes")));
+        look_at_all();
+        let book = here.book();
+        assert_eq!((book.rooms.len(), book.agenda.len()), (0, 0));
+        assert!(book.rooms.capacity() < 4_096, "{}", book.rooms.capacity());
     }
 
     #[test]

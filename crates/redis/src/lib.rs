@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use bongsu_kernel::findings::Findings;
 use bongsu_kernel::random;
-use bongsu_kernel::settings::{Bad, Setting, Values};
+use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
 use bongsu_kernel::task::Supervisor;
 use redis::{Cmd, Value};
 
@@ -39,7 +39,8 @@ pub const REDIS_URL: Setting = Setting::text(
     "REDIS_URL",
     "",
     "Where Redis is: redis://[user:password@]host:port[/db], rediss:// with TLS, redis+cluster://host:port,host:port or redis+sentinel://host:port,host:port/master. Empty: everything is embedded.",
-);
+)
+.kind(Kind::Url);
 pub const REDIS_KEY_PREFIX: Setting = Setting::text(
     "redis",
     "REDIS_KEY_PREFIX",

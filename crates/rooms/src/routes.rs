@@ -9,16 +9,12 @@ mod registration;
 mod requests;
 mod socket;
 
-use axum::Extension;
 use axum::extract::{FromRef, State};
 use axum::response::Response;
 use bongsu_http::answer::{Answer, invalid};
 use bongsu_http::frame::language;
-use bongsu_http::{
-    ApiError, Bulk, Fields, Identity, Peer, Person, Query, Service, Small, StreamPerson, fields,
-};
+use bongsu_http::{ApiError, Bulk, Fields, Identity, Person, Query, Service, Small, StreamPerson, fields};
 use bongsu_kernel::Reason;
-use bongsu_live::Opening;
 use futures_util::future::join_all;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -84,16 +80,15 @@ pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
 )]
 async fn stream(
     Resume(position): Resume,
-    StreamPerson(person): StreamPerson,
+    caller: StreamPerson,
     RoomPath(room): RoomPath,
-    Extension(peer): Extension<Peer>,
     State(rooms): State<Rooms>,
     State(identity): State<Identity>,
 ) -> Result<Response, ApiError> {
+    let person = caller.person().clone();
     let user = person.id.clone();
     rooms.may_read(&room, &user).await.map_err(not_allowed)?;
-    let opening = Opening { person: person.clone(), peer };
-    let stream = rooms.0.hub.open(opening, subject(&room), position).await.map_err(not_opened)?;
+    let stream = rooms.0.hub.open(caller, subject(&room), position).await.map_err(not_opened)?;
     identity.check_revoked(&person).await?;
     // Again, now that it is subscribed: a right that ends from here on ends the stream.
     rooms.may_read(&room, &user).await.map_err(not_allowed)?;
@@ -124,12 +119,12 @@ async fn stream(
 )]
 async fn stream_many(
     ResumeMany(position): ResumeMany,
-    StreamPerson(person): StreamPerson,
+    caller: StreamPerson,
     query: Query,
-    Extension(peer): Extension<Peer>,
     State(rooms): State<Rooms>,
     State(identity): State<Identity>,
 ) -> Result<Response, ApiError> {
+    let person = caller.person().clone();
     let (user, wanted) = (person.id.clone(), read_rooms(&query)?);
     for room in &wanted {
         rooms.may_read(room, &user).await.map_err(not_allowed)?;
@@ -138,8 +133,7 @@ async fn stream_many(
         let position = position.as_ref().and_then(|position| position.position(room));
         (room.clone(), subject(room), position)
     });
-    let opening = Opening { person: person.clone(), peer };
-    let stream = rooms.0.hub.open_many(opening, subjects.collect()).await.map_err(not_opened)?;
+    let stream = rooms.0.hub.open_many(caller, subjects.collect()).await.map_err(not_opened)?;
     identity.check_revoked(&person).await?;
     // Again, now that they are subscribed: a right that ends from here on ends its part of the stream.
     for room in &wanted {

@@ -10,6 +10,10 @@ pub enum Error {
     InUse(PathBuf, String),
     #[error("{0} is not a file of this program; nothing was changed")]
     Foreign(PathBuf),
+    #[error(
+        "{0} is empty, as a copy that failed leaves it; nothing was changed. Restore a copy, or remove it to start with no data"
+    )]
+    Empty(PathBuf),
     #[error("{0} is damaged ({1}); nothing was changed. Restore a copy, or move it away to start empty")]
     Damaged(PathBuf, String),
     #[error("{0} was written by a newer version (it has {1}); nothing was changed. Start that version")]

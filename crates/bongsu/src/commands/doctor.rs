@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bongsu_http::server::raise_descriptor_limit;
-use bongsu_kernel::settings::Values;
+use bongsu_kernel::settings::{Values, without_credentials};
 use bongsu_sql::{DATA_DIR, DataFolder, check_integrity, inspect};
 use clap::{ArgMatches, Command};
 
@@ -86,6 +86,9 @@ fn data(folder: &Path, values: &Values) -> Vec<Finding> {
         return vec![Note(format!("{shown} is not there yet; serve makes it"))];
     }
     let mut findings = vec![disk_space(folder), sync_time(folder)];
+    if DataFolder::is_open_to_others(folder) {
+        findings.push(Note(format!("other users can read {shown}; serve takes that away from them")));
+    }
     let database = DataFolder::database_in(folder);
     match DataFolder::take(folder) {
         Err(error @ bongsu_sql::Error::InUse(..)) => {
@@ -162,21 +165,22 @@ fn sync_time(folder: &Path) -> Finding {
 }
 
 async fn running_hub(url: &str, values: &Values) -> Vec<Finding> {
+    let shown = without_credentials(url);
     let client = match http() {
         Ok(client) => client,
         Err(failure) => return vec![Bad(failure.to_string())],
     };
     let health = client.get(format!("{url}/health")).timeout(Duration::from_secs(5));
     let Ok(answer) = health.send().await else {
-        return vec![Note(format!("no hub answers at {url}"))];
+        return vec![Note(format!("no hub answers at {shown}"))];
     };
     let mut findings = Vec::new();
     let health: serde_json::Value = answer.json_text().await;
     let degraded = &health["result"]["degraded"];
     findings.push(match health["result"]["status"].as_str() {
-        Some("healthy") => Fine(format!("the hub at {url} is healthy")),
-        Some(_) => Bad(format!("the hub at {url} is degraded: {degraded}")),
-        None => Bad(format!("{url} answers, but is no hub")),
+        Some("healthy") => Fine(format!("the hub at {shown} is healthy")),
+        Some(_) => Bad(format!("the hub at {shown} is degraded: {degraded}")),
+        None => Bad(format!("{shown} answers, but is no hub")),
     });
     let Ok(token) = token::sign(values, TOOL, 60, None) else {
         findings.push(Note("tokens are signed elsewhere: streams and WebSockets were not tried".to_owned()));
@@ -212,7 +216,10 @@ async fn stream(client: &reqwest::Client, url: &str, path: &str, token: &str) ->
     match tokio::time::timeout(FIRST_BYTES_TIMEOUT, first).await {
         Ok(Some(true)) => Fine(format!("{path} arrives without being buffered on the way")),
         Ok(Some(false)) => Note(format!("{path} is not served")),
-        Ok(None) => Bad(format!("{path} of {url} could not be opened (is JWT_SECRET the same here?)")),
+        Ok(None) => Bad(format!(
+            "{path} of {} could not be opened (is JWT_SECRET the same here?)",
+            without_credentials(url)
+        )),
         Err(_) => Bad(format!("the first bytes of {path} do not arrive: a proxy on the way buffers them")),
     }
 }
@@ -235,7 +242,7 @@ async fn websocket(url: &str, token: &str) -> Finding {
         Ok(Some(status)) => Bad(format!(
             "a WebSocket is answered {status}: does the proxy pass the Upgrade and Connection headers on?"
         )),
-        Ok(None) | Err(_) => Bad(format!("a WebSocket of {url} could not be opened")),
+        Ok(None) | Err(_) => Bad(format!("a WebSocket of {} could not be opened", without_credentials(url))),
     }
 }
 

@@ -72,7 +72,7 @@ async fn serve(values: &Values, checked: Checked, port: u16) -> Result<(), Failu
     if !weak.is_empty() {
         tracing::warn!(
             settings = weak,
-            "development secrets are in use: anybody on this machine can sign in as anyone. Set real ones to serve others"
+            "development secrets are in use: anybody on this machine can sign in as anyone, and only loopback host names are served. Set real ones to serve others"
         );
     }
     ready.store(true, Ordering::SeqCst);

@@ -27,7 +27,7 @@ fn authorization() -> String {
 /// A request line and headers as they are, with a body as it is.
 async fn send(hub: &Hub, line: &[u8], headers: &[&[u8]], body: &[u8]) -> Option<Answer> {
     let mut request =
-        [line, b" HTTP/1.1\r\nHost: a\r\nAccept-Language: en\r\nConnection: close\r\n"].concat();
+        [line, b" HTTP/1.1\r\nHost: localhost\r\nAccept-Language: en\r\nConnection: close\r\n"].concat();
     for header in headers {
         request.extend_from_slice(header);
         request.extend_from_slice(b"\r\n");

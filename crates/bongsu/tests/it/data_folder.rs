@@ -6,6 +6,8 @@
 mod disk;
 mod full;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -167,6 +169,78 @@ async fn another_programs_database_that_is_in_use_keeps_what_its_log_holds() {
     other.execute_batch("INSERT INTO theirs VALUES ('more')").unwrap();
     let kept: i64 = other.query_row("SELECT count(*) FROM theirs", [], |row| row.get(0)).unwrap();
     assert_eq!(kept, 2);
+}
+
+#[tokio::test]
+async fn an_empty_database_is_named_and_left_as_it_is() {
+    let folder = used_folder(false).await;
+    std::fs::write(database(folder.path()), "").unwrap();
+    let line = refusal(folder.path()).await;
+    assert!(line.contains("bongsu.db") && line.contains("is empty") && line.contains("remove it"), "{line}");
+    assert_eq!(database(folder.path()).metadata().unwrap().len(), 0);
+    std::fs::remove_file(database(folder.path())).unwrap();
+    let hub = Hub::builder(crate::BONGSU).data_dir(folder.path()).start().await;
+    assert!(Api::new(&hub).stored_ids("r").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_missing_database_is_named_when_the_log_beside_it_has_changes() {
+    let folder = used_folder(true).await;
+    std::fs::remove_file(database(folder.path())).unwrap();
+    let before = files(folder.path());
+    assert_eq!(before.len(), 1, "the log beside it");
+    let line = refusal(folder.path()).await;
+    assert!(line.contains("bongsu.db") && line.contains("missing"), "{line}");
+    unchanged(&before, folder.path(), "a missing database");
+}
+
+/// The permissions of a folder, and of everything in it.
+fn modes(folder: &Path) -> Vec<(String, u32)> {
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    let inside = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let inside = inside.map(|entry| (entry.file_name().into_string().unwrap(), mode(&entry.path())));
+    let mut modes: Vec<_> = inside.chain([(".".to_owned(), mode(folder))]).collect();
+    modes.sort_unstable();
+    modes
+}
+
+#[tokio::test]
+async fn other_users_have_no_access_to_what_a_hub_keeps() {
+    let set = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    let is_private = |folder: &Path| {
+        let modes = modes(folder);
+        assert!(modes.len() >= 4, "{modes:?}");
+        assert!(
+            modes.iter().all(|(name, mode)| *mode == if name == "." { 0o700 } else { 0o600 }),
+            "{modes:?}"
+        );
+    };
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("data");
+    let hub = Hub::builder(crate::BONGSU).data_dir(&folder).start().await;
+    Api::new(&hub).publish_to("r", "a.b", json!({})).await;
+    is_private(&folder);
+    assert!(!hub.log().contains("other users"));
+    assert!(hub.terminate().await.success());
+    // As an earlier version left it, or a copy by hand.
+    set(&folder, 0o755);
+    set(&database(&folder), 0o644);
+    hub.restart().await;
+    is_private(&folder);
+    let log = hub.log();
+    let said: Vec<&str> = log.lines().filter(|line| line.contains("other users had access")).collect();
+    assert!(said.len() == 1 && said[0].contains("WARN") && said[0].contains("0700"), "{log}");
+    assert_eq!(Api::new(&hub).stored_ids("r").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_folder_that_is_shared_with_others_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("notes.txt"), "theirs").unwrap();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    let line = refusal(folder.path()).await;
+    assert!(line.contains("other users can write to it") && line.contains("0700"), "{line}");
+    assert_eq!(folder.path().metadata().unwrap().permissions().mode() & 0o777, 0o777);
 }
 
 #[tokio::test]

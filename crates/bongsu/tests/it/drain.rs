@@ -34,7 +34,7 @@ async fn a_hub_that_is_told_to_stop_loses_nothing_and_lets_its_streams_go_on_els
         halves.push(Half::send(&hub, n).await);
     }
     let mut unfinished = TcpStream::connect(hub.addr()).await.unwrap();
-    unfinished.write_all(b"GET /ready HTTP/1.1\r\nHost: hub\r\n").await.unwrap();
+    unfinished.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n").await.unwrap();
     // Publishers that go on while the hub drains.
     let streams_ended = AtomicBool::new(false);
     let publishing = join_all((0..8).map(|publisher| publish_until(&streams_ended, &api, publisher)));
@@ -127,7 +127,7 @@ async fn an_idle_hub_ends_at_once_and_its_file_is_whole() {
     let id = api.publish_to(ROOM, "a.b", json!({})).await;
     // A kept connection, and one that never says anything.
     let mut kept = TcpStream::connect(hub.addr()).await.unwrap();
-    kept.write_all(b"GET /ready HTTP/1.1\r\nHost: hub\r\n\r\n").await.unwrap();
+    kept.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut first = [0; 13];
     kept.read_exact(&mut first).await.unwrap();
     assert_eq!(&first, b"HTTP/1.1 200 ");
@@ -206,7 +206,7 @@ impl Half {
         let (first, rest) = body.split_at(body.len() / 2);
         let mut socket = TcpStream::connect(hub.addr()).await.unwrap();
         let head = format!(
-            "POST /api/v1/notifications/publish HTTP/1.1\r\nHost: hub\r\nX-Internal-Key: {}\r\n\
+            "POST /api/v1/notifications/publish HTTP/1.1\r\nHost: localhost\r\nX-Internal-Key: {}\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
             api::INTERNAL_KEY,
             body.len()

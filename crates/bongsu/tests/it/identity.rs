@@ -1,6 +1,7 @@
 //! Who may call: people by token, cookie or ticket, services by key; and what everybody else is told.
 
 mod errors;
+mod hosts;
 mod jwks;
 mod keys;
 mod origins;
@@ -158,6 +159,12 @@ async fn a_token_that_is_expired_forged_or_of_the_wrong_kind_is_refused() {
         ("says none but is signed", confused("none")),
         ("signed by a key of its own", good.sign_by(&rsa)),
         ("brings its key along", good.clone().header("jwk", rsa.jwk()).sign_by(&rsa)),
+        (
+            "asks for what is not understood",
+            good.clone().header("crit", json!(["exp"])).header("exp", json!(1)).sign(),
+        ),
+        ("asks for nothing, but asks", good.clone().header("crit", json!([])).sign()),
+        ("asks in no known way", good.clone().header("crit", json!("exp")).sign()),
         ("a refresh token", good.clone().token_type("refresh").sign()),
         ("an entry token", good.clone().token_type("entry").sign()),
         ("an empty kind", good.clone().token_type("").sign()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bongsu_testkit::sse::{Request, Stream};
 use bongsu_testkit::tokens::Claims;
-use bongsu_testkit::{Api, Hub, wait};
+use bongsu_testkit::{Api, Hub, tier, wait};
 use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -62,6 +62,32 @@ async fn who_was_in_an_empty_room_is_told_when_its_first_events_were_trimmed_mea
     assert_eq!(reset.json()["reason"], "trimmed");
     assert_eq!(reset.own_id, None, "who drops here keeps the old position, and is told again");
     late.expect_event("edge.reached", SOON).await;
+}
+
+#[tokio::test]
+async fn a_room_that_was_only_looked_at_is_gone_with_its_last_stream() {
+    let hub = Hub::builder(crate::BONGSU).start().await;
+    let (api, rounds) = (Api::new(&hub), tier::size(8, 400));
+    for round in 0..rounds {
+        let rooms: Vec<String> = (0..32).map(|room| format!("looked-{round}-{room}")).collect();
+        let many = format!("/api/v1/stream?rooms={}", rooms.join(","));
+        let one = format!("/api/v1/rooms/single-{round}/stream");
+        let mut open = Vec::new();
+        for path in [&many, &one, &one] {
+            open.push(Stream::request(&hub, path).person(round).open().await.expect("200"));
+        }
+        let metrics = hub.metrics().await;
+        assert_eq!((metrics.get("live_subjects", &[]), metrics.get("sse_active_rooms", &[])), (33.0, 33.0));
+        api.person(1).get(&format!("/api/v1/rooms/page-{round}/events?since=0-0")).await.expect(200);
+        open.into_iter().for_each(Stream::close);
+        // A stream is counted until its subjects are let go of: the first look without streams finds none.
+        let left = wait::value_within(SOON, async || {
+            let metrics = hub.metrics().await;
+            (metrics.get("sse_active_connections", &[]) == 0.0).then(|| metrics.get("live_subjects", &[]))
+        });
+        let left = left.await;
+        assert_eq!(left, Some(0.0), "rooms that nobody is in and that had no event");
+    }
 }
 
 #[tokio::test]

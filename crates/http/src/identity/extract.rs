@@ -5,23 +5,35 @@
 use axum::extract::{FromRef, FromRequestParts};
 use bongsu_kernel::Code;
 use bongsu_kernel::text::Text;
+use http::HeaderValue;
 use http::header::{AUTHORIZATION, AsHeaderName, COOKIE, ORIGIN};
 use http::request::Parts;
-use http::{HeaderValue, Method};
 
 use super::{Identity, Person};
 use crate::answer::ApiError;
 use crate::fields::Query;
+use crate::server::Peer;
 
-/// A person on a stream: as [`Person`], and also by `?ticket=` or `?token=`, because an EventSource cannot send
-/// headers.
-#[derive(Debug)]
-pub struct StreamPerson(pub Person);
+/// A person who opens a stream or a WebSocket, and the connection that becomes one: as [`Person`], and also by
+/// `?ticket=` or `?token=`, because an EventSource cannot send headers.
+///
+/// Only a request makes one, and the hub opens streams for nothing else: so none can be opened past the rule for
+/// cookies. On a WebSocket it comes after the [`Upgrade`](crate::websocket::Upgrade) in a handler, so that a ticket is
+/// not spent on a refused handshake.
+pub struct StreamPerson {
+    person: Person,
+    peer: Peer,
+}
 
-/// A person on a WebSocket: as [`StreamPerson`], but a cookie counts only together with an Origin that is ours. Comes
-/// after the [`Upgrade`](crate::websocket::Upgrade) in a handler, so that a ticket is not spent on a refused handshake.
-#[derive(Debug)]
-pub struct SocketPerson(pub Person);
+impl StreamPerson {
+    pub fn person(&self) -> &Person {
+        &self.person
+    }
+
+    pub fn into_parts(self) -> (Person, Peer) {
+        (self.person, self.peer)
+    }
+}
 
 /// A service of the same application.
 #[derive(Debug)]
@@ -36,21 +48,6 @@ pub struct Operator;
 pub enum Caller {
     Operator,
     Person(Person),
-}
-
-/// What a cookie is worth. A browser sends it for whoever asks, so where that could do harm the request also has to
-/// come from a page of ours.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Cookie {
-    Suffices,
-    NeedsOrigin,
-}
-
-impl Cookie {
-    /// Others than ours cannot read what we answer, but they could make changes.
-    fn for_request(parts: &Parts) -> Self {
-        if matches!(parts.method, Method::GET | Method::HEAD) { Self::Suffices } else { Self::NeedsOrigin }
-    }
 }
 
 impl Identity {
@@ -77,7 +74,7 @@ impl Identity {
     }
 
     /// The `Authorization` header, else the cookie. A malformed header does not fall through.
-    async fn person(&self, parts: &Parts, worth: Cookie) -> Result<Option<Person>, ApiError> {
+    async fn person(&self, parts: &Parts, is_stream: bool) -> Result<Option<Person>, ApiError> {
         if let Some(header) = parts.headers.get(AUTHORIZATION) {
             let token = bearer(header).filter(|_| is_single(parts, AUTHORIZATION)).ok_or_else(|| {
                 ApiError::unauthorized(
@@ -89,7 +86,7 @@ impl Identity {
         }
         let Some(token) = cookie(parts, "access_token") else { return Ok(None) };
         let person = self.verify(token).await?;
-        if worth == Cookie::NeedsOrigin && !self.0.origins.permit(parts) {
+        if !self.0.origins.permit_cookie(parts, is_stream) {
             return Err(foreign());
         }
         Ok(Some(person))
@@ -102,8 +99,8 @@ impl Identity {
         if permitted { Ok(()) } else { Err(foreign()) }
     }
 
-    async fn stream_person(&self, parts: &Parts, worth: Cookie) -> Result<Option<Person>, ApiError> {
-        if let Some(person) = self.person(parts, worth).await? {
+    async fn stream_person(&self, parts: &Parts) -> Result<Option<Person>, ApiError> {
+        if let Some(person) = self.person(parts, true).await? {
             return Ok(Some(person));
         }
         let query = Query::of(parts.uri.query())?;
@@ -161,8 +158,7 @@ where
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let worth = Cookie::for_request(parts);
-        Identity::from_ref(state).person(parts, worth).await?.ok_or_else(sign_in)
+        Identity::from_ref(state).person(parts, false).await?.ok_or_else(sign_in)
     }
 }
 
@@ -173,20 +169,9 @@ where
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let worth = Cookie::for_request(parts);
-        Identity::from_ref(state).stream_person(parts, worth).await?.map(Self).ok_or_else(sign_in)
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for SocketPerson
-where
-    Identity: FromRef<S>,
-{
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let person = Identity::from_ref(state).stream_person(parts, Cookie::NeedsOrigin).await?;
-        person.map(Self).ok_or_else(sign_in)
+        let person = Identity::from_ref(state).stream_person(parts).await?.ok_or_else(sign_in)?;
+        let peer = parts.extensions.get::<Peer>().cloned().ok_or_else(ApiError::unexpected)?;
+        Ok(Self { person, peer })
     }
 }
 
@@ -229,7 +214,7 @@ where
                 ))
             };
         }
-        let person = identity.person(parts, Cookie::for_request(parts)).await?.ok_or_else(sign_in)?;
+        let person = identity.person(parts, false).await?.ok_or_else(sign_in)?;
         Ok(if person.is_admin { Self::Operator } else { Self::Person(person) })
     }
 }

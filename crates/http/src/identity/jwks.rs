@@ -23,7 +23,7 @@ const MOST_BYTES: usize = 1 << 20;
 pub(super) struct Jwks(Arc<Inner>);
 
 struct Inner {
-    url: String,
+    url: reqwest::Url,
     algorithm: Algorithm,
     client: reqwest::Client,
     known: RwLock<Option<HashMap<String, DecodingKey>>>,
@@ -37,12 +37,14 @@ pub(super) struct Unavailable;
 
 impl Jwks {
     pub(super) fn start(
-        url: String,
+        url: reqwest::Url,
         algorithm: Algorithm,
         supervisor: &Supervisor,
     ) -> Result<Self, ApiError> {
         let client = reqwest::Client::builder()
             .timeout(TIMEOUT)
+            // No redirect leads from https to http.
+            .https_only(url.scheme() == "https")
             .redirect(reqwest::redirect::Policy::limited(3))
             .build()
             .map_err(|error| {
@@ -117,7 +119,7 @@ impl Jwks {
     async fn download(&self) -> Result<HashMap<String, DecodingKey>, String> {
         // The URL may carry a credential, so an error is told without it.
         let told = |error: reqwest::Error| error.without_url().to_string();
-        let answer = self.0.client.get(&self.0.url).send().await.map_err(told)?;
+        let answer = self.0.client.get(self.0.url.clone()).send().await.map_err(told)?;
         let mut answer = answer.error_for_status().map_err(told)?;
         let mut body = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(told)? {

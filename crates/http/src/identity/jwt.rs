@@ -120,7 +120,7 @@ impl Verifier {
 
     fn decode(&self, token: &str, key: &DecodingKey) -> Result<Claims, ApiError> {
         let decoded = decode::<Claims>(token, key, &self.validation);
-        decoded.map(|data| data.claims).map_err(|error| match error.kind() {
+        let decoded = decoded.map_err(|error| match error.kind() {
             // Only for those whose signature is good.
             ErrorKind::Json(detail) => ApiError::new(
                 Code::Auth4001,
@@ -130,7 +130,15 @@ impl Verifier {
                 ),
             ),
             _ => forged(),
-        })
+        })?;
+        if decoded.header.crit.is_some() {
+            // RFC 7515, 4.1.11: what is marked critical and not understood makes a token invalid. No extension is known here.
+            return Err(ApiError::unauthorized(
+                "토큰의 crit 헤더가 지원하지 않는 확장을 요구합니다.",
+                "The token's crit header asks for extensions that are not supported.",
+            ));
+        }
+        Ok(decoded.claims)
     }
 
     pub(super) fn trouble(&self) -> Option<&'static str> {

@@ -1,4 +1,5 @@
-//! The settings of identity, and the refusal to run with secrets that anybody knows.
+//! The settings of identity, and the refusal to run with secrets that anybody knows; in production also with keys that
+//! are shared, or fetched over a line that anybody can change.
 
 use std::net::IpAddr;
 
@@ -11,7 +12,7 @@ pub const BONGSU_ENV: Setting = Setting::text(
     PART,
     "BONGSU_ENV",
     "development",
-    "In production the hub refuses to start with a development value or a short one as a secret.",
+    "In production the hub refuses to start with a development value or a short one as a secret, with a key that services and operators share, and with a JWKS_URL that is not https.",
 )
 .kind(Kind::OneOf(&["development", "production"]));
 
@@ -28,7 +29,8 @@ pub const JWKS_URL: Setting = Setting::text(
     "JWKS_URL",
     "",
     "Where the public keys for people's tokens are published (RS256, ES256). Then JWT_SECRET is not used.",
-);
+)
+.kind(Kind::Url);
 
 pub const JWT_ALGORITHM: Setting = Setting::text(
     PART,
@@ -58,13 +60,13 @@ pub const SETTINGS: &[&Setting] =
     &[&BONGSU_ENV, &JWT_SECRET, &JWKS_URL, &JWT_ALGORITHM, &INTERNAL_API_KEY, &ADMIN_API_KEY];
 
 /// A secret is at least so long where others can reach the hub.
-const LEAST_BYTES: usize = 32;
+pub const MIN_SECRET_BYTES: usize = 32;
 
 /// How credentials are checked.
 #[derive(Clone)]
 pub struct Options {
     pub secret: String,
-    pub jwks_url: Option<String>,
+    pub jwks_url: Option<reqwest::Url>,
     pub algorithm: Algorithm,
     pub internal_keys: Vec<String>,
     pub admin_keys: Vec<String>,
@@ -72,13 +74,8 @@ pub struct Options {
 
 impl Options {
     pub fn from_settings(values: &Values) -> Result<Self, Bad> {
-        let jwks_url = values.given(&JWKS_URL).map(str::to_owned);
-        if let Some(url) = &jwks_url
-            && !reqwest::Url::parse(url)
-                .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-        {
-            return Err(Bad::value(&JWKS_URL, url, "an http or https URL"));
-        }
+        let jwks_url =
+            values.given(&JWKS_URL).map(|given| read_jwks_url(given, is_production(values))).transpose()?;
         let algorithm = match (values.given(&JWT_ALGORITHM), &jwks_url) {
             (None | Some("HS256"), None) => Algorithm::HS256,
             (None | Some("RS256"), Some(_)) => Algorithm::RS256,
@@ -102,7 +99,7 @@ impl Options {
     /// The settings whose secrets anybody knows or could guess.
     pub fn unsafe_secrets(&self) -> Vec<&'static str> {
         let weak = |setting: &Setting, keys: &[String]| {
-            keys.is_empty() || keys.iter().any(|key| key == setting.default || key.len() < LEAST_BYTES)
+            keys.is_empty() || keys.iter().any(|key| key == setting.default || key.len() < MIN_SECRET_BYTES)
         };
         let mut found = Vec::new();
         if self.jwks_url.is_none() && weak(&JWT_SECRET, std::slice::from_ref(&self.secret)) {
@@ -120,14 +117,37 @@ impl Options {
     /// Refuses to be reachable by others, or to be in production, with such secrets. On loopback they are named.
     pub fn check_secrets(&self, values: &Values, host: IpAddr) -> Result<Vec<&'static str>, Bad> {
         let found = self.unsafe_secrets();
-        let production = values.text(&BONGSU_ENV) == "production";
-        if found.is_empty() || (host.is_loopback() && !production) {
-            return Ok(found);
+        let production = is_production(values);
+        if !found.is_empty() && (production || !host.is_loopback()) {
+            let place =
+                if production { "with BONGSU_ENV=production".to_owned() } else { format!("on {host}") };
+            return Err(Bad(format!(
+                "to serve {place}, real secrets are needed (at least {MIN_SECRET_BYTES} bytes, not the development values): {}",
+                found.join(", ")
+            )));
         }
-        let place = if production { "with BONGSU_ENV=production".to_owned() } else { format!("on {host}") };
-        Err(Bad(format!(
-            "to serve {place}, real secrets are needed (at least {LEAST_BYTES} bytes, not the development values): {}",
-            found.join(", ")
-        )))
+        if production && self.admin_keys.iter().any(|key| self.internal_keys.contains(key)) {
+            return Err(Bad(format!(
+                "{} and {} have a key in common: with BONGSU_ENV=production services and operators need different ones",
+                INTERNAL_API_KEY.name, ADMIN_API_KEY.name
+            )));
+        }
+        Ok(found)
     }
+}
+
+fn is_production(values: &Values) -> bool {
+    values.text(&BONGSU_ENV) == "production"
+}
+
+/// Whoever can change what an http URL answers can sign in as anyone.
+fn read_jwks_url(given: &str, is_production: bool) -> Result<reqwest::Url, Bad> {
+    let (schemes, allowed): (&[&str], _) = if is_production {
+        (&["https"], "an https URL with BONGSU_ENV=production")
+    } else {
+        (&["https", "http"], "an http or https URL")
+    };
+    let url = reqwest::Url::parse(given).ok();
+    let url = url.filter(|url| schemes.contains(&url.scheme()) && url.has_host());
+    url.ok_or_else(|| Bad::value(&JWKS_URL, given, allowed))
 }

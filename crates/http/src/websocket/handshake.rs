@@ -27,7 +27,7 @@ use crate::identity::Identity;
 const SIGNATURE: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// A request that may become a WebSocket: its handshake is right, and it comes from no page of a foreign origin. Who
-/// sent it is for [`SocketPerson`](crate::SocketPerson) to say.
+/// sent it is for [`StreamPerson`](crate::StreamPerson) to say.
 #[derive(Debug)]
 pub struct Upgrade {
     accept: HeaderValue,
@@ -71,7 +71,7 @@ fn check(parts: &Parts) -> Result<(), ApiError> {
     if !says(headers, &CONNECTION, "upgrade") {
         return Err(bad(&CONNECTION, "'Upgrade'가 있어야 합니다", "must say 'Upgrade'"));
     }
-    if !says(headers, &UPGRADE, "websocket") {
+    if !is_wanted(headers) {
         return Err(bad(&UPGRADE, "'websocket'이어야 합니다", "must be 'websocket'"));
     }
     // What follows the head is read as frames.
@@ -97,6 +97,11 @@ fn key(headers: &HeaderMap) -> Result<&HeaderValue, ApiError> {
     single(headers, &SEC_WEBSOCKET_KEY)
         .filter(|key| STANDARD.decode(key).is_ok_and(|nonce| nonce.len() == 16))
         .ok_or_else(|| bad(&SEC_WEBSOCKET_KEY, "16바이트의 base64여야 합니다", "must be 16 bytes in base64"))
+}
+
+/// Whether a request asks to become a WebSocket.
+pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
+    says(headers, &UPGRADE, "websocket")
 }
 
 /// Whether a header that is a list has the word in it.

@@ -13,7 +13,7 @@ use axum::response::Response;
 use axum::routing::get;
 use axum::{Extension, Router};
 use bongsu_http::websocket::Upgrade;
-use bongsu_http::{Identity, Peer, SocketPerson};
+use bongsu_http::{Identity, Peer, StreamPerson};
 
 use crate::serving::Serving;
 use notes::{Noted, Notes};
@@ -37,11 +37,8 @@ async fn serve() -> (Serving, Arc<Notes>) {
                          Extension(peer): Extension<Peer>,
                          State(routes): State<Routes>|
            -> Response { upgrade.answer(Noted::new(routes.notes, peer)) };
-    let people = async |upgrade: Upgrade,
-                        SocketPerson(person): SocketPerson,
-                        Extension(peer): Extension<Peer>,
-                        State(routes): State<Routes>|
-           -> Response {
+    let people = async |upgrade: Upgrade, caller: StreamPerson, State(routes): State<Routes>| -> Response {
+        let (person, peer) = caller.into_parts();
         routes.notes.say(&format!("hello {}", person.id));
         upgrade.answer(Noted::new(routes.notes, peer))
     };

@@ -1,39 +1,59 @@
-//! Shows settings: what is in force, the reference page and the example file.
+//! Shows settings: what is in force, the reference page and the example file. No value is shown with a secret or a
+//! credential in it.
 
 use std::fmt::Write;
 
 use super::{Kind, Setting, Values};
+
+const HIDDEN: &str = "(hidden)";
 
 /// A table of every setting with its value and where it came from. Secrets are hidden.
 pub fn in_force(settings: &[&'static Setting], values: &Values) -> String {
     let width = settings.iter().map(|setting| setting.name.len()).max().unwrap_or_default();
     let mut out = String::new();
     for setting in settings {
-        let value = match (setting.kind, values.given(setting)) {
-            (_, None) => "(unset)".to_owned(),
-            (Kind::Secret, Some(_)) => "(hidden)".to_owned(),
-            (_, Some(value)) if value.contains("://") => without_password(value),
-            (_, Some(value)) => value.to_owned(),
-        };
+        let value = values.given(setting).map_or_else(|| "(unset)".to_owned(), |value| setting.shown(value));
         let _ = writeln!(out, "{:width$}  {:11}  {value}", setting.name, values.source(setting).name());
     }
     out
 }
 
-/// A URL's user part may hold a password, and its query a key.
-fn without_password(value: &str) -> String {
-    let hidden = |url: &str| match url.split_once("://") {
-        Some((scheme, rest)) => match rest.split_once('@') {
-            Some((_, host)) => format!("{scheme}://(hidden)@{host}"),
-            None => url.to_owned(),
-        },
-        None => url.to_owned(),
+impl Setting {
+    /// A value of this setting as logs, errors and the command line show it.
+    pub fn shown(&self, value: &str) -> String {
+        match self.kind {
+            Kind::Secret => HIDDEN.to_owned(),
+            Kind::Url => without_credentials(value),
+            Kind::List => value.split(',').map(without_credentials_if_url).collect::<Vec<_>>().join(","),
+            Kind::Text | Kind::Whole { .. } | Kind::OneOf(_) => without_credentials_if_url(value),
+        }
+    }
+}
+
+fn without_credentials_if_url(value: &str) -> String {
+    if value.contains("://") { without_credentials(value) } else { value.to_owned() }
+}
+
+/// A URL without its user part, which may hold a password, and without its query, which may hold a key. What is not
+/// written as a URL and may hold either is hidden as a whole.
+pub fn without_credentials(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return if url.contains('@') { HIDDEN.to_owned() } else { url.to_owned() };
     };
-    let hidden = |url: &str| match hidden(url).split_once('?') {
-        Some((before, _)) => format!("{before}?(hidden)"),
-        None => hidden(url),
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    if path.contains('@') || scheme.contains('@') {
+        // A password that was not encoded may hold any of the three.
+        return HIDDEN.to_owned();
+    }
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((_, host)) => (format!("{HIDDEN}@"), host),
+        None => (String::new(), authority),
     };
-    value.split(',').map(hidden).collect::<Vec<_>>().join(",")
+    let (path, query) = match path.find(['?', '#']) {
+        Some(at) => (&path[..at], format!("?{HIDDEN}")),
+        None => (path, String::new()),
+    };
+    format!("{scheme}://{user}{host}{path}{query}")
 }
 
 /// The reference page, in Markdown.
@@ -106,5 +126,41 @@ mod tests {
         let shown = in_force(&[&KEY, &URL], &load(&[&KEY, &URL], &input).unwrap());
         assert!(!shown.contains("s3cret"), "{shown}");
         assert!(shown.contains("redis://(hidden)@h:1/0"), "{shown}");
+    }
+
+    #[test]
+    fn no_url_is_shown_with_what_may_be_a_credential() {
+        for (url, shown) in [
+            ("redis://h:6379/0", "redis://h:6379/0"),
+            ("redis://:s3cret@h:6379/0", "redis://(hidden)@h:6379/0"),
+            ("redis+cluster://u:s3cret@a:1,b:2", "redis+cluster://(hidden)@a:1,b:2"),
+            ("redis://u:s3c,ret@h", "redis://(hidden)@h"),
+            ("redis://u:s3c@ret@h", "redis://(hidden)@h"),
+            ("redis://u:s3c/ret@h", "(hidden)"),
+            ("redis://u:s3c?ret@h", "(hidden)"),
+            ("redis://u:s3c#ret@h", "(hidden)"),
+            ("u:s3cret@redis://h", "(hidden)"),
+            ("u:s3cret@h:6379", "(hidden)"),
+            ("https://h/keys?key=s3cret", "https://h/keys?(hidden)"),
+            ("https://h/keys#s3cret", "https://h/keys?(hidden)"),
+            ("https://u@h?key=s3cret", "https://(hidden)@h?(hidden)"),
+            ("keys.json", "keys.json"),
+        ] {
+            assert_eq!(without_credentials(url), shown, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_refused_value_is_shown_without_credentials_too() {
+        const URL: Setting = Setting::text("identity", "KEYS_URL", "", "a url").kind(Kind::Url);
+        const LIST: Setting = Setting::text("server", "ORIGINS", "", "origins").kind(Kind::List);
+        const NAMES: Setting = Setting::text("rooms", "NAMES", "", "names");
+        let said =
+            |setting: &Setting, value: &str| crate::settings::Bad::value(setting, value, "x").to_string();
+        assert!(!said(&URL, "ftp://u:s3cret@h").contains("s3cret"));
+        assert!(!said(&URL, "u:s3cret@h").contains("s3cret"));
+        let list = said(&LIST, "https://a,https://u:s3cret@b");
+        assert!(list.contains("https://a") && !list.contains("s3cret"), "{list}");
+        assert!(said(&NAMES, "me@home=5").contains("me@home=5"), "not a URL");
     }
 }

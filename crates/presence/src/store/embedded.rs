@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, Id, Millis};
+use bongsu_kernel::{Clock, Id, Millis, shrink};
 use bongsu_live::log::Boxed;
 
 use super::{Change, Ears, Error, GATHER, MOST_LISTED, Online, Store, Told, Who};
@@ -108,6 +108,7 @@ impl EmbeddedStore {
         }
         if room.people.is_empty() && due.is_none() {
             by_id.remove(id);
+            shrink(by_id);
         }
     }
 }

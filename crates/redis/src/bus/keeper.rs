@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bongsu_kernel::shrink;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -149,6 +150,7 @@ impl Keeper {
             }
             Command::Unsubscribe(channel) => {
                 let Some(wanted) = self.channels.remove(&channel) else { return };
+                shrink(&mut self.channels);
                 if let State::Asked(line, _) | State::Heard(line) = wanted.state {
                     self.tell(line, channel.unsubscribe(), &channel);
                 }

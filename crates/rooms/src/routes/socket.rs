@@ -2,14 +2,13 @@
 
 use std::any::Any;
 
-use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use bongsu_http::websocket::Upgrade;
-use bongsu_http::{ApiError, Identity, Peer, SocketPerson};
+use bongsu_http::{ApiError, Identity, StreamPerson};
 use bongsu_kernel::{Code, Id};
 use bongsu_live::log::Boxed;
-use bongsu_live::{Desk, Opening, SubjectName};
+use bongsu_live::{Desk, SubjectName};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -42,14 +41,13 @@ pub(super) fn router() -> OpenApiRouter<RoomsState> {
 )]
 async fn socket(
     upgrade: Upgrade,
-    SocketPerson(person): SocketPerson,
-    Extension(peer): Extension<Peer>,
+    caller: StreamPerson,
     State(rooms): State<Rooms>,
     State(identity): State<Identity>,
 ) -> Result<Response, ApiError> {
+    let person = caller.person().clone();
     let desk = RoomDesk { user: person.id.clone(), rooms: rooms.clone() };
-    let opening = Opening { person: person.clone(), peer };
-    let socket = rooms.0.hub.open_socket(opening, Box::new(desk)).await.map_err(not_opened)?;
+    let socket = rooms.0.hub.open_socket(caller, Box::new(desk)).await.map_err(not_opened)?;
     identity.check_revoked(&person).await?;
     Ok(upgrade.answer(socket))
 }

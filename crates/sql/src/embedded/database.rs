@@ -1,11 +1,15 @@
-//! The SQLite file: opened with checked settings, known by its own mark, refused when it is not ours.
+//! The SQLite file: opened with checked settings, known by its own mark, refused when it is not ours. A new one is there
+//! whole, or not at all.
 
-use std::io::Read;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::folder::FILE_MODE;
 use super::writer::OpenFile;
 use crate::{DataFolder, Error, Migrations, Readers, Writer, WriterState};
 
@@ -26,12 +30,19 @@ impl Database {
     /// is found before anything is written to it.
     pub fn open(folder: DataFolder, migrations: &Migrations) -> Result<Self, Error> {
         let path = folder.database();
-        let existed = path.metadata().is_ok_and(|file| file.len() > 0);
-        if existed {
+        let exists = path.symlink_metadata().is_ok();
+        if exists {
             inspect(&path)?;
             if path.metadata().is_ok_and(|file| file.len() <= CHECK_AT_START_UP_TO) {
                 check_integrity(&path)?;
             }
+        } else if path.with_extension("db-wal").metadata().is_ok_and(|log| log.len() > 0) {
+            let why = "it is missing, and the write-ahead log beside it has changes for it";
+            return Err(Error::Damaged(path, why.to_owned()));
+        }
+        folder.make_private()?;
+        if !exists {
+            create(&path)?;
         }
         let database = Self { folder, path };
         let mut connection = database.connect()?;
@@ -83,6 +94,28 @@ impl Database {
     }
 }
 
+/// Makes a file that holds only our mark. It gets its name once it is durable: so one without content is never ours, and
+/// a crash at any moment leaves all of it or none.
+fn create(path: &Path) -> Result<(), Error> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::StorageFull => Error::Full,
+        _ => Error::Unusable(path.to_owned(), error.to_string()),
+    };
+    let new = path.with_extension("db.new");
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&new).map_err(failed)?;
+    let connection = open(&new, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    // What is not finished is made anew: there is nothing to roll back.
+    connection.execute_batch(&format!("PRAGMA journal_mode=OFF; PRAGMA application_id={APPLICATION_ID}"))?;
+    drop(connection);
+    file.sync_all().and_then(|()| std::fs::rename(&new, path)).map_err(failed)?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
+}
+
 /// Closing must not change a file that is refused: by default the last connection moves the write-ahead log into it.
 pub(crate) fn open(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error> {
     let connection = Connection::open_with_flags(path, flags)?;
@@ -96,12 +129,14 @@ pub fn inspect(path: &Path) -> Result<(), Error> {
     let foreign = || Error::Foreign(path.to_owned());
     // The mark stands at a fixed place in the header, so that no engine need touch a foreign file.
     let mut header = [0_u8; 100];
-    std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut header)).map_err(
-        |error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => foreign(),
-            _ => Error::Unusable(path.to_owned(), error.to_string()),
-        },
-    )?;
+    let mut file = File::open(path).map_err(|error| Error::Unusable(path.to_owned(), error.to_string()))?;
+    if file.metadata().is_ok_and(|file| file.len() == 0) {
+        return Err(Error::Empty(path.to_owned()));
+    }
+    file.read_exact(&mut header).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => foreign(),
+        _ => Error::Unusable(path.to_owned(), error.to_string()),
+    })?;
     if !header.starts_with(b"SQLite format 3\0") {
         return Err(foreign());
     }

@@ -1,7 +1,11 @@
-//! The data folder: everything that must survive a crash, for one process at a time.
+//! The data folder: everything that must survive a crash, for one process at a time, and for one user: everything that
+//! was ever published is in it.
 
-use std::fs::{DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt;
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use bongsu_kernel::settings::Setting;
@@ -16,6 +20,12 @@ pub const DATA_DIR: Setting = Setting::text(
     "The embedded engine's folder: everything that must survive a crash is in it. One process at a time.",
 );
 
+const FOLDER_MODE: u32 = 0o700;
+pub(super) const FILE_MODE: u32 = 0o600;
+/// Any access of users who are neither the owner nor in the group.
+const OTHER_USERS: u32 = 0o007;
+const OTHER_USERS_WRITE: u32 = 0o002;
+
 /// A folder that this process holds until it is dropped. The lock goes with the process, however it ends.
 #[derive(Debug)]
 pub struct DataFolder {
@@ -26,12 +36,11 @@ pub struct DataFolder {
 impl DataFolder {
     /// Creates the folder when it is missing, and takes it.
     pub fn take(path: &Path) -> Result<Self, Error> {
-        let unusable = |error: std::io::Error| Error::Unusable(path.to_owned(), error.to_string());
+        let unusable = |error: io::Error| Error::Unusable(path.to_owned(), error.to_string());
         if path.exists() && !path.is_dir() {
             return Err(Error::Unusable(path.to_owned(), "it is not a folder".to_owned()));
         }
-        // Everything that was ever published is in it: nobody else's business.
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
+        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).map_err(unusable)?;
         // The folder itself is locked: a file in it could be removed by hand, and the lock with it.
         let lock = File::open(path).map_err(unusable)?;
         let holder = path.join("lock");
@@ -43,13 +52,58 @@ impl DataFolder {
         }
         match std::fs::write(&holder, std::process::id().to_string()) {
             // On a full disk the folder can still be held.
-            Err(error) if error.kind() != std::io::ErrorKind::StorageFull => Err(unusable(error)),
+            Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(unusable(error)),
             _ => Ok(Self { path: path.to_owned(), _lock: lock }),
         }
     }
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Takes access to the hub's files away from other users, and to the folder if it holds nothing else: a folder that
+    /// was made by hand mostly gives it. Access of the group alone was meant (a program of the group may write the
+    /// outbox), and stays.
+    pub(super) fn make_private(&self) -> Result<(), Error> {
+        let unusable = |why: String| Error::Unusable(self.path.clone(), why);
+        let (mut was_open, mut has_foreign_files) = (false, false);
+        for entry in std::fs::read_dir(&self.path).map_err(|error| unusable(error.to_string()))? {
+            let entry = entry.map_err(|error| unusable(error.to_string()))?;
+            if is_own(&entry.file_name()) {
+                was_open |= restrict(&entry.path(), FILE_MODE).map_err(|error| {
+                    let name = entry.file_name();
+                    unusable(format!("other users can read {}, and its mode stays: {error}", name.display()))
+                })?;
+            } else {
+                has_foreign_files |= entry.file_name() != "lost+found";
+            }
+        }
+        let restricted = if has_foreign_files && is_exposed(&self.path, OTHER_USERS) {
+            Err(io::Error::other("it has files of other programs in it"))
+        } else {
+            restrict(&self.path, FOLDER_MODE)
+        };
+        let folder = self.path.display();
+        match restricted {
+            Ok(changed) => was_open |= changed,
+            Err(error) if is_exposed(&self.path, OTHER_USERS_WRITE) => {
+                return Err(unusable(format!(
+                    "other users can write to it, and its mode stays: {error}. Set it to 0700, or name a folder of its own"
+                )));
+            }
+            Err(error) => {
+                tracing::warn!(%folder, %error, "other users can list the data folder; they cannot read its files");
+            }
+        }
+        if was_open {
+            tracing::warn!(%folder, "other users had access to the data folder; it is 0700 and its files are 0600 now");
+        }
+        Ok(())
+    }
+
+    /// Whether other users have access to a data folder or to the database in it.
+    pub fn is_open_to_others(folder: &Path) -> bool {
+        is_exposed(folder, OTHER_USERS) || is_exposed(&Self::database_in(folder), OTHER_USERS)
     }
 
     /// The database file within.
@@ -62,9 +116,70 @@ impl DataFolder {
     }
 }
 
+/// What the hub itself puts into the folder.
+fn is_own(name: &OsStr) -> bool {
+    name == "lock" || name.as_bytes().starts_with(b"bongsu.db")
+}
+
+fn mode(path: &Path) -> io::Result<u32> {
+    Ok(path.metadata()?.permissions().mode())
+}
+
+fn is_exposed(path: &Path, to: u32) -> bool {
+    mode(path).is_ok_and(|mode| mode & to != 0)
+}
+
+/// Sets a mode that gives other users access to one that gives it to the owner only. False when it was private.
+fn restrict(path: &Path, private: u32) -> io::Result<bool> {
+    if mode(path)? & OTHER_USERS == 0 {
+        return Ok(false);
+    }
+    std::fs::set_permissions(path, Permissions::from_mode(private)).map(|()| true)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A folder with these modes: its own, and of files in it.
+    fn folder(own: u32, files: &[(&str, u32)]) -> (tempfile::TempDir, DataFolder) {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, mode) in files {
+            std::fs::write(dir.path().join(name), "x").unwrap();
+            std::fs::set_permissions(dir.path().join(name), Permissions::from_mode(*mode)).unwrap();
+        }
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(own)).unwrap();
+        let held = DataFolder::take(dir.path()).unwrap();
+        (dir, held)
+    }
+
+    fn modes(dir: &Path, names: &[&str]) -> Vec<u32> {
+        let of = |path: &Path| mode(path).unwrap() & 0o777;
+        std::iter::once(of(dir)).chain(names.iter().map(|name| of(&dir.join(name)))).collect()
+    }
+
+    #[test]
+    fn access_of_other_users_is_taken_away_and_that_of_the_group_stays() {
+        let (dir, held) = folder(0o755, &[("bongsu.db", 0o644), ("bongsu.db-wal", 0o604)]);
+        assert!(DataFolder::is_open_to_others(dir.path()));
+        held.make_private().unwrap();
+        assert_eq!(modes(dir.path(), &["bongsu.db", "bongsu.db-wal", "lock"]), [0o700, 0o600, 0o600, 0o600]);
+        assert!(!DataFolder::is_open_to_others(dir.path()));
+        let (dir, held) = folder(0o770, &[("bongsu.db", 0o660)]);
+        held.make_private().unwrap();
+        assert_eq!(modes(dir.path(), &["bongsu.db"]), [0o770, 0o660]);
+    }
+
+    #[test]
+    fn a_folder_with_files_of_other_programs_keeps_its_mode() {
+        let (dir, held) = folder(0o755, &[("bongsu.db", 0o644), ("notes.txt", 0o644)]);
+        held.make_private().unwrap();
+        assert_eq!(modes(dir.path(), &["bongsu.db", "notes.txt"]), [0o755, 0o600, 0o644]);
+        let (dir, held) = folder(0o777, &[("notes.txt", 0o644)]);
+        let error = held.make_private().unwrap_err().to_string();
+        assert!(error.contains("other users can write to it") && error.contains("0700"), "{error}");
+        assert_eq!(modes(dir.path(), &["notes.txt"]), [0o777, 0o644]);
+    }
 
     #[test]
     fn a_folder_has_one_holder() {

@@ -11,12 +11,15 @@ use super::{KEY, PUBLISH, SOON, authorization, hub, nothing_happened};
 async fn a_head_that_is_too_large_is_refused_or_cut_off() {
     let hub = hub().await;
     let large = [
-        format!("GET /health HTTP/1.1\r\nHost: a\r\nX-A: {}\r\n\r\n", "a".repeat(100_000)),
-        format!("GET /health HTTP/1.1\r\nHost: a\r\n{}\r\n", "X-A: aaaaaaaaaaaaaaaaaaaa\r\n".repeat(5_000)),
-        format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(100_000)),
-        format!("GET /health HTTP/1.1\r\nHost: a\r\nX-A: {}", "a".repeat(20_000_000)),
+        format!("GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: {}\r\n\r\n", "a".repeat(100_000)),
         format!(
-            "GET /health HTTP/1.1\r\nHost: a\r\n{}\r\n",
+            "GET /health HTTP/1.1\r\nHost: localhost\r\n{}\r\n",
+            "X-A: aaaaaaaaaaaaaaaaaaaa\r\n".repeat(5_000)
+        ),
+        format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "a".repeat(100_000)),
+        format!("GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: {}", "a".repeat(20_000_000)),
+        format!(
+            "GET /health HTTP/1.1\r\nHost: localhost\r\n{}\r\n",
             (0..300).map(|n| format!("X-{n}: 1\r\n")).collect::<String>()
         ),
     ];
@@ -42,12 +45,12 @@ async fn what_is_no_http_ends_the_connection() {
         b"GET / HTTP/9.9\r\n\r\n",
         b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
         b"GET / HTTP/1.1\r\n: empty\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: a\r\n folded: x\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: a\r\nX: a\x00b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n folded: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: a\x00b\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff",
-        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ];
     for bytes in garbage {
         let dripped = raw::drip(hub.addr(), bytes, bytes.len(), std::time::Duration::ZERO, SOON).await;
@@ -67,8 +70,7 @@ async fn what_is_no_http_ends_the_connection() {
 #[tokio::test]
 async fn a_good_request_before_garbage_is_answered_and_the_rest_is_not() {
     let hub = hub().await;
-    let pipelined =
-        "GET /health HTTP/1.1\r\nHost: a\r\n\r\nGET /ready HTTP/1.1\r\nHost: a\r\n\r\n\x00garbage\r\n\r\n";
+    let pipelined = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n\x00garbage\r\n\r\n";
     let received = raw::exchange(hub.addr(), pipelined.as_bytes(), SOON).await;
     let answers: Vec<u16> = raw::answers(&received).iter().map(|answer| answer.status).collect();
     assert!(answers == [200, 200, 400] || answers == [200, 200], "{answers:?}");
@@ -80,22 +82,22 @@ async fn two_lengths_of_one_body_smuggle_nothing() {
     let hub = hub().await;
     let event = r#"{"roomId":"a","eventType":"a.b","data":{}}"#;
     let hidden = format!(
-        "POST {PUBLISH} HTTP/1.1\r\nHost: a\r\n{KEY}\r\nContent-Length: {}\r\n\r\n{event}",
+        "POST {PUBLISH} HTTP/1.1\r\nHost: localhost\r\n{KEY}\r\nContent-Length: {}\r\n\r\n{event}",
         event.len()
     );
     let ambiguous = [
         format!(
-            "POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}"
+            "POST /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}"
         ),
         format!(
-            "POST /health HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: {}\r\n\r\n{hidden}",
+            "POST /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nContent-Length: {}\r\n\r\n{hidden}",
             hidden.len()
         ),
         format!(
-            "POST /health HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n{hidden}"
+            "POST /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n{hidden}"
         ),
         format!(
-            "POST /health HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\nContent-Length: 4\r\n\r\n{hidden}"
+            "POST /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: xchunked\r\nContent-Length: 4\r\n\r\n{hidden}"
         ),
     ];
     for request in &ambiguous {
@@ -109,10 +111,12 @@ async fn two_lengths_of_one_body_smuggle_nothing() {
 #[tokio::test]
 async fn after_a_refused_body_the_client_knows_whether_the_connection_goes_on() {
     let hub = hub().await;
-    let next = "GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let next = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     for (key, status) in [(KEY, 413), ("X-Internal-Key: wrong", 401)] {
         let length = 300_000;
-        let head = format!("POST {PUBLISH} HTTP/1.1\r\nHost: a\r\n{key}\r\nContent-Length: {length}\r\n\r\n");
+        let head = format!(
+            "POST {PUBLISH} HTTP/1.1\r\nHost: localhost\r\n{key}\r\nContent-Length: {length}\r\n\r\n"
+        );
         let requests = format!("{head}{}{next}", "x".repeat(length));
         let received = raw::exchange(hub.addr(), requests.as_bytes(), SOON).await;
         let answers = raw::answers(&received);
@@ -135,15 +139,15 @@ async fn odd_methods_and_old_versions_are_answered() {
     let ask = async |request: String| raw::answer(hub.addr(), request.as_bytes(), SOON).await.unwrap();
     assert_eq!(ask("GET /health HTTP/1.0\r\n\r\n".to_owned()).await.status, 200);
     assert!(matches!(
-        ask("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()).await.status,
+        ask("CONNECT a:1 HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned()).await.status,
         400 | 404 | 405
     ));
     assert!(matches!(
-        ask("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()).await.status,
+        ask("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned()).await.status,
         200 | 204 | 400 | 404 | 405
     ));
     let expect = format!(
-        "POST {PUBLISH} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n{KEY}\r\n\r\n{{}}"
+        "POST {PUBLISH} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n{KEY}\r\n\r\n{{}}"
     );
     assert_eq!(ask(expect).await.status, 400);
     nothing_happened(&hub).await;

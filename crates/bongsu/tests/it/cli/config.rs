@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use bongsu_testkit::Hub;
 
-use super::{complaint, printed, run};
+use super::{complaint, printed, run, text};
 use crate::BONGSU;
 
 /// Name, source and value of a setting, as `bongsu config` prints them.
@@ -201,6 +201,32 @@ fn an_address_of_a_database_that_is_none_is_refused_without_being_repeated() {
     let shown = printed(&run(&["config"], &[url]));
     assert_eq!(setting(&shown, "DATABASE_URL"), ("environment", "(hidden)"));
     assert_eq!(setting(&shown, "DATABASE_MAX_CONNECTIONS"), ("default", "20"));
+}
+
+#[test]
+fn no_address_is_shown_with_its_credentials() {
+    for (name, value) in [
+        ("JWKS_URL", "ftp://me:pass-word@a/keys"),
+        ("JWKS_URL", "me:pass-word@a/keys"),
+        ("ALLOWED_ORIGINS", "https://a.example,https://me:pass-word@b.example"),
+    ] {
+        let line = complaint(&run(&["serve"], &[(name, value)]), 2);
+        assert!(line.contains(name) && !line.contains("pass-word"), "{line}");
+    }
+    for value in [
+        "redis://me:pass-word@host:6379",
+        "redis://me:pass,word@host:6379",
+        "redis://me:pass@word@host:6379",
+        "redis://me:pass/word@host:6379",
+        "me:pass-word@host:6379",
+    ] {
+        let shown = printed(&run(&["config"], &[("REDIS_URL", value), ("AMQP_URL", value)]));
+        assert!(!shown.contains("pass") && !shown.contains("word@"), "{value}: {shown}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = [("DATA_DIR", folder.path().to_str().unwrap())];
+    let looked = text(&run(&["doctor", "--url", "http://me:pass-word@127.0.0.1:1"], &data).stdout);
+    assert!(looked.contains("127.0.0.1:1") && !looked.contains("pass-word"), "{looked}");
 }
 
 #[test]

@@ -65,6 +65,7 @@ async fn the_algorithm_is_pinned_whatever_a_token_says() {
         good.clone().header("kid", json!("ec")).sign_by(&rsa),
         good.clone().header("kid", json!(5)).sign_by(&rsa),
         good.clone().header("alg", json!("ES256")).sign_by(&rsa),
+        good.clone().header("crit", json!(["b64"])).header("b64", json!(true)).sign_by(&rsa),
     ];
     for (which, token) in forged.iter().enumerate() {
         assert_eq!(status(&hub, token).await, 401, "forgery {which}");

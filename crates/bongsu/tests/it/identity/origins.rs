@@ -1,9 +1,10 @@
 //! Pages of other origins: what they may read, and what they may change with a person's cookie.
 
+use bongsu_testkit::sse::Stream;
 use bongsu_testkit::{Api, Hub, tokens};
 use serde_json::json;
 
-use super::{EVENTS, STREAM, TICKETS, cookie, hub, opened};
+use super::{EVENTS, SOON, STREAM, TICKETS, cookie, hub, opened};
 use crate::BONGSU;
 
 #[tokio::test]
@@ -45,6 +46,82 @@ async fn a_change_by_cookie_needs_an_allowed_origin_or_our_own() {
 }
 
 #[tokio::test]
+async fn a_foreign_page_opens_no_stream_with_a_persons_cookie() {
+    let hub = hub().await;
+    let cookie = cookie(&tokens::token(7));
+    let document = Api::new(&hub).get("/openapi.json").await.expect(200).body;
+    let is_stream = |item: &serde_json::Value| {
+        item["get"]["responses"]["200"]["content"]["text/event-stream"].is_object()
+    };
+    // Whatever streams there are: a new one is here by itself.
+    let paths = document["paths"].as_object().unwrap().iter().filter(|(_, item)| is_stream(item));
+    let paths: Vec<String> = paths
+        .map(|(path, _)| path.replace("{roomId}", "a").replace("{eventId}", "a"))
+        .map(|path| if path == "/api/v1/stream" { format!("{path}?rooms=a") } else { path })
+        .collect();
+    for known in [STREAM, "/api/v1/stream?rooms=a", "/api/notifications/stream", "/events/a/stream"] {
+        assert!(paths.iter().any(|path| path == known), "{known} is not in {paths:?}");
+    }
+    let own = format!("http://{}", hub.addr());
+    let foreign = [
+        &[("origin", "https://evil.example")][..],
+        &[("origin", "null")],
+        &[("origin", "http://localhost:3001"), ("sec-fetch-site", "same-site")],
+        &[("origin", "https://evil.example"), ("sec-fetch-site", "same-origin")],
+        &[("sec-fetch-site", "cross-site")],
+    ];
+    let known = [
+        &[][..],
+        &[("origin", "http://localhost:3000"), ("sec-fetch-site", "cross-site")],
+        &[("origin", own.as_str())],
+        &[("sec-fetch-site", "same-origin")],
+        &[("sec-fetch-site", "none")],
+    ];
+    for path in &paths {
+        let open = async |headers: &[(&str, &str)]| {
+            let request = Stream::request(&hub, path).header("cookie", &cookie);
+            let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
+            let statuses = [request.clone().open().await, request.http2().open().await];
+            statuses.map(|opened| opened.map_or_else(|answer| answer.status, |stream| stream.status))
+        };
+        for headers in foreign {
+            assert_eq!(open(headers).await, [403, 403], "{path} {headers:?}");
+        }
+        for headers in known {
+            assert!(open(headers).await.iter().all(|status| *status != 403), "{path} {headers:?}");
+        }
+        // A token is not sent by a browser on its own.
+        let by_token = Stream::request(&hub, path).person(7).header("origin", "https://evil.example");
+        assert!(
+            by_token.open().await.map_or_else(|answer| answer.status, |stream| stream.status) != 403,
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_page_pushes_out_no_device() {
+    let hub = hub().await;
+    let path = "/api/notifications/stream";
+    let mut devices = Vec::new();
+    for _ in 0..3 {
+        devices.push(Stream::request(&hub, path).person(7).open().await.ok().unwrap());
+    }
+    let cookie = cookie(&tokens::token(7));
+    for _ in 0..3 {
+        let request = Stream::request(&hub, path).header("cookie", &cookie);
+        let refused = request.header("origin", "https://evil.example").open().await.err().unwrap();
+        refused.expect_error(403, "COMMON403");
+    }
+    let notice = json!({"eventId": "e", "type": "POST_LIKE", "targetIds": [7], "actorId": 2, "refId": 100,
+        "payload": {"actorName": "봉수"}});
+    Api::new(&hub).post("/api/v1/members/notify", notice).await.expect(202);
+    for device in &mut devices {
+        device.expect_event("notification", SOON).await;
+    }
+}
+
+#[tokio::test]
 async fn allowed_pages_are_told_so_and_foreign_ones_are_not() {
     let hub = Hub::builder(BONGSU)
         .env("ALLOWED_ORIGINS", "https://app.example.com,https://b.example.com")
@@ -72,12 +149,12 @@ async fn allowed_pages_are_told_so_and_foreign_ones_are_not() {
 async fn a_refusal_can_be_read_by_an_allowed_page_too() {
     let hub = Hub::builder(BONGSU).env("SSE_MAX_CONNECTIONS", 1).start().await;
     let api = Api::new(&hub).with_header("origin", "http://localhost:3000");
-    let _one = bongsu_testkit::sse::Stream::request(&hub, STREAM).person(1).open().await.ok().unwrap();
+    let _one = Stream::request(&hub, STREAM).person(1).open().await.ok().unwrap();
     let refused = api.person(2).with_header("origin", "http://localhost:3000").get(STREAM).await;
     let refused = refused.expect_error(429, "COMMON429");
     assert_eq!(refused.header("access-control-allow-origin"), "http://localhost:3000");
     assert!(refused.header("access-control-expose-headers").to_ascii_lowercase().contains("retry-after"));
-    let request = bongsu_testkit::sse::Stream::request(&hub, STREAM).person(2);
+    let request = Stream::request(&hub, STREAM).person(2);
     let passing = request.header("origin", "http://localhost:3000").open().await.ok().unwrap();
     assert_eq!(passing.headers["access-control-allow-origin"], "http://localhost:3000");
 }

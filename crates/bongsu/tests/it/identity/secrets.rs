@@ -8,9 +8,14 @@ use crate::BONGSU;
 const NAMES: [&str; 3] = ["JWT_SECRET", "INTERNAL_API_KEY", "ADMIN_API_KEY"];
 const LONG: &str = "0123456789abcdef0123456789abcdef";
 
-/// A hub with these secrets; those that are not named are long enough.
+/// A hub with secrets that are long enough, each another.
+pub(super) fn with_real_secrets() -> Builder {
+    NAMES.iter().fold(Hub::builder(BONGSU), |builder, name| builder.env(name, format!("{name} {LONG}")))
+}
+
+/// A hub with these secrets; those that are not named are real ones.
 fn hub(secrets: &[(&str, &str)]) -> Builder {
-    let builder = NAMES.iter().fold(Hub::builder(BONGSU), |builder, name| builder.env(name, LONG));
+    let builder = with_real_secrets();
     secrets.iter().fold(builder, |builder, (name, value)| builder.env(name, value))
 }
 
@@ -48,6 +53,31 @@ async fn each_weak_secret_alone_is_enough_to_be_refused() {
         assert!(line.contains(name) && others.clone().all(|other| !line.contains(other)), "{value}: {line}");
         assert!(!line.contains(value.as_str()) || value == ",", "a secret is told: {line}");
     }
+}
+
+#[tokio::test]
+async fn in_production_services_and_operators_have_different_keys() {
+    let second = "fedcba9876543210fedcba9876543210";
+    let shared = [("INTERNAL_API_KEY", format!("{LONG},{second}")), ("ADMIN_API_KEY", second.to_owned())];
+    let builder = || hub(&shared.each_ref().map(|(name, value)| (*name, value.as_str())));
+    let line = refusal(builder().env("BONGSU_ENV", "production")).await;
+    assert!(line.contains("INTERNAL_API_KEY") && line.contains("ADMIN_API_KEY"), "{line}");
+    assert!(!line.contains(second), "a secret is told: {line}");
+    builder().start().await;
+}
+
+#[tokio::test]
+async fn in_production_public_keys_come_over_https() {
+    let url = "http://me:pass-word@keys.example/jwks.json?key=s3cret";
+    let line = refusal(with_real_secrets().env("JWKS_URL", url).env("BONGSU_ENV", "production")).await;
+    assert!(
+        line.contains("JWKS_URL") && line.contains("https") && line.contains("keys.example/jwks.json"),
+        "{line}"
+    );
+    assert!(!line.contains("pass-word") && !line.contains("s3cret"), "{line}");
+    // Nobody is asked for keys before somebody comes.
+    let https = with_real_secrets().env("JWKS_URL", "https://127.0.0.1:1/jwks.json");
+    https.env("BONGSU_ENV", "production").start().await;
 }
 
 #[tokio::test]

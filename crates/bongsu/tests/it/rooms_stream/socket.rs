@@ -13,7 +13,7 @@ use super::{SOON, hub, publish};
 use crate::BONGSU;
 
 fn request(method: &str, path: &str, version: &str) -> String {
-    format!("{method} {path} HTTP/{version}\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n", token(7))
+    format!("{method} {path} HTTP/{version}\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n", token(7))
 }
 
 fn stream_request() -> String {

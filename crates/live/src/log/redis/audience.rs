@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::Clock;
 use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::{Clock, shrink};
 use bongsu_redis::{Redis, Repeat, Script};
 use futures_util::StreamExt;
 use tokio::sync::Notify;
@@ -60,12 +60,21 @@ impl Audience {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if count == 0 {
             counts.current.remove(subject);
+            shrink(&mut counts.current);
         } else {
             counts.current.insert(subject.clone(), count);
         }
         counts.changed.insert(subject.clone(), count);
         drop(counts);
         self.bell.notify_one();
+    }
+
+    /// Nobody here listens to a subject any more. Of two streams that leave together, the one that counted first may have
+    /// told its count last.
+    pub(super) fn forget(&self, subject: &SubjectName) {
+        if self.counts.lock().unwrap_or_else(PoisonError::into_inner).current.contains_key(subject) {
+            self.set(subject, 0);
+        }
     }
 
     pub(super) async fn announce(&self, subject: SubjectName, count: usize) {

@@ -59,6 +59,7 @@ impl log::Bus for RedisBus {
         let (own, foreign) = self.channels(subject);
         self.bus.unsubscribe(own);
         self.bus.unsubscribe(foreign);
+        self.audience.forget(subject);
     }
 
     fn audience(&self, subject: &SubjectName, streams: usize) {

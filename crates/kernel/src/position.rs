@@ -22,6 +22,10 @@ impl StreamId {
     /// when events were trimmed meanwhile; who asks for `0-0` wants whatever there is.
     pub const EMPTY: Self = Self { ms: 0, seq: 1 };
 
+    /// No event has this id, so every log answers that it does not know it: the stream is reset, and continues with what
+    /// comes next.
+    pub const UNKNOWN: Self = Self { ms: u64::MAX, seq: u64::MAX };
+
     /// How the hub names this place to a client.
     #[must_use]
     pub fn named(self) -> Self {

@@ -1,79 +1,53 @@
-//! The position of a stream that follows several subjects: one id that holds all of theirs.
+//! The position of a stream that follows several rooms: one id that holds the position of each of them.
 //!
-//! Written `m1.<room>~<position>.<room>~<position>...`, rooms by a short hash and positions in base 36, so that it
-//! stays short. It is opaque to clients, and a room that is not in it begins with what comes next.
+//! Written `m2!<room>~<ms>[~<seq>]!...`, numbers in base 36. A room name of up to 22 characters stands as it is, a longer
+//! one as `*` and 132 bits of its SHA-256, so that 32 rooms stay within two KiB. A part without a room name, `~<number>`,
+//! is the position in the person's inbox, which no stream of rooms has yet. Clients give the id back as they got it. A
+//! position that could mean two rooms, or has another version, is answered with `system.reset`, never with a guess.
 
 use std::fmt;
 use std::str::FromStr;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bongsu_kernel::{Id, Reason, StreamId};
+use sha2::{Digest, Sha256};
 
-/// The version, so that another form can follow.
-const FORM: &str = "m1";
-/// Before everything, of every room.
-const START: &str = "0-0";
-/// No position that we gave is longer: 32 rooms.
-const LONGEST: usize = 32 * 48;
+const VERSION: &str = "2";
+/// Neither character occurs in the name of a room, and both stand in a URL as they are.
+const PART_SEPARATOR: char = '!';
+const FIELD_SEPARATOR: char = '~';
+/// Marks a digest in place of a name.
+const DIGEST_MARK: char = '*';
+/// Characters of a digest, and of the longest name that stands as it is.
+const KEY_LEN: usize = 22;
+/// More than 32 rooms and an inbox need, each with the largest numbers.
+const MAX_LEN: usize = 2048;
 
+/// A position that a client came back with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Composite {
-    places: Vec<(u32, StreamId)>,
-    /// Where rooms begin that are not named.
+    positions: Vec<(RoomKey, StreamId)>,
+    /// Where rooms continue that have no part: None is with what comes next.
     others: Option<StreamId>,
 }
 
 impl Composite {
-    pub(crate) fn of<'a>(places: impl Iterator<Item = (&'a Id, StreamId)>) -> Self {
-        Self { places: places.map(|(room, place)| (hash(room), place)).collect(), others: None }
+    /// Where each of the requested rooms continues: after a position, or with what comes next. Two rooms never share a
+    /// part: where a part could mean either of them, or two parts the same room, the position is [`StreamId::UNKNOWN`].
+    pub fn positions(&self, rooms: &[Id]) -> Vec<Option<StreamId>> {
+        let requested: Vec<RoomKey> = rooms.iter().map(RoomKey::of).collect();
+        requested.iter().map(|key| self.position(key, &requested)).collect()
     }
 
-    /// Where a room stands.
-    pub fn position(&self, room: &Id) -> Option<StreamId> {
-        let wanted = hash(room);
-        self.places.iter().find(|(room, _)| *room == wanted).map(|(_, place)| *place).or(self.others)
-    }
-
-    /// Prepares to write many ids that differ in one place.
-    pub(crate) fn at(&self, index: usize) -> At {
-        let text =
-            |places: &[(u32, StreamId)]| places.iter().map(|place| format!(".{}", Place(*place))).collect();
-        let (before, rest) = self.places.split_at(index.min(self.places.len()));
-        let (own, after) = rest.split_first().map_or((0, rest), |(own, after)| (own.0, after));
-        At { before: text(before), room: own, after: text(after) }
-    }
-}
-
-/// All of a composite but one place.
-pub(crate) struct At {
-    before: String,
-    room: u32,
-    after: String,
-}
-
-impl At {
-    /// The composite with this place, as text. An id that is none of ours stays as it is.
-    pub(crate) fn with(&mut self, id: &str) -> String {
-        match id.parse() {
-            Ok(place) => format!("{FORM}{}.{}{}", self.before, Place((self.room, place)), self.after),
-            Err(_) => id.to_owned(),
+    fn position(&self, key: &RoomKey, requested: &[RoomKey]) -> Option<StreamId> {
+        let mut found = self.positions.iter().filter(|(room, _)| room == key).map(|(_, position)| *position);
+        let is_shared = requested.iter().filter(|other| *other == key).count() > 1;
+        match (found.next(), found.next()) {
+            (None, _) => self.others,
+            (Some(position), None) if !is_shared => Some(position),
+            _ => Some(StreamId::UNKNOWN),
         }
-    }
-}
-
-struct Place((u32, StreamId));
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (room, StreamId { ms, seq }) = self.0;
-        write!(f, "{}~{}", Base36(u64::from(room)), Base36(ms))?;
-        if seq > 0 { write!(f, "~{}", Base36(seq)) } else { Ok(()) }
-    }
-}
-
-impl fmt::Display for Composite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(FORM)?;
-        self.places.iter().try_for_each(|place| write!(f, ".{}", Place(*place)))
     }
 }
 
@@ -81,24 +55,110 @@ impl FromStr for Composite {
     type Err = Reason;
 
     fn from_str(text: &str) -> Result<Self, Reason> {
-        if text == START {
-            return Ok(Self { places: Vec::new(), others: Some(StreamId::START) });
+        let without_parts = |others| Ok(Self { positions: Vec::new(), others: Some(others) });
+        // Before everything, of every room.
+        if text == "0-0" {
+            return without_parts(StreamId::START);
         }
-        let rest = text.strip_prefix(FORM).filter(|_| text.len() <= LONGEST).ok_or(Reason::Position)?;
-        let place = |part: &str| {
-            let mut numbers = part.split('~').map(|digits| u64::from_str_radix(digits, 36));
-            let mut next = || numbers.next().transpose().map_err(|_| Reason::Position);
-            let room = next()?.and_then(|room| u32::try_from(room).ok()).ok_or(Reason::Position)?;
-            let ms = next()?.ok_or(Reason::Position)?;
-            let seq = next()?.unwrap_or(0);
-            if numbers.next().is_some() { Err(Reason::Position) } else { Ok((room, StreamId::new(ms, seq))) }
-        };
-        let mut parts = rest.split('.');
-        // What stands before the first point is nothing.
-        if parts.next() != Some("") {
+        let rest = text.strip_prefix('m').filter(|_| text.len() <= MAX_LEN).ok_or(Reason::Position)?;
+        let (version, parts) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()));
+        let is_version =
+            !version.is_empty() && (parts.is_empty() || parts.starts_with([PART_SEPARATOR, '.']));
+        if is_version && version != VERSION {
+            // A hub of another version gave it, and only that one knows which rooms it means.
+            return without_parts(StreamId::UNKNOWN);
+        }
+        let mut parts = parts.split(PART_SEPARATOR);
+        if !is_version || parts.next() != Some("") {
             return Err(Reason::Position);
         }
-        Ok(Self { places: parts.map(place).collect::<Result<_, _>>()?, others: None })
+        let positions = parts.map(read_part).filter_map(Result::transpose).collect::<Result<_, _>>()?;
+        Ok(Self { positions, others: None })
+    }
+}
+
+/// A room and its position; None for the part of an inbox.
+fn read_part(part: &str) -> Result<Option<(RoomKey, StreamId)>, Reason> {
+    let (key, numbers) = part.split_once(FIELD_SEPARATOR).ok_or(Reason::Position)?;
+    let mut numbers = numbers.split(FIELD_SEPARATOR).map(|digits| u64::from_str_radix(digits, 36));
+    let mut next = || numbers.next().transpose().map_err(|_| Reason::Position);
+    let (ms, seq) = (next()?.unwrap_or(0), next()?);
+    if numbers.next().is_some() || (key.is_empty() && seq.is_some()) {
+        return Err(Reason::Position);
+    }
+    let position = StreamId::new(ms, seq.unwrap_or(0));
+    if key.is_empty() { Ok(None) } else { Ok(Some((key.parse()?, position))) }
+}
+
+/// How a room is named in a position. The same in every process, as positions outlive them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RoomKey(Box<str>);
+
+impl RoomKey {
+    pub(crate) fn of(room: &Id) -> Self {
+        if room.as_str().len() <= KEY_LEN {
+            return Self(room.as_str().into());
+        }
+        let digest = URL_SAFE_NO_PAD.encode(Sha256::digest(room.as_str()));
+        Self(format!("{DIGEST_MARK}{}", &digest[..KEY_LEN]).into())
+    }
+}
+
+impl FromStr for RoomKey {
+    type Err = Reason;
+
+    fn from_str(text: &str) -> Result<Self, Reason> {
+        let digest = text.strip_prefix(DIGEST_MARK);
+        // The characters of a digest are among those of an id.
+        let name = Id::new(digest.unwrap_or(text)).map_err(|_| Reason::Position)?;
+        let len = name.as_str().len();
+        let fits = if digest.is_some() { len == KEY_LEN } else { len <= KEY_LEN };
+        if fits { Ok(Self(text.into())) } else { Err(Reason::Position) }
+    }
+}
+
+/// A position, as clients are told it.
+pub(crate) fn write<'a>(positions: impl Iterator<Item = (&'a RoomKey, StreamId)>) -> String {
+    format!("m{VERSION}{}", write_parts(positions))
+}
+
+fn write_parts<'a>(positions: impl Iterator<Item = (&'a RoomKey, StreamId)>) -> String {
+    let mut out = String::new();
+    for (key, position) in positions {
+        out.push_str(&part(key, position));
+    }
+    out
+}
+
+fn part(RoomKey(key): &RoomKey, StreamId { ms, seq }: StreamId) -> String {
+    let (part, field, ms) = (PART_SEPARATOR, FIELD_SEPARATOR, Base36(ms));
+    if seq == 0 {
+        format!("{part}{key}{field}{ms}")
+    } else {
+        format!("{part}{key}{field}{ms}{field}{}", Base36(seq))
+    }
+}
+
+/// Writes many positions that differ in one room.
+pub(crate) struct Writer<'a> {
+    before: String,
+    key: &'a RoomKey,
+    after: String,
+}
+
+impl<'a> Writer<'a> {
+    /// The room at `index` is the one whose position differs.
+    pub(crate) fn new(positions: &[(&'a RoomKey, StreamId)], index: usize) -> Self {
+        let (before, after) = (&positions[..index], &positions[index + 1..]);
+        Self {
+            before: write(before.iter().copied()),
+            key: positions[index].0,
+            after: write_parts(after.iter().copied()),
+        }
+    }
+
+    pub(crate) fn write(&self, position: StreamId) -> String {
+        format!("{}{}{}", self.before, part(self.key, position), self.after)
     }
 }
 
@@ -121,57 +181,118 @@ impl fmt::Display for Base36 {
     }
 }
 
-/// FNV-1a: the same in every version and on every machine, as positions outlive both.
-fn hash(room: &Id) -> u32 {
-    room.as_str().bytes().fold(0x811C_9DC5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
+    const LARGEST: StreamId = StreamId::new(u64::MAX, u64::MAX);
+
     fn room(name: &str) -> Id {
         Id::new(name).unwrap()
     }
 
-    #[test]
-    fn a_composite_is_written_and_read_back() {
-        let (a, b) = (room("42"), room("lobby"));
-        let places = [(&a, StreamId::new(1_708_070_400_000, 0)), (&b, StreamId::new(u64::MAX, u64::MAX))];
-        let composite = Composite::of(places.into_iter());
-        let text = composite.to_string();
-        assert_eq!(
-            text, "m1.11pcryb~lsod0jk0.7v74r7~3w5e11264sgsf~3w5e11264sgsf",
-            "the form is never changed"
-        );
-        assert_eq!(text.parse(), Ok(composite.clone()));
-        assert_eq!(composite.position(&b), Some(StreamId::new(u64::MAX, u64::MAX)));
-        assert_eq!(composite.position(&room("other")), None);
-        assert_eq!("0-0".parse::<Composite>().unwrap().position(&a), Some(StreamId::START));
-        let next = composite.at(0).with("1708070400001-7");
-        assert_eq!(
-            next.parse::<Composite>().unwrap().position(&a),
-            Some(StreamId::new(1_708_070_400_001, 7))
-        );
-        assert_eq!(next.parse::<Composite>().unwrap().position(&b), composite.position(&b));
+    fn read(text: &str) -> Composite {
+        text.parse().unwrap_or_else(|reason| panic!("{text:?}: {reason:?}"))
+    }
+
+    fn written(positions: &[(&Id, StreamId)]) -> String {
+        let keys: Vec<(RoomKey, StreamId)> =
+            positions.iter().map(|(room, at)| (RoomKey::of(room), *at)).collect();
+        write(keys.iter().map(|(key, at)| (key, *at)))
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn positions_are_written_and_read_back() {
+        let (short, long) = (room("42"), room("0b3f7a52-8a0e-4c2f-9a53-2f1f0c6c9d11"));
+        let (first, second) = (StreamId::new(1_708_070_400_000, 0), StreamId::new(1_708_070_400_001, 7));
+        let text = written(&[(&short, first), (&long, second)]);
+        assert_eq!(text, "m2!42~lsod0jk0!*-KeUEIk6f7yuNKdX1Ir68u~lsod0jk1~7", "the form is never changed");
+        let position = read(&text);
+        assert_eq!(position.positions(&[long.clone(), short.clone()]), [Some(second), Some(first)]);
+        assert_eq!(
+            position.positions(&[room("43"), short.clone()]),
+            [None, Some(first)],
+            "one added, one removed"
+        );
+        assert_eq!(read("0-0").positions(&[short.clone()]), [Some(StreamId::START)]);
+        let keys = [RoomKey::of(&short), RoomKey::of(&long)];
+        let writer = Writer::new(&[(&keys[0], first), (&keys[1], second)], 0);
+        assert_eq!(read(&writer.write(LARGEST)).positions(&[short, long]), [Some(LARGEST), Some(second)]);
+    }
+
+    #[test]
+    fn thirty_two_rooms_with_the_longest_names_fit() {
+        let rooms: Vec<Id> = (0..32).map(|n| room(&format!("{n:0>128}"))).collect();
+        let largest: Vec<(&Id, StreamId)> = rooms.iter().map(|room| (room, LARGEST)).collect();
+        let text = format!("{}!~3w5e11264sgsf", written(&largest));
+        assert_eq!(read(&text).positions(&rooms), [Some(LARGEST); 32]);
+    }
+
+    #[test]
+    fn a_digest_is_never_taken_for_a_name() {
+        let long = room(&"a".repeat(23));
+        let RoomKey(key) = RoomKey::of(&long);
+        let named_so = room(&key[1..]);
+        let position = read(&written(&[(&named_so, StreamId::new(7, 0))]));
+        assert_eq!(position.positions(&[long, named_so]), [None, Some(StreamId::new(7, 0))]);
+    }
+
+    #[test]
+    fn parts_that_could_mean_two_rooms_are_unknown() {
+        // As two rooms with one digest would have it.
+        let (key, other) = (RoomKey::of(&room("a")), RoomKey::of(&room("b")));
+        let unknown = Some(StreamId::UNKNOWN);
+        let one = read("m2!a~7!b~8");
+        let requested = [key.clone(), key.clone(), other.clone()];
+        assert_eq!(one.position(&key, &requested), unknown, "two rooms, one part");
+        assert_eq!(one.position(&other, &requested), Some(StreamId::new(8, 0)));
+        assert_eq!(
+            read("m2!a~7!a~9").position(&key, std::slice::from_ref(&key)),
+            unknown,
+            "one room, two parts"
+        );
+    }
+
+    #[test]
+    fn positions_of_other_versions_are_unknown_for_every_room() {
+        for text in ["m1", "m1.11pcryb~lsod0jk0.7v74r7~1", "m3!whatever it is", "m10.x"] {
+            let positions = read(text).positions(&[room("42"), room("lobby")]);
+            assert_eq!(positions, [Some(StreamId::UNKNOWN); 2], "{text}");
+        }
+    }
+
+    #[test]
+    fn the_part_of_an_inbox_is_passed_over() {
+        assert_eq!(read("m2!~h!42~7").positions(&[room("42")]), [Some(StreamId::new(7, 0))]);
+    }
+
+    #[test]
+    fn malformed_positions_are_refused() {
+        let long = format!("m2!{}~1", "a".repeat(23));
+        let endless = format!("m1.{}", "1".repeat(MAX_LEN));
         for text in [
             "",
+            "m",
+            "mx",
             "m1x",
-            "m2.1~2",
-            "m1.",
-            "m1.1",
-            "m1.1~",
-            "m1.1~2~3~4",
-            "m1.~1",
-            "m1.1~2.",
             "1-0",
-            "m1.zzzzzzzzz~1",
+            "m2.1~2",
+            "m2!",
+            "m2!1",
+            "m2!1~",
+            "m2!1~2~3~4",
+            "m2!~",
+            "m2!~1~2",
+            "m2!1~2!",
+            "m2!a b~1",
+            "m2!1~zzzzzzzzzzzzzzz",
+            "m2!*~1",
+            "m2!*short~1",
+            "m2!**~1",
+            &long,
+            &endless,
         ] {
             assert_eq!(text.parse::<Composite>(), Err(Reason::Position), "{text:?}");
         }
@@ -179,9 +300,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "(m1)?[.~a-z0-9-]{0,60}") {
-            if let Ok(composite) = text.parse::<Composite>() {
-                prop_assert_eq!(composite.to_string().parse::<Composite>(), Ok(composite));
+        fn any_text_is_read_or_refused(text in "(m[0-9])?[!.~*a-z0-9-]{0,60}") {
+            if let Ok(Composite { positions, others: None }) = text.parse::<Composite>() {
+                let again = write(positions.iter().map(|(key, at)| (key, *at)));
+                prop_assert_eq!(again.parse::<Composite>().map(|read| read.positions), Ok(positions));
             }
         }
     }

@@ -9,11 +9,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use bongsu_kernel::{Close, Id, random, sse};
+use bongsu_kernel::{Close, Id, StreamId, random, sse};
 use bytes::Bytes;
 use http_body::Body;
 
-use crate::composite::Composite;
+use crate::composite::{self, RoomKey, Writer};
 use crate::hub::Entered;
 use crate::reader::{Reader, Said};
 use crate::stream::Piece;
@@ -21,9 +21,7 @@ use crate::stream::Piece;
 /// The body of an answer that follows several subjects.
 pub struct ManyStream {
     // Before `entered`: readers stand up before their person is counted out.
-    readers: Vec<(Id, Reader)>,
-    /// For each reader, what goes when it goes.
-    held: Vec<Option<Box<dyn Any + Send>>>,
+    followed: Vec<Followed>,
     entered: Entered,
     greeting: Option<Bytes>,
     ended: bool,
@@ -31,35 +29,48 @@ pub struct ManyStream {
     turn: usize,
 }
 
+/// One of the rooms.
+struct Followed {
+    room: Id,
+    key: RoomKey,
+    reader: Reader,
+    /// Dropped when the room is no longer followed.
+    _held: Option<Box<dyn Any + Send>>,
+}
+
 impl ManyStream {
     pub(crate) fn new(entered: Entered, readers: Vec<(Id, Reader)>) -> Self {
-        let held = readers.iter().map(|_| None).collect();
-        let mut stream = Self { readers, held, entered, greeting: None, ended: false, turn: 0 };
-        stream.greeting = Some(sse::greeting(random::between(1_000, 3_000), Some(stream.place())).into());
+        let follow = |(room, reader)| Followed { key: RoomKey::of(&room), room, reader, _held: None };
+        let followed = readers.into_iter().map(follow).collect();
+        let mut stream = Self { followed, entered, greeting: None, ended: false, turn: 0 };
+        stream.greeting = Some(sse::greeting(random::between(1_000, 3_000), Some(stream.position())).into());
         stream
     }
 
     /// Keeps something for as long as each room is followed, in the order in which the rooms were given.
     #[must_use]
     pub fn holding<T: Any + Send>(mut self, what: impl IntoIterator<Item = T>) -> Self {
-        for (held, what) in self.held.iter_mut().zip(what) {
-            *held = Some(Box::new(what));
+        for (followed, what) in self.followed.iter_mut().zip(what) {
+            followed._held = Some(Box::new(what));
         }
         self
     }
 
-    fn place(&self) -> Composite {
-        Composite::of(self.readers.iter().map(|(room, reader)| (room, reader.place().named())))
+    fn positions(&self) -> impl Iterator<Item = (&RoomKey, StreamId)> {
+        self.followed.iter().map(|followed| (&followed.key, followed.reader.place().named()))
+    }
+
+    fn position(&self) -> String {
+        composite::write(self.positions())
     }
 
     /// The frames of one reader as this stream says them.
-    fn retold(&mut self, at: usize, frames: &[u8]) -> Bytes {
-        let room = serde_json::to_string(&self.readers[at].0).unwrap_or_default();
-        let place = self.place();
-        let mut place = place.at(at);
+    fn retold(&self, at: usize, frames: &[u8]) -> Bytes {
+        let room = serde_json::to_string(&self.followed[at].room).unwrap_or_default();
+        let writer = Writer::new(&self.positions().collect::<Vec<_>>(), at);
         let mut out = Vec::with_capacity(frames.len() + 128);
         for frame in sse::parts(frames) {
-            let id = frame.id.map(|id| place.with(id));
+            let id = frame.id.and_then(|id| id.parse().ok()).map(|id| writer.write(id));
             sse::retell(&frame, &room, id.as_deref(), &mut out);
         }
         out.into()
@@ -83,26 +94,25 @@ impl Body for ManyStream {
         loop {
             if let Some(close) = this.entered.chair.seat.closing() {
                 this.ended = true;
-                return this.entered.hand_out(sse::close(close, this.place()), Instant::now());
+                return this.entered.hand_out(sse::close(close, this.position()), Instant::now());
             }
-            if this.readers.is_empty() {
+            if this.followed.is_empty() {
                 this.entered.end(Close::Withdrawn);
                 continue;
             }
-            if silent == this.readers.len() {
+            if silent == this.followed.len() {
                 return this.entered.rest();
             }
-            let at = this.turn % this.readers.len();
-            match this.readers[at].1.poll(cx, &this.entered.person) {
+            let at = this.turn % this.followed.len();
+            match this.followed[at].reader.poll(cx, &this.entered.person) {
                 Poll::Ready(Said::Frames(bytes, accepted)) => {
                     this.turn = at + 1;
                     let bytes = this.retold(at, &bytes);
                     return this.entered.deliver(bytes, accepted);
                 }
                 Poll::Ready(Said::Removed) => {
-                    let (room, _) = this.readers.remove(at);
-                    drop(this.held.remove(at));
-                    let told = sse::removed(&room, Some(this.place()));
+                    let Followed { room, .. } = this.followed.remove(at);
+                    let told = sse::removed(&room, Some(this.position()));
                     return this.entered.hand_out(told, Instant::now());
                 }
                 Poll::Ready(Said::Failed) => this.entered.end(Close::EngineLost),

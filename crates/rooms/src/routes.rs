@@ -129,10 +129,11 @@ async fn stream_many(
     for room in &wanted {
         rooms.may_read(room, &user).await.map_err(not_allowed)?;
     }
-    let subjects = wanted.iter().map(|room| {
-        let position = position.as_ref().and_then(|position| position.position(room));
-        (room.clone(), subject(room), position)
-    });
+    let positions = match &position {
+        Some(position) => position.positions(&wanted),
+        None => vec![None; wanted.len()],
+    };
+    let subjects = wanted.iter().zip(positions).map(|(room, at)| (room.clone(), subject(room), at));
     let stream = rooms.0.hub.open_many(caller, subjects.collect()).await.map_err(not_opened)?;
     identity.check_revoked(&person).await?;
     // Again, now that they are subscribed: a right that ends from here on ends its part of the stream.

@@ -99,6 +99,86 @@ async fn a_room_that_lost_the_place_is_reset_alone() {
     assert!(first.iter().any(|event| event.json()["n"] == 2), "the other room goes on");
 }
 
+/// Names whose hashes of 32 bits (FNV-1a), by which positions once named rooms, are equal.
+const EQUAL_HASHES: [&str; 2] = ["room-112789", "room-349192"];
+
+#[tokio::test]
+async fn a_client_that_drops_after_every_event_never_confuses_two_rooms() {
+    let hub = Hub::builder(BONGSU).env("SSE_MAX_CONNECTIONS_PER_USER", 0).start().await;
+    let (api, rooms) = (Api::new(&hub), EQUAL_HASHES.join(","));
+    let mut stream = open(listen(&hub, &rooms)).await;
+    let mut place = stream.position(SOON).await;
+    stream.close();
+    // Until both rooms have an event with the same id, so that the position of one is valid in the other.
+    let mut count = 0;
+    loop {
+        count += 1;
+        assert!(count < 10_000, "no two events have the same id");
+        let events =
+            EQUAL_HASHES.map(|room| json!({"roomId": room, "eventType": "a.b", "data": {"n": count}}));
+        let answer = api.publish_batch(&events).await.expect(200);
+        if answer.result()["results"][0]["streamId"] == answer.result()["results"][1]["streamId"] {
+            break;
+        }
+    }
+    let mut seen: HashMap<String, Vec<u64>> = HashMap::new();
+    for _ in 0..2 * count {
+        let mut stream = open(listen(&hub, &rooms).last_event_id(&place)).await;
+        let event = stream.next_event(SOON).await.expect("an event");
+        assert_eq!(event.event, "a.b", "{}", event.data);
+        let room = event.json()["roomId"].as_str().expect("a room").to_owned();
+        seen.entry(room).or_default().push(event.json()["n"].as_u64().expect("a number"));
+        place = stream.last_event_id().to_owned();
+    }
+    for room in EQUAL_HASHES {
+        assert_eq!(seen[room], (1..=count).collect::<Vec<_>>(), "{room}");
+    }
+}
+
+#[tokio::test]
+async fn positions_of_an_earlier_version_are_reset_and_the_stream_goes_on() {
+    let hub = Hub::builder(BONGSU).start().await;
+    let api = Api::new(&hub);
+    api.publish_to(1, "a.b", json!({"n": 1})).await;
+    let mut stream = open(listen(&hub, "1,2").last_event_id("m1.nzyjsj~lsod0jk0.nmzqyo~1")).await;
+    let resets = stream.take_events(2, SOON).await;
+    let mut rooms: Vec<Value> = resets.iter().map(|event| event.json()["roomId"].clone()).collect();
+    rooms.sort_by_key(|room| room.as_u64());
+    assert!(resets.iter().all(|event| event.event == "system.reset" && event.json()["reason"] == "unknown"));
+    assert_eq!(rooms, [json!(1), json!(2)]);
+    let place = stream.last_event_id().to_owned();
+    stream.close();
+    api.publish_to(2, "a.b", json!({"n": 2})).await;
+    let mut back = open(listen(&hub, "1,2").last_event_id(&place)).await;
+    assert_eq!(next(&mut back, 1).await, [(json!(2), 2)], "what came after the reset");
+}
+
+#[tokio::test]
+async fn thirty_two_rooms_with_the_longest_names_are_resumed_by_their_position() {
+    let hub = Hub::builder(BONGSU).start().await;
+    let api = Api::new(&hub);
+    let rooms: Vec<String> = (0..32).map(|n| format!("{n:r>128}")).collect();
+    let all = rooms.join(",");
+    let mut stream = open(listen(&hub, &all)).await;
+    for room in &rooms {
+        api.publish_to(room, "a.b", json!({"n": 1})).await;
+    }
+    next(&mut stream, rooms.len()).await;
+    let place = stream.last_event_id().to_owned();
+    stream.close();
+    assert!(place.len() < 2_048, "{} bytes", place.len());
+    for (n, room) in (2..).zip(&rooms) {
+        api.publish_to(room, "a.b", json!({"n": n})).await;
+    }
+    // One room fewer, one more, in another order.
+    let others: Vec<&str> = rooms.iter().skip(1).rev().map(String::as_str).chain(["other"]).collect();
+    let mut back = open(listen(&hub, &others.join(",")).last_event_id(&place)).await;
+    api.publish_to("other", "a.b", json!({"n": 99})).await;
+    let mut missed: Vec<u64> = next(&mut back, 32).await.into_iter().map(|(_, n)| n).collect();
+    missed.sort_unstable();
+    assert_eq!(missed, (3..34).chain([99]).collect::<Vec<_>>());
+}
+
 #[tokio::test]
 async fn what_is_no_list_of_rooms_is_refused_by_name() {
     let hub = Hub::builder(BONGSU).start().await;
@@ -110,12 +190,12 @@ async fn what_is_no_list_of_rooms_is_refused_by_name() {
         assert!(answer.text().contains("rooms"), "{}", answer.text());
     }
     person.get("/api/v1/stream").await.expect_error(400, "COMMON400");
-    for position in ["x", "1-0", "m1.", "m2.1~1", "m1.1~1~1~1"] {
+    for position in ["x", "1-0", "m1x", "m2.1~1", "m2!1", "m2!1~1~1~1"] {
         let answer = person.get(&format!("/api/v1/stream?rooms=1&lastEventId={position}")).await;
         let answer = answer.expect_error(400, "COMMON400");
         assert!(answer.text().contains("lastEventId"), "{}", answer.text());
     }
-    let ended = person.get("/api/v1/stream?rooms=1&lastEventId=end.3501.m1.1~1").await;
+    let ended = person.get("/api/v1/stream?rooms=1&lastEventId=end.3501.m2!1~1").await;
     assert_eq!(ended.status, 204);
     Api::new(&hub).anonymous().get("/api/v1/stream?rooms=1").await.expect_error(401, "AUTH4001");
 }

@@ -273,7 +273,7 @@ pub(crate) async fn wire(
         .method_not_allowed_fallback(|| async { method_not_allowed().into_response() })
         .layer(middleware::from_fn(origins::preflight))
         .layer(middleware::from_fn_with_state(HostPolicy::new(&weak), host::check_host))
-        .layer(middleware::from_fn(frame::around))
+        .layer(middleware::from_fn_with_state(frame::default_language(values), frame::around))
         .layer(middleware::from_fn_with_state(origins, origins::cors));
     Ok(Wired { app, hub, redis, inbox: last, store, ready })
 }

@@ -34,7 +34,7 @@ pub struct Envelope<T> {
     /// Stable; never changes with the language.
     #[schema(example = "COMMON200")]
     pub code: &'static str,
-    /// For people, in Korean (the default) or English by `Accept-Language`.
+    /// For people, in Korean or English by `Accept-Language`, else by `DEFAULT_LANGUAGE`.
     pub message: String,
     pub result: T,
 }

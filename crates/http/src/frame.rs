@@ -1,36 +1,70 @@
 //! What surrounds every request: its language, its metrics, refusals that an EventSource survives, and a clear
 //! answer when a handler panics.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bongsu_kernel::settings::{Kind, Setting, Values};
 use bongsu_kernel::text::Language;
-use bongsu_kernel::{StreamId, sse};
+use bongsu_kernel::{Reason, StreamId, sse};
 use futures_util::FutureExt;
 use http::header::{ACCEPT, ACCEPT_LANGUAGE, CONNECTION};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Version};
 use http_body::Body;
 use metrics::{Counter, Histogram};
 
-use crate::answer::{ApiError, PassingRefusal};
-use crate::stream;
+use crate::answer::{ApiError, PassingRefusal, invalid};
+use crate::{Query, stream};
+
+pub const DEFAULT_LANGUAGE: Setting = Setting::text(
+    "server",
+    "DEFAULT_LANGUAGE",
+    "ko",
+    "The language of messages and notifications for requests that name none (Accept-Language, on streams lang).",
+)
+.kind(Kind::OneOf(Language::NAMES));
+
+pub fn default_language(values: &Values) -> Language {
+    Language::from_name(values.text(&DEFAULT_LANGUAGE)).unwrap_or_default()
+}
 
 tokio::task_local! {
-    static LANGUAGE: Language;
+    static LANGUAGE: Cell<Language>;
 }
 
 /// The language of the request at hand.
 pub fn language() -> Language {
-    LANGUAGE.try_with(|language| *language).unwrap_or_default()
+    LANGUAGE.try_with(Cell::get).unwrap_or_default()
+}
+
+/// The language that a request names by `?lang=`: for streams, because an EventSource cannot send `Accept-Language`. The
+/// first argument of a handler, so that the refusals of all others are in that language, too.
+#[derive(Debug)]
+pub struct StreamLanguage;
+
+impl<S: Sync> FromRequestParts<S> for StreamLanguage {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let query = Query::of(parts.uri.query())?;
+        if let Some(name) = query.get("lang").filter(|name| !name.is_empty()) {
+            let language = Language::from_name(name);
+            let language = language.ok_or_else(|| invalid("lang", Reason::OneOf(Language::NAMES)))?;
+            // Outside of `around` nobody asks for it.
+            let _ = LANGUAGE.try_with(|of_request| of_request.set(language));
+        }
+        Ok(Self)
+    }
 }
 
 /// The outermost middleware of all routes.
-pub async fn around(request: Request, next: Next) -> Response {
+pub async fn around(State(default): State<Language>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let accepts_stream = accepts_stream(request.headers());
     let leaves_body = request.version() == Version::HTTP_11 && !request.body().is_end_stream();
@@ -40,12 +74,11 @@ pub async fn around(request: Request, next: Next) -> Response {
         .headers()
         .get(ACCEPT_LANGUAGE)
         .and_then(|header| header.to_str().ok())
-        .map(Language::from_accept)
-        .unwrap_or_default();
-    let run = AssertUnwindSafe(LANGUAGE.scope(language, next.run(request))).catch_unwind();
+        .map_or(default, |header| Language::from_accept(header, default));
+    let run = AssertUnwindSafe(LANGUAGE.scope(Cell::new(language), next.run(request))).catch_unwind();
     let mut response = run.await.unwrap_or_else(|_| {
         tracing::error!(path = path.as_ref().map(MatchedPath::as_str), "a handler panicked");
-        LANGUAGE.sync_scope(language, || ApiError::unexpected().into_response())
+        LANGUAGE.sync_scope(Cell::new(language), || ApiError::unexpected().into_response())
     });
     if accepts_stream && let Some(PassingRefusal(close)) = response.extensions().get() {
         response = (stream::headers(), sse::close(*close, StreamId::START)).into_response();

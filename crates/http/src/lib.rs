@@ -20,5 +20,6 @@ pub mod websocket;
 pub use answer::{Answer, ApiError};
 pub use body::{Bulk, Small};
 pub use fields::{Fields, Page, Query};
+pub use frame::StreamLanguage;
 pub use identity::{Caller, Identity, Operator, Person, Service, StreamPerson};
 pub use server::Peer;

@@ -26,7 +26,7 @@ macro_rules! envelope_document {
             /// Stable; never changes with the language.
             #[schema(example = "COMMON200")]
             code: String,
-            /// For people, in Korean (the default) or English by `Accept-Language`.
+            /// For people, in Korean or English by `Accept-Language`, else by `DEFAULT_LANGUAGE`.
             #[schema(example = "성공입니다.")]
             message: String,
             result: $result,

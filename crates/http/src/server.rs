@@ -31,6 +31,9 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use drain::Drain;
 pub use socket::Peer;
 
+use crate::frame::DEFAULT_LANGUAGE;
+use crate::origins::ALLOWED_ORIGINS;
+
 pub const SERVER_HOST: Setting = Setting::text(
     "server",
     "SERVER_HOST",
@@ -48,7 +51,7 @@ pub const SERVER_SHARDS: Setting = Setting::text(
 )
 .whole(0, 256);
 pub const SETTINGS: &[&Setting] =
-    &[&SERVER_HOST, &SERVER_PORT, &SERVER_SHARDS, &crate::origins::ALLOWED_ORIGINS];
+    &[&SERVER_HOST, &SERVER_PORT, &SERVER_SHARDS, &ALLOWED_ORIGINS, &DEFAULT_LANGUAGE];
 
 /// Descriptors that are kept for files, the database and outgoing calls, unless that would be most of them.
 const RESERVED_DESCRIPTORS: u64 = 128;

@@ -90,10 +90,7 @@ impl Templates {
 
     pub fn message(&self, notice: &Notice, language: Language) -> String {
         let loaded = self.0.loaded.read().unwrap_or_else(PoisonError::into_inner);
-        let folder = match language {
-            Language::Korean => "ko",
-            Language::English => "en",
-        };
+        let folder = language.name();
         for name in [notice.kind.as_str(), GENERAL] {
             let Ok(template) = loaded.get_template(&format!("{folder}/{name}")) else { continue };
             let payload: serde_json::Value =
@@ -191,7 +188,7 @@ fn environment(folder: Option<&Path>) -> Result<Environment<'static>, String> {
     if let Some(folder) = folder {
         std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
-    for language in ["ko", "en"] {
+    for language in Language::NAMES {
         for (name, source) in
             folder.map(|folder| files(&folder.join(language))).transpose()?.unwrap_or_default()
         {
@@ -237,7 +234,7 @@ fn files(folder: &Path) -> Result<BTreeMap<String, String>, String> {
 /// What tells one state of the folder from another.
 fn stamp(folder: &Path) -> Vec<(PathBuf, Option<SystemTime>, u64)> {
     let mut files = Vec::new();
-    for language in ["ko", "en"] {
+    for language in Language::NAMES {
         let listing = std::fs::read_dir(folder.join(language)).into_iter().flatten().take(MOST_FILES);
         files.extend(listing.flatten().filter_map(|file| {
             let about = file.metadata().ok()?;

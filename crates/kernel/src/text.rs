@@ -26,7 +26,6 @@ impl Text {
     }
 }
 
-/// Korean is the default; English is given to those who ask for it first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Language {
     #[default]
@@ -35,9 +34,24 @@ pub enum Language {
 }
 
 impl Language {
-    /// The better of the two by an `Accept-Language` header: the highest weight wins, the earlier one on a tie.
-    pub fn from_accept(header: &str) -> Self {
-        let mut best = (Self::default(), 0.0_f32);
+    /// What the languages are called in settings, requests and folders of templates.
+    pub const NAMES: &[&str] = &["ko", "en"];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Korean => "ko",
+            Self::English => "en",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Korean, Self::English].into_iter().find(|language| language.name() == name)
+    }
+
+    /// The better of the two by an `Accept-Language` header: the highest weight wins, the earlier one on a tie. The
+    /// default is for a header that names neither.
+    pub fn from_accept(header: &str, default: Self) -> Self {
+        let mut best = (default, 0.0_f32);
         // A header is at most a few KiB; a handful of entries decides it.
         for entry in header.split(',').take(16) {
             let mut parts = entry.split(';');
@@ -46,13 +60,9 @@ impl Language {
                 .find_map(|p| p.trim().strip_prefix("q=").map(str::trim))
                 .map_or(1.0, |q| q.parse::<f32>().unwrap_or(0.0));
             let primary = tag.split('-').next().unwrap_or_default();
-            let language = if primary.eq_ignore_ascii_case("en") {
-                Self::English
-            } else if primary.eq_ignore_ascii_case("ko") || tag == "*" {
-                Self::Korean
-            } else {
-                continue;
-            };
+            let named =
+                if tag == "*" { Some(default) } else { Self::from_name(&primary.to_ascii_lowercase()) };
+            let Some(language) = named else { continue };
             if weight > best.1 {
                 best = (language, weight);
             }
@@ -66,19 +76,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wished_language_is_found() {
+    fn a_header_chooses_the_language_and_the_default_stands_in() {
         for (header, language) in [
-            ("", Language::Korean),
-            ("en", Language::English),
-            ("en-US,en;q=0.9", Language::English),
-            ("ko-KR,ko;q=0.9,en-US;q=0.8", Language::Korean),
-            ("fr, en;q=0.5, ko;q=0.4", Language::English),
-            ("de", Language::Korean),
-            ("*", Language::Korean),
-            ("en;q=0", Language::Korean),
-            ("en;q=x", Language::Korean),
+            ("", None),
+            ("en", Some(Language::English)),
+            ("EN-US,en;q=0.9", Some(Language::English)),
+            ("ko-KR,ko;q=0.9,en-US;q=0.8", Some(Language::Korean)),
+            ("fr, en;q=0.5, ko;q=0.4", Some(Language::English)),
+            ("fr, ko;q=0.5, en;q=0.4", Some(Language::Korean)),
+            ("de", None),
+            ("*", None),
+            ("en;q=0", None),
+            ("en;q=x", None),
         ] {
-            assert_eq!(Language::from_accept(header), language, "{header}");
+            for default in [Language::Korean, Language::English] {
+                assert_eq!(Language::from_accept(header, default), language.unwrap_or(default), "{header}");
+            }
         }
+    }
+
+    #[test]
+    fn every_language_has_a_name() {
+        for name in Language::NAMES {
+            assert_eq!(Language::from_name(name).map(Language::name), Some(*name));
+        }
+        assert_eq!(Language::from_name("fr"), None);
     }
 }

@@ -4,7 +4,7 @@ use axum::extract::{FromRef, FromRequestParts, State};
 use axum::response::Response;
 use bongsu_http::frame::language;
 use bongsu_http::stream::resumed;
-use bongsu_http::{ApiError, Identity, StreamPerson};
+use bongsu_http::{ApiError, Identity, StreamLanguage, StreamPerson};
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Code, StreamId};
 use bongsu_live::OpenError;
@@ -62,6 +62,7 @@ impl<S: Sync> FromRequestParts<S> for Resume {
         ("lastEventId" = Option<String>, Query, description = "The same, for clients that cannot send headers.", example = "17"),
         ("ticket" = Option<String>, Query, description = "A stream ticket, instead of a header or cookie."),
         ("token" = Option<String>, Query, description = "A JWT; prefer a ticket, because URLs end up in logs."),
+        ("lang" = Option<String>, Query, description = "The language of texts: ko or en; wins over Accept-Language.", example = "en"),
     ),
     responses(
         (status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(STREAM)),
@@ -70,6 +71,7 @@ impl<S: Sync> FromRequestParts<S> for Resume {
     security(("person" = [])),
 )]
 async fn stream(
+    _: StreamLanguage,
     Resume(position): Resume,
     caller: StreamPerson,
     State(state): State<MembersState>,

@@ -6,7 +6,7 @@ use axum::extract::{FromRef, FromRequestParts, Path, State};
 use axum::response::Response;
 use bongsu_http::answer::invalid;
 use bongsu_http::stream::resumed;
-use bongsu_http::{ApiError, Identity, StreamPerson};
+use bongsu_http::{ApiError, Identity, StreamLanguage, StreamPerson};
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Code, Id, Reason};
 use bongsu_live::OpenError;
@@ -78,6 +78,7 @@ impl<S: Send + Sync> FromRequestParts<S> for EventPath {
         ("last_event_id" = Option<String>, Query, description = "The same, for clients that cannot send headers.", example = "17"),
         ("ticket" = Option<String>, Query, description = "A stream ticket, instead of a header or cookie."),
         ("token" = Option<String>, Query, description = "A JWT; prefer a ticket, because URLs end up in logs."),
+        ("lang" = Option<String>, Query, description = "The language of texts: ko or en; wins over Accept-Language.", example = "en"),
     ),
     responses(
         (status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(STREAM)),
@@ -86,6 +87,7 @@ impl<S: Send + Sync> FromRequestParts<S> for EventPath {
     security(("person" = [])),
 )]
 async fn stream(
+    _: StreamLanguage,
     Resume(last): Resume,
     caller: StreamPerson,
     EventPath(event): EventPath,

@@ -13,7 +13,9 @@ use axum::extract::{FromRef, State};
 use axum::response::Response;
 use bongsu_http::answer::{Answer, invalid};
 use bongsu_http::frame::language;
-use bongsu_http::{ApiError, Bulk, Fields, Identity, Person, Query, Service, Small, StreamPerson, fields};
+use bongsu_http::{
+    ApiError, Bulk, Fields, Identity, Person, Query, Service, Small, StreamLanguage, StreamPerson, fields,
+};
 use bongsu_kernel::Reason;
 use futures_util::future::join_all;
 use utoipa_axum::router::OpenApiRouter;
@@ -71,6 +73,7 @@ pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
         ("lastEventId" = Option<String>, Query, description = "The same, for clients that cannot send headers. 0-0: from the beginning.", example = "0-0"),
         ("ticket" = Option<String>, Query, description = "A stream ticket, instead of a header or cookie."),
         ("token" = Option<String>, Query, description = "A JWT; prefer a ticket, because URLs end up in logs."),
+        ("lang" = Option<String>, Query, description = "The language of texts: ko or en; wins over Accept-Language.", example = "en"),
     ),
     responses(
         (status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(documents::STREAM)),
@@ -79,6 +82,7 @@ pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
     security(("person" = [])),
 )]
 async fn stream(
+    _: StreamLanguage,
     Resume(position): Resume,
     caller: StreamPerson,
     RoomPath(room): RoomPath,
@@ -110,6 +114,7 @@ async fn stream(
         ("lastEventId" = Option<String>, Query, description = "The same, for clients that cannot send headers. 0-0: from the beginning of all rooms.", example = "0-0"),
         ("ticket" = Option<String>, Query, description = "A stream ticket, instead of a header or cookie."),
         ("token" = Option<String>, Query, description = "A JWT; prefer a ticket, because URLs end up in logs."),
+        ("lang" = Option<String>, Query, description = "The language of texts: ko or en; wins over Accept-Language.", example = "en"),
     ),
     responses(
         (status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(documents::STREAM)),
@@ -118,6 +123,7 @@ async fn stream(
     security(("person" = [])),
 )]
 async fn stream_many(
+    _: StreamLanguage,
     ResumeMany(position): ResumeMany,
     caller: StreamPerson,
     query: Query,

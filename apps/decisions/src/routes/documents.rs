@@ -217,7 +217,7 @@ pub(super) struct Conflict {
     is_success: bool,
     #[schema(example = "COMMON409")]
     code: String,
-    /// For people, in Korean (the default) or English by `Accept-Language`.
+    /// For people, in Korean or English by `Accept-Language`, else by `DEFAULT_LANGUAGE`.
     message: String,
     /// Always null.
     result: Option<String>,

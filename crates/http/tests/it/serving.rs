@@ -12,6 +12,7 @@ use bongsu_http::{Peer, frame};
 use bongsu_kernel::Clock;
 use bongsu_kernel::settings::{Input, load};
 use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::text::Language;
 use bongsu_testkit::raw;
 
 use crate::LONG;
@@ -34,7 +35,7 @@ impl Serving {
                 .unwrap();
         let app = routes(identity.clone())
             .route("/", axum::routing::get(async || "here"))
-            .layer(middleware::from_fn(frame::around))
+            .layer(middleware::from_fn_with_state(Language::default(), frame::around))
             .layer(middleware::from_fn_with_state(origins, origins::cors));
         let idle: ShardLoop = Arc::new(|_| Box::pin(std::future::pending()));
         let (server, acceptor) = Server::start(1, &app, &idle).unwrap();

@@ -5,7 +5,7 @@ use std::any::Any;
 use axum::extract::State;
 use axum::response::Response;
 use bongsu_http::websocket::Upgrade;
-use bongsu_http::{ApiError, Identity, StreamPerson};
+use bongsu_http::{ApiError, Identity, StreamLanguage, StreamPerson};
 use bongsu_kernel::{Code, Id};
 use bongsu_live::log::Boxed;
 use bongsu_live::{Desk, SubjectName};
@@ -32,6 +32,7 @@ pub(super) fn router() -> OpenApiRouter<RoomsState> {
     params(
         ("ticket" = Option<String>, Query, description = "A stream ticket, instead of a header or cookie."),
         ("token" = Option<String>, Query, description = "A JWT; prefer a ticket, because URLs end up in logs."),
+        ("lang" = Option<String>, Query, description = "The language of texts: ko or en; wins over Accept-Language.", example = "en"),
     ),
     responses(
         (status = 101, description = "The WebSocket."),
@@ -40,6 +41,7 @@ pub(super) fn router() -> OpenApiRouter<RoomsState> {
     security(("person" = [])),
 )]
 async fn socket(
+    _: StreamLanguage,
     upgrade: Upgrade,
     caller: StreamPerson,
     State(rooms): State<Rooms>,

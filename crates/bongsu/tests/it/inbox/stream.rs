@@ -7,7 +7,7 @@ use bongsu_testkit::tokens::Claims;
 use bongsu_testkit::{Api, Hub, Rng, tier, wait};
 use serde_json::{Value, json};
 
-use super::{SOON, STREAM, hub, is_of, like, listen, notify, open, unread};
+use super::{SOON, STREAM, hub, is_of, like, list, listen, notify, open, unread};
 use crate::BONGSU;
 
 /// The ids and types of the next so many notifications.
@@ -41,6 +41,46 @@ async fn what_is_saved_arrives_live_with_its_number_in_every_language() {
     }
     notify(&api, &like("e2", &[8])).await.expect(202);
     assert_eq!(next(&mut other, 1).await, [("1".to_owned(), json!("e2"))]);
+}
+
+#[tokio::test]
+async fn the_language_is_that_of_the_url_else_of_the_header_else_the_default() {
+    let hub = Hub::builder(BONGSU).records().env("DEFAULT_LANGUAGE", "en").start().await;
+    let api = Api::new(&hub);
+    notify(&api, &like("e1", &[7])).await.expect(202);
+    let (korean, english) = ("좋아합니다", "likes your post");
+    let says = |event: &Value, words: &str| {
+        assert!(event["message"].as_str().unwrap().contains(words), "{event}: not {words}");
+    };
+    for (query, header, words) in [
+        ("", None, english),
+        ("?lang=", Some("de, *"), english),
+        ("", Some("ko"), korean),
+        ("?lang=ko", None, korean),
+        ("?lang=en", Some("ko"), english),
+        ("?lang=ko", Some("en"), korean),
+    ] {
+        let request = Stream::request(&hub, &format!("{STREAM}{query}")).person(7);
+        let request = header.map_or(request.clone(), |header| request.header("accept-language", header));
+        says(&open(request).await.expect_event("notification", SOON).await.json(), words);
+    }
+    says(&list(&api, 7, "").await["items"][0], english);
+    let streams = [
+        "/api/notifications/stream",
+        "/api/v1/rooms/1/stream",
+        "/api/v1/stream",
+        "/api/v1/ws",
+        "/events/1/stream",
+    ];
+    for path in streams {
+        for lang in ["fr", "EN", "ko-KR"] {
+            let refused = api.person(7).get(&format!("{path}?rooms=1&lang={lang}")).await;
+            let refused = refused.expect_error(400, "COMMON400");
+            assert_eq!(refused.message(), "lang: must be one of ko, en", "{path}");
+        }
+        let refused = api.anonymous().get(&format!("{path}?rooms=1&lang=ko")).await;
+        assert!(!refused.message().is_ascii(), "{path}: {}", refused.message());
+    }
 }
 
 #[tokio::test]

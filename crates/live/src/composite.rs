@@ -216,7 +216,7 @@ mod tests {
             [None, Some(first)],
             "one added, one removed"
         );
-        assert_eq!(read("0-0").positions(&[short.clone()]), [Some(StreamId::START)]);
+        assert_eq!(read("0-0").positions(std::slice::from_ref(&short)), [Some(StreamId::START)]);
         let keys = [RoomKey::of(&short), RoomKey::of(&long)];
         let writer = Writer::new(&[(&keys[0], first), (&keys[1], second)], 0);
         assert_eq!(read(&writer.write(LARGEST)).positions(&[short, long]), [Some(LARGEST), Some(second)]);

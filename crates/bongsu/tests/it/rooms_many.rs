@@ -143,7 +143,7 @@ async fn positions_of_an_earlier_version_are_reset_and_the_stream_goes_on() {
     let mut stream = open(listen(&hub, "1,2").last_event_id("m1.nzyjsj~lsod0jk0.nmzqyo~1")).await;
     let resets = stream.take_events(2, SOON).await;
     let mut rooms: Vec<Value> = resets.iter().map(|event| event.json()["roomId"].clone()).collect();
-    rooms.sort_by_key(|room| room.as_u64());
+    rooms.sort_by_key(Value::as_u64);
     assert!(resets.iter().all(|event| event.event == "system.reset" && event.json()["reason"] == "unknown"));
     assert_eq!(rooms, [json!(1), json!(2)]);
     let place = stream.last_event_id().to_owned();

@@ -59,8 +59,10 @@ impl Fleet {
                 beside: None,
             },
             Self::Shared { redis, registry } => {
-                let personal =
-                    Arc::new(RedisPersonal::start(redis.clone(), hub.clone(), clock.clone(), supervisor));
+                let buffer = Arc::new(RedisBuffer::new(redis.clone()));
+                let (hub, clock) = (hub.clone(), clock.clone());
+                let personal = RedisPersonal::start(redis.clone(), buffer.clone(), hub, clock, supervisor);
+                let personal = Arc::new(personal);
                 let fleet = registry.fleet();
                 let alive: Alive = Arc::new(move || {
                     let fleet = fleet.borrow();
@@ -68,7 +70,7 @@ impl Fleet {
                 });
                 Ways {
                     beside: Some(Beside {
-                        buffer: Arc::new(RedisBuffer::new(redis.clone())),
+                        buffer,
                         cache: Arc::new(RedisCache::start(redis.clone(), supervisor)),
                     }),
                     live: personal.clone(),

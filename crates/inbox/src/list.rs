@@ -56,15 +56,28 @@ impl Inbox {
 
     /// By the records, and what waits to be written there.
     pub(crate) async fn recorded(&self, person: &Id) -> Result<Standing, Error> {
+        let read = |marks| self.records().read((person.clone(), marks), standing_with);
+        self.read_with_marks(person, read).await
+    }
+
+    /// Reads the records and a person's pending marks, both as they were at one moment: otherwise two different counts
+    /// could have one version.
+    pub(crate) async fn read_with_marks<T, E, F>(
+        &self,
+        person: &Id,
+        read: impl Fn(Marks) -> F,
+    ) -> Result<T, E>
+    where
+        F: Future<Output = Result<T, E>>,
+    {
         let mut marks = self.marks(person).await;
         let mut tries = 0;
         loop {
-            let standing = self.records().read((person.clone(), marks.clone()), standing_with).await?;
+            let found = read(marks.clone()).await?;
             let after = self.marks(person).await;
             tries += 1;
-            // Both as they were at one moment: otherwise two different counts could have one version.
             if after == marks || tries == TRIES {
-                return Ok(standing);
+                return Ok(found);
             }
             marks = after;
         }
@@ -101,7 +114,11 @@ fn standing_with<'t>(
 }
 
 /// With the marks that are not written yet: each counts as a change of its own, as it will when it is.
-async fn overlaid(person: &Id, marks: &Marks, tx: &mut Transaction<'_>) -> Result<Standing, Error> {
+pub(crate) async fn overlaid(
+    person: &Id,
+    marks: &Marks,
+    tx: &mut Transaction<'_>,
+) -> Result<Standing, Error> {
     let standing = standing(person, tx).await?.unwrap_or_default();
     let read = effective(person, marks, tx).await?.len() as u64;
     let (unread, version) = (standing.unread.saturating_sub(read), standing.version + read);

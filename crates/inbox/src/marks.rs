@@ -6,7 +6,7 @@
 
 pub mod redis;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use bongsu_kernel::{Id, Millis, crash_point};
@@ -35,6 +35,10 @@ pub trait Buffer: Send + Sync {
     fn put<'a>(&'a self, person: &'a Id, seq: u64, at: Millis) -> Boxed<'a, Option<Millis>>;
 
     fn of<'a>(&'a self, person: &'a Id) -> Boxed<'a, Marks>;
+
+    /// Those of these people who may have some, or had some within the last half minute. The count of their row at some
+    /// moment of that time is not to be sent: together with a mark that waited, its version had another count.
+    fn recently_marked<'a>(&'a self, people: &'a [&'a Id]) -> Boxed<'a, HashSet<Id>>;
 
     /// Everybody who may have some.
     fn people(&self) -> Boxed<'_, Vec<Waiting>>;

@@ -30,6 +30,9 @@ pub enum NotifyError {
 pub struct Told {
     pub person: Id,
     pub seq: u64,
+    /// As the records count. Where marks wait to be written, they are not among it: see [`Buffer::recently_marked`].
+    ///
+    /// [`Buffer::recently_marked`]: crate::marks::Buffer::recently_marked
     pub unread: u64,
     pub version: u64,
     /// They have switched this off: it is kept and counted, and not sent.

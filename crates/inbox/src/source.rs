@@ -10,10 +10,10 @@ use bongsu_live::log::{Boxed, LogError, Most};
 use bongsu_live::{Entry as LiveEntry, Page, Place, Source, Start, SubjectName};
 use bongsu_sql::{self as sql, Error, Transaction};
 
-use crate::list::standing;
+use crate::list::overlaid;
 use crate::marks::{Marks, numbers};
 use crate::settings::settings;
-use crate::{Entry, Inbox, store, told};
+use crate::{Entry, Inbox, Standing, store, told};
 
 /// So much is replayed to one who comes back; who missed more is told to look at the list.
 const REPLAYED: usize = 100;
@@ -51,8 +51,8 @@ impl Source for InboxSource {
         let person = Id::new(subject.parts().1);
         Box::pin(async move {
             let person = person.map_err(|_| LogError::Failed("no person".to_owned()))?;
-            let page = self.0.records().read((person, after.ms), after_position);
-            page.await.map_err(LogError::from)
+            let read = |marks| self.0.records().read((person.clone(), marks, after.ms), after_position);
+            self.0.read_with_marks(&person, read).await.map_err(LogError::from)
         })
     }
 
@@ -71,8 +71,8 @@ impl Source for InboxSource {
     fn begin(&self, subject: &SubjectName) -> Option<Boxed<'_, Result<Page, LogError>>> {
         let person = Id::new(subject.parts().1).ok()?;
         Some(Box::pin(async move {
-            let marks = self.0.marks(&person).await;
-            self.0.records().read((person, marks), newest_unread).await.map_err(LogError::from)
+            let read = |marks| self.0.records().read((person.clone(), marks), newest_unread);
+            self.0.read_with_marks(&person, read).await.map_err(LogError::from)
         }))
     }
 
@@ -85,18 +85,23 @@ fn head(last_seq: u64) -> Place {
     if last_seq == 0 { Place { number: None, ..Place::START } } else { told::place(last_seq) }
 }
 
-fn written(entries: &[Entry]) -> Result<Vec<LiveEntry>, Error> {
+/// All with the count of the moment at which they were read.
+fn written(entries: &[Entry], Standing { unread, version, .. }: Standing) -> Result<Vec<LiveEntry>, Error> {
     let unwritable = || Error::Failed("an entry cannot be told".to_owned());
-    entries.iter().map(|entry| entry.written().ok_or_else(unwritable)).collect()
+    let written = |Entry { seq, notice, created_at, .. }: &Entry| {
+        told::written(*seq, notice, *created_at, (unread, version)).ok_or_else(unwritable)
+    };
+    entries.iter().map(written).collect()
 }
 
 fn after_position<'t>(
-    given: &'t (Id, u64),
+    given: &'t (Id, Marks, u64),
     tx: &'t mut Transaction<'_>,
 ) -> sql::Boxed<'t, Result<Page, Unread>> {
     Box::pin(async move {
-        let (person, after) = given;
-        let last = standing(person, tx).await?.unwrap_or_default().last_seq;
+        let (person, marks, after) = given;
+        let standing = overlaid(person, marks, tx).await?;
+        let last = standing.last_seq;
         if *after > last {
             return Ok(Page { start: Start::Unknown, entries: Vec::new(), more: false, head: head(last) });
         }
@@ -113,7 +118,7 @@ fn after_position<'t>(
         let settings = settings(person, tx).await?;
         let wanted: Vec<Entry> =
             entries.into_iter().take(REPLAYED).filter(|entry| settings.wants(&entry.notice.kind)).collect();
-        Ok(Page { start, entries: written(&wanted)?, more: false, head: head(last) })
+        Ok(Page { start, entries: written(&wanted, standing)?, more: false, head: head(last) })
     })
 }
 
@@ -123,7 +128,7 @@ fn newest_unread<'t>(
 ) -> sql::Boxed<'t, Result<Page, Unread>> {
     Box::pin(async move {
         let (person, marks) = given;
-        let last = standing(person, tx).await?.unwrap_or_default().last_seq;
+        let standing = overlaid(person, marks, tx).await?;
         let settings = settings(person, tx).await?;
         let arguments =
             [("person", person.into()), ("limit", LOOKED_AT.into()), ("seqs", numbers(marks.keys())?.into())];
@@ -132,7 +137,8 @@ fn newest_unread<'t>(
         entries.retain(|entry| settings.wants(&entry.notice.kind));
         entries.truncate(SHOWN);
         entries.reverse();
-        Ok(Page { start: Start::Known, entries: written(&entries)?, more: false, head: head(last) })
+        let (entries, head) = (written(&entries, standing)?, head(standing.last_seq));
+        Ok(Page { start: Start::Known, entries, more: false, head })
     })
 }
 

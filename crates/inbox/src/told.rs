@@ -10,7 +10,7 @@ use bongsu_live::{Entry as LiveEntry, Place};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Entry, EventId, Kind, Notice, Templates};
+use crate::{EventId, Kind, Notice, Templates};
 
 /// The name of the event on a personal stream, as the contract has it.
 pub const EVENT: &str = "notification";
@@ -29,6 +29,10 @@ struct Wire {
     actor_id: Option<Id>,
     payload: Box<RawValue>,
     at: Millis,
+    /// The person's count, and the version that says which of two counts is newer. Hubs that do not send them yet are
+    /// there while a fleet is being upgraded.
+    unread: Option<u64>,
+    version: Option<u64>,
 }
 
 /// What a client is told.
@@ -43,6 +47,10 @@ struct Said<'a> {
     actor_id: Option<&'a Id>,
     payload: &'a RawValue,
     created_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unread: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u64>,
 }
 
 /// The place of an entry among a person's.
@@ -50,8 +58,8 @@ pub fn place(seq: u64) -> Place {
     Place { id: StreamId::new(seq, 0), number: None }
 }
 
-/// As the bus and the ring have it.
-pub fn written(seq: u64, notice: &Notice, at: Millis) -> Option<LiveEntry> {
+/// As the bus and the ring have it, with the person's count and its version.
+pub fn written(seq: u64, notice: &Notice, at: Millis, (unread, version): (u64, u64)) -> Option<LiveEntry> {
     let wire = Wire {
         v: 1,
         id: seq,
@@ -61,16 +69,12 @@ pub fn written(seq: u64, notice: &Notice, at: Millis) -> Option<LiveEntry> {
         actor_id: notice.actor.clone(),
         payload: RawValue::from_string(notice.payload.as_str().to_owned()).ok()?,
         at,
+        unread: Some(unread),
+        version: Some(version),
     };
     let data = Object::stored(&serde_json::to_string(&wire).ok()?)?;
     let event_type = EventType::new(SAVED).ok()?;
     Some(LiveEntry { place: place(seq), event_type, data, publisher: None, at })
-}
-
-impl Entry {
-    pub(crate) fn written(&self) -> Option<LiveEntry> {
-        written(self.seq, &self.notice, self.created_at)
-    }
 }
 
 /// The data of [`written`] as a client is told it. What cannot be read is passed on as it is.
@@ -92,6 +96,8 @@ pub fn said(data: &str, templates: &Templates, language: Language) -> Option<Str
         actor_id: wire.actor_id.as_ref(),
         payload: &wire.payload,
         created_at: rfc3339(wire.at),
+        unread: wire.unread,
+        version: wire.version,
     };
     serde_json::to_string(&said).ok()
 }

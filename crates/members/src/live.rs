@@ -31,7 +31,7 @@ impl Live for Personal {
                 pass_over(&self.hub, &one.person, one.seq);
             } else if self.hub.knows(&subject(&one.person)) {
                 // Not for everybody: most people are not here, and who comes later finds it in the records.
-                if let Some(entry) = told::written(one.seq, notice, at) {
+                if let Some(entry) = told::written(one.seq, notice, at, (one.unread, one.version)) {
                     deliver(&self.hub, &one.person, &entry, accepted);
                 }
             }

@@ -16,7 +16,7 @@ use crate::Members;
 use crate::dress::dress;
 
 const STREAM: &str = "retry: 2140\n\nid: 17\nevent: notification\ndata: {\"id\":17,\"eventId\":\"0b3f\",\
-    \"type\":\"POST_LIKE\",\"message\":\"...\",\"refId\":100}\n\nevent: ping\ndata: {}\n\n";
+    \"type\":\"POST_LIKE\",\"message\":\"...\",\"refId\":100,\"unread\":3,\"version\":21}\n\nevent: ping\ndata: {}\n\n";
 
 /// Nothing when nothing is recorded.
 #[derive(Clone)]

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use redis::{Value, cmd, from_redis_value};
 
 use crate::error::Error;
@@ -75,6 +76,24 @@ impl Index {
     /// The mark was too old when it was used: the next one is made anew.
     pub fn forget_mark(&self, name: &str) {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
+    /// Which of these are marked. A mark stays for at least half a minute after something was written under it.
+    pub async fn marked_among<'a>(&self, names: &[&'a str]) -> Result<Vec<&'a str>, Error> {
+        let mut shards: HashMap<u64, Vec<&str>> = HashMap::new();
+        for name in names {
+            shards.entry(shard_of(name)).or_default().push(name);
+        }
+        let asking = shards.into_iter().map(async |(shard, names)| {
+            let key = self.key(shard);
+            let mut scores = cmd("ZMSCORE");
+            scores.arg(&key).arg(&names);
+            let found: Vec<Option<String>> =
+                read(self.redis.ask("zmscore", &key, &scores, Repeat::Never).await?)?;
+            let marked = names.into_iter().zip(found).filter_map(|(name, mark)| mark.map(|_| name));
+            Ok::<_, Error>(marked.collect::<Vec<_>>())
+        });
+        Ok(try_join_all(asking).await?.into_iter().flatten().collect())
     }
 
     /// All that may have something.

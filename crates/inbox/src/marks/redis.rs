@@ -1,5 +1,7 @@
 //! Marks in Redis: a hash for every person, `read_status:<id>`, and an index of those who have one.
 
+use std::collections::HashSet;
+
 use bongsu_kernel::{Id, Millis};
 use bongsu_redis::redis::{Value, cmd, from_redis_value};
 use bongsu_redis::{Error, Index, Redis, Repeat, Script};
@@ -73,6 +75,14 @@ impl Buffer for RedisBuffer {
                 read(self.redis.ask("hgetall", &key, &all, Repeat::Safe).await?)?;
             // What another program may have written there otherwise is none of ours, and could not be removed by what it says.
             Ok(all.iter().filter_map(|(seq, at)| Some((canonical(seq)?, canonical(at)?))).collect())
+        })
+    }
+
+    fn recently_marked<'a>(&'a self, people: &'a [&'a Id]) -> Boxed<'a, HashSet<Id>> {
+        Box::pin(async move {
+            let names: Vec<&str> = people.iter().map(|person| person.as_str()).collect();
+            let marked = self.index.marked_among(&names).await?;
+            Ok(marked.into_iter().filter_map(|name| Id::new(name).ok()).collect())
         })
     }
 

@@ -1,6 +1,6 @@
 //! Marks that wait in Redis: laid over what the records say, written later, and never lost or counted twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -74,6 +74,10 @@ impl Buffer for Meanwhile {
 
     fn of<'a>(&'a self, person: &'a Id) -> Boxed<'a, Marks> {
         self.inner.of(person)
+    }
+
+    fn recently_marked<'a>(&'a self, people: &'a [&'a Id]) -> Boxed<'a, HashSet<Id>> {
+        self.inner.recently_marked(people)
     }
 
     fn people(&self) -> Boxed<'_, Vec<Waiting>> {

@@ -1,11 +1,12 @@
 //! The bus of personal streams: what any hub saves is heard by all that hold the person.
 //!
 //! A message is `1 <seq> <what>`, a line break, and the entry: `+` with the entry, `-` for one of which nobody is told, `?`
-//! for one that is too large for the bus and is read from the records; or `1 0 r` with what was read. What is lost shows with
-//! the next one, because numbers have no holes, and otherwise when ends are compared.
+//! for one that is read from the records, because it is too large for the bus or its count may lack marks; or `1 0 r` with
+//! what was read. What is lost shows with the next one, because numbers have no holes, and otherwise when ends are compared.
 
 use std::sync::Arc;
 
+use bongsu_inbox::marks::Buffer;
 use bongsu_inbox::{Changed, FAMILY, Live, Notice, Told, subject, told};
 use bongsu_kernel::json::Object;
 use bongsu_kernel::task::Supervisor;
@@ -33,20 +34,34 @@ const BUS: &str = "bus";
 pub struct RedisPersonal {
     redis: Redis,
     bus: redis::Bus,
-    queue: mpsc::Sender<(Id, String)>,
+    queue: mpsc::Sender<Message>,
+}
+
+struct Message {
+    person: Id,
+    text: String,
+    /// The number of the entry, where the text holds one with the count of the person's row.
+    entry: Option<u64>,
 }
 
 impl RedisPersonal {
-    pub fn start(redis: Redis, hub: Hub, clock: Clock, supervisor: &Supervisor) -> Self {
+    pub fn start(
+        redis: Redis,
+        marks: Arc<dyn Buffer>,
+        hub: Hub,
+        clock: Clock,
+        supervisor: &Supervisor,
+    ) -> Self {
         let ears = Arc::new(Ears { redis: redis.clone(), hub, clock });
         let bus = redis::Bus::start(redis.clone(), ears, supervisor);
         let sender = redis.clone();
-        let queue = supervisor.queue("member-bus", (QUEUE, GATHERED), move |some| send(sender.clone(), some));
+        let send = move |some| send(sender.clone(), marks.clone(), some);
+        let queue = supervisor.queue("member-bus", (QUEUE, GATHERED), send);
         Self { redis, bus, queue }
     }
 
-    fn put(&self, person: &Id, message: String) {
-        if self.queue.try_send((person.clone(), message)).is_err() {
+    fn put(&self, message: Message) {
+        if self.queue.try_send(message).is_err() {
             metrics::counter!("member_bus_dropped_total").increment(1);
         }
     }
@@ -60,12 +75,25 @@ fn channel(redis: &Redis, person: &str) -> String {
     redis.beside(&redis.key(format_args!("{FAMILY}:{person}")), BUS)
 }
 
-async fn send(redis: Redis, some: Vec<(Id, String)>) {
+/// Has the hubs that hold the person read the entry, and the count, from the records.
+fn by_records(seq: u64) -> String {
+    format!("1 {seq} ?\n")
+}
+
+async fn send(redis: Redis, marks: Arc<dyn Buffer>, mut some: Vec<Message>) {
+    let counted = some.iter().filter(|message| message.entry.is_some()).map(|message| &message.person);
+    let marked = marks.recently_marked(&counted.collect::<Vec<_>>()).await;
+    for message in &mut some {
+        let may_lack_marks = marked.as_ref().map_or(true, |marked| marked.contains(&message.person));
+        if let Some(seq) = message.entry.filter(|_| may_lack_marks) {
+            message.text = by_records(seq);
+        }
+    }
     let redis = &redis;
-    let sending = some.into_iter().map(|(person, message)| async move {
+    let sending = some.into_iter().map(|Message { person, text, .. }| async move {
         let channel = channel(redis, person.as_str());
         let mut publish = cmd("SPUBLISH");
-        publish.arg(&channel).arg(message);
+        publish.arg(&channel).arg(text);
         // What does not arrive is found in the records.
         let _ = redis.ask("spublish", &channel, &publish, Repeat::Never).await;
     });
@@ -75,19 +103,21 @@ async fn send(redis: Redis, some: Vec<(Id, String)>) {
 impl Live for RedisPersonal {
     fn saved(&self, notice: &Notice, at: Millis, saved: &[Told]) {
         for one in saved {
-            let seq = one.seq;
-            let message = match told::written(seq, notice, at).filter(|_| !one.silent) {
-                None => format!("1 {seq} -\n"),
-                Some(entry) if entry.data.as_str().len() > LARGEST => format!("1 {seq} ?\n"),
-                Some(entry) => format!("1 {seq} +\n{at} {}", entry.data.as_str()),
+            let Told { seq, unread, version, .. } = *one;
+            let entry = told::written(seq, notice, at, (unread, version)).filter(|_| !one.silent);
+            let (text, entry) = match entry {
+                None => (format!("1 {seq} -\n"), None),
+                Some(entry) if entry.data.as_str().len() > LARGEST => (by_records(seq), None),
+                Some(entry) => (format!("1 {seq} +\n{at} {}", entry.data.as_str()), Some(seq)),
             };
-            self.put(&one.person, message);
+            self.put(Message { person: one.person.clone(), text, entry });
         }
     }
 
     fn changed(&self, person: &Id, changed: &Changed) {
         let frame = read_frame(changed);
-        self.put(person, format!("1 0 r\n{}", String::from_utf8_lossy(&frame)));
+        let text = format!("1 0 r\n{}", String::from_utf8_lossy(&frame));
+        self.put(Message { person: person.clone(), text, entry: None });
     }
 }
 

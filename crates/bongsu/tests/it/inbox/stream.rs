@@ -1,12 +1,15 @@
 //! The personal stream: what is told live, what is replayed, and how many devices a person has.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use bongsu_testkit::sse::{Resuming, Stream};
+use bongsu_testkit::sse::{Event, Resuming, Stream};
 use bongsu_testkit::tokens::Claims;
 use bongsu_testkit::{Api, Hub, Rng, tier, wait};
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
+use super::exact::apis;
 use super::{SOON, STREAM, hub, is_of, like, list, listen, notify, open, unread};
 use crate::BONGSU;
 
@@ -41,6 +44,95 @@ async fn what_is_saved_arrives_live_with_its_number_in_every_language() {
     }
     notify(&api, &like("e2", &[8])).await.expect(202);
     assert_eq!(next(&mut other, 1).await, [("1".to_owned(), json!("e2"))]);
+}
+
+/// The unread count that an event carries, and its version.
+fn counted(event: &Event) -> (u64, u64) {
+    let data = event.json();
+    let number = |name: &str| data[name].as_u64().unwrap_or_else(|| panic!("no {name}: {data}"));
+    (number("unread"), number("version"))
+}
+
+#[tokio::test]
+async fn every_notification_carries_the_unread_count_and_its_version() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let mut stream = open(listen(&hub, 7)).await;
+    let mut told = Vec::new();
+    for n in 1..=2 {
+        notify(&api, &like(&format!("e{n}"), &[7])).await.expect(202);
+        told.push(counted(&stream.expect_event("notification", SOON).await));
+    }
+    // Where Redis keeps marks, the row does not count this one yet.
+    api.person(7).call("PATCH", "/api/notifications/1/read", "").await.expect(200);
+    told.push(counted(&stream.expect_event("read", SOON).await));
+    notify(&api, &like("e3", &[7])).await.expect(202);
+    told.push(counted(&stream.expect_event("notification", SOON).await));
+    let (counts, versions): (Vec<u64>, Vec<u64>) = told.iter().copied().unzip();
+    assert_eq!(counts, [1, 2, 1, 2]);
+    assert!(versions.is_sorted_by(|before, after| before < after), "{versions:?}");
+    assert_eq!(unread(&api, 7).await, counts[3]);
+    let mut anew = open(listen(&hub, 7)).await;
+    for _ in 2..=3 {
+        let replayed = counted(&anew.expect_event("notification", SOON).await);
+        assert_eq!(replayed, told[3], "the count of now");
+    }
+    let mut back = open(listen(&hub, 7).last_event_id("0")).await;
+    for _ in 1..=3 {
+        let replayed = counted(&back.expect_event("notification", SOON).await);
+        assert!(told.contains(&replayed), "{replayed:?} is none of {told:?}");
+    }
+}
+
+/// Reads until the entry of an event, and gives the counts that came meanwhile by their versions, and that entry's version.
+async fn counts_until(stream: &mut Stream, last: &str) -> (BTreeMap<u64, u64>, u64) {
+    let mut counts = BTreeMap::new();
+    loop {
+        let event = stream.next_event(SOON).await.expect("a stream that goes on");
+        if ["notification", "read"].contains(&event.event.as_str()) {
+            let (unread, version) = counted(&event);
+            let known = *counts.entry(version).or_insert(unread);
+            assert_eq!(known, unread, "two counts of version {version}");
+            if is_of(&event, last) {
+                return (counts, version);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_version_has_one_count_on_every_device() {
+    let hub = Hub::builder(BONGSU).records().env("WRITE_BEHIND_INTERVAL_SECS", 1).start().await;
+    let apis = apis(&hub);
+    let mut devices = join_all(std::iter::once(&hub).chain(hub.twin()).map(|hub| open(listen(hub, 7)))).await;
+    let steps = tier::size(40, 1_000);
+    let changing = async {
+        let workers = (0..3).map(async |worker: u64| {
+            let mut rng = Rng::new(worker);
+            for step in 0..steps {
+                let api = rng.pick(&apis);
+                let (person, entry) = (api.person(7), rng.below(60) + 1);
+                match rng.below(10) {
+                    0..5 => drop(notify(api, &like(&format!("{worker}-{step}"), &[7])).await.expect(202)),
+                    5..8 => drop(person.call("PATCH", &format!("/api/notifications/{entry}/read"), "").await),
+                    8 => drop(person.call("DELETE", &format!("/api/notifications/{entry}"), "").await),
+                    _ => drop(person.post("/api/notifications/read-all", json!({})).await.expect(200)),
+                }
+            }
+        });
+        join_all(workers).await;
+        notify(&apis[0], &like("the-end", &[7])).await.expect(202);
+    };
+    let hearing = join_all(devices.iter_mut().map(|device| counts_until(device, "the-end")));
+    let ((), heard) = tokio::join!(changing, hearing);
+    let truth = unread(&apis[0], 7).await;
+    let mut all: BTreeMap<u64, u64> = BTreeMap::new();
+    for (counts, last) in heard {
+        assert_eq!(counts.last_key_value(), Some((&last, &truth)), "the newest count is the truth");
+        for (version, unread) in counts {
+            assert_eq!(*all.entry(version).or_insert(unread), unread, "two counts of version {version}");
+        }
+    }
 }
 
 #[tokio::test]

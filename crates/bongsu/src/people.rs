@@ -1,5 +1,6 @@
 //! Puts together what people are told: the inbox, their personal streams, and what rooms wrote down for them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bongsu_coordination::lock::embedded::EmbeddedLocks;
@@ -7,9 +8,9 @@ use bongsu_coordination::lock::redis::RedisLocks;
 use bongsu_coordination::{Locks, Registry, runner};
 use bongsu_inbox::cache::redis::RedisCache;
 use bongsu_inbox::marks::redis::RedisBuffer;
-use bongsu_inbox::{Beside, FromRooms, Inbox, InboxSource, Live};
+use bongsu_inbox::{Beside, FromRooms, Inbox, InboxSource, Live, RoomMembers};
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, Invalid};
+use bongsu_kernel::{Clock, Id, Invalid};
 use bongsu_live::log::redis::RedisFollowUps;
 use bongsu_live::log::{Bus, FollowUps};
 use bongsu_live::{Family, Hub};
@@ -17,7 +18,8 @@ use bongsu_members::connections::redis::{Alive, RedisConnections};
 use bongsu_members::live::redis::RedisPersonal;
 use bongsu_members::{Connections, EmbeddedConnections, Members, Personal};
 use bongsu_redis::Redis;
-use bongsu_sql::Records;
+use bongsu_rooms::store::{Standing, Store};
+use bongsu_sql::{Boxed, Error, Records};
 
 use crate::failure::Failure;
 use crate::settings::People;
@@ -26,6 +28,8 @@ use crate::settings::People;
 pub(crate) struct Ground {
     pub(crate) hub: Hub,
     pub(crate) records: Records,
+    /// The store of registered rooms.
+    pub(crate) rooms: Arc<dyn Store>,
     pub(crate) fleet: Fleet,
     pub(crate) clock: Clock,
 }
@@ -89,24 +93,42 @@ impl Fleet {
     }
 }
 
+/// The members that get the entries of events that name nobody.
+struct Registered(Arc<dyn Store>);
+
+impl RoomMembers for Registered {
+    fn registered<'a>(&'a self, rooms: &'a [Id]) -> Boxed<'a, Result<HashSet<Id>, Error>> {
+        Box::pin(async move { Ok(self.0.registered(rooms).await?) })
+    }
+
+    fn members<'a>(&'a self, room: &'a Id) -> Boxed<'a, Result<Vec<Id>, Error>> {
+        Box::pin(async move { Ok(self.0.members(room).await?.unwrap_or_default()) })
+    }
+
+    fn is_member<'a>(&'a self, room: &'a Id, person: &'a Id) -> Boxed<'a, Result<bool, Error>> {
+        Box::pin(async move { Ok(self.0.standing(room, person).await? == Standing::Member) })
+    }
+}
+
 /// Starts the inbox and personal streams.
 pub(crate) fn start(
     ground: Ground,
     options: People,
     supervisor: &Supervisor,
 ) -> Result<(Inbox, Members), Failure> {
-    let Ground { hub, records, fleet, clock } = ground;
+    let Ground { hub, records, rooms, fleet, clock } = ground;
     let Ways { live, bus, follow_ups, locks, connections, beside } =
         fleet.ways(&hub, &options, &clock, supervisor);
     let People { inbox, members, .. } = options;
     let buffered = beside.is_some();
-    let rooms = FromRooms { family: bongsu_rooms::FAMILY, follow_ups: follow_ups.clone() };
+    let registered = Arc::new(Registered(rooms));
+    let rooms = FromRooms { family: bongsu_rooms::FAMILY, follow_ups, members: registered };
     let inbox = Inbox::start(records, inbox, clock, live, beside, Some(rooms), supervisor);
     let source = Arc::new(InboxSource(inbox.clone()));
     hub.serves(bongsu_inbox::FAMILY, Family { source, bus });
     let unnamed = |invalid: Invalid| Failure::Other(invalid.to_string());
     let deriving = inbox.clone();
-    let derive = move |_| deriving.clone().derive(follow_ups.clone());
+    let derive = move |_| deriving.clone().derive();
     runner::start(locks.clone(), "inbox-derivation", supervisor, derive).map_err(unnamed)?;
     if buffered {
         let writing = inbox.clone();

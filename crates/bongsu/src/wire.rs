@@ -210,9 +210,9 @@ pub(crate) async fn wire(
         (_, _, Some(follow_ups)) => Some(people::Fleet::Alone { follow_ups }),
         _ => None,
     };
-    let told = match (records.clone(), fleet) {
-        (Some(records), Some(fleet)) => {
-            let ground = Ground { hub: hub.clone(), records, fleet, clock: clock.clone() };
+    let told = match (records.clone(), registered.clone(), fleet) {
+        (Some(records), Some(rooms), Some(fleet)) => {
+            let ground = Ground { hub: hub.clone(), records, rooms, fleet, clock: clock.clone() };
             Some(people::start(ground, people, supervisor)?)
         }
         _ => None,

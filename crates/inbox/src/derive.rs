@@ -1,10 +1,12 @@
 //! What rooms wrote down for people becomes entries.
 //!
 //! A record stays where it is until its entries are durable, and an entry is unique by its event and its person: a hub
-//! that dies between the two does it again, and nobody gets it twice.
+//! that dies between the two does it again, and nobody gets it twice. A record that names nobody is for the registered
+//! members of its room as they are when its entries are made: publishing does not ask the database who they are.
 
 mod refused;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use bongsu_kernel::json::Object;
 use bongsu_kernel::{EventType, Id, StreamId, crash_point};
 use bongsu_live::SubjectName;
 use bongsu_live::log::{FollowUp, FollowUps, LogError, Pending};
-use bongsu_sql::Error;
+use bongsu_sql::{Boxed, Error};
 
 use self::refused::Refused;
 use crate::notify::{MOST_TARGETS, NotifyError};
@@ -29,15 +31,28 @@ pub struct FromRooms {
     /// The family of subjects that rooms are.
     pub family: &'static str,
     pub follow_ups: Arc<dyn FollowUps>,
+    pub members: Arc<dyn RoomMembers>,
+}
+
+/// The registered members of rooms, as the part of rooms records them.
+pub trait RoomMembers: Send + Sync {
+    /// Those of these rooms that are registered.
+    fn registered<'a>(&'a self, rooms: &'a [Id]) -> Boxed<'a, Result<HashSet<Id>, Error>>;
+
+    /// The members of a room; of one that is not registered nobody.
+    fn members<'a>(&'a self, room: &'a Id) -> Boxed<'a, Result<Vec<Id>, Error>>;
+
+    fn is_member<'a>(&'a self, room: &'a Id, person: &'a Id) -> Boxed<'a, Result<bool, Error>>;
 }
 
 impl Inbox {
     /// Turns records into entries, until it is dropped.
-    pub async fn derive(self, follow_ups: Arc<dyn FollowUps>) {
-        let watch = follow_ups.watch().await;
+    pub async fn derive(self) {
+        let Some(rooms) = self.rooms() else { return std::future::pending().await };
+        let watch = rooms.follow_ups.watch().await;
         let (mut refused, mut was_well) = (Refused::default(), true);
         loop {
-            let outcome = self.derive_some(&*follow_ups, &mut refused).await;
+            let outcome = self.derive_some(rooms, &mut refused).await;
             if let Err(error) = &outcome
                 && was_well
             {
@@ -56,11 +71,13 @@ impl Inbox {
     }
 
     /// Gives how many it came by. What one record is refused for holds up no other; what would meet all of them does.
-    async fn derive_some(&self, follow_ups: &dyn FollowUps, refused: &mut Refused) -> Result<usize, String> {
-        let pending = follow_ups.take(AT_ONCE, refused.put_off()).await.map_err(|error| error.to_string())?;
+    async fn derive_some(&self, rooms: &FromRooms, refused: &mut Refused) -> Result<usize, String> {
+        let taken = rooms.follow_ups.take(AT_ONCE, refused.put_off()).await;
+        let pending = taken.map_err(|error| error.to_string())?;
+        let records = rooms.read(&pending).await.map_err(|error| error.to_string())?;
         let (count, mut derived, mut outcome) = (pending.len(), Vec::new(), Ok(()));
-        for one in pending {
-            match self.derive_one(&one).await {
+        for (one, record) in pending.into_iter().zip(records) {
+            match self.derive_one(rooms, record).await {
                 Ok(()) => derived.push(one),
                 Err(error) if error.concerns_all() || refused.is_full() => {
                     outcome = Err(error.to_string());
@@ -71,7 +88,7 @@ impl Inbox {
         }
         if !derived.is_empty() {
             crash_point!("after-derivation");
-            follow_ups.done(derived).await.map_err(|error| error.to_string())?;
+            rooms.follow_ups.done(derived).await.map_err(|error| error.to_string())?;
         }
         outcome.map(|()| count)
     }
@@ -86,8 +103,9 @@ impl Inbox {
             .find(&SubjectName::new(rooms.family, &room), id)
             .await
             .map_err(|error| unknown(&error))?;
-        if let Some((notice, recipients)) = found.and_then(notice)
-            && recipients.contains(person)
+        if let Some(record) = found
+            && let Some(notice) = notice(&record)
+            && rooms.is_recipient(&record, &room, person).await?
         {
             // Theirs alone: a thousand may ask at the same moment.
             match self.notify(notice, std::slice::from_ref(person)).await {
@@ -98,14 +116,15 @@ impl Inbox {
         Ok(true)
     }
 
-    async fn derive_one(&self, pending: &Pending) -> Result<(), Error> {
-        let Some((notice, recipients)) = pending.read().and_then(notice) else {
+    async fn derive_one(&self, rooms: &FromRooms, record: Option<FollowUp>) -> Result<(), Error> {
+        let readable = record.and_then(|record| Some((notice(&record)?, record)));
+        let Some((notice, record)) = readable else {
             // It can never be done, and would hold up all behind it.
             metrics::counter!("inbox_follow_ups_unreadable_total").increment(1);
             tracing::error!("what a room wrote down for people cannot be read, and is left out");
             return Ok(());
         };
-        for some in recipients.chunks(MOST_TARGETS) {
+        for some in rooms.recipients(record).await?.chunks(MOST_TARGETS) {
             match self.notify(notice.clone(), some).await {
                 Ok(_) => {}
                 Err(NotifyError::Records(error)) => return Err(error),
@@ -118,22 +137,61 @@ impl Inbox {
     }
 }
 
+impl FromRooms {
+    /// Reads records; None of one that cannot be read. A record for the members of a room that is not registered comes back
+    /// with nobody named: one query answers that for all of them, because most rooms are not registered.
+    async fn read(&self, pending: &[Pending]) -> Result<Vec<Option<FollowUp>>, Error> {
+        let mut records: Vec<Option<FollowUp>> = pending.iter().map(Pending::read).collect();
+        let mut of_members: Vec<(Id, &mut FollowUp)> = records
+            .iter_mut()
+            .flatten()
+            .filter(|record| record.recipients.is_none())
+            .filter_map(|record| Some((room_of(record)?, record)))
+            .collect();
+        let rooms: HashSet<Id> = of_members.iter().map(|(room, _)| room.clone()).collect();
+        if !rooms.is_empty() {
+            let registered = self.members.registered(&rooms.into_iter().collect::<Vec<_>>()).await?;
+            for (_, record) in of_members.iter_mut().filter(|(room, _)| !registered.contains(room)) {
+                record.recipients = Some(Vec::new());
+            }
+        }
+        Ok(records)
+    }
+
+    /// Who gets an entry.
+    async fn recipients(&self, record: FollowUp) -> Result<Vec<Id>, Error> {
+        match (record.recipients.is_none(), room_of(&record)) {
+            (true, Some(room)) => Ok(record.among(self.members.members(&room).await?)),
+            _ => Ok(record.recipients.unwrap_or_default()),
+        }
+    }
+
+    async fn is_recipient(&self, record: &FollowUp, room: &Id, person: &Id) -> Result<bool, Error> {
+        match &record.recipients {
+            Some(named) => Ok(named.contains(person)),
+            None if record.publisher_id.as_ref() == Some(person) => Ok(false),
+            None => self.members.is_member(room, person).await,
+        }
+    }
+}
+
 /// Nobody can say whether there is something.
 fn unknown(error: &LogError) -> Error {
     if error.may_pass() { Error::Away(error.to_string()) } else { Error::Failed(error.to_string()) }
 }
 
+fn room_of(record: &FollowUp) -> Option<Id> {
+    Id::new(SubjectName::known(&record.subject).parts().1).ok()
+}
+
 /// An event of a room as people are told of it: about the room, by whoever published it.
-fn notice(record: FollowUp) -> Option<(Notice, Vec<Id>)> {
-    let subject = SubjectName::known(&record.subject);
-    let room = Id::new(subject.parts().1).ok()?;
-    let id: StreamId = record.stream_id.parse().ok()?;
-    let notice = Notice {
+fn notice(record: &FollowUp) -> Option<Notice> {
+    let (room, id): (Id, StreamId) = (room_of(record)?, record.stream_id.parse().ok()?);
+    Some(Notice {
         event: EventId::new(&format!("{room}:{id}")).ok()?,
         kind: Kind::from(&EventType::new(&record.event_type).ok()?),
         reference: Some(room),
-        actor: record.publisher_id,
+        actor: record.publisher_id.clone(),
         payload: Object::stored(record.data.get())?,
-    };
-    Some((notice, record.recipients))
+    })
 }

@@ -30,7 +30,7 @@ use bongsu_kernel::{Clock, Millis};
 use bongsu_sql::Records;
 
 use cache::Cache;
-pub use derive::FromRooms;
+pub use derive::{FromRooms, RoomMembers};
 pub use list::{Listed, Standing, Wanted};
 pub use live::Live;
 use marks::{Buffer, WriteBehind};

@@ -14,7 +14,7 @@ use crate::SubjectName;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{EventType, Id, Millis, StreamId};
 
-pub use follow_ups::{FollowUp, FollowUps, Pending, Watch};
+pub use follow_ups::{FollowUp, FollowUps, Pending, Recipients, Watch};
 
 /// A future that a trait object can give.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -103,8 +103,8 @@ pub struct Append {
     pub data: Object,
     pub publisher: Option<Id>,
     pub once: Option<Once>,
-    /// Who is to be told beside the stream: written down with the event.
-    pub recipients: Vec<Id>,
+    /// Who gets an inbox entry: written down with the event.
+    pub recipients: Recipients,
     /// Kept with the answer under the key, so that the second answer equals the first.
     pub audience: u32,
     /// How many events the subject keeps.

@@ -1,10 +1,11 @@
 //! Publishing: one durable, atomic append; a repeated request is one event.
 //!
-//! Who is told beside the streams is decided here: those named, or the registered members.
+//! Who gets an inbox entry is decided here: those named, or the registered members. In open mode that needs no
+//! records: members are looked up when the entries are made, so that events are taken while the database is away.
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{EventType, Id, StreamId};
-use bongsu_live::log::Once;
+use bongsu_live::log::{Once, Recipients};
 use bongsu_live::{Append, AppendError, LogError};
 use sha2::{Digest, Sha256};
 
@@ -48,6 +49,8 @@ pub enum PublishError {
     Conflict,
     #[error("no such room")]
     NoRoom,
+    #[error("recipients get inbox entries, and nothing is recorded: RECORDS is off")]
+    NoRecords,
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -93,10 +96,6 @@ impl Rooms {
         if !self.0.options.allows(&event.event_type) {
             return Err(PublishError::TypeNotAllowed(event.event_type));
         }
-        let registered = self.members(&event.room).await?;
-        if self.0.options.mode == Mode::Registered && registered.is_none() {
-            return Err(PublishError::NoRoom);
-        }
         let (subject, publisher) = (subject(&event.room), event.publisher.as_ref());
         let named = event.recipients.as_deref().map(|named| distinct(named, publisher));
         // Of what the caller said: members come and go between a request and its repetition.
@@ -105,13 +104,18 @@ impl Rooms {
             Once { key, digest: digest(&event.event_type, &event.data, publisher, named) }
         };
         let once = event.key.map(digest);
-        let recipients = match (named, registered) {
-            (Some(mut named), Some(members)) if self.0.options.mode == Mode::Registered => {
-                named.retain(|named| members.binary_search(named).is_ok());
-                named
+        let recipients = match self.0.options.mode {
+            Mode::Open => self.recipients(named)?,
+            Mode::Registered => {
+                let members = self.members(&event.room).await?.ok_or(PublishError::NoRoom)?;
+                Recipients::Named(match named {
+                    Some(mut named) => {
+                        named.retain(|named| members.binary_search(named).is_ok());
+                        named
+                    }
+                    None => distinct(&members, publisher),
+                })
             }
-            (Some(named), _) => named,
-            (None, members) => distinct(&members.unwrap_or_default(), publisher),
         };
         Ok(Append {
             once,
@@ -123,6 +127,16 @@ impl Rooms {
             publisher: event.publisher,
             recipients,
         })
+    }
+
+    /// Who gets an entry in open mode, as far as that is known without asking the records.
+    fn recipients(&self, named: Option<Vec<Id>>) -> Result<Recipients, PublishError> {
+        match (named, &self.0.store) {
+            (Some(named), None) if !named.is_empty() => Err(PublishError::NoRecords),
+            (Some(named), _) => Ok(Recipients::Named(named)),
+            (None, Some(store)) if store.may_have_rooms() => Ok(Recipients::Members),
+            (None, _) => Ok(Recipients::NONE),
+        }
     }
 }
 

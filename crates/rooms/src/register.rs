@@ -4,13 +4,14 @@
 //! between the events ends the streams that are open. A change whose answer was lost is repeated, and does both again.
 
 use bongsu_kernel::Id;
+use bongsu_live::log::Recipients;
 use bongsu_live::{Append, AppendError, LogError, control};
 
 use crate::options::Mode;
 use crate::store::{Added, Standing, Store, StoreError};
 use crate::{Rooms, subject};
 
-/// Members of a room, at most: they are all written down with an event that names no recipients.
+/// Members of a room, at most: in registered mode all of them are written down with an event that names no recipients.
 pub const MOST_MEMBERS: usize = 10_000;
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -106,7 +107,7 @@ impl Rooms {
             data,
             publisher: None,
             once: None,
-            recipients: Vec::new(),
+            recipients: Recipients::NONE,
             audience: 0,
             keep: self.0.options.keep(room),
         };

@@ -2,6 +2,7 @@
 
 pub mod sql;
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -34,6 +35,9 @@ pub trait Store: Send + Sync {
     /// Who is a member, in order; nothing when the room is not registered.
     fn members(&self, room: &Id) -> Boxed<'_, Option<Vec<Id>>>;
 
+    /// Those of these rooms that are registered.
+    fn registered(&self, rooms: &[Id]) -> Boxed<'_, HashSet<Id>>;
+
     /// Whether there may be a registered room: asked on every publish, so it must cost nothing.
     fn may_have_rooms(&self) -> bool;
 }
@@ -61,5 +65,11 @@ impl StoreError {
     /// Whether the same may work a moment later.
     pub fn may_pass(&self) -> bool {
         self.0.may_pass()
+    }
+}
+
+impl From<StoreError> for bongsu_sql::Error {
+    fn from(StoreError(error): StoreError) -> Self {
+        error
     }
 }

@@ -17,6 +17,8 @@ use bongsu_kernel::{Id, StreamId};
 use bongsu_live::SubjectName;
 use bongsu_live::log::embedded::{self, Traces};
 use bongsu_redis::Redis;
+use bongsu_rooms::store::Store as _;
+use bongsu_rooms::store::sql::SqlStore;
 use bongsu_sql::{DATA_DIR, DataFolder, Readers, Records};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
@@ -121,6 +123,16 @@ async fn find(values: &Values, event: EventId, person: Option<Id>) -> Result<Fou
         (None, Some(file)) => Records::looked_at(file?),
         (None, None) => return Err(Failure::Other("there is nowhere to keep records".to_owned())),
     };
+    if let Some(record) = room.as_mut().and_then(|traces| traces.waiting.as_mut())
+        && record.recipients.is_none()
+        && let Some((subject, _)) = of_room(&event)
+        && let Ok(room) = Id::new(subject.parts().1)
+    {
+        // Those who are members now, as when the entries are made.
+        let store = SqlStore::open(records.clone(), &supervisor).await?;
+        let members = store.members(&room).await.map_err(Failure::other)?;
+        record.recipients = Some(record.among(members.unwrap_or_default()));
+    }
     let question = Question { event: event.clone(), person: person.clone(), marks };
     let explained = explain(&records, question).await?;
     if person.is_some() {

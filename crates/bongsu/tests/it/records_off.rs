@@ -83,7 +83,9 @@ async fn what_needs_records_answers_503_and_names_the_setting() {
     let service = Api::at(&hub.url(""));
     let person = service.person(7);
     let notice = json!({"eventId": "e1", "type": "FOLLOW", "targetIds": [7]}).to_string();
+    let event = json!({"roomId": 42, "eventType": "a.b", "data": {}, "recipients": [7]}).to_string();
     let requests = [
+        (&service, "POST", "/api/v1/notifications/publish", event.as_str()),
         (&service, "PUT", "/api/v1/rooms/42", ""),
         (&service, "DELETE", "/api/v1/rooms/42", ""),
         (&service, "PUT", "/api/v1/rooms/42/members/7", ""),
@@ -111,6 +113,33 @@ async fn what_needs_records_answers_503_and_names_the_setting() {
     // A missing credential is reported before the missing records.
     service.anonymous().get("/api/notifications").await.expect_error(401, "AUTH4001");
     person.call("PUT", "/api/v1/rooms/42", "").await.expect_error(401, "AUTH4001");
+}
+
+#[tokio::test]
+async fn publishing_writes_no_follow_up_record_where_no_inbox_exists() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let hub = hub_without_records(&redis).start().await;
+    let api = Api::at(&hub.url(""));
+    let event = |recipients: Value| {
+        let event = json!({"roomId": 42, "eventType": "a.b", "data": {}, "publisherId": 1});
+        let mut event = event.as_object().unwrap().clone();
+        event.extend((!recipients.is_null()).then(|| ("recipients".to_owned(), recipients)));
+        Value::from(event)
+    };
+    // Nobody is left to get an entry: these need no records.
+    for recipients in [Value::Null, json!([]), json!([1])] {
+        api.publish(event(recipients)).await.expect(200);
+    }
+    api.publish(event(json!([7]))).await.expect_error(503, "COMMON503");
+    let batch = api.publish_batch(&[event(json!([7])), event(Value::Null)]).await.expect(200);
+    let results = batch.result()["results"].clone();
+    assert_eq!((&results[0]["code"], &results[1]["duplicate"]), (&json!("COMMON503"), &json!(false)));
+    assert_eq!(api.stored_ids(42).await.len(), 4, "what was refused is not stored");
+    let left = redis.command(&["KEYS", "*follow-ups*"]).await;
+    assert!(left.items().is_empty(), "{left:?}");
 }
 
 /// A hub that was refused ends with exit code 1 and one line for people, after the lines of its log.

@@ -1,17 +1,20 @@
 //! What rooms wrote down becomes entries: what the database refuses of it holds up nothing else, and is not lost.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bongsu_inbox::marks::WriteBehind;
-use bongsu_inbox::{Changed, EntryId, EventId, FromRooms, Inbox, Live, Notice, Options, Templates, Told};
+use bongsu_inbox::{
+    Changed, EntryId, EventId, FromRooms, Inbox, Live, Notice, Options, RoomMembers, Templates, Told,
+};
 use bongsu_kernel::json::Object;
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_kernel::{Clock, EventType, Id, Millis};
 use bongsu_live::SubjectName;
 use bongsu_live::log::embedded::{self, EmbeddedLog};
-use bongsu_live::log::{Append, Delivery, FollowUps, Log, Passing, Sink};
-use bongsu_sql::{DataFolder, Database, Migrations, Records, Store};
+use bongsu_live::log::{Append, Delivery, FollowUps, Log, Passing, Recipients, Sink};
+use bongsu_sql::{Boxed, DataFolder, Database, Error, Migrations, Records, Store};
 use bongsu_testkit::wait;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -29,6 +32,20 @@ impl Live for Nobody {
     fn changed(&self, _: &Id, _: &Changed) {}
 }
 
+impl RoomMembers for Nobody {
+    fn registered<'a>(&'a self, _: &'a [Id]) -> Boxed<'a, Result<HashSet<Id>, Error>> {
+        Box::pin(async { Ok(HashSet::new()) })
+    }
+
+    fn members<'a>(&'a self, _: &'a Id) -> Boxed<'a, Result<Vec<Id>, Error>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn is_member<'a>(&'a self, _: &'a Id, _: &'a Id) -> Boxed<'a, Result<bool, Error>> {
+        Box::pin(async { Ok(false) })
+    }
+}
+
 fn person() -> Id {
     Id::new("7").unwrap()
 }
@@ -40,7 +57,7 @@ fn event(room: &str) -> Append {
         data: Object::stored("{}").unwrap(),
         publisher: None,
         once: None,
-        recipients: vec![person()],
+        recipients: Recipients::Named(vec![person()]),
         audience: 0,
         keep: 100,
     }
@@ -66,7 +83,7 @@ async fn what_the_database_refuses_holds_up_nothing_behind_it_and_stays() {
         keeps: Duration::from_secs(86_400),
         write_behind: WriteBehind { interval: Duration::from_secs(30), at_once: 200 },
     };
-    let rooms = FromRooms { family: "room", follow_ups: follow_ups.clone() };
+    let rooms = FromRooms { family: "room", follow_ups: follow_ups.clone(), members: Arc::new(Nobody) };
     let records = Records::embedded(store);
     let inbox = Inbox::start(records, options, clock, Arc::new(Nobody), None, Some(rooms), &supervisor);
     // More of them than are taken at once, and something good behind.
@@ -74,8 +91,8 @@ async fn what_the_database_refuses_holds_up_nothing_behind_it_and_stays() {
     let mut events = vec![event("bad"); bad];
     events.push(event("good"));
     let appended = log.append(events).await.unwrap();
-    let (deriving, taken) = (inbox.clone(), follow_ups.clone());
-    supervisor.spawn("derive", OnEnd::Restart, move || deriving.clone().derive(taken.clone()));
+    let deriving = inbox.clone();
+    supervisor.spawn("derive", OnEnd::Restart, move || deriving.clone().derive());
     let unread = async |count: u64| {
         wait::until(SOON, async || inbox.standing(&person()).await.unwrap().unread >= count).await;
     };

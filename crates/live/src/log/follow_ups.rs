@@ -8,7 +8,7 @@ use bongsu_kernel::{Id, Millis, StreamId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::{Boxed, LogError};
+use super::{Append, Boxed, LogError};
 use crate::SubjectName;
 
 /// What was written down for people, until somebody has seen to it.
@@ -49,21 +49,40 @@ impl Watch {
     }
 }
 
-/// A record, and how its keeper finds it again.
+/// Who gets an inbox entry of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recipients {
+    /// These people. When there are none, no record is written.
+    Named(Vec<Id>),
+    /// Whoever is a registered member of the subject when the entries are made, less the publisher: an append needs no
+    /// records in SQL for that.
+    Members,
+}
+
+impl Recipients {
+    pub const NONE: Self = Self::Named(Vec::new());
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::NONE
+    }
+}
+
+/// A record, and how its keeper finds it again. Its bytes are as they were found, whoever wrote them.
 #[derive(Clone, Debug)]
 pub struct Pending {
     pub key: String,
-    pub record: String,
+    pub record: Vec<u8>,
 }
 
 impl Pending {
-    /// Nothing when it is of a version that is not known here.
+    /// None when it is not readable, or of a version that is not known here.
     pub fn read(&self) -> Option<FollowUp> {
         FollowUp::read(&self.record)
     }
 }
 
-/// What is to be done for people, written down with the event and read by the inbox. Version 1.
+/// What is to be done for people, written down with the event and read by the inbox. Version 1 names its recipients;
+/// version 2 is for the registered members of the subject.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FollowUp {
@@ -75,19 +94,51 @@ pub struct FollowUp {
     pub data: Box<serde_json::value::RawValue>,
     pub publisher_id: Option<Id>,
     pub timestamp: Millis,
-    pub recipients: Vec<Id>,
+    /// None: the registered members.
+    pub recipients: Option<Vec<Id>>,
 }
 
 impl FollowUp {
-    fn read(record: &str) -> Option<Self> {
-        serde_json::from_str::<Self>(record).ok().filter(|record| record.v == 1)
+    fn read(record: &[u8]) -> Option<Self> {
+        let read: Self = serde_json::from_slice(record).ok()?;
+        matches!((read.v, &read.recipients), (1, Some(_)) | (2, None)).then_some(read)
+    }
+
+    /// The record of an event that got this id at this time, as it is stored. None when nobody gets an entry.
+    pub(super) fn written(
+        event: &Append,
+        stream_id: String,
+        timestamp: Millis,
+    ) -> Result<Option<String>, serde_json::Error> {
+        let (v, recipients) = match &event.recipients {
+            recipients if recipients.is_empty() => return Ok(None),
+            Recipients::Named(people) => (1, Some(people.clone())),
+            Recipients::Members => (2, None),
+        };
+        let record = Self {
+            v,
+            subject: event.subject.as_str().to_owned(),
+            stream_id,
+            event_type: event.event_type.as_str().to_owned(),
+            data: serde_json::value::RawValue::from_string(event.data.as_str().to_owned())?,
+            publisher_id: event.publisher.clone(),
+            timestamp,
+            recipients,
+        };
+        serde_json::to_string(&record).map(Some)
+    }
+
+    /// Those of the registered members who get an entry.
+    pub fn among(&self, mut members: Vec<Id>) -> Vec<Id> {
+        members.retain(|member| Some(member) != self.publisher_id.as_ref());
+        members
     }
 
     /// Reads a record, if it is the one of this event.
-    pub(super) fn of(subject: &SubjectName, id: StreamId, record: &str) -> Option<Self> {
-        let id = id.to_string();
+    pub(super) fn of(subject: &SubjectName, id: StreamId, record: &[u8]) -> Option<Self> {
+        let (id, text) = (id.to_string(), std::str::from_utf8(record).ok()?);
         // Most are not, and are not worth reading.
-        let read = if record.contains(&id) { Self::read(record) } else { None };
+        let read = if text.contains(&id) { Self::read(record) } else { None };
         read.filter(|record| record.subject == subject.as_str() && record.stream_id == id)
     }
 }

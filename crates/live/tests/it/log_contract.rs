@@ -125,6 +125,7 @@ macro_rules! contract {
                 repeated_and_refused_events_leave_no_record
                 records_outlast_trimming_and_kills
                 the_record_is_exactly_the_golden_one
+                the_record_for_members_is_exactly_the_golden_one
             }
             seen_to {
                 a_record_is_taken_until_it_is_done

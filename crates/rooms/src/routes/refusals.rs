@@ -58,6 +58,13 @@ pub(super) fn not_published(error: PublishError) -> ApiError {
             ),
         ),
         PublishError::NoRoom => no_room(),
+        PublishError::NoRecords => ApiError::new(
+            Code::Common503,
+            Text::new(
+                "기록이 꺼져 있어(RECORDS=off) recipients의 알림함에 저장할 수 없습니다.",
+                "recipients: inbox entries cannot be made: records are off (RECORDS=off).",
+            ),
+        ),
         PublishError::Store(error) => no_store(&error),
         PublishError::Log(LogError::Full) => failed(
             "저장 공간이 부족해 이벤트를 저장하지 못했습니다.",

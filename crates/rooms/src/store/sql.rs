@@ -2,6 +2,7 @@
 //!
 //! That there are none at all is known without asking, on every hub ([`NoRooms`]).
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,10 +35,23 @@ static COUNT: Query = query!("count");
 static REMOVE: Query = query!("remove");
 static STANDING: Query = query!("standing");
 static MEMBERS: Query = query!("members");
+static REGISTERED: Query = query!("registered", all);
 
 /// All of them, for the test that every database understands them.
-pub static QUERIES: &[&Query] =
-    &[&ANY, &REGISTER, &FIND, &HOLD, &FORGET_MEMBERS, &FORGET, &ADD, &COUNT, &REMOVE, &STANDING, &MEMBERS];
+pub static QUERIES: &[&Query] = &[
+    &ANY,
+    &REGISTER,
+    &FIND,
+    &HOLD,
+    &FORGET_MEMBERS,
+    &FORGET,
+    &ADD,
+    &COUNT,
+    &REMOVE,
+    &STANDING,
+    &MEMBERS,
+    &REGISTERED,
+];
 
 /// That there is no registered room is looked up so often, and believed for so long.
 const LOOK: Duration = Duration::from_millis(500);
@@ -187,6 +201,15 @@ fn members<'t>(room: &'t Id, tx: &'t mut Transaction<'_>) -> Done<'t, Result<Opt
     })
 }
 
+/// The rooms are a JSON list.
+#[expect(clippy::ptr_arg, reason = "a question takes what it was given by reference")]
+fn registered<'t>(rooms: &'t String, tx: &'t mut Transaction<'_>) -> Done<'t, Result<HashSet<Id>, Error>> {
+    Box::pin(async move {
+        let rows = tx.rows(&REGISTERED, &[("rooms", rooms.as_str().into())]).await?;
+        rows.iter().map(|row| row.id(0)).collect()
+    })
+}
+
 impl Store for SqlStore {
     fn register(&self, room: &Id) -> Boxed<'_, ()> {
         let room = room.clone();
@@ -224,6 +247,13 @@ impl Store for SqlStore {
     fn members(&self, room: &Id) -> Boxed<'_, Option<Vec<Id>>> {
         let room = room.clone();
         Box::pin(async move { self.records.read(room, members).await.map_err(StoreError::from) })
+    }
+
+    fn registered(&self, rooms: &[Id]) -> Boxed<'_, HashSet<Id>> {
+        let rooms = rooms.iter().map(|room| format!("\"{room}\"")).collect::<Vec<_>>();
+        // Ids have no character that JSON would have to escape.
+        let rooms = format!("[{}]", rooms.join(","));
+        Box::pin(async move { self.records.read(rooms, registered).await.map_err(StoreError::from) })
     }
 
     fn may_have_rooms(&self) -> bool {

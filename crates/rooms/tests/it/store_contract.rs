@@ -1,5 +1,6 @@
 //! What the store promises; the contract stands on `Store`.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use bongsu_kernel::Id;
@@ -33,6 +34,9 @@ pub(crate) async fn rooms_come_and_go(database: Database) {
     assert_eq!(members(&other, "42").await, Some(Vec::new()));
     assert_eq!(standing(&other, "42", "7").await, Standing::Stranger);
     assert_eq!(standing(&other, "43", "7").await, Standing::NoRoom);
+    one.register(&id("Lobby")).await.unwrap();
+    let asked = ["42", "43", "lobby", "Lobby"].map(id);
+    assert_eq!(other.registered(&asked).await.unwrap(), HashSet::from(["42", "Lobby"].map(id)));
     assert_eq!(one.add(&id("42"), &id("7"), MOST).await.unwrap(), Added::Yes);
     assert!(one.unregister(&id("42")).await.unwrap());
     assert!(!one.unregister(&id("42")).await.unwrap());

@@ -6,6 +6,7 @@ use bongsu_inbox::settings::Silence;
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::settings::Values;
 use bongsu_kernel::{Id, Millis};
+use bongsu_live::log::FollowUp;
 use serde::Serialize;
 
 use super::Found;
@@ -156,11 +157,15 @@ fn document(found: &Found) -> Document<'_> {
     let person = person.as_ref().map(|id| Person {
         id,
         entry: one.and_then(|one| one.held).map(entry),
-        waits: waiting.is_some_and(|record| record.recipients.contains(id)),
+        waits: waiting.is_some_and(|record| recipients(record).contains(id)),
         not_sent: one.and_then(|OnePerson { silence, .. }| *silence).map(words),
     });
-    let waiting = waiting.map(|record| record.recipients.len());
+    let waiting = waiting.map(|record| recipients(record).len());
     Document { event_id: event.as_str(), accepted, derived, waiting, person, not_known }
+}
+
+fn recipients(record: &FollowUp) -> &[Id] {
+    record.recipients.as_deref().unwrap_or_default()
 }
 
 fn entry(held: Held) -> Entry {

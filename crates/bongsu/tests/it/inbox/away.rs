@@ -1,6 +1,8 @@
 //! The database is away: what was read is taken down and shown, and written when it is back; who wants a stream is asked to
 //! come back.
 
+mod publishing;
+
 use std::time::{Duration, Instant};
 
 use bongsu_testkit::redis::Redis;

@@ -32,15 +32,15 @@ async fn hub_with_rooms(mode: &str) -> (Hub, Api) {
     (hub, api)
 }
 
-/// Publishes event number `n`.
-async fn publish(api: &Api, n: usize, case: &Case) {
+/// Publishes event number `n`, and gives its stream id.
+async fn publish(api: &Api, n: usize, case: &Case) -> String {
     let mut event = json!({"roomId": 42, "eventType": "comment.created", "data": {"n": n}});
     for (field, value) in [("publisherId", &case.publisher), ("recipients", &case.recipients)] {
         if !value.is_null() {
             event[field] = value.clone();
         }
     }
-    api.publish(event).await.expect(200);
+    api.publish(event).await.expect(200).result()["streamId"].as_str().unwrap().to_owned()
 }
 
 /// The numbers of the events that are in a person's inbox, oldest first. The unread count has to agree.
@@ -105,4 +105,17 @@ async fn open_mode_notifies_whoever_is_named_else_the_registered_members() {
         publish(&api, n, case).await;
     }
     expect_inboxes(&api, &cases).await;
+}
+
+#[tokio::test]
+async fn a_member_can_mark_an_event_that_names_nobody_before_its_entry_is_made() {
+    let (_hub, api) = hub_with_rooms("open").await;
+    for n in 0..10 {
+        let id = publish(&api, n, &case(json!(1), Value::Null, &[2, 3])).await;
+        let path = format!("/api/v1/notifications/42:{id}/read");
+        api.person(2).call("PATCH", &path, "").await.expect(200);
+        for person in [1, 4] {
+            api.person(person).call("PATCH", &path, "").await.expect_error(404, "COMMON404");
+        }
+    }
 }

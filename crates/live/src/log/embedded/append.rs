@@ -120,9 +120,7 @@ fn append(connection: &Connection, event: &Append, now: Millis) -> Result<Outcom
         keep_answer(connection, &head, once, event.audience, now)?;
     }
     crash_point!("after-entry");
-    if !event.recipients.is_empty() {
-        write_follow_up(connection, event, head.id, now)?;
-    }
+    write_follow_up(connection, event, head.id, now)?;
     let kept = head.number - head.trimmed;
     if kept >= u64::from(event.keep) + SLACK.min(u64::from(event.keep)) {
         trim(connection, head.subject, kept - u64::from(event.keep))?;
@@ -219,19 +217,10 @@ fn keep_answer(
 }
 
 fn write_follow_up(connection: &Connection, event: &Append, id: StreamId, now: Millis) -> Result<(), Error> {
-    let unwritable = |error: serde_json::Error| Error::Failed(error.to_string());
-    let record = FollowUp {
-        v: 1,
-        subject: event.subject.as_str().to_owned(),
-        stream_id: id.to_string(),
-        event_type: event.event_type.as_str().to_owned(),
-        data: serde_json::value::RawValue::from_string(event.data.as_str().to_owned()).map_err(unwritable)?,
-        publisher_id: event.publisher.clone(),
-        timestamp: now,
-        recipients: event.recipients.clone(),
-    };
-    let record = serde_json::to_string(&record).map_err(unwritable)?;
-    connection.prepare_cached("INSERT INTO follow_ups (record) VALUES (?1)")?.execute([record])?;
+    let record = FollowUp::written(event, id.to_string(), now);
+    if let Some(record) = record.map_err(|error| Error::Failed(error.to_string()))? {
+        connection.prepare_cached("INSERT INTO follow_ups (record) VALUES (?1)")?.execute([record])?;
+    }
     Ok(())
 }
 

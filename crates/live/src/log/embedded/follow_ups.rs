@@ -29,7 +29,8 @@ impl FollowUps for EmbeddedFollowUps {
                 let mut statement =
                     connection.prepare_cached("SELECT id, record FROM follow_ups ORDER BY id LIMIT ?1")?;
                 let rows = statement.query_map(params![limit], |row| {
-                    Ok(Pending { key: row.get::<_, i64>(0)?.to_string(), record: row.get(1)? })
+                    let record = row.get_ref(1)?.as_bytes()?.to_owned();
+                    Ok(Pending { key: row.get::<_, i64>(0)?.to_string(), record })
                 })?;
                 rows.collect::<Result<Vec<_>, _>>()
             });
@@ -62,7 +63,7 @@ impl FollowUps for EmbeddedFollowUps {
                     connection.prepare_cached("SELECT record FROM follow_ups ORDER BY id DESC LIMIT ?1")?;
                 let mut rows = statement.query([signed(LOOKED_AT)])?;
                 while let Some(row) = rows.next()? {
-                    let found = FollowUp::of(&subject, id, row.get_ref(0)?.as_str()?);
+                    let found = FollowUp::of(&subject, id, row.get_ref(0)?.as_bytes()?);
                     if found.is_some() {
                         return Ok(found);
                     }

@@ -28,7 +28,7 @@ pub async fn look(readers: &Readers, subject: SubjectName, id: StreamId) -> Resu
         let event = read::event(&snapshot, &subject, id)?;
         let record = snapshot
             .prepare_cached(WAITING)?
-            .query_row([subject.as_str(), &id.to_string()], |row| row.get(0))
+            .query_row([subject.as_str(), &id.to_string()], |row| Ok(row.get_ref(0)?.as_bytes()?.to_owned()))
             .optional()?;
         let waiting = record.and_then(|record| Pending { key: String::new(), record }.read());
         Ok(Traces { event, waiting })

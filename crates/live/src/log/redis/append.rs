@@ -136,22 +136,11 @@ fn read_answers(answers: Vec<Value>, now: Millis) -> Option<Vec<Outcome>> {
 /// The follow-up record around the two things that only the script knows: the event's id and its time. Empty when
 /// nobody is to be told.
 fn follow_up(event: &Append) -> Result<[String; 3], LogError> {
-    if event.recipients.is_empty() {
-        return Ok(Default::default());
-    }
     const ID: &str = "\u{1}id\u{1}";
     let unwritable = |error: serde_json::Error| LogError::Failed(error.to_string());
-    let record = FollowUp {
-        v: 1,
-        subject: event.subject.as_str().to_owned(),
-        stream_id: ID.to_owned(),
-        event_type: event.event_type.as_str().to_owned(),
-        data: serde_json::value::RawValue::from_string(event.data.as_str().to_owned()).map_err(unwritable)?,
-        publisher_id: event.publisher.clone(),
-        timestamp: u64::MAX,
-        recipients: event.recipients.clone(),
+    let Some(record) = FollowUp::written(event, ID.to_owned(), u64::MAX).map_err(unwritable)? else {
+        return Ok(Default::default());
     };
-    let record = serde_json::to_string(&record).map_err(unwritable)?;
     let time = u64::MAX.to_string();
     let id = serde_json::to_string(ID).map_err(unwritable)?;
     let id = id.trim_matches('"');
@@ -170,25 +159,32 @@ mod tests {
 
     use super::*;
     use crate::SubjectName;
+    use crate::log::Recipients;
 
     #[test]
     fn a_follow_up_is_cut_where_its_id_and_time_belong_whatever_the_data_says() {
         let data = format!("{{\"a\":\"\\u0001id\\u0001\",\"b\":{}}}", u64::MAX);
-        let event = Append {
+        let mut event = Append {
             subject: SubjectName::known("room:42"),
             event_type: EventType::new("a.b").unwrap(),
             data: Object::stored(&data).unwrap(),
             publisher: None,
             once: None,
-            recipients: vec![Id::new("7").unwrap()],
+            recipients: Recipients::Members,
             audience: 0,
             keep: 1,
         };
-        let [before, between, after] = follow_up(&event).unwrap();
-        let record = format!("{before}5-6{between}1700000000000{after}");
-        let record: FollowUp = serde_json::from_str(&record).unwrap();
-        assert_eq!((record.stream_id.as_str(), record.timestamp), ("5-6", 1_700_000_000_000));
-        assert_eq!(record.data.get(), data);
-        assert_eq!(record.recipients, event.recipients);
+        let people = vec![Id::new("7").unwrap()];
+        for (recipients, named) in
+            [(Recipients::Members, None), (Recipients::Named(people.clone()), Some(people))]
+        {
+            event.recipients = recipients;
+            let [before, between, after] = follow_up(&event).unwrap();
+            let record = format!("{before}5-6{between}1700000000000{after}");
+            let record: FollowUp = serde_json::from_str(&record).unwrap();
+            assert_eq!((record.stream_id.as_str(), record.timestamp), ("5-6", 1_700_000_000_000));
+            assert_eq!(record.data.get(), data);
+            assert_eq!(record.recipients, named);
+        }
     }
 }

@@ -48,19 +48,19 @@ impl RedisFollowUps {
         most: usize,
         but: &[Pending],
     ) -> Result<Option<Vec<Pending>>, LogError> {
-        let but: HashSet<&str> =
-            but.iter().filter(|one| one.key == room).map(|one| one.record.as_str()).collect();
+        let but: HashSet<&[u8]> =
+            but.iter().filter(|one| one.key == room).map(|one| one.record.as_slice()).collect();
         let list = self.list(room);
         let mut range = redis::cmd("LRANGE");
         range.arg(&list).arg(0).arg((most + but.len()).saturating_sub(1));
-        let mut records: Vec<String> = take(self.redis.ask("lrange", &list, &range, Repeat::Safe).await?)?;
+        let mut records: Vec<Vec<u8>> = take(self.redis.ask("lrange", &list, &range, Repeat::Safe).await?)?;
         if records.is_empty() {
             if let Some(marked) = marked {
                 self.index.found_empty(marked).await?;
             }
             return Ok(None);
         }
-        records.retain(|record| !but.contains(record.as_str()));
+        records.retain(|record| !but.contains(record.as_slice()));
         Ok(Some(records.into_iter().map(|record| Pending { key: room.to_owned(), record }).collect()))
     }
 
@@ -126,7 +126,7 @@ impl FollowUps for RedisFollowUps {
             let (list, [ms, seq]) =
                 (self.list(subject.as_str()), [id.ms, id.seq].map(|part| part.to_string()));
             let arguments = [ms.as_bytes(), seq.as_bytes()];
-            let record: Option<String> =
+            let record: Option<Vec<u8>> =
                 take(self.redis.run(&FIND, Repeat::Safe, &[&list], &arguments).await?)?;
             Ok(record.and_then(|record| FollowUp::of(&subject, id, &record)))
         })

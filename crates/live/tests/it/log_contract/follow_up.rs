@@ -1,12 +1,18 @@
 //! The record of who is to be told beside the stream: one with its event, and in a form that is never broken.
 
-use bongsu_kernel::Id;
+use bongsu_kernel::{Id, StreamId};
 use bongsu_live::log::FollowUp;
 
 use super::Adapter;
-use super::support::{Event, NOW, Stage};
+use super::support::{Event, NOW, Stage, subject};
 
 const GOLDEN: &str = include_str!("../../golden/follow_up.v1.json");
+const GOLDEN_OF_MEMBERS: &str = include_str!("../../golden/follow_up.v2.json");
+
+/// Those whom a record names.
+fn named(record: &FollowUp) -> Vec<&str> {
+    record.recipients.as_ref().expect("names").iter().map(Id::as_str).collect()
+}
 
 fn decoded(records: &[String]) -> Vec<FollowUp> {
     records.iter().map(|record| serde_json::from_str(record).expect("a record that can be read")).collect()
@@ -20,12 +26,11 @@ pub(crate) async fn who_is_to_be_told_is_written_down_with_the_event<A: Adapter>
     let mut records = decoded(&stage.adapter().follow_ups().await);
     records.sort_by_key(|record| record.subject.clone());
     assert_eq!(records.len(), 2);
-    let FollowUp { v, subject, stream_id, event_type, data, publisher_id, timestamp, recipients } =
-        &records[0];
+    let FollowUp { v, subject, stream_id, event_type, data, publisher_id, timestamp, .. } = &records[0];
     assert_eq!((*v, subject.as_str(), stream_id), (1, "room:42", &first.id.to_string()));
     assert_eq!((event_type.as_str(), data.get(), *timestamp), ("test.happened", "{\"number\":7}", NOW));
     assert_eq!(publisher_id.as_ref().map(Id::as_str), Some("1"));
-    assert_eq!(recipients.iter().map(Id::as_str).collect::<Vec<_>>(), ["2", "kim"]);
+    assert_eq!(named(&records[0]), ["2", "kim"]);
     assert_eq!(
         (records[1].stream_id.clone(), records[1].publisher_id.is_none()),
         (second.id.to_string(), true)
@@ -47,7 +52,7 @@ pub(crate) async fn repeated_and_refused_events_leave_no_record<A: Adapter>() {
     stage.append(vec![event, other]).await;
     let records = decoded(&stage.adapter().follow_ups().await);
     assert_eq!(records.len(), 1);
-    assert_eq!(records[0].recipients[0].as_str(), "1");
+    assert_eq!(named(&records[0]), ["1"]);
 }
 
 pub(crate) async fn records_outlast_trimming_and_kills<A: Adapter>() {
@@ -71,8 +76,19 @@ pub(crate) async fn the_record_is_exactly_the_golden_one<A: Adapter>() {
     assert_eq!(written, [GOLDEN.trim_end()], "today's writer writes something else than version 1 was");
     let record = &decoded(&[GOLDEN.to_owned()])[0];
     assert_eq!((record.v, record.stream_id.as_str(), record.timestamp), (1, "1708070400000-0", NOW));
-    assert_eq!(record.recipients.iter().map(Id::as_str).collect::<Vec<_>>(), ["2", "kim@x", "007"]);
+    assert_eq!(named(record), ["2", "kim@x", "007"]);
     // The order of a record's fields and fields of later versions do not matter to a reader.
     let foreign = GOLDEN.replacen("{\"v\":1,", "{\"later\":[1],\"v\":1,", 1);
     assert_eq!(decoded(&[foreign])[0].stream_id, record.stream_id);
+}
+
+pub(crate) async fn the_record_for_members_is_exactly_the_golden_one<A: Adapter>() {
+    let stage = Stage::<A>::empty().await;
+    stage.append_one(&Event::of("42").number(7).publisher("1").for_members()).await;
+    assert_eq!(stage.adapter().follow_ups().await, [GOLDEN_OF_MEMBERS.trim_end()]);
+    let follow_ups = A::seen_to(stage.running());
+    let found = follow_ups.find(&subject("42"), StreamId::new(NOW, 0)).await.unwrap().expect("a record");
+    assert_eq!((found.v, found.recipients.is_none()), (2, true));
+    let members = ["1", "2", "3"].map(|id| Id::new(id).unwrap()).to_vec();
+    assert_eq!(found.among(members.clone()), members[1..], "less the publisher");
 }

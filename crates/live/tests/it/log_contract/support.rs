@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{Clock, EventType, Id, Millis, StreamId};
-use bongsu_live::log::{Delivery, Most, Once, Passing, Sink};
+use bongsu_live::log::{Delivery, Most, Once, Passing, Recipients, Sink};
 use bongsu_live::{Append, AppendError, Appended, Entry, Log, LogError, Page, Place, SubjectName};
 
 use super::Adapter;
@@ -29,7 +29,7 @@ impl Event {
             data: Object::stored("{}").unwrap(),
             publisher: None,
             once: None,
-            recipients: Vec::new(),
+            recipients: Recipients::NONE,
             audience: 0,
             keep: 10_000,
         })
@@ -66,7 +66,13 @@ impl Event {
     }
 
     pub(crate) fn recipients(mut self, ids: &[&str]) -> Self {
-        self.0.recipients = ids.iter().map(|id| Id::new(id).unwrap()).collect();
+        self.0.recipients = Recipients::Named(ids.iter().map(|id| Id::new(id).unwrap()).collect());
+        self
+    }
+
+    /// For the registered members of the room.
+    pub(crate) fn for_members(mut self) -> Self {
+        self.0.recipients = Recipients::Members;
         self
     }
 

@@ -1,0 +1,1 @@
+SELECT room FROM bongsu_rooms WHERE room IN (SELECT value FROM json_each(:rooms))

@@ -96,7 +96,7 @@ impl Inbox {
     /// Derives one person's entry before its turn has come, if what it is named by may be an event of a room that waits.
     /// Says whether to look for it again: either it was derived, or the one whose turn it is may just have been quicker.
     pub(crate) async fn derive_early(&self, person: &Id, entry: &EntryId) -> Result<bool, Error> {
-        let (Some(rooms), EntryId::Event(event)) = (self.rooms(), entry) else { return Ok(false) };
+        let (Some(rooms), EntryId::RoomEvent(event)) = (self.rooms(), entry) else { return Ok(false) };
         let Some((room, id)) = event.of_room() else { return Ok(false) };
         let found = rooms
             .follow_ups

@@ -10,7 +10,8 @@ use bongsu_kernel::{EventType, Id, Millis, Reason, StreamId};
 use bongsu_sql::{Error, Row};
 use serde::{Serialize, Serializer};
 
-/// What makes it the same notice when it is told again: an id, or a room and the id of an event in it.
+/// What makes it the same notice when it is told again: an id that a service gave, or a room and the id of an event in it.
+/// These are two name spaces: what belongs to which is told by the [`Kind`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EventId(Arc<str>);
 
@@ -82,6 +83,11 @@ impl Kind {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether it is the type of a room's event: only these have dots. The column `of_room` says the same.
+    pub(crate) fn is_of_room(&self) -> bool {
+        self.0.contains('.')
     }
 }
 

@@ -143,7 +143,9 @@ async fn number_of(notice: &Notice, now: Millis, tx: &mut Transaction<'_>) -> Re
         ("now", now.into()),
     ];
     tx.run(&store::NOTICE_ADD, &arguments).await?;
-    let row = tx.row(&store::NOTICE_FIND, &[("event", notice.event.as_str().into())]).await?;
+    let name =
+        [("event", notice.event.as_str().into()), ("of_room", i64::from(notice.kind.is_of_room()).into())];
+    let row = tx.row(&store::NOTICE_FIND, &name).await?;
     let row = row.ok_or_else(|| Error::Failed("what was saved is not there".to_owned()))?;
     let same = row.text(2)? == notice.kind.as_str()
         && row.maybe_id(3)? == notice.reference

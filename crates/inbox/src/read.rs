@@ -2,7 +2,7 @@
 //! connected hears the new one.
 
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Boxed, Error, Transaction};
+use bongsu_sql::{Boxed, Error, Row, Transaction};
 
 use crate::cache::Known;
 use crate::marks::{Buffer, numbers};
@@ -16,13 +16,27 @@ const AT_ONCE: usize = 500;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryId {
     Seq(u64),
+    /// An id that a service gave.
     Event(EventId),
+    RoomEvent(EventId),
 }
 
 impl EntryId {
     /// A name that is a plain number is always taken for the entry's own.
     pub fn of(given: EventId) -> Self {
-        canonical(given.as_str()).map_or(Self::Event(given), Self::Seq)
+        match canonical(given.as_str()) {
+            Some(seq) => Self::Seq(seq),
+            None if given.of_room().is_some() => Self::RoomEvent(given),
+            None => Self::Event(given),
+        }
+    }
+
+    /// What else the name may stand for, where a person has no such entry: services may give ids that look like a room's.
+    fn otherwise(&self) -> Option<Self> {
+        match self {
+            Self::RoomEvent(event) => Some(Self::Event(event.clone())),
+            Self::Seq(_) | Self::Event(_) => None,
+        }
     }
 }
 
@@ -60,9 +74,13 @@ impl Inbox {
     /// room may be marked by who saw it there, before its entry was derived.
     pub async fn mark_read(&self, person: &Id, entry: EntryId) -> Result<Option<Read>, Error> {
         let marking = Marking { person: person.clone(), entry, now: self.clock().now() };
-        match self.try_mark(&marking).await? {
-            None if self.derive_early(person, &marking.entry).await? => self.try_mark(&marking).await,
-            read => Ok(read),
+        let mut read = self.try_mark(&marking).await?;
+        if read.is_none() && self.derive_early(person, &marking.entry).await? {
+            read = self.try_mark(&marking).await?;
+        }
+        match (read, marking.entry.otherwise()) {
+            (None, Some(entry)) => self.try_mark(&Marking { entry, ..marking }).await,
+            (read, _) => Ok(read),
         }
     }
 
@@ -145,9 +163,13 @@ impl Inbox {
     pub async fn delete(&self, person: &Id, entry: EntryId) -> Result<bool, Error> {
         self.settle(person).await?;
         let marking = Marking { person: person.clone(), entry, now: self.clock().now() };
-        match self.try_delete(&marking).await? {
-            false if self.derive_early(person, &marking.entry).await? => self.try_delete(&marking).await,
-            gone => Ok(gone),
+        let mut is_gone = self.try_delete(&marking).await?;
+        if !is_gone && self.derive_early(person, &marking.entry).await? {
+            is_gone = self.try_delete(&marking).await?;
+        }
+        match (is_gone, marking.entry.otherwise()) {
+            (false, Some(entry)) => self.try_delete(&Marking { entry, ..marking }).await,
+            (is_gone, _) => Ok(is_gone),
         }
     }
 
@@ -172,12 +194,19 @@ impl Inbox {
 /// The entry's number, and since when it is read.
 async fn find(marking: &Marking, tx: &mut Transaction<'_>) -> Result<Found, Error> {
     let person = ("person", (&marking.person).into());
-    let row = match &marking.entry {
-        EntryId::Seq(seq) => tx.row(&store::ENTRY, &[person, ("seq", (*seq).into())]).await?,
-        EntryId::Event(event) => {
-            tx.row(&store::ENTRY_OF_EVENT, &[person, ("event", event.as_str().into())]).await?
+    let (event, of_room) = match &marking.entry {
+        EntryId::Seq(seq) => {
+            let row = tx.row(&store::ENTRY, &[person, ("seq", (*seq).into())]).await?;
+            return found(row);
         }
+        EntryId::Event(event) => (event, 0_i64),
+        EntryId::RoomEvent(event) => (event, 1),
     };
+    let name = [person, ("event", event.as_str().into()), ("of_room", of_room.into())];
+    found(tx.row(&store::ENTRY_OF_EVENT, &name).await?)
+}
+
+fn found(row: Option<Row>) -> Result<Found, Error> {
     row.map(|row| Ok((row.count(0)?, row.maybe_count(1)?))).transpose()
 }
 

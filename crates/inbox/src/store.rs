@@ -3,15 +3,26 @@
 use bongsu_kernel::Id;
 use bongsu_sql::{Migration, queries, query};
 
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    part: "inbox",
-    number: 1,
-    sqlite: include_str!("../migrations/sqlite/0001_inbox.sql"),
-    servers: Some([
-        include_str!("../migrations/postgres/0001_inbox.sql"),
-        include_str!("../migrations/mysql/0001_inbox.sql"),
-    ]),
-}];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration {
+        part: "inbox",
+        number: 1,
+        sqlite: include_str!("../migrations/sqlite/0001_inbox.sql"),
+        servers: Some([
+            include_str!("../migrations/postgres/0001_inbox.sql"),
+            include_str!("../migrations/mysql/0001_inbox.sql"),
+        ]),
+    },
+    Migration {
+        part: "inbox",
+        number: 2,
+        sqlite: include_str!("../migrations/sqlite/0002_event_names.sql"),
+        servers: Some([
+            include_str!("../migrations/postgres/0002_event_names.sql"),
+            include_str!("../migrations/mysql/0002_event_names.sql"),
+        ]),
+    },
+];
 
 queries! {
     NOTICE_ADD = query!("notice_add", mysql);

@@ -77,6 +77,16 @@ pub(crate) fn notice(event: &str) -> Notice {
     }
 }
 
+/// What a room tells of an event.
+fn room_notice(event: &str) -> Notice {
+    let room = event.split_once(':').unwrap().0;
+    Notice { kind: Kind::new("comment.created").unwrap(), reference: Some(named(room)), ..notice(event) }
+}
+
+fn name(event: &str) -> EntryId {
+    EntryId::of(EventId::new(event).unwrap())
+}
+
 async fn listed(inbox: &Inbox, person: &Id) -> (Vec<u64>, u64) {
     let wanted = Wanted { person: person.clone(), before: None, limit: 100, unread: false };
     let listed = inbox.list(wanted).await.unwrap();
@@ -130,6 +140,37 @@ pub(crate) async fn what_is_too_old_goes_in_steps_and_the_counts_with_it(databas
     );
     // In a small run others use the same two cores, and a figure would say nothing.
     assert!(tier::Tier::current() != tier::Tier::Prove || forgotten.longest <= LONGEST, "{forgotten:?}");
+    supervisor.shut_down(Duration::from_secs(1)).await;
+}
+
+pub(crate) async fn a_service_and_a_room_may_give_the_same_event_id(database: Database) {
+    let Scene { inbox, supervisor, .. } = scene(&database).await;
+    let told = async |notice: Notice| inbox.notify(notice, &[id(7)]).await.unwrap().len();
+    // In whichever order they come, and each once.
+    assert_eq!([told(notice("42:5-0")).await, told(room_notice("42:5-0")).await], [1, 1]);
+    assert_eq!([told(room_notice("42:6-0")).await, told(notice("42:6-0")).await], [1, 1]);
+    assert_eq!([told(notice("42:5-0")).await, told(room_notice("42:5-0")).await], [0, 0]);
+    assert_eq!(listed(&inbox, &id(7)).await, (vec![4, 3, 2, 1], 4));
+    // The name is the room's first: whoever saw the event there means that.
+    assert_eq!(inbox.mark_read(&id(7), name("42:5-0")).await.unwrap().unwrap().seq, 2);
+    assert_eq!(inbox.mark_read(&id(7), name("42:6-0")).await.unwrap().unwrap().seq, 3);
+    assert!(inbox.delete(&id(7), name("42:5-0")).await.unwrap());
+    assert_eq!(listed(&inbox, &id(7)).await, (vec![4, 3, 1], 2));
+    assert_eq!(inbox.mark_read(&id(7), name("42:5-0")).await.unwrap().unwrap().seq, 1, "then the service's");
+    assert!(inbox.delete(&id(7), name("42:5-0")).await.unwrap());
+    assert!(!inbox.delete(&id(7), name("42:5-0")).await.unwrap());
+    assert_eq!(listed(&inbox, &id(7)).await, (vec![4, 3], 1));
+    supervisor.shut_down(Duration::from_secs(1)).await;
+}
+
+pub(crate) async fn entries_of_the_first_schema_are_not_made_again(database: Database) {
+    let Scene { inbox, supervisor, .. } = scene(&database).await;
+    assert_eq!(listed(&inbox, &id(7)).await, (vec![3, 2, 1], 3));
+    let told = async |notice: Notice| inbox.notify(notice, &[id(7)]).await.unwrap().len();
+    assert_eq!([told(room_notice("42:5-0")).await, told(notice("like-1")).await], [0, 0]);
+    assert_eq!(told(notice("42:6-0")).await, 0);
+    assert_eq!(told(room_notice("42:6-0")).await, 1, "the name that the service took is the room's as well");
+    assert_eq!(listed(&inbox, &id(7)).await, (vec![4, 3, 2, 1], 4));
     supervisor.shut_down(Duration::from_secs(1)).await;
 }
 

@@ -2,10 +2,23 @@
 
 use bongsu_inbox::store::MIGRATIONS;
 use bongsu_kernel::task::Supervisor;
-use bongsu_sql::{Address, DataFolder, Database as File, Migrations, Options, Records, Store, WriterState};
+use bongsu_sql::{
+    Address, DataFolder, Database as File, Migrations, Options, Records, Store, WriterState, rusqlite,
+};
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::tier;
 use tempfile::TempDir;
+
+/// As the first version wrote them: person 7 has an entry of a room's event, one of a service, and one of a service that used
+/// the name of an event that the room was still to have.
+const OLD_ROWS: &str =
+    "INSERT INTO bongsu_notices (event_id, type, ref_id, actor_id, payload, created_at) VALUES
+        ('42:5-0', 'comment.created', '42', NULL, '{}', 1800000000000),
+        ('like-1', 'POST_LIKE', NULL, NULL, '{}', 1800000000000),
+        ('42:6-0', 'POST_LIKE', NULL, NULL, '{}', 1800000000000);
+    INSERT INTO bongsu_inbox (person_id, seq, notice_id, created_at)
+        SELECT '7', id, id, created_at FROM bongsu_notices;
+    INSERT INTO bongsu_people (person_id, last_seq, unread, version) VALUES ('7', 3, 3, 3);";
 
 pub(crate) enum Database {
     Embedded {
@@ -32,6 +45,29 @@ impl Database {
             return None;
         }
         Some(Self::Server(flavour.shared().await, flavour.database().await))
+    }
+
+    /// As [`Database::start`], with the first schema of the inbox and [`OLD_ROWS`] in it, brought up to date afterwards.
+    pub(crate) async fn start_older(flavour: Option<Flavour>) -> Option<Self> {
+        let first = || Migrations::new([&MIGRATIONS[..1]]);
+        let Some(flavour) = flavour else {
+            let folder = tempfile::tempdir().unwrap();
+            drop(File::open(DataFolder::take(folder.path()).unwrap(), &first()).unwrap());
+            let file = rusqlite::Connection::open(folder.path().join("bongsu.db")).unwrap();
+            file.execute_batch(OLD_ROWS).unwrap();
+            drop(file);
+            let taken = DataFolder::take(folder.path()).unwrap();
+            let file = File::open(taken, &Migrations::new([MIGRATIONS])).unwrap();
+            let (store, writer) = Store::start(file, &Supervisor::new()).unwrap();
+            return Some(Self::Embedded { store, _writer: writer, _folder: folder });
+        };
+        let started = Self::start(Some(flavour)).await?;
+        if let Self::Server(server, url) = &started {
+            let options = Options { address: Address::parse(url).unwrap(), most_connections: 1 };
+            drop(Records::connect(&options, &first(), &Supervisor::new()).await.unwrap());
+            server.execute(Server::name_in(url), OLD_ROWS);
+        }
+        Some(started)
     }
 
     /// As [`Database::start`], on a server that nobody else uses.

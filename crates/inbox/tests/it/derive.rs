@@ -106,6 +106,6 @@ async fn what_the_database_refuses_holds_up_nothing_behind_it_and_stays() {
     let waiting = follow_ups.find(&event("bad").subject, refused).await.unwrap();
     assert_eq!(waiting.map(|record| record.stream_id), Some(refused.to_string()), "it stays");
     // Whoever asks for it by its event is told that it does not work, and not that it is not there.
-    let entry = EntryId::Event(EventId::new(&format!("bad:{refused}")).unwrap());
+    let entry = EntryId::of(EventId::new(&format!("bad:{refused}")).unwrap());
     assert!(inbox.mark_read(&person(), entry).await.is_err());
 }

@@ -31,7 +31,9 @@ contract! {
     start: what_is_too_old_goes_in_steps_and_the_counts_with_it
     a_notice_goes_with_its_last_entry_and_one_that_is_told_again_stays
     a_position_before_what_time_took_is_told_of_the_hole
-    everybody_hears_of_it_once_with_where_they_stand;
+    everybody_hears_of_it_once_with_where_they_stand
+    a_service_and_a_room_may_give_the_same_event_id;
+    start_older: entries_of_the_first_schema_are_not_made_again;
     start_apart: overlapping_sets_are_told_without_a_deadlock;
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod routes;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bongsu_inbox::{DeadLetter, Inbox};
 use bongsu_kernel::Millis;
 use bongsu_kernel::task::Supervisor;
 use bongsu_outbox::{LetterPage, Outbox};
@@ -91,6 +92,37 @@ impl From<bongsu_outbox::Letter> for Letter {
             reason,
             created_at: row.created_at,
         }
+    }
+}
+
+impl Letters for Inbox {
+    fn name(&self) -> &'static str {
+        "follow-ups"
+    }
+
+    fn depth(&self) -> Boxed<'_, Result<u64, Error>> {
+        Box::pin(self.dead_letter_count())
+    }
+
+    fn after(&self, id: i64, most: usize) -> Boxed<'_, Result<Vec<Letter>, Error>> {
+        Box::pin(
+            async move { Ok(self.dead_letters(id, most).await?.into_iter().map(Letter::from).collect()) },
+        )
+    }
+
+    fn redrive(&self, ids: Vec<i64>) -> Boxed<'_, Result<u64, Error>> {
+        Box::pin(async move { self.redrive_dead_letters(&ids).await })
+    }
+
+    fn discard(&self, id: i64) -> Boxed<'_, Result<bool, Error>> {
+        Box::pin(self.drop_dead_letter(id))
+    }
+}
+
+impl From<DeadLetter> for Letter {
+    fn from(letter: DeadLetter) -> Self {
+        let DeadLetter { id, subject, event_type, record, attempts, reason, created_at } = letter;
+        Self { id, key: subject, kind: event_type, payload: record, attempts, reason, created_at }
     }
 }
 

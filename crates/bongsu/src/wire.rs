@@ -255,8 +255,9 @@ pub(crate) async fn wire(
     if let Some(outbox) = &outbox {
         changes::relay(outbox, &rooms, relay, supervisor);
     }
-    let letters: Vec<Arc<dyn Letters>> =
-        outbox.iter().map(|outbox| Arc::new(outbox.clone()) as Arc<dyn Letters>).collect();
+    let of_outbox = outbox.iter().map(|outbox| Arc::new(outbox.clone()) as Arc<dyn Letters>);
+    let of_inbox = inbox.iter().map(|inbox| Arc::new(inbox.clone()) as Arc<dyn Letters>);
+    let letters: Vec<Arc<dyn Letters>> = of_outbox.chain(of_inbox).collect();
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(bongsu_rooms::routes::router(rooms, identity.clone()))
         .merge(bongsu_inbox::routes::router(inbox, identity.clone()))

@@ -4,7 +4,7 @@
 //! that dies between the two does it again, and nobody gets it twice. A record that names nobody is for the registered
 //! members of its room as they are when its entries are made: publishing does not ask the database who they are.
 
-mod refused;
+mod retries;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use bongsu_live::SubjectName;
 use bongsu_live::log::{FollowUp, FollowUps, LogError, Pending};
 use bongsu_sql::{Boxed, Error};
 
-use self::refused::Refused;
+use self::retries::{MAX_ATTEMPTS, Retries};
 use crate::notify::{MOST_TARGETS, NotifyError};
 use crate::{EntryId, EventId, Inbox, Kind, Notice};
 
@@ -45,14 +45,34 @@ pub trait RoomMembers: Send + Sync {
     fn is_member<'a>(&'a self, room: &'a Id, person: &'a Id) -> Boxed<'a, Result<bool, Error>>;
 }
 
+/// Why no entries were made of a record.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// It would meet every record: everything waits, and no attempt counts.
+    #[error(transparent)]
+    Outage(Error),
+    /// The database refuses what this record asks for. It may work later.
+    #[error(transparent)]
+    Refused(Error),
+    /// It never works.
+    #[error("{0}")]
+    Hopeless(&'static str),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        if error.concerns_all() { Self::Outage(error) } else { Self::Refused(error) }
+    }
+}
+
 impl Inbox {
     /// Turns records into entries, until it is dropped.
     pub async fn derive(self) {
         let Some(rooms) = self.rooms() else { return std::future::pending().await };
         let watch = rooms.follow_ups.watch().await;
-        let (mut refused, mut was_well) = (Refused::default(), true);
+        let (mut retries, mut was_well) = (Retries::default(), true);
         loop {
-            let outcome = self.derive_some(rooms, &mut refused).await;
+            let outcome = self.derive_some(rooms, &mut retries).await;
             if let Err(error) = &outcome
                 && was_well
             {
@@ -70,27 +90,56 @@ impl Inbox {
         }
     }
 
-    /// Gives how many it came by. What one record is refused for holds up no other; what would meet all of them does.
-    async fn derive_some(&self, rooms: &FromRooms, refused: &mut Refused) -> Result<usize, String> {
-        let taken = rooms.follow_ups.take(AT_ONCE, refused.put_off()).await;
+    /// Gives how many it came by. A failure of one record holds up no other: the record is tried again later, or becomes a
+    /// dead letter. An outage stops the batch.
+    async fn derive_some(&self, rooms: &FromRooms, retries: &mut Retries) -> Result<usize, String> {
+        let taken = rooms.follow_ups.take(AT_ONCE, retries.not_due()).await;
         let pending = taken.map_err(|error| error.to_string())?;
         let records = rooms.read(&pending).await.map_err(|error| error.to_string())?;
-        let (count, mut derived, mut outcome) = (pending.len(), Vec::new(), Ok(()));
+        let (count, mut done, mut outcome) = (pending.len(), Vec::new(), Ok(()));
         for (one, record) in pending.into_iter().zip(records) {
-            match self.derive_one(rooms, record).await {
-                Ok(()) => derived.push(one),
-                Err(error) if error.concerns_all() || refused.is_full() => {
+            let derived = self.derive_one(rooms, record).await;
+            match self.conclude(derived, &one, retries).await {
+                Ok(Conclusion::Done) => done.push(one),
+                Ok(Conclusion::TryAgain { attempts }) => retries.put_off(one, attempts),
+                Err(error) => {
                     outcome = Err(error.to_string());
                     break;
                 }
-                Err(error) => refused.add(one, &error),
             }
         }
-        if !derived.is_empty() {
+        if !done.is_empty() {
             crash_point!("after-derivation");
-            rooms.follow_ups.done(derived).await.map_err(|error| error.to_string())?;
+            rooms.follow_ups.done(done).await.map_err(|error| error.to_string())?;
         }
         outcome.map(|()| count)
+    }
+
+    /// What becomes of a record. An error is an outage.
+    async fn conclude(
+        &self,
+        derived: Result<(), Failure>,
+        pending: &Pending,
+        retries: &mut Retries,
+    ) -> Result<Conclusion, Error> {
+        let (attempts, reason) = match derived {
+            Ok(()) => return Ok(Conclusion::Done),
+            Err(Failure::Outage(error)) => return Err(error),
+            Err(Failure::Refused(error)) if retries.is_full() => return Err(error),
+            Err(Failure::Refused(error)) => {
+                let (attempts, key) = (retries.count(pending), &pending.key);
+                if attempts < MAX_ATTEMPTS {
+                    metrics::counter!("inbox_follow_ups_refused_total").increment(1);
+                    tracing::warn!(key, attempts, %error, "failed to make the entries of a follow-up record; retrying");
+                    return Ok(Conclusion::TryAgain { attempts });
+                }
+                (attempts, error.to_string())
+            }
+            Err(Failure::Hopeless(reason)) => (1, reason.to_owned()),
+        };
+        self.keep_dead_letter(pending, attempts, &reason).await?;
+        retries.forget(pending);
+        Ok(Conclusion::Done)
     }
 
     /// Derives one person's entry before its turn has come, if what it is named by may be an event of a room that waits.
@@ -116,25 +165,32 @@ impl Inbox {
         Ok(true)
     }
 
-    async fn derive_one(&self, rooms: &FromRooms, record: Option<FollowUp>) -> Result<(), Error> {
-        let readable = record.and_then(|record| Some((notice(&record)?, record)));
-        let Some((notice, record)) = readable else {
-            // It can never be done, and would hold up all behind it.
-            metrics::counter!("inbox_follow_ups_unreadable_total").increment(1);
-            tracing::error!("what a room wrote down for people cannot be read, and is left out");
-            return Ok(());
-        };
+    /// Makes the entries of a record.
+    pub(crate) async fn derive_one(
+        &self,
+        rooms: &FromRooms,
+        record: Option<FollowUp>,
+    ) -> Result<(), Failure> {
+        let record =
+            record.ok_or(Failure::Hopeless("the record is not readable, or of an unknown version"))?;
+        let notice = notice(&record).ok_or(Failure::Hopeless("the record is not of a room's event"))?;
         for some in rooms.recipients(record).await?.chunks(MOST_TARGETS) {
-            match self.notify(notice.clone(), some).await {
-                Ok(_) => {}
-                Err(NotifyError::Records(error)) => return Err(error),
-                Err(NotifyError::Conflict) => {
-                    tracing::error!(event = %notice.event, "an event of a room has the id of another notice");
-                }
-            }
+            self.notify(notice.clone(), some).await.map_err(|error| match error {
+                NotifyError::Records(error) => Failure::from(error),
+                NotifyError::Conflict => Failure::Hopeless("entries of this event exist with other content"),
+            })?;
         }
         Ok(())
     }
+}
+
+/// What became of a record.
+enum Conclusion {
+    /// Its entries are made, or it is a dead letter: it may leave its queue.
+    Done,
+    TryAgain {
+        attempts: u64,
+    },
 }
 
 impl FromRooms {
@@ -150,7 +206,11 @@ impl FromRooms {
             .collect();
         let rooms: HashSet<Id> = of_members.iter().map(|(room, _)| room.clone()).collect();
         if !rooms.is_empty() {
-            let registered = self.members.registered(&rooms.into_iter().collect::<Vec<_>>()).await?;
+            let registered = match self.members.registered(&rooms.into_iter().collect::<Vec<_>>()).await {
+                // Each record is refused by itself then.
+                Err(error) if !error.concerns_all() => return Ok(records),
+                registered => registered?,
+            };
             for (_, record) in of_members.iter_mut().filter(|(room, _)| !registered.contains(room)) {
                 record.recipients = Some(Vec::new());
             }

@@ -5,6 +5,7 @@
 //! [`Live`]. Wording is in [`templates`], what people want to hear of in [`settings`].
 
 pub mod cache;
+mod dead_letters;
 mod derive;
 pub mod explain;
 mod list;
@@ -30,6 +31,7 @@ use bongsu_kernel::{Clock, Millis};
 use bongsu_sql::Records;
 
 use cache::Cache;
+pub use dead_letters::DeadLetter;
 pub use derive::{FromRooms, RoomMembers};
 pub use list::{Listed, Standing, Wanted};
 pub use live::Live;

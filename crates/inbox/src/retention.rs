@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Boxed, Error, Transaction};
+use bongsu_sql::{Boxed, Error, Transaction, forget_before};
 
-use crate::Inbox;
 use crate::store::{self, list};
+use crate::{Inbox, dead_letters};
 
 /// What is due is looked for so often.
 const TURN: Duration = Duration::from_secs(60);
@@ -30,7 +30,8 @@ impl Inbox {
             let inbox = inbox.clone();
             async move {
                 let before = inbox.clock().now().saturating_sub(inbox.keeps());
-                if let Err(error) = inbox.forget_before(before).await {
+                let letters = forget_before(inbox.records(), dead_letters::SCOPE, before, MOST);
+                if let Err(error) = inbox.forget_before(before).await.and(letters.await) {
                     tracing::warn!(%error, "old notifications could not be removed yet");
                 }
             }

@@ -22,6 +22,15 @@ pub const MIGRATIONS: &[Migration] = &[
             include_str!("../migrations/mysql/0002_event_names.sql"),
         ]),
     },
+    Migration {
+        part: "inbox",
+        number: 3,
+        sqlite: include_str!("../migrations/sqlite/0003_dead_letters.sql"),
+        servers: Some([
+            include_str!("../migrations/postgres/0003_dead_letters.sql"),
+            include_str!("../migrations/mysql/0003_dead_letters.sql"),
+        ]),
+    },
 ];
 
 queries! {
@@ -62,6 +71,12 @@ queries! {
     OLD_NOTICES = query!("old_notices");
     OLD_NOTICES_HOLD = query!("old_notices_hold", all);
     OLD_NOTICES_REMOVE = query!("old_notices_remove", all);
+    DEAD_LETTER = query!("dead_letter");
+    DEAD_LETTERS = query!("dead_letters");
+    DEAD_LETTER_ADD = query!("dead_letter_add");
+    DEAD_LETTER_COUNT = query!("dead_letter_count");
+    DEAD_LETTER_FAILED = query!("dead_letter_failed");
+    DEAD_LETTER_REMOVE = query!("dead_letter_remove");
 }
 
 /// People as a JSON list, always as text: an id that looks like a number is none.

@@ -207,7 +207,8 @@ envelope_document!(struct DiscardedEnvelope(Discarded));
 
 /// Let a dead letter go
 ///
-/// Nobody tries it again. A row of the outbox stays for those who read the stream, until it is too old.
+/// Nobody tries it again. A follow-up record is forgotten; a row of the outbox stays for those who read the stream, until it
+/// is too old.
 #[utoipa::path(
     delete,
     path = "/api/admin/dlq/{queue}/{id}",

@@ -37,7 +37,7 @@ impl Database {
         let Some(flavour) = flavour else {
             let folder = tempfile::tempdir().unwrap();
             let taken = DataFolder::take(folder.path()).unwrap();
-            let file = File::open(taken, &Migrations::new([MIGRATIONS])).unwrap();
+            let file = File::open(taken, &Migrations::new([MIGRATIONS, bongsu_sql::MIGRATIONS])).unwrap();
             let (store, writer) = Store::start(file, &Supervisor::new()).unwrap();
             return Some(Self::Embedded { store, _writer: writer, _folder: folder });
         };
@@ -57,7 +57,7 @@ impl Database {
             file.execute_batch(OLD_ROWS).unwrap();
             drop(file);
             let taken = DataFolder::take(folder.path()).unwrap();
-            let file = File::open(taken, &Migrations::new([MIGRATIONS])).unwrap();
+            let file = File::open(taken, &Migrations::new([MIGRATIONS, bongsu_sql::MIGRATIONS])).unwrap();
             let (store, writer) = Store::start(file, &Supervisor::new()).unwrap();
             return Some(Self::Embedded { store, _writer: writer, _folder: folder });
         };
@@ -102,7 +102,8 @@ impl Database {
             Self::Embedded { store, .. } => Records::embedded(store.clone()),
             Self::Server(_, url) | Self::Apart(_, url) => {
                 let options = Options { address: Address::parse(url).unwrap(), most_connections: 10 };
-                let (migrations, supervisor) = (Migrations::new([MIGRATIONS]), Supervisor::new());
+                let (migrations, supervisor) =
+                    (Migrations::new([MIGRATIONS, bongsu_sql::MIGRATIONS]), Supervisor::new());
                 Records::connect(&options, &migrations, &supervisor).await.unwrap()
             }
         }

@@ -1,12 +1,14 @@
-//! What rooms wrote down becomes entries: what the database refuses of it holds up nothing else, and is not lost.
+//! What rooms wrote down becomes entries: for those named, or for the members of the room. A record that cannot be used
+//! becomes a dead letter and holds up no other.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bongsu_inbox::marks::WriteBehind;
 use bongsu_inbox::{
-    Changed, EntryId, EventId, FromRooms, Inbox, Live, Notice, Options, RoomMembers, Templates, Told,
+    Changed, DeadLetter, EntryId, EventId, FromRooms, Inbox, Kind, Live, Notice, Options, RoomMembers,
+    Templates, Told,
 };
 use bongsu_kernel::json::Object;
 use bongsu_kernel::task::{OnEnd, Supervisor};
@@ -14,10 +16,13 @@ use bongsu_kernel::{Clock, EventType, Id, Millis};
 use bongsu_live::SubjectName;
 use bongsu_live::log::embedded::{self, EmbeddedLog};
 use bongsu_live::log::{Append, Delivery, FollowUps, Log, Passing, Recipients, Sink};
-use bongsu_sql::{Boxed, DataFolder, Database, Error, Migrations, Records, Store};
+use bongsu_sql::{Boxed, DataFolder, Database, Error, Migrations, Records, Store, WriterState};
 use bongsu_testkit::wait;
+use tempfile::TempDir;
 
-const SOON: Duration = Duration::from_secs(20);
+use crate::contract::NOW;
+
+const SOON: Duration = Duration::from_secs(60);
 
 struct Nobody;
 
@@ -32,27 +37,35 @@ impl Live for Nobody {
     fn changed(&self, _: &Id, _: &Changed) {}
 }
 
-impl RoomMembers for Nobody {
-    fn registered<'a>(&'a self, _: &'a [Id]) -> Boxed<'a, Result<HashSet<Id>, Error>> {
-        Box::pin(async { Ok(HashSet::new()) })
+/// Registered rooms and their members.
+struct Registered(HashMap<Id, Vec<Id>>);
+
+impl RoomMembers for Registered {
+    fn registered<'a>(&'a self, rooms: &'a [Id]) -> Boxed<'a, Result<HashSet<Id>, Error>> {
+        let known = rooms.iter().filter(|room| self.0.contains_key(*room)).cloned().collect();
+        Box::pin(async { Ok(known) })
     }
 
-    fn members<'a>(&'a self, _: &'a Id) -> Boxed<'a, Result<Vec<Id>, Error>> {
-        Box::pin(async { Ok(Vec::new()) })
+    fn members<'a>(&'a self, room: &'a Id) -> Boxed<'a, Result<Vec<Id>, Error>> {
+        Box::pin(async { Ok(self.0.get(room).cloned().unwrap_or_default()) })
     }
 
-    fn is_member<'a>(&'a self, _: &'a Id, _: &'a Id) -> Boxed<'a, Result<bool, Error>> {
-        Box::pin(async { Ok(false) })
+    fn is_member<'a>(&'a self, room: &'a Id, person: &'a Id) -> Boxed<'a, Result<bool, Error>> {
+        Box::pin(async move { Ok(self.members(room).await?.contains(person)) })
     }
 }
 
+fn id(text: &str) -> Id {
+    Id::new(text).unwrap()
+}
+
 fn person() -> Id {
-    Id::new("7").unwrap()
+    id("7")
 }
 
 fn event(room: &str) -> Append {
     Append {
-        subject: SubjectName::new("room", &Id::new(room).unwrap()),
+        subject: SubjectName::new("room", &id(room)),
         event_type: EventType::new("a.b").unwrap(),
         data: Object::stored("{}").unwrap(),
         publisher: None,
@@ -63,49 +76,190 @@ fn event(room: &str) -> Append {
     }
 }
 
+/// An inbox and a log in one file. The rooms `club` and `empty` are registered.
+struct Scene {
+    inbox: Inbox,
+    log: EmbeddedLog,
+    follow_ups: Arc<dyn FollowUps>,
+    store: Store,
+    supervisor: Supervisor,
+    _writer: WriterState,
+    _folder: TempDir,
+}
+
+impl Scene {
+    fn open() -> Self {
+        let (folder, supervisor) = (tempfile::tempdir().unwrap(), Supervisor::new());
+        let parts = [embedded::MIGRATIONS, bongsu_inbox::store::MIGRATIONS, bongsu_sql::MIGRATIONS];
+        let file = Database::open(DataFolder::take(folder.path()).unwrap(), &Migrations::new(parts)).unwrap();
+        let (store, writer) = Store::start(file, &supervisor).unwrap();
+        let clock = Clock::manual(NOW);
+        let options = embedded::Options { most_keys: 1_000 };
+        let log = EmbeddedLog::start(store.clone(), options, clock.clone(), Arc::new(Nobody), &supervisor);
+        let follow_ups: Arc<dyn FollowUps> = Arc::new(log.follow_ups());
+        let options = Options {
+            templates: Templates::load(None).unwrap(),
+            keeps: Duration::from_secs(86_400),
+            write_behind: WriteBehind { interval: Duration::from_secs(30), at_once: 200 },
+        };
+        let club = ["7", "8", "9"].map(id).to_vec();
+        let members = Arc::new(Registered(HashMap::from([(id("club"), club), (id("empty"), Vec::new())])));
+        let rooms = FromRooms { family: "room", follow_ups: follow_ups.clone(), members };
+        let (records, live) = (Records::embedded(store.clone()), Arc::new(Nobody));
+        let inbox = Inbox::start(records, options, clock, live, None, Some(rooms), &supervisor);
+        Self { inbox, log, follow_ups, store, supervisor, _writer: writer, _folder: folder }
+    }
+
+    fn start_deriving(&self) {
+        let inbox = self.inbox.clone();
+        self.supervisor.spawn("derive", OnEnd::Restart, move || inbox.clone().derive());
+    }
+
+    async fn execute(&self, sql: &'static str) {
+        self.store.write(move |connection| Ok(connection.execute_batch(sql)?)).await.unwrap();
+    }
+
+    async fn append(&self, event: Append) {
+        self.log.append(vec![event]).await.unwrap().remove(0).unwrap();
+    }
+
+    async fn unread(&self, person: &str) -> u64 {
+        self.inbox.standing(&id(person)).await.unwrap().unread
+    }
+
+    async fn wait_for_unread(&self, count: u64) {
+        wait::until(SOON, async || self.unread("7").await >= count).await;
+    }
+
+    async fn wait_for_dead_letters(&self, count: u64) -> Vec<DeadLetter> {
+        wait::until(SOON, async || self.inbox.dead_letter_count().await.unwrap() == count).await;
+        self.inbox.dead_letters(i64::MIN, 1_000).await.unwrap()
+    }
+
+    /// No record waits any more.
+    async fn is_done(&self) -> bool {
+        self.follow_ups.take(1, &[]).await.unwrap().is_empty()
+    }
+}
+
 /// Refuses notices of the room `bad`, as a database might for a reason of its own.
 const REFUSE: &str = "CREATE TRIGGER refuse BEFORE INSERT ON bongsu_notices WHEN NEW.ref_id = 'bad'
     BEGIN SELECT RAISE(ABORT, 'not this one'); END";
 
 #[tokio::test]
-async fn what_the_database_refuses_holds_up_nothing_behind_it_and_stays() {
-    let (folder, supervisor) = (tempfile::tempdir().unwrap(), Supervisor::new());
-    let migrations = Migrations::new([embedded::MIGRATIONS, bongsu_inbox::store::MIGRATIONS]);
-    let file = Database::open(DataFolder::take(folder.path()).unwrap(), &migrations).unwrap();
-    let (store, _writer) = Store::start(file, &supervisor).unwrap();
-    store.write(|connection| Ok(connection.execute_batch(REFUSE)?)).await.unwrap();
-    let clock = Clock::manual(1_800_000_000_000);
-    let options = embedded::Options { most_keys: 1_000 };
-    let log = EmbeddedLog::start(store.clone(), options, clock.clone(), Arc::new(Nobody), &supervisor);
-    let follow_ups: Arc<dyn FollowUps> = Arc::new(log.follow_ups());
-    let options = Options {
-        templates: Templates::load(None).unwrap(),
-        keeps: Duration::from_secs(86_400),
-        write_behind: WriteBehind { interval: Duration::from_secs(30), at_once: 200 },
-    };
-    let rooms = FromRooms { family: "room", follow_ups: follow_ups.clone(), members: Arc::new(Nobody) };
-    let records = Records::embedded(store);
-    let inbox = Inbox::start(records, options, clock, Arc::new(Nobody), None, Some(rooms), &supervisor);
+async fn a_record_that_the_database_refuses_becomes_a_dead_letter_and_holds_up_no_other() {
+    let scene = Scene::open();
+    scene.execute(REFUSE).await;
     // More of them than are taken at once, and something good behind.
     let bad = 100;
     let mut events = vec![event("bad"); bad];
     events.push(event("good"));
-    let appended = log.append(events).await.unwrap();
-    let deriving = inbox.clone();
-    supervisor.spawn("derive", OnEnd::Restart, move || deriving.clone().derive());
-    let unread = async |count: u64| {
-        wait::until(SOON, async || inbox.standing(&person()).await.unwrap().unread >= count).await;
-    };
-    unread(1).await;
+    let appended = scene.log.append(events).await.unwrap();
+    scene.start_deriving();
     // And so is what comes later.
-    for count in 2..5 {
-        log.append(vec![event("good")]).await.unwrap();
-        unread(count).await;
+    for count in 1..5 {
+        scene.wait_for_unread(count).await;
+        scene.append(event("good")).await;
     }
-    let refused = appended[0].as_ref().unwrap().id;
-    let waiting = follow_ups.find(&event("bad").subject, refused).await.unwrap();
-    assert_eq!(waiting.map(|record| record.stream_id), Some(refused.to_string()), "it stays");
-    // Whoever asks for it by its event is told that it does not work, and not that it is not there.
-    let entry = EntryId::of(EventId::new(&format!("bad:{refused}")).unwrap());
-    assert!(inbox.mark_read(&person(), entry).await.is_err());
+    scene.wait_for_unread(5).await;
+    let letters = scene.wait_for_dead_letters(bad as u64).await;
+    wait::until(SOON, async || scene.is_done().await).await;
+    let first = appended[0].as_ref().unwrap().id.to_string();
+    for letter in &letters {
+        assert_eq!((letter.subject.as_str(), letter.event_type.as_str()), ("room:bad", "a.b"));
+        assert!(letter.reason.contains("not this one"), "{letter:?}");
+        assert_eq!((letter.attempts, letter.created_at), (3, NOW));
+    }
+    assert!(letters.iter().any(|letter| letter.record.as_ref().unwrap().contains(&first)), "its own text");
+    // Nothing has changed, so they stay; then somebody has mended it.
+    let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
+    assert_eq!(scene.inbox.redrive_dead_letters(&ids[..1]).await.unwrap(), 0);
+    let again = scene.inbox.dead_letters(ids[0] - 1, 1).await.unwrap();
+    assert_eq!((again[0].id, again[0].attempts), (ids[0], 4));
+    scene.execute("DROP TRIGGER refuse").await;
+    assert_eq!(scene.inbox.redrive_dead_letters(&ids).await.unwrap(), bad as u64);
+    assert_eq!(scene.inbox.redrive_dead_letters(&ids).await.unwrap(), 0, "they are gone");
+    assert_eq!((scene.unread("7").await, scene.inbox.dead_letter_count().await.unwrap()), (105, 0));
+}
+
+/// Records as nobody here would write them, each in a row: no JSON, no UTF-8, a version of later, no room, a NUL in the
+/// name of a room, and no recipients in a version that names them.
+const UNUSABLE: &str = r#"INSERT INTO follow_ups (record) VALUES ('no JSON'), (CAST(X'7bff00fe' AS TEXT)),
+    ('{"v":9,"subject":"room:42","streamId":"5-0","eventType":"a.b","data":{},"publisherId":null,"timestamp":5,"recipients":[7]}'),
+    ('{"v":1,"subject":"room:4 2","streamId":"5-0","eventType":"a.b","data":{},"publisherId":null,"timestamp":5,"recipients":[7]}'),
+    ('{"v":1,"subject":"room:4\u00002","streamId":"5-0","eventType":"a.b","data":{},"publisherId":null,"timestamp":5,"recipients":[7]}'),
+    ('{"v":1,"subject":"room:42","streamId":"5-0","eventType":"a.b","data":{},"publisherId":null,"timestamp":5,"recipients":null}')"#;
+
+#[tokio::test]
+async fn a_record_that_cannot_be_used_becomes_a_dead_letter_at_once() {
+    let scene = Scene::open();
+    scene.execute(UNUSABLE).await;
+    scene.append(event("good")).await;
+    scene.start_deriving();
+    scene.wait_for_unread(1).await;
+    let letters = scene.wait_for_dead_letters(6).await;
+    wait::until(SOON, async || scene.is_done().await).await;
+    let shown: Vec<&str> = letters.iter().map(|letter| letter.record.as_deref().unwrap()).collect();
+    assert_eq!(shown[..2], ["no JSON", "{\u{fffd}\0\u{fffd}"]);
+    assert!(shown[2].contains(r#""v":9"#) && shown[4].contains(r"4\u00002"), "{shown:?}");
+    for letter in &letters {
+        assert!(letter.attempts == 1 && !letter.reason.is_empty(), "{letter:?}");
+    }
+    assert_eq!((letters[3].subject.as_str(), letters[3].created_at), ("room:4 2", 5));
+    // What can never work stays until somebody drops it.
+    let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
+    assert_eq!(scene.inbox.redrive_dead_letters(&ids).await.unwrap(), 0);
+    assert!(scene.inbox.drop_dead_letter(ids[0]).await.unwrap());
+    assert!(!scene.inbox.drop_dead_letter(ids[0]).await.unwrap());
+    assert_eq!((scene.inbox.dead_letter_count().await.unwrap(), scene.unread("7").await), (5, 1));
+}
+
+#[tokio::test]
+async fn a_record_that_is_found_again_after_a_crash_is_one_dead_letter() {
+    let scene = Scene::open();
+    scene.execute("INSERT INTO follow_ups (id, record) VALUES (17, 'no JSON')").await;
+    scene.start_deriving();
+    scene.wait_for_dead_letters(1).await;
+    wait::until(SOON, async || scene.is_done().await).await;
+    // As if the hub had died before the record left its queue.
+    scene.execute("INSERT INTO follow_ups (id, record) VALUES (17, 'no JSON')").await;
+    wait::until(SOON, async || scene.is_done().await).await;
+    assert_eq!(scene.inbox.dead_letter_count().await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_record_that_names_nobody_is_for_the_members_of_its_room() {
+    let scene = Scene::open();
+    for room in ["club", "empty", "unregistered"] {
+        scene
+            .append(Append { recipients: Recipients::Members, publisher: Some(id("9")), ..event(room) })
+            .await;
+    }
+    scene.append(event("good")).await;
+    scene.start_deriving();
+    scene.wait_for_unread(2).await;
+    wait::until(SOON, async || scene.is_done().await).await;
+    let unread = [scene.unread("7").await, scene.unread("8").await, scene.unread("9").await];
+    assert_eq!(unread, [2, 1, 0], "members, less the publisher");
+    assert_eq!(scene.inbox.dead_letter_count().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_service_cannot_take_the_name_of_an_event_that_a_room_will_have() {
+    let scene = Scene::open();
+    let name = EventId::new(&format!("good:{NOW}-0")).unwrap();
+    let taken = Notice {
+        event: name.clone(),
+        kind: Kind::new("POST_LIKE").unwrap(),
+        reference: None,
+        actor: None,
+        payload: Object::stored("{}").unwrap(),
+    };
+    assert_eq!(scene.inbox.notify(taken, &[person()]).await.unwrap().len(), 1);
+    scene.append(event("good")).await;
+    // Before the entry is made, the name is the room's already.
+    assert_eq!(scene.inbox.mark_read(&person(), EntryId::of(name)).await.unwrap().unwrap().seq, 2);
+    scene.start_deriving();
+    wait::until(SOON, async || scene.is_done().await).await;
+    assert_eq!((scene.unread("7").await, scene.inbox.dead_letter_count().await.unwrap()), (1, 0));
 }

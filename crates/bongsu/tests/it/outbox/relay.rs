@@ -259,7 +259,7 @@ pub(super) async fn what_cannot_go_on_is_given_up_seen_and_tried_again(flavour: 
     let second = api.get(&format!("{DLQ}?limit=1&cursor={cursor}")).await.expect(200).result().clone();
     assert_eq!((&second["letters"][0]["payload"], &second["nextCursor"]), (&json!("{broken"), &Value::Null));
     let (one, two) = (first["id"].clone(), second["letters"][0]["id"].clone());
-    assert_eq!(dlq(&scene.hub, &["list"]), [json!({"queue": "outbox", "depth": 2})]);
+    assert_eq!(dlq(&scene.hub, &["list"])[0], json!({"queue": "outbox", "depth": 2}));
     assert_eq!(dlq(&scene.hub, &["show", "outbox", &one.to_string()])[0], first);
     assert_eq!(dlq(&scene.hub, &["list", "outbox"]).len(), 2);
     // Somebody mends them; one is tried again, the other one is let go.
@@ -268,7 +268,7 @@ pub(super) async fn what_cannot_go_on_is_given_up_seen_and_tried_again(flavour: 
     wait::until(SOON, async || numbers_in(&api, "42").await == [1, 4, 2]).await;
     assert_eq!(dlq(&scene.hub, &["redrive", "outbox", "--all"]), [json!({"letters": 1})]);
     assert_eq!(dlq(&scene.hub, &["drop", "outbox", &two.to_string()]), [json!({"id": two})]);
-    assert_eq!(dlq(&scene.hub, &["list"]), [json!({"queue": "outbox", "depth": 0})]);
+    assert_eq!(dlq(&scene.hub, &["list"])[0], json!({"queue": "outbox", "depth": 0}));
     // Who may not, and what is not there.
     let path = format!("{DLQ}/{two}");
     for (method, path) in [("GET", path.as_str()), ("DELETE", path.as_str()), ("GET", "/api/admin/dlq/none")]

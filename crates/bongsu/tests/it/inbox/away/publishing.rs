@@ -75,9 +75,9 @@ async fn publishing_goes_on_while_the_database_is_away(flavour: Flavour, name: &
             let enough = count() + 20;
             wait::until(SOON, async || count() >= enough).await;
             if is_killed {
-                server.kill9().await
+                server.kill9().await;
             } else {
-                server.pause()
+                server.pause();
             }
             let before = count();
             // How long it is away is the fault, not a wait for something.

@@ -1,0 +1,1 @@
+SELECT record FROM bongsu_inbox_dead_letters WHERE id = :id

@@ -1,0 +1,1 @@
+DELETE FROM bongsu_inbox_dead_letters WHERE id = :id

@@ -38,9 +38,10 @@ end
 
 local entries, size, more = {}, 0, 0
 if start ~= 'unknown' then
-  local from = position
+  -- Few at first: entries may be large, and what is read beyond the bytes that were asked for is read for nobody.
+  local from, count = position, 4
   while more == 0 do
-    local page = redis.call('XRANGE', KEYS[1], '(' .. from, '+', 'COUNT', 32)
+    local page = redis.call('XRANGE', KEYS[1], '(' .. from, '+', 'COUNT', count)
     for _, entry in ipairs(page) do
       size = size + #(field(entry, 'payload') or '')
       if #entries == most or (size > bytes and #entries > 0) then
@@ -49,8 +50,9 @@ if start ~= 'unknown' then
       end
       entries[#entries + 1] = entry
     end
-    if #page < 32 then break end
-    from = page[32][1]
+    if #page < count then break end
+    from = page[count][1]
+    count = math.min(count * 2, 64)
   end
 end
 return {start, oldest or false, newest or false, gone, more, entries}

@@ -133,6 +133,29 @@ async fn a_stream_id_in_a_message_only_makes_the_hub_read_the_log() {
 }
 
 #[tokio::test]
+async fn entries_of_another_program_that_fill_whole_reads_hold_up_nobody() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let fleet = Fleet::start(&redis.url()).await;
+    let api = &fleet.apis()[0];
+    let mut ids = vec![api.publish_to(42, "a.b", json!({"n": 1})).await];
+    // Each is more than a stream or a page reads at once, and none is an event.
+    let payload = "x".repeat(50_000);
+    for _ in 0..3 {
+        redis.command(&["XADD", "room:events:42", "*", "payload", &payload]).await.accepted();
+    }
+    ids.push(api.publish_to(42, "a.b", json!({"n": 2})).await);
+    assert_eq!(api.stored_ids(42).await, ids);
+    let request = Stream::request(&fleet.hubs[0], STREAM).person(7).last_event_id("0-0");
+    let mut stream = request.open().await.expect("a stream");
+    for id in &ids {
+        assert_eq!(stream.expect_event("a.b", LONG).await.own_id.as_ref(), Some(id));
+    }
+}
+
+#[tokio::test]
 async fn an_event_source_hears_other_programs_and_keeps_its_place() {
     if !tier::needs_engine("redis") {
         return;

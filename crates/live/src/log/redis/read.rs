@@ -18,6 +18,26 @@ pub(super) async fn page(
     after: StreamId,
     most: Most,
 ) -> Result<Page, LogError> {
+    let (mut page, mut last) = read(redis, subject, after, most).await?;
+    while page.entries.is_empty() && page.more {
+        // Nothing of it was ours. The caller would read the same again, for ever.
+        let Some(after) = last else { break };
+        let start = page.start;
+        (page, last) = read(redis, subject, after, most).await?;
+        if page.start == Start::Known {
+            page.start = start;
+        }
+    }
+    Ok(page)
+}
+
+/// A page, and the id of the last entry that was looked at for it.
+async fn read(
+    redis: &Redis,
+    subject: &SubjectName,
+    after: StreamId,
+    most: Most,
+) -> Result<(Page, Option<StreamId>), LogError> {
     let keys = Keys::of(redis, subject);
     let (position, entries, bytes) = (after.to_string(), most.entries.to_string(), most.bytes.to_string());
     let arguments: [&[u8]; 3] = [position.as_bytes(), entries.as_bytes(), bytes.as_bytes()];
@@ -41,7 +61,8 @@ pub(super) async fn page(
             Err(error) => tracing::warn!(?subject, %error, "an entry of a room's log is not readable"),
         }
     }
-    Ok(Page { start, entries: read, more: more == 1, head })
+    let last = entries.last().and_then(|stored| Some(place(stored).ok()?.id));
+    Ok((Page { start, entries: read, more: more == 1, head }, last))
 }
 
 pub(super) async fn head(redis: &Redis, subject: &SubjectName) -> Result<Place, LogError> {

@@ -10,6 +10,8 @@ use crate::{Entry, Inbox};
 
 /// While marks come in all the time, their number and the row are looked at together so often.
 const TRIES: u32 = 5;
+/// Bytes of payloads in one list, about: older entries are left for the next one.
+const LIST_BYTES: usize = 256 << 10;
 
 /// Where a person's inbox stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,11 +95,19 @@ fn list<'t>(given: &'t (Wanted, Marks), tx: &'t mut Transaction<'_>) -> Boxed<'t
             ("before", wanted.before.unwrap_or(u64::MAX).into()),
             // One more than asked for tells whether there are more.
             ("limit", (wanted.limit + 1).into()),
+            ("bytes", LIST_BYTES.into()),
             ("seqs", numbers(marks.keys())?.into()),
         ];
         let rows = tx.rows(query, &arguments).await?;
-        let more = rows.len() > wanted.limit;
-        let mut entries = rows.iter().take(wanted.limit).map(Entry::read).collect::<Result<Vec<_>, _>>()?;
+        let mut entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, _>>()?;
+        let mut bytes = 0;
+        let listed = entries.iter().take(wanted.limit).take_while(|entry| {
+            bytes += entry.notice.payload.as_str().len();
+            bytes <= LIST_BYTES
+        });
+        let listed = listed.count().max(1);
+        let more = entries.len() > listed;
+        entries.truncate(listed);
         for entry in &mut entries {
             entry.read_at = entry.read_at.or_else(|| marks.get(&entry.seq).copied());
         }

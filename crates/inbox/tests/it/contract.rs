@@ -174,6 +174,38 @@ pub(crate) async fn entries_of_the_first_schema_are_not_made_again(database: Dat
     supervisor.shut_down(Duration::from_secs(1)).await;
 }
 
+pub(crate) async fn a_list_of_large_entries_is_bounded_and_the_next_one_goes_on(database: Database) {
+    let Scene { inbox, supervisor, .. } = scene(&database).await;
+    let person = id(1);
+    // Characters of three bytes: bytes count, not characters.
+    let payload = Object::stored(&format!("{{\"text\":\"{}\"}}", "봉".repeat(20_000))).unwrap();
+    for n in 1..=20 {
+        let large = Notice { payload: payload.clone(), ..notice(&format!("e{n}")) };
+        inbox.notify(large, std::slice::from_ref(&person)).await.unwrap();
+    }
+    inbox.mark_read(&person, EntryId::Seq(20)).await.unwrap().unwrap();
+    for (unread, newest) in [(false, 20), (true, 19)] {
+        let (mut before, mut seen) = (None, Vec::new());
+        loop {
+            let wanted = Wanted { person: person.clone(), before, limit: 100, unread };
+            let listed = inbox.list(wanted).await.unwrap();
+            assert!((1..=4).contains(&listed.entries.len()), "{} entries at once", listed.entries.len());
+            assert!(listed.entries.iter().all(|entry| entry.notice.payload == payload));
+            seen.extend(listed.entries.iter().map(|entry| entry.seq));
+            before = seen.last().copied();
+            if !listed.more {
+                break;
+            }
+        }
+        assert_eq!(seen, (1..=newest).rev().collect::<Vec<_>>());
+        // The limit counts as well, and one entry of any size is listed.
+        let wanted = Wanted { person: person.clone(), before: None, limit: 1, unread };
+        let listed = inbox.list(wanted).await.unwrap();
+        assert_eq!((listed.entries.len(), listed.more), (1, true));
+    }
+    supervisor.shut_down(Duration::from_secs(1)).await;
+}
+
 pub(crate) async fn a_notice_goes_with_its_last_entry_and_one_that_is_told_again_stays(database: Database) {
     let Scene { inbox, clock, supervisor, .. } = scene(&database).await;
     inbox.notify(notice("e"), &[id(1)]).await.unwrap();

@@ -29,6 +29,7 @@ macro_rules! contract {
 
 contract! {
     start: what_is_too_old_goes_in_steps_and_the_counts_with_it
+    a_list_of_large_entries_is_bounded_and_the_next_one_goes_on
     a_notice_goes_with_its_last_entry_and_one_that_is_told_again_stays
     a_position_before_what_time_took_is_told_of_the_hole
     everybody_hears_of_it_once_with_where_they_stand

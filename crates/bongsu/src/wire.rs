@@ -20,7 +20,7 @@ use bongsu_coordination::{LEASE, Orders, Registry};
 use bongsu_http::host::HostPolicy;
 use bongsu_http::identity::{Identity, OwnTickets, Tickets};
 use bongsu_http::origins;
-use bongsu_http::{ApiError, frame, host, openapi, server};
+use bongsu_http::{ApiError, InFlight, frame, host, in_flight, openapi, server};
 use bongsu_inbox::Inbox;
 use bongsu_kernel::Clock;
 use bongsu_kernel::settings::Values;
@@ -258,6 +258,10 @@ pub(crate) async fn wire(
     let of_outbox = outbox.iter().map(|outbox| Arc::new(outbox.clone()) as Arc<dyn Letters>);
     let of_inbox = inbox.iter().map(|inbox| Arc::new(inbox.clone()) as Arc<dyn Letters>);
     let letters: Vec<Arc<dyn Letters>> = of_outbox.chain(of_inbox).collect();
+    let frame = frame::Options {
+        default_language: frame::default_language(values),
+        in_flight: InFlight::start(in_flight::Options::from_settings(values), supervisor),
+    };
     let (routes, document) = OpenApiRouter::with_openapi(Document::openapi())
         .merge(bongsu_rooms::routes::router(rooms, identity.clone()))
         .merge(bongsu_inbox::routes::router(inbox, identity.clone()))
@@ -274,7 +278,7 @@ pub(crate) async fn wire(
         .method_not_allowed_fallback(|| async { method_not_allowed().into_response() })
         .layer(middleware::from_fn(origins::preflight))
         .layer(middleware::from_fn_with_state(HostPolicy::new(&weak), host::check_host))
-        .layer(middleware::from_fn_with_state(frame::default_language(values), frame::around))
+        .layer(middleware::from_fn_with_state(frame, frame::around))
         .layer(middleware::from_fn_with_state(origins, origins::cors));
     Ok(Wired { app, hub, redis, inbox: last, store, ready })
 }

@@ -9,7 +9,7 @@ use http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE,
     X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -52,8 +52,12 @@ impl<T: Serialize> IntoResponse for Accepted<T> {
 }
 
 fn success(status: StatusCode, result: impl Serialize) -> Response {
+    json(status, &succeeded(result))
+}
+
+pub(crate) fn succeeded<T>(result: T) -> Envelope<T> {
     let message = SUCCESS.get(language()).to_owned();
-    json(status, &Envelope { is_success: true, code: "COMMON200", message, result })
+    Envelope { is_success: true, code: "COMMON200", message, result }
 }
 
 /// A refusal or a failure, as a client may read it.
@@ -190,17 +194,18 @@ pub fn invalid(field: &str, reason: Reason) -> ApiError {
     Invalid::new(field, reason).into()
 }
 
+/// The headers of every JSON answer: it is for one caller at one moment.
+pub(crate) fn json_headers() -> [(HeaderName, HeaderValue); 3] {
+    [
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ]
+}
+
 fn json(status: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
-        Ok(bytes) => {
-            // Answers are for one caller at one moment.
-            let headers = [
-                (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-                (CACHE_CONTROL, HeaderValue::from_static("no-store")),
-                (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-            ];
-            (status, headers, bytes).into_response()
-        }
+        Ok(bytes) => (status, json_headers(), bytes).into_response(),
         Err(error) => {
             tracing::error!(%error, "an answer could not be written as JSON");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()

@@ -30,6 +30,11 @@ impl Carried {
         response
     }
 
+    /// Whether an answer brings something along.
+    pub(crate) fn is_in<B>(response: &http::Response<B>) -> bool {
+        response.extensions().get::<Parcel>().is_some()
+    }
+
     pub(crate) fn take_from<B>(response: &mut http::Response<B>) -> Option<Self> {
         let Parcel(parcel) = response.extensions_mut().remove()?;
         parcel.lock().unwrap_or_else(PoisonError::into_inner).take()

@@ -1,5 +1,5 @@
-//! What surrounds every request: its language, its metrics, refusals that an EventSource survives, and a clear
-//! answer when a handler panics.
+//! What surrounds every request: its language, its metrics, what it may cost (`in_flight`), refusals that an EventSource
+//! survives, and a clear answer when a handler panics.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -20,6 +20,8 @@ use http_body::Body;
 use metrics::{Counter, Histogram};
 
 use crate::answer::{ApiError, PassingRefusal, invalid};
+use crate::in_flight::InFlight;
+use crate::server::Peer;
 use crate::{Query, stream};
 
 pub const DEFAULT_LANGUAGE: Setting = Setting::text(
@@ -63,9 +65,20 @@ impl<S: Sync> FromRequestParts<S> for StreamLanguage {
     }
 }
 
+/// What [`around`] needs of the process.
+#[derive(Clone)]
+pub struct Options {
+    pub default_language: Language,
+    pub in_flight: InFlight,
+}
+
 /// The outermost middleware of all routes.
-pub async fn around(State(default): State<Language>, request: Request, next: Next) -> Response {
+pub async fn around(State(options): State<Options>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
+    let default = options.default_language;
+    let slot = options.in_flight.begin();
+    request.extensions_mut().insert(slot.clone());
+    let peer = request.extensions().get::<Peer>().cloned();
     let accepts_stream = accepts_stream(request.headers());
     let leaves_body = request.version() == Version::HTTP_11 && !request.body().is_end_stream();
     let method = request.method().clone();
@@ -91,7 +104,7 @@ pub async fn around(State(default): State<Language>, request: Request, next: Nex
     let status = response.status().as_u16();
     tracing::debug!(%method, path, status, took_us = started.elapsed().as_micros() as u64, "answered");
     record(&method, path, status, started);
-    response
+    slot.track(response, peer)
 }
 
 fn accepts_stream(headers: &HeaderMap) -> bool {

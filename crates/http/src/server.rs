@@ -32,6 +32,7 @@ use drain::Drain;
 pub use socket::Peer;
 
 use crate::frame::DEFAULT_LANGUAGE;
+use crate::in_flight::{HTTP_MAX_REQUESTS_PER_USER, HTTP_STALL_SECS, HTTP_WAITING_BYTES};
 use crate::origins::ALLOWED_ORIGINS;
 
 pub const SERVER_HOST: Setting = Setting::text(
@@ -50,8 +51,16 @@ pub const SERVER_SHARDS: Setting = Setting::text(
     "Threads that serve connections. 0: half of the cores, at least one: the database and the kernel need the rest.",
 )
 .whole(0, 256);
-pub const SETTINGS: &[&Setting] =
-    &[&SERVER_HOST, &SERVER_PORT, &SERVER_SHARDS, &ALLOWED_ORIGINS, &DEFAULT_LANGUAGE];
+pub const SETTINGS: &[&Setting] = &[
+    &SERVER_HOST,
+    &SERVER_PORT,
+    &SERVER_SHARDS,
+    &HTTP_MAX_REQUESTS_PER_USER,
+    &HTTP_WAITING_BYTES,
+    &HTTP_STALL_SECS,
+    &ALLOWED_ORIGINS,
+    &DEFAULT_LANGUAGE,
+];
 
 /// Descriptors that are kept for files, the database and outgoing calls, unless that would be most of them.
 const RESERVED_DESCRIPTORS: u64 = 128;

@@ -14,16 +14,20 @@ use axum::response::Response;
 use bongsu_http::answer::{Answer, invalid};
 use bongsu_http::frame::language;
 use bongsu_http::{
-    ApiError, Bulk, Fields, Identity, Person, Query, Service, Small, StreamLanguage, StreamPerson, fields,
+    ApiError, Bulk, Fields, Identity, Part, Person, Query, Service, Small, StreamLanguage, StreamPerson,
+    fields, listed,
 };
 use bongsu_kernel::Reason;
+use bongsu_live::Entry;
 use futures_util::future::join_all;
+use futures_util::stream;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::documents::{BatchResult, Batched, EventItem, Events, PublishAnswer};
 use self::refusals::{not_allowed, not_opened, not_published, not_read};
 use self::requests::{Resume, ResumeMany, RoomPath, read_publish, read_rooms};
+use crate::catch_up::Piece;
 use crate::publish::MOST_IN_BATCH;
 use crate::{Rooms, catch_up, subject};
 
@@ -239,19 +243,23 @@ async fn events(
     RoomPath(room): RoomPath,
     query: Query,
     State(rooms): State<Rooms>,
-) -> Result<Answer<Events>, ApiError> {
+) -> Result<Response, ApiError> {
     let since = query.get("since").filter(|since| !since.is_empty());
     let since = since.ok_or_else(|| invalid("since", Reason::Required))?;
     let since = since.parse().map_err(|reason| invalid("since", reason))?;
     let count = query.whole("count", 1, catch_up::MOST)?.unwrap_or(catch_up::USUAL);
     rooms.may_read(&room, &person.id).await.map_err(not_allowed)?;
     let missed = rooms.events_after(&room, since, count).await.map_err(|error| not_read(&error))?;
-    Ok(Answer(Events {
-        last_id: missed.last.to_string(),
-        has_more: missed.more,
-        trimmed: missed.trimmed.map(|_| true),
-        oldest_id: missed.trimmed.map(|oldest| oldest.to_string()),
-        unknown: missed.unknown.then_some(true),
-        events: missed.events.into_iter().map(EventItem::from).collect(),
-    }))
+    let parts = stream::unfold(Some(missed), async |missed| {
+        let mut missed = missed?;
+        match missed.next().await {
+            Piece::Events(events) => Some((Part::Items(items(events)), Some(missed))),
+            Piece::Last(events, end) => Some((Part::Last(items(events), Events::of_page(end)), None)),
+        }
+    });
+    listed("events", parts).await
+}
+
+fn items(events: Vec<Entry>) -> Vec<EventItem> {
+    events.into_iter().map(EventItem::from).collect()
 }

@@ -20,6 +20,7 @@ pub mod api;
 pub mod browser;
 pub mod engine;
 pub mod fixture;
+pub mod http2;
 pub mod hub;
 pub mod island;
 pub mod jwks;

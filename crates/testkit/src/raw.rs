@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::answer::Answer;
 use crate::wire::{Body, parse_head};
+
+const UNREAD_BUFFER: u32 = 4_096;
 
 /// Writes `bytes` and gives all that comes back until the server closes, or until `timeout`.
 ///
@@ -60,6 +62,16 @@ pub fn answers(mut received: &[u8]) -> Vec<Answer> {
         received = rest;
     }
     found
+}
+
+/// Sends a request and reads nothing of what comes back. The receive buffer is small, so that the kernel takes little in
+/// place of a client that does not read.
+pub async fn unread(addr: SocketAddr, request: &[u8]) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(UNREAD_BUFFER).expect("a small buffer");
+    let mut stream = socket.connect(addr).await.expect("the server accepts");
+    stream.write_all(request).await.expect("the server reads");
+    stream
 }
 
 /// What became of bytes that were sent slowly.

@@ -1,5 +1,7 @@
 //! Asking for missed events without a stream: pages after a position.
 
+mod unread;
+
 use bongsu_testkit::{Answer, Api, Hub};
 use serde_json::{Value, json};
 

@@ -12,6 +12,7 @@ use http::request::Parts;
 use super::{Identity, Person};
 use crate::answer::ApiError;
 use crate::fields::Query;
+use crate::in_flight::RequestSlot;
 use crate::server::Peer;
 
 /// A person who opens a stream or a WebSocket, and the connection that becomes one: as [`Person`], and also by
@@ -151,6 +152,15 @@ fn sign_in() -> ApiError {
     ApiError::unauthorized("로그인이 필요합니다.", "Sign in first.")
 }
 
+/// The person whose request this is, which counts as one of theirs from here on.
+fn signed_in(person: Option<Person>, parts: &Parts) -> Result<Person, ApiError> {
+    let person = person.ok_or_else(sign_in)?;
+    if let Some(slot) = parts.extensions.get::<RequestSlot>() {
+        slot.enter(&person.id)?;
+    }
+    Ok(person)
+}
+
 impl<S: Sync> FromRequestParts<S> for Person
 where
     Identity: FromRef<S>,
@@ -158,7 +168,7 @@ where
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        Identity::from_ref(state).person(parts, false).await?.ok_or_else(sign_in)
+        signed_in(Identity::from_ref(state).person(parts, false).await?, parts)
     }
 }
 
@@ -169,7 +179,7 @@ where
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let person = Identity::from_ref(state).stream_person(parts).await?.ok_or_else(sign_in)?;
+        let person = signed_in(Identity::from_ref(state).stream_person(parts).await?, parts)?;
         let peer = parts.extensions.get::<Peer>().cloned().ok_or_else(ApiError::unexpected)?;
         Ok(Self { person, peer })
     }
@@ -214,7 +224,7 @@ where
                 ))
             };
         }
-        let person = identity.person(parts, false).await?.ok_or_else(sign_in)?;
+        let person = signed_in(identity.person(parts, false).await?, parts)?;
         Ok(if person.is_admin { Self::Operator } else { Self::Person(person) })
     }
 }

@@ -3,7 +3,8 @@
 //! hyper owns one half; the other travels with the request as a [`Peer`] and holds nothing open. A stream that has
 //! the connection to itself, or a WebSocket, leaves hyper with it: see `carrier`.
 
-use std::io;
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -18,6 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::carrier::Leaving;
 
+/// Unsent bytes that the kernel may hold for a connection. It would take megabytes for a client that does not read, and a
+/// client that reads is no faster for them.
+const UNSENT: u32 = 64 << 10;
 /// Unsent bytes that the kernel may hold for a stream: little, so that a slow reader costs little and its slowness
 /// shows, and enough for a fast one never to wait.
 const STREAM_UNSENT: u32 = 16 << 10;
@@ -96,9 +100,15 @@ impl Peer {
 
     /// Ends the request, whatever is still to be sent, and the connection, if it is its own.
     pub fn cut(&self) {
-        if let Some(alone) = &self.alone {
-            alone.cancel();
-        } else if let Some(shared) = self.shared.upgrade() {
+        match &self.alone {
+            Some(alone) => alone.cancel(),
+            None => self.close(),
+        }
+    }
+
+    /// Ends the connection, and every request on it.
+    pub fn close(&self) {
+        if let Some(shared) = self.shared.upgrade() {
             // A socket that the peer closed meanwhile is as good.
             let _ = rustix::net::shutdown(&shared.tcp, Shutdown::Both);
         }
@@ -123,6 +133,29 @@ impl Shared {
         self.taken.fetch_add(taken as u64, Ordering::Relaxed);
         Ok(taken)
     }
+
+    /// The same for bytes that lie in several places. Little is copied together, which costs less than a vectored write
+    /// does; so are a stream's bytes, of which the kernel gets a piece at a time.
+    fn offer_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let total: usize = slices.iter().map(|slice| slice.len()).sum();
+        if total > STREAM_PIECE && !self.carries_stream.load(Ordering::Relaxed) {
+            let taken = self.tcp.try_write_vectored(slices)?;
+            self.taken.fetch_add(taken as u64, Ordering::Relaxed);
+            return Ok(taken);
+        }
+        GATHERED.with_borrow_mut(|gathered| {
+            gathered.clear();
+            for slice in slices {
+                gathered.extend_from_slice(&slice[..slice.len().min(STREAM_PIECE - gathered.len())]);
+            }
+            self.offer(gathered)
+        })
+    }
+}
+
+thread_local! {
+    /// Where small writes are put together.
+    static GATHERED: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(STREAM_PIECE));
 }
 
 /// The half that hyper owns.
@@ -130,13 +163,27 @@ pub(super) struct Socket(Arc<Shared>);
 
 impl Socket {
     pub(super) fn new(tcp: TcpStream) -> Self {
-        Self(Arc::new(Shared {
+        let shared = Shared {
             tcp,
             carries_stream: AtomicBool::new(false),
             owes: AtomicBool::new(false),
             taken: AtomicU64::new(0),
             leaving: Mutex::new(None),
-        }))
+        };
+        shared.hold_unsent(UNSENT);
+        Self(Arc::new(shared))
+    }
+
+    fn poll_offer(
+        &self,
+        cx: &mut Context<'_>,
+        offered: usize,
+        offer: impl FnMut() -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let written = try_when_ready(|| self.0.tcp.poll_write_ready(cx), offer);
+        let all = matches!(&written, Poll::Ready(Ok(count)) if *count == offered);
+        self.0.owes.store(!all, Ordering::Relaxed);
+        written
     }
 
     /// For after hyper.
@@ -206,15 +253,23 @@ impl AsyncRead for Socket {
     }
 }
 
-/// Not vectored: frames are small, and copying one together with its chunk's length costs less than a vectored
-/// write does.
+/// Vectored, so that hyper keeps a response's bytes as they are and lets go of them as the kernel takes them: it would copy
+/// them otherwise, out of sight of those who count them (`in_flight`).
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let shared = &self.0;
-        let written = try_when_ready(|| shared.tcp.poll_write_ready(cx), || shared.offer(buf));
-        let all = matches!(&written, Poll::Ready(Ok(count)) if *count == buf.len());
-        shared.owes.store(!all, Ordering::Relaxed);
-        written
+        self.poll_offer(cx, buf.len(), || self.0.offer(buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_offer(cx, bufs.iter().map(|buf| buf.len()).sum(), || self.0.offer_vectored(bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

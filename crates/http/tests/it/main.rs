@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test's tasks end with its runtime")]
 
 mod drain;
+mod in_flight;
 mod serving;
 mod stream;
 mod websocket;

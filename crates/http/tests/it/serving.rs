@@ -7,8 +7,8 @@ use std::sync::Arc;
 use axum::{Router, middleware};
 use bongsu_http::identity::{self, Identity};
 use bongsu_http::origins::{self, Origins};
-use bongsu_http::server::{Server, ShardLoop, listen};
-use bongsu_http::{Peer, frame};
+use bongsu_http::server::{self, Server, ShardLoop, listen};
+use bongsu_http::{InFlight, Peer, frame, in_flight};
 use bongsu_kernel::Clock;
 use bongsu_kernel::settings::{Input, load};
 use bongsu_kernel::task::Supervisor;
@@ -21,11 +21,21 @@ pub(crate) struct Serving {
     pub(crate) server: Server,
     pub(crate) addr: SocketAddr,
     pub(crate) identity: Identity,
+    pub(crate) in_flight: InFlight,
 }
 
 impl Serving {
     /// Serves the routes, with the layers that the product has around its own.
     pub(crate) async fn start(routes: impl FnOnce(Identity) -> Router) -> Self {
+        let values = load(server::SETTINGS, &Input::default()).unwrap();
+        Self::start_within(in_flight::Options::from_settings(&values), routes).await
+    }
+
+    /// The same with other limits of what requests may cost.
+    pub(crate) async fn start_within(
+        limits: in_flight::Options,
+        routes: impl FnOnce(Identity) -> Router,
+    ) -> Self {
         let values = load(identity::SETTINGS, &Input::default()).unwrap();
         let origins = Origins::from_settings(&values).unwrap();
         let options = identity::Options::from_settings(&values).unwrap();
@@ -33,16 +43,18 @@ impl Serving {
         let identity =
             Identity::new(&options, origins.clone(), tickets, None, Clock::system(), &Supervisor::new())
                 .unwrap();
+        let in_flight = InFlight::start(limits, &Supervisor::new());
+        let options = frame::Options { default_language: Language::default(), in_flight: in_flight.clone() };
         let app = routes(identity.clone())
             .route("/", axum::routing::get(async || "here"))
-            .layer(middleware::from_fn_with_state(Language::default(), frame::around))
+            .layer(middleware::from_fn_with_state(options, frame::around))
             .layer(middleware::from_fn_with_state(origins, origins::cors));
         let idle: ShardLoop = Arc::new(|_| Box::pin(std::future::pending()));
         let (server, acceptor) = Server::start(1, &app, &idle).unwrap();
         let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let addr = listener.local_addr().unwrap();
         tokio::spawn(acceptor.run(listener));
-        Self { server, addr, identity }
+        Self { server, addr, identity, in_flight }
     }
 
     /// A request and its answer. Whatever could go on on the shard before has gone on meanwhile.

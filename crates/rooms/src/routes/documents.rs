@@ -16,6 +16,7 @@ use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
+use crate::catch_up::PageEnd;
 use crate::publish::Published;
 
 pub(super) const STREAM: &str = "retry: 2140\n\nevent: retrospect.submitted\nid: 1708070400000-0\n\
@@ -201,21 +202,35 @@ pub(super) enum BatchResult {
     },
 }
 
-#[derive(Serialize, ToSchema)]
+/// The list is written apart: `bongsu_http::listed`.
+#[derive(Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Events {
-    pub(super) events: Vec<EventItem>,
+    events: Vec<EventItem>,
     /// Ask on with this.
-    pub(super) last_id: String,
-    pub(super) has_more: bool,
+    last_id: String,
+    has_more: bool,
     /// Only when the position was older than the log.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) trimmed: Option<bool>,
+    trimmed: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) oldest_id: Option<String>,
+    oldest_id: Option<String>,
     /// Only when the position names nothing that the log knows: some events may be missing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) unknown: Option<bool>,
+    unknown: Option<bool>,
+}
+
+impl Events {
+    pub(super) fn of_page(end: PageEnd) -> Self {
+        Self {
+            events: Vec::new(),
+            last_id: end.last.to_string(),
+            has_more: end.more,
+            trimmed: end.trimmed.map(|_| true),
+            oldest_id: end.trimmed.map(|oldest| oldest.to_string()),
+            unknown: end.unknown.then_some(true),
+        }
+    }
 }
 
 #[derive(Serialize, ToSchema)]

@@ -1,0 +1,128 @@
+//! The body of a tracked response, and the bytes that came out of it.
+//!
+//! The count of the bytes travels inside them: hyper and h2 drop a piece when the kernel has taken it, or when its request was
+//! cut off, and neither tells anybody.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+
+use super::{CountedRequest, InFlight};
+use crate::server::Peer;
+
+/// Bytes that a connection is given at once. Each piece that it comes back for counts as progress.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// A response that is open until its body and all bytes that came out of it are gone.
+struct Tracked {
+    in_flight: InFlight,
+    id: u64,
+    _person: Option<CountedRequest>,
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        self.in_flight.close(self.id);
+    }
+}
+
+/// Bytes of a response, counted until the connection has let go of them.
+struct CountedBytes {
+    bytes: Bytes,
+    tracked: Arc<Tracked>,
+}
+
+impl AsRef<[u8]> for CountedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for CountedBytes {
+    fn drop(&mut self) {
+        self.tracked.in_flight.release(self.tracked.id, self.bytes.len());
+    }
+}
+
+/// The body of a tracked response: hands out what the handler's body gives, in pieces.
+pub(super) struct TrackedBody {
+    inner: Body,
+    /// What is left of the last frame of `inner`.
+    rest: Bytes,
+    /// Bytes that `inner` holds already: counted, and not in a frame yet.
+    held_bytes: usize,
+    tracked: Arc<Tracked>,
+}
+
+impl TrackedBody {
+    pub(super) fn new(
+        inner: Body,
+        in_flight: InFlight,
+        person: Option<CountedRequest>,
+        peer: Option<Peer>,
+    ) -> Self {
+        let held_bytes = usize::try_from(inner.size_hint().lower()).unwrap_or(usize::MAX);
+        let id = in_flight.open(peer);
+        in_flight.reserve(id, held_bytes);
+        let tracked = Arc::new(Tracked { in_flight, id, _person: person });
+        Self { inner, rest: Bytes::new(), held_bytes, tracked }
+    }
+
+    fn count(&mut self, bytes: Bytes) -> Bytes {
+        let held = self.held_bytes.min(bytes.len());
+        self.held_bytes -= held;
+        if bytes.len() > held {
+            self.tracked.in_flight.reserve(self.tracked.id, bytes.len() - held);
+        }
+        Bytes::from_owner(CountedBytes { bytes, tracked: self.tracked.clone() })
+    }
+}
+
+impl http_body::Body for TrackedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = &mut *self;
+        this.tracked.in_flight.note_progress(this.tracked.id);
+        while this.rest.is_empty() {
+            match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(bytes) if bytes.is_empty() => {}
+                    Ok(bytes) => this.rest = this.count(bytes),
+                    Err(other) => return Poll::Ready(Some(Ok(other))),
+                },
+                end => return Poll::Ready(end),
+            }
+        }
+        let piece = this.rest.split_to(this.rest.len().min(PIECE_BYTES));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (inner, rest) = (self.inner.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(inner.lower() + rest);
+        hint
+    }
+}
+
+impl Drop for TrackedBody {
+    fn drop(&mut self) {
+        self.tracked.in_flight.release(self.tracked.id, self.held_bytes);
+    }
+}

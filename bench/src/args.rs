@@ -17,16 +17,18 @@ pub(crate) enum Part {
     Delivery,
     Cpu,
     Memory,
+    Unread,
     Fleet,
     Inbox,
     Outbox,
 }
 
-pub(crate) const PARTS: [(&str, Part); 7] = [
+pub(crate) const PARTS: [(&str, Part); 8] = [
     ("publish", Part::Publish),
     ("delivery", Part::Delivery),
     ("cpu", Part::Cpu),
     ("memory", Part::Memory),
+    ("unread", Part::Unread),
     ("fleet", Part::Fleet),
     ("inbox", Part::Inbox),
     ("outbox", Part::Outbox),
@@ -107,7 +109,7 @@ fn parse_part(text: &str) -> Result<Part, String> {
         .iter()
         .find(|(name, _)| *name == text)
         .map(|(_, part)| *part)
-        .ok_or_else(|| "one of publish, delivery, cpu, memory, fleet, inbox".to_owned())
+        .ok_or_else(|| "one of publish, delivery, cpu, memory, unread, fleet, inbox, outbox".to_owned())
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {
@@ -144,7 +146,7 @@ fn command_line() -> Clap {
             .value_parser(value_parser!(PathBuf)),
         )
         .arg(
-            option("only", "publish,delivery,cpu,memory,fleet,inbox,outbox")
+            option("only", "publish,delivery,cpu,memory,unread,fleet,inbox,outbox")
                 .value_delimiter(',')
                 .value_parser(parse_part),
         )

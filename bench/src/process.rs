@@ -66,13 +66,22 @@ fn parse_cpu_seconds(stat: &str) -> Option<f64> {
 
 /// VmRSS of a process, in KiB.
 pub(crate) fn resident_kib(pid: u32) -> Result<u64> {
+    status_kib(pid, "VmRSS:")
+}
+
+/// The most that a process ever had.
+pub(crate) fn peak_resident_kib(pid: u32) -> Result<u64> {
+    status_kib(pid, "VmHWM:")
+}
+
+fn status_kib(pid: u32, field: &str) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     status
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .find_map(|line| line.strip_prefix(field))
         .and_then(|value| value.trim().strip_suffix(" kB"))
         .and_then(|value| value.parse().ok())
-        .ok_or_else(|| format!("/proc/{pid}/status has no VmRSS").into())
+        .ok_or_else(|| format!("/proc/{pid}/status has no {field}").into())
 }
 
 /// Allows this process and its children as many descriptors as the system lets them have; returns how many.

@@ -5,6 +5,7 @@ use crate::Result;
 use crate::args::RunOptions;
 use crate::measure::{
     CpuReport, DeliveryReport, FleetReport, InboxReport, MemoryReport, OutboxReport, PublishReport,
+    UnreadReport,
 };
 use serde::Serialize;
 use std::fs;
@@ -16,6 +17,9 @@ const LEAST_PUBLISHED_PER_SECOND: f64 = 20_000.0;
 const MOST_CPU_RATIO: f64 = 1.25;
 /// Resident memory per idle stream of one room.
 const MOST_KIB_PER_STREAM: f64 = 2.0;
+/// Resident memory of a hub with many clients that read nothing, and how long another person waits for a page meanwhile.
+const MOST_MIB_UNREAD: f64 = 200.0;
+const MOST_MS_BESIDE_UNREAD: f64 = 1_000.0;
 
 /// From a notice's being saved to its frame at the person, in 95 of 100 cases.
 const MOST_MS_TO_STREAM: f64 = 100.0;
@@ -45,6 +49,8 @@ pub(crate) struct Report {
     pub(crate) cpu: Option<CpuReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) memory: Option<Vec<MemoryReport>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unread: Option<Vec<UnreadReport>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fleet: Option<FleetReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,6 +87,7 @@ impl Report {
             delivery: None,
             cpu: None,
             memory: None,
+            unread: None,
             fleet: None,
             inbox: None,
             outbox: None,
@@ -131,6 +138,12 @@ impl Report {
             }
             let closed: usize = rows.iter().map(|row| row.closed_streams).sum();
             check("idle streams closed by the hub".into(), closed as f64, Bound::AtMost, 0.0);
+        }
+        for row in self.unread.iter().flatten() {
+            let place = format!("{} unread, {} people, {}", row.requests, row.people, row.protocol);
+            check(format!("MiB, {place}"), row.peak_mib, Bound::AtMost, MOST_MIB_UNREAD);
+            let name = format!("ms for another's page, {place}");
+            check(name, row.page_ms_during, Bound::AtMost, MOST_MS_BESIDE_UNREAD);
         }
         if let Some(fleet) = &self.fleet {
             let name = format!("published/s through Redis, {} publishers", fleet.publishers);
@@ -223,6 +236,19 @@ impl Report {
             println!(
                 "memory    {} idle streams in {} rooms: {} -> {} KiB, {:.2} KiB each",
                 row.streams, row.rooms, row.before_kib, row.after_kib, row.per_stream_kib
+            );
+        }
+        for row in self.unread.iter().flatten() {
+            println!(
+                "unread    {} requests of {} people, {}: {} -> {} MiB, peak {} MiB; another's page {} -> {} ms",
+                row.requests,
+                row.people,
+                row.protocol,
+                row.before_mib,
+                row.during_mib,
+                row.peak_mib,
+                row.page_ms_before,
+                row.page_ms_during
             );
         }
         if let Some(fleet) = &self.fleet {

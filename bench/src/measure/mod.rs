@@ -12,6 +12,7 @@ mod publish;
 mod redis;
 mod server;
 mod sizes;
+mod unread;
 
 pub(crate) use cpu::CpuReport;
 pub(crate) use delivery::DeliveryReport;
@@ -20,6 +21,7 @@ pub(crate) use inbox::InboxReport;
 pub(crate) use memory::MemoryReport;
 pub(crate) use outbox::OutboxReport;
 pub(crate) use publish::PublishReport;
+pub(crate) use unread::UnreadReport;
 
 use crate::Result;
 use crate::args::{PARTS, Part, ReferenceOptions, RunOptions};
@@ -43,6 +45,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<bool> {
             Part::Fleet => report.fleet = Some(fleet::measure(&hubs, &sizes)?),
             Part::Inbox => report.inbox = Some(inbox::measure(&hubs, &sizes)?),
             Part::Outbox => report.outbox = Some(outbox::measure(&hubs, &sizes, options.users)?),
+            Part::Unread => report.unread = Some(unread::measure(&hubs, &sizes)?),
             Part::Memory => report.memory = Some(memory::measure(&hubs, &sizes, descriptors)?),
         }
     }

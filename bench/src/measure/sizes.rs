@@ -21,6 +21,8 @@ pub(crate) struct Sizes {
     pub(crate) full_speed_window: Duration,
 
     pub(crate) most_idle: usize,
+    /// Requests for a large page that nobody reads.
+    pub(crate) unread_requests: [usize; 2],
     /// Long enough that every idle stream has had a heartbeat (15 s).
     pub(crate) idle_settle: Duration,
 
@@ -84,6 +86,7 @@ impl Sizes {
             cpu_window: secs(15, 4),
             full_speed_window: secs(5, 2),
             most_idle: 19_000,
+            unread_requests: if quick { [100, 300] } else { [600, 1_500] },
             idle_settle: secs(18, 3),
             inbox_rows: if quick { 100_000 } else { 1_000_000 },
             fill_limit: secs(40, 10),

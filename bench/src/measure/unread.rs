@@ -1,0 +1,149 @@
+//! Clients that ask for a large page of events and read nothing of it: what they cost the process, and how long another
+//! person waits for the same page meanwhile.
+
+use super::progress;
+use super::server::{HubStarter, Server};
+use super::sizes::Sizes;
+use crate::Result;
+use crate::process::{peak_resident_kib, resident_kib};
+use crate::stats::rounded;
+use bongsu_testkit::http2::Http2;
+use bongsu_testkit::{Api, raw, tokens};
+use serde::Serialize;
+use serde_json::json;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+
+const PATH: &str = "/api/v1/rooms/large/events?since=0-0&count=500";
+/// Together about what one page holds at most.
+const EVENTS: usize = 500;
+const EVENT_BYTES: usize = 4_000;
+/// Requests of one connection on HTTP/2.
+const STREAMS: usize = 100;
+/// How often the other person asks: while the others' requests come in, and while they wait.
+const ASKED: usize = 5;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Http1,
+    /// With windows that stay closed.
+    Http2,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct UnreadReport {
+    pub(crate) protocol: &'static str,
+    pub(crate) requests: usize,
+    pub(crate) people: usize,
+    pub(crate) page_bytes: usize,
+    pub(crate) before_mib: f64,
+    pub(crate) during_mib: f64,
+    pub(crate) peak_mib: f64,
+    /// For the same page: alone, and the slowest while the others wait.
+    pub(crate) page_ms_before: f64,
+    pub(crate) page_ms_during: f64,
+}
+
+/// Kept open until the measurement is over.
+enum Client {
+    Http1(#[expect(dead_code, reason = "stays open")] TcpStream),
+    Http2(#[expect(dead_code, reason = "stays open")] Http2),
+}
+
+pub(crate) fn measure(hubs: &HubStarter, sizes: &Sizes) -> Result<Vec<UnreadReport>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut rows = Vec::new();
+    for requests in sizes.unread_requests {
+        for protocol in [Protocol::Http1, Protocol::Http2] {
+            for people in [1, requests] {
+                rows.push(runtime.block_on(on(&hubs.start()?, protocol, requests, people, sizes))?);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+async fn on(
+    hub: &Server,
+    protocol: Protocol,
+    requests: usize,
+    people: usize,
+    sizes: &Sizes,
+) -> Result<UnreadReport> {
+    let name = if protocol == Protocol::Http1 { "HTTP/1.1" } else { "HTTP/2" };
+    progress(&format!("unread: {requests} requests of {people} people, {name}"));
+    let api = Api::at(&format!("http://{}", hub.target().address));
+    fill(&api).await;
+    let other = api.person("other");
+    let (page_bytes, page_before) = ask(&other).await?;
+    let before = resident_kib(hub.pid())?;
+    let clients = open(hub, protocol, requests, people).await?;
+    let mut page_during = Duration::ZERO;
+    for _ in 0..ASKED {
+        page_during = page_during.max(ask(&other).await?.1);
+    }
+    tokio::time::sleep(sizes.settle).await;
+    for _ in 0..ASKED {
+        page_during = page_during.max(ask(&other).await?.1);
+    }
+    let mib = |kib: u64| rounded(kib as f64 / 1_024.0, 1);
+    let ms = |time: Duration| rounded(time.as_secs_f64() * 1_000.0, 1);
+    let report = UnreadReport {
+        protocol: name,
+        requests,
+        people,
+        page_bytes,
+        before_mib: mib(before),
+        during_mib: mib(resident_kib(hub.pid())?),
+        peak_mib: mib(peak_resident_kib(hub.pid())?),
+        page_ms_before: ms(page_before),
+        page_ms_during: ms(page_during),
+    };
+    drop(clients);
+    Ok(report)
+}
+
+async fn fill(api: &Api) {
+    let text = "x".repeat(EVENT_BYTES);
+    let event =
+        |n: usize| json!({"roomId": "large", "eventType": "bench.large", "data": {"n": n, "text": text}});
+    api.publish_batch(&(0..EVENTS).map(event).collect::<Vec<_>>()).await.expect(200);
+}
+
+async fn ask(person: &Api) -> Result<(usize, Duration)> {
+    let begun = Instant::now();
+    let page = person.get(PATH).await;
+    if page.status != 200 {
+        return Err(format!("another person's page was answered {}", page.status).into());
+    }
+    Ok((page.bytes.len(), begun.elapsed()))
+}
+
+/// Sends all requests, one right after the other, and reads nothing but what an HTTP/2 connection needs to be used.
+async fn open(hub: &Server, protocol: Protocol, requests: usize, people: usize) -> Result<Vec<Client>> {
+    let (address, mut clients) = (hub.target().address, Vec::new());
+    let bearer = |request: usize| format!("Bearer {}", tokens::token(format!("unread{}", request % people)));
+    match protocol {
+        Protocol::Http1 => {
+            for request in 0..requests {
+                let head = format!(
+                    "GET {PATH} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {}\r\n\r\n",
+                    bearer(request)
+                );
+                clients.push(Client::Http1(raw::unread(address, head.as_bytes()).await));
+            }
+        }
+        Protocol::Http2 => {
+            for first in (0..requests).step_by(STREAMS) {
+                let mut client = Http2::connect(address, 0).await;
+                for request in first..(first + STREAMS).min(requests) {
+                    client.get(PATH, &[("authorization", &bearer(request))]).await?;
+                }
+                client.next().await.ok_or("the hub closed a connection")?;
+                clients.push(Client::Http2(client));
+            }
+        }
+    }
+    Ok(clients)
+}

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bongsu_coordination::lock::embedded::EmbeddedLocks;
 use bongsu_coordination::lock::redis::RedisLocks;
-use bongsu_coordination::{Locks, Registry, runner};
+use bongsu_coordination::registry::Fleet as Instances;
+use bongsu_coordination::{Locks, runner};
 use bongsu_inbox::cache::redis::RedisCache;
 use bongsu_inbox::marks::redis::RedisBuffer;
 use bongsu_inbox::{Beside, FromRooms, Inbox, InboxSource, Live, RoomMembers};
@@ -14,12 +15,13 @@ use bongsu_kernel::{Clock, Id, Invalid};
 use bongsu_live::log::redis::RedisFollowUps;
 use bongsu_live::log::{Bus, FollowUps};
 use bongsu_live::{Family, Hub};
-use bongsu_members::connections::redis::{Alive, RedisConnections};
+use bongsu_members::connections::redis::RedisConnections;
 use bongsu_members::live::redis::RedisPersonal;
 use bongsu_members::{Connections, EmbeddedConnections, Members, Personal};
 use bongsu_redis::Redis;
 use bongsu_rooms::store::{Standing, Store};
 use bongsu_sql::{Boxed, Error, Records};
+use tokio::sync::watch;
 
 use crate::failure::Failure;
 use crate::settings::People;
@@ -37,7 +39,7 @@ pub(crate) struct Ground {
 /// Whether this process is alone.
 pub(crate) enum Fleet {
     Alone { follow_ups: Arc<dyn FollowUps> },
-    Shared { redis: Redis, registry: Arc<dyn Registry> },
+    Shared { redis: Redis, instances: watch::Receiver<Instances> },
 }
 
 /// What differs between the two.
@@ -62,16 +64,11 @@ impl Fleet {
                 connections: Arc::new(EmbeddedConnections::new(&options.members)),
                 beside: None,
             },
-            Self::Shared { redis, registry } => {
+            Self::Shared { redis, instances } => {
                 let buffer = Arc::new(RedisBuffer::new(redis.clone()));
                 let (hub, clock) = (hub.clone(), clock.clone());
                 let personal = RedisPersonal::start(redis.clone(), buffer.clone(), hub, clock, supervisor);
                 let personal = Arc::new(personal);
-                let fleet = registry.fleet();
-                let alive: Alive = Arc::new(move || {
-                    let fleet = fleet.borrow();
-                    (fleet.seen_at, fleet.alive.iter().map(|instance| instance.id.clone()).collect())
-                });
                 Ways {
                     beside: Some(Beside {
                         buffer,
@@ -83,7 +80,7 @@ impl Fleet {
                     locks: Arc::new(RedisLocks::new(redis.clone(), lock_ttl)),
                     connections: Arc::new(RedisConnections::start(
                         redis,
-                        alive,
+                        instances,
                         &options.members,
                         supervisor,
                     )),

@@ -14,8 +14,8 @@ use axum::{Router, middleware};
 use bongsu_coordination::orders::embedded::EmbeddedOrders;
 use bongsu_coordination::orders::records::RevocationRecords;
 use bongsu_coordination::orders::redis::RedisOrders;
-use bongsu_coordination::registry::About;
 use bongsu_coordination::registry::redis::RedisRegistry;
+use bongsu_coordination::registry::{self, About};
 use bongsu_coordination::{LEASE, Orders, Registry};
 use bongsu_http::host::HostPolicy;
 use bongsu_http::identity::{Identity, OwnTickets, Tickets};
@@ -166,7 +166,7 @@ pub(crate) async fn wire(
         (None, None) => return Err(Failure::Other("there is nowhere to keep orders".to_owned())),
     };
     let ordered = Arc::new(Ordered(orders.clone()));
-    let (mut registry, mut compared): (Option<Arc<dyn Registry>>, _) = (None, None);
+    let (mut instances, mut compared) = (None, None);
     if let Some(redis) = &redis {
         let cap = Arc::new(RedisCap::start(redis.clone(), LEASE, supervisor));
         hub.asks(Arc::new(StreamPlaces { cap, most: per_person }), ordered.clone());
@@ -180,11 +180,11 @@ pub(crate) async fn wire(
             required_settings: fleet_settings::required(values),
             setting_hashes: Some(fleet_settings::hashes(values)),
         };
-        let joined =
-            registry.insert(Arc::new(RedisRegistry::start(redis.clone(), &about, LEASE, supervisor)));
-        fleet::join(&**joined).await?;
-        fleet::watch(&**joined, supervisor);
-        compared = Some(Comparison::start(values, &**joined, supervisor));
+        let joined = RedisRegistry::start(redis.clone(), &about, LEASE, supervisor);
+        fleet::join(&joined).await?;
+        fleet::watch(&joined, supervisor);
+        compared = Some(Comparison::start(values, &joined, supervisor));
+        instances = Some(registry::settled(joined.fleet(), supervisor));
         fleet::watch_stalls(hub.clone(), supervisor);
         fleet::settle(&*orders).await;
     }
@@ -205,8 +205,10 @@ pub(crate) async fn wire(
         }
         None => None,
     };
-    let fleet = match (&redis, registry, own_follow_ups) {
-        (Some(redis), Some(registry), _) => Some(people::Fleet::Shared { redis: redis.clone(), registry }),
+    let fleet = match (&redis, &instances, own_follow_ups) {
+        (Some(redis), Some(instances), _) => {
+            Some(people::Fleet::Shared { redis: redis.clone(), instances: instances.clone() })
+        }
         (_, _, Some(follow_ups)) => Some(people::Fleet::Alone { follow_ups }),
         _ => None,
     };

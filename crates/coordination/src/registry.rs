@@ -4,11 +4,14 @@
 
 pub mod embedded;
 pub mod redis;
+mod settled;
 
 use std::collections::BTreeMap;
 
 use bongsu_kernel::{Id, Millis};
 use tokio::sync::watch;
+
+pub use settled::settled;
 
 use crate::{Boxed, Error};
 

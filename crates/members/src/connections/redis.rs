@@ -6,11 +6,13 @@
 //! holds, that hub is asked: it may have been killed a moment ago, and its people are just those who are coming.
 
 mod held;
+mod sweep;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bongsu_coordination::registry::Fleet;
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_kernel::{Id, Millis, random};
 use bongsu_live::Ender;
@@ -19,11 +21,12 @@ use bongsu_redis::{Bus, Channel, Error, Listener, Redis, Repeat, Script};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde::Deserialize;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::{Away, Boxed, Connections, Place};
 use crate::Options;
 use held::{Connection, Held, Word};
+use sweep::Notes;
 
 static TIME: Script = Script::new("member_time", include_str!("../../lua/time.lua"));
 static HOLD: Script = Script::new("member_hold", include_str!("../../lua/hold.lua"));
@@ -39,13 +42,12 @@ const GATHERED: usize = 1_024;
 const IN_TIME: Millis = 5_000;
 /// A hub that is asked has so long to say what it holds.
 const ANSWER: Duration = Duration::from_millis(400);
+/// A connection waits so long until it is noted whose it is.
+const NOTE_TIMEOUT: Duration = Duration::from_millis(500);
 /// So many people's hubs are asked at the same time; what is beyond is seen to when their streams are looked up next.
 const MOST_ASKED: usize = 65_536;
 /// While Redis has to be told of so many people, nobody is let in who would add to them.
 const MOST_UNTOLD: usize = 65_536;
-
-/// Says which hubs are alive, and when they were, by Redis's clock.
-pub type Alive = Arc<dyn Fn() -> (Millis, Vec<String>) + Send + Sync>;
 
 /// See the module. Cheap to clone.
 #[derive(Clone)]
@@ -53,7 +55,8 @@ pub struct RedisConnections(Arc<Inner>);
 
 struct Inner {
     redis: Redis,
-    alive: Alive,
+    fleet: watch::Receiver<Fleet>,
+    notes: Notes,
     most: String,
     lifetime: String,
     held: Mutex<Held>,
@@ -70,10 +73,17 @@ struct Inner {
 }
 
 impl RedisConnections {
-    pub fn start(redis: Redis, alive: Alive, options: &Options, supervisor: &Supervisor) -> Self {
+    /// What instances held that are no longer in `fleet` is given back.
+    pub fn start(
+        redis: Redis,
+        fleet: watch::Receiver<Fleet>,
+        options: &Options,
+        supervisor: &Supervisor,
+    ) -> Self {
         let this = Self(Arc::new(Inner {
+            notes: Notes::new(redis.clone(), options.lifetime),
             redis,
-            alive,
+            fleet,
             most: options.most.to_string(),
             lifetime: options.lifetime.as_millis().to_string(),
             held: Mutex::default(),
@@ -96,6 +106,7 @@ impl RedisConnections {
                     () = this.0.tell_for_ever() => {}
                     () = this.0.answer_for_ever() => {}
                     () = this.0.decide_for_ever() => {}
+                    () = this.0.sweep_for_ever() => {}
                 }
             }
         });
@@ -111,6 +122,12 @@ impl Inner {
     fn keys(&self, person: &Id) -> [String; 2] {
         let key = |end: &str| self.redis.key(format_args!("sse:notification:{{{person}}}{end}"));
         [key(""), key(":hubs")]
+    }
+
+    /// Which hubs are alive, and when they were, by Redis's clock.
+    fn alive(&self) -> (Millis, Vec<String>) {
+        let fleet = self.fleet.borrow();
+        (fleet.seen_at, fleet.alive.iter().map(|instance| instance.id.clone()).collect())
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -169,9 +186,9 @@ impl Inner {
 
     async fn look_for_ever(&self) {
         loop {
-            // Whether it was in time or not: both are a reason to look.
-            let _ = tokio::time::timeout(LOOK, self.doubt.notified()).await;
             let people = self.held().people();
+            // What cannot be noted now is noted with the next look.
+            let _ = self.notes.add_all(&people).await;
             let looking: Vec<_> = people.iter().map(|person| self.look(person)).collect();
             let mut looking = futures_util::stream::iter(looking).buffer_unordered(AT_ONCE);
             while let Some(outcome) = looking.next().await {
@@ -179,6 +196,8 @@ impl Inner {
                     break;
                 }
             }
+            // Whether it was in time or not: both are a reason to look.
+            let _ = tokio::time::timeout(LOOK, self.doubt.notified()).await;
         }
     }
 
@@ -193,7 +212,7 @@ impl Inner {
             let telling: Vec<_> = people
                 .iter()
                 .map(async |person| {
-                    let told = self.look(person).await.is_ok();
+                    let told = self.tell(person).await.is_ok();
                     if !told {
                         self.held().tell_of(person);
                     }
@@ -208,6 +227,17 @@ impl Inner {
         }
     }
 
+    /// Says what is left of a person's connections here.
+    async fn tell(&self, person: &Id) -> Result<(), Error> {
+        self.look(person).await?;
+        if self.held().holds(person) {
+            return Ok(());
+        }
+        self.notes.remove(person).await?;
+        // A connection that has come meanwhile may have been noted before that.
+        if self.held().holds(person) { self.notes.add(person).await } else { Ok(()) }
+    }
+
     /// Says what this hub holds of a person.
     async fn look(&self, person: &Id) -> Result<(), Error> {
         let word = self.held().word(person);
@@ -218,7 +248,7 @@ impl Inner {
     async fn say(&self, person: &Id, word: Word, others: Others) -> Result<(), Error> {
         let [streams, hubs] = self.keys(person);
         let named = serde_json::to_string(person).unwrap_or_default();
-        let (channel, until, (seen_at, alive)) = (self.channel(), word.until.to_string(), (self.alive)());
+        let (channel, until, (seen_at, alive)) = (self.channel(), word.until.to_string(), self.alive());
         let seen_at = seen_at.to_string();
         let (number, count) = (word.number.to_string(), word.connections.len().to_string());
         let (asked, question) = (others.written(), self.question());
@@ -268,8 +298,17 @@ impl Inner {
         }
         // Apart from counting it: who finds no Redis here leaves nothing there, and whatever is repeated or comes late from
         // here on names the same time.
-        let streams = &self.keys(&person)[0];
-        let answer = self.redis.run(&TIME, Repeat::Safe, &[streams], &[]).await?;
+        let [streams, _] = &self.keys(&person);
+        let is_noted = self.held().holds(&person);
+        let noting = async {
+            // Not for long: should it fail, it is noted with the next look.
+            if !is_noted {
+                let _ = tokio::time::timeout(NOTE_TIMEOUT, self.notes.add(&person)).await;
+            }
+        };
+        let asking = async { self.redis.run(&TIME, Repeat::Safe, &[streams], &[]).await };
+        let (answer, ()) = tokio::join!(asking, noting);
+        let answer = answer?;
         let (time, now): (String, Millis) = from_redis_value(answer).map_err(unexpected)?;
         let id = random::uuid();
         let word = self.held().comes(&person, Connection::new(&id, ender, time, now + IN_TIME));

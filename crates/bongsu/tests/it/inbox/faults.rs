@@ -351,3 +351,37 @@ async fn a_fourth_replaces_the_oldest_here(fleet: &Fleet, streams: &mut Vec<Stre
     assert!(is_replaced(&mut streams[0]).await, "the oldest stays");
     streams.push(fourth);
 }
+
+#[tokio::test]
+async fn connections_of_a_killed_hub_are_given_back_when_its_lease_ends() {
+    if !engines() {
+        return;
+    }
+    let redis = Redis::start().await;
+    let fleet = fleet([&redis.url(), &redis.url()]).await;
+    let keys =
+        |user: u64| [format!("sse:notification:{{{user}}}"), format!("sse:notification:{{{user}}}:hubs")];
+    let exist = async |user: u64| {
+        let [streams, hubs] = keys(user);
+        redis.command(&["EXISTS", &streams, &hubs]).await.integer()
+    };
+    // Two who have nothing but what is killed, and one who has another device.
+    let mut killed = vec![open(listen(&fleet.hubs[1], 8)).await, open(listen(&fleet.hubs[1], 9)).await];
+    let mut stays = open(listen(&fleet.hubs[0], 7)).await;
+    killed.push(open(listen(&fleet.hubs[1], 7)).await);
+    assert_eq!((counted(&redis).await, exist(8).await, exist(9).await), (2, 2, 2));
+    fleet.hubs[1].kill9().await;
+    wait::until(SOON, async || (exist(8).await, exist(9).await, counted(&redis).await) == (0, 0, 1)).await;
+    let noted = async || redis.command(&["KEYS", "sse:notification:people:*"]).await.items().len();
+    wait::until(SOON, async || noted().await == 1).await;
+    notify(&fleet.apis()[0], &like("after", &[7])).await.expect(202);
+    told_of(&mut stays, "after").await;
+    // The last connection of a hub leaves no note.
+    drop(stays);
+    wait::until(SOON, async || noted().await == 0).await;
+    // All hubs were gone for a while: the one that comes back finds out.
+    let _lost = open(listen(&fleet.hubs[0], 8)).await;
+    fleet.hubs[0].kill9().await;
+    fleet.hubs[0].restart().await;
+    wait::until(SOON, async || exist(8).await == 0).await;
+}

@@ -244,8 +244,8 @@ pub(crate) async fn wire(
         ready: ready.clone(),
     };
     let sink = Arc::new(hub.clone());
-    let presence = match &redis {
-        Some(redis) => Presence::on_redis(presence, redis.clone(), sink, supervisor),
+    let presence = match redis.clone().zip(instances) {
+        Some((redis, instances)) => Presence::on_redis(presence, redis, instances, sink, supervisor),
         None => Presence::embedded(presence, clock.clone(), sink, supervisor),
     };
     let buckets: Arc<dyn Buckets> = match &redis {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, Millis};
 
-pub use extract::{Caller, Operator, Service, StreamPerson};
+pub use extract::{Caller, Observes, Operator, Service, StreamPerson};
 pub use jwt::{Claims, LONGEST_LIFE, mint};
 pub use revocations::Revocations;
 pub use settings::{

@@ -23,7 +23,7 @@ pub use answer::{Answer, ApiError};
 pub use body::{Bulk, Small};
 pub use fields::{Fields, Page, Query};
 pub use frame::StreamLanguage;
-pub use identity::{Caller, Identity, Operator, Person, Service, StreamPerson};
+pub use identity::{Caller, Identity, Observes, Operator, Person, Service, StreamPerson};
 pub use in_flight::InFlight;
 pub use list::{Part, listed};
 pub use server::Peer;

@@ -35,5 +35,5 @@ pub use many::ManyStream;
 pub use options::{Greeting, Manner, Options, SETTINGS};
 pub use socket::{Desk, LiveSocket};
 pub use source::{Family, LogSource, Source};
-pub use stream::{Ender, LiveStream};
+pub use stream::{Ender, LiveStream, SubscriptionGuard};
 pub use subject::SubjectName;

@@ -3,7 +3,6 @@
 //! Each has a reader of its own. A frame's event and data are the shared bytes, with the id of the room added to the
 //! data; its id is the positions of all of them together, which a client gives back as it got it.
 
-use std::any::Any;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -16,7 +15,7 @@ use http_body::Body;
 use crate::composite::{self, RoomKey, Writer};
 use crate::hub::Entered;
 use crate::reader::{Reader, Said};
-use crate::stream::Piece;
+use crate::stream::{Piece, SubscriptionGuard};
 
 /// The body of an answer that follows several subjects.
 pub struct ManyStream {
@@ -34,24 +33,30 @@ struct Followed {
     room: Id,
     key: RoomKey,
     reader: Reader,
-    /// Dropped when the room is no longer followed.
-    _held: Option<Box<dyn Any + Send>>,
+    /// Held while the room is followed; none before [`ManyStream::begin_with`].
+    _guard: Option<Box<dyn SubscriptionGuard>>,
 }
 
 impl ManyStream {
     pub(crate) fn new(entered: Entered, readers: Vec<(Id, Reader)>) -> Self {
-        let follow = |(room, reader)| Followed { key: RoomKey::of(&room), room, reader, _held: None };
+        let follow = |(room, reader)| Followed { key: RoomKey::of(&room), room, reader, _guard: None };
         let followed = readers.into_iter().map(follow).collect();
         let mut stream = Self { followed, entered, greeting: None, ended: false, turn: 0 };
         stream.greeting = Some(sse::greeting(random::between(1_000, 3_000), Some(stream.position())).into());
         stream
     }
 
-    /// Keeps something for as long as each room is followed, in the order in which the rooms were given.
+    /// Holds a guard for as long as each room is followed, in the order in which the rooms were given, and sends their
+    /// snapshots right after the greeting.
     #[must_use]
-    pub fn holding<T: Any + Send>(mut self, what: impl IntoIterator<Item = T>) -> Self {
-        for (followed, what) in self.followed.iter_mut().zip(what) {
-            followed._held = Some(Box::new(what));
+    pub fn begin_with(mut self, guards: impl IntoIterator<Item = impl SubscriptionGuard>) -> Self {
+        let many = self.followed.len();
+        for (at, guard) in guards.into_iter().take(many).enumerate() {
+            if let Some(frame) = self.followed[at].reader.begin_with(&guard) {
+                let frame = self.retold(at, &frame);
+                self.greeting = self.greeting.take().map(|greeting| [greeting, frame].concat().into());
+            }
+            self.followed[at]._guard = Some(Box::new(guard));
         }
         self
     }

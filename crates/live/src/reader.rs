@@ -85,6 +85,11 @@ impl Reader {
         self.cursor.place.id
     }
 
+    /// Leaves out the events without an id that were passed on until now.
+    pub(crate) fn skip_passed(&mut self) {
+        self.cursor.here_since = self.listening.subject.end().next;
+    }
+
     /// Where it stands, as clients are told it.
     pub(crate) fn place_name(&self) -> String {
         self.source.name(self.cursor.place.id)

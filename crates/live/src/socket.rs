@@ -3,7 +3,6 @@
 //! Each room has a reader of its own, as on a stream of several rooms. Frames become messages that name their room and
 //! carry the room's own id. One request is worked on at a time; while it is, nothing more is read from the client.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -16,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::hub::Entered;
 use crate::log::Boxed;
 use crate::reader::{Reader, Said};
+use crate::stream::SubscriptionGuard;
 use crate::{Hub, OpenError, SubjectName};
 
 /// What the part that owns the rooms decides.
@@ -26,7 +26,7 @@ pub trait Desk: Send {
     fn may_read(&self, room: &Id) -> Boxed<'static, Result<(), Code>>;
 
     /// The room is followed now, until what comes back is dropped.
-    fn joined(&self, room: &Id) -> Boxed<'static, Box<dyn Any + Send>>;
+    fn joined(&self, room: &Id) -> Boxed<'static, Box<dyn SubscriptionGuard>>;
 
     /// How many rooms one connection follows.
     fn most_rooms(&self) -> usize;
@@ -43,14 +43,14 @@ pub struct LiveSocket {
 }
 
 /// What a subscription gave: a reader and what goes with it, or the code of a refusal.
-type Opened = Result<(Reader, Box<dyn Any + Send>), Code>;
+type Opened = Result<(Reader, Box<dyn SubscriptionGuard>), Code>;
 
 /// A room that the client follows.
 struct Followed {
     room: Id,
     reader: Reader,
-    /// Goes when the room is no longer followed.
-    _held: Box<dyn Any + Send>,
+    /// Dropped when the room is no longer followed.
+    _guard: Box<dyn SubscriptionGuard>,
 }
 
 #[derive(Deserialize)]
@@ -131,10 +131,13 @@ impl LiveSocket {
         let Poll::Ready(opened) = opening.as_mut().poll(cx) else { return };
         let Some((room, _)) = self.opening.take() else { return };
         match opened {
-            Ok((reader, held)) => {
+            Ok((mut reader, guard)) => {
                 let id = Some(reader.place().named());
                 self.reply(&Reply { event: "system.subscribed", code: None, id, room: Some(&room) });
-                self.readers.push(Followed { room, reader, _held: held });
+                if let Some(frame) = reader.begin_with(&*guard) {
+                    self.replies.push_back(messages(&room, &frame));
+                }
+                self.readers.push(Followed { room, reader, _guard: guard });
             }
             Err(code) => self.refuse(code, Some(&room)),
         }

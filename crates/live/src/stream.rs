@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 
 use crate::hub::{Chair, Entered};
+use crate::log::Passing;
 use crate::options::Greeting;
 use crate::reader::{Reader, Said};
 
@@ -46,7 +47,36 @@ impl LiveStream {
     }
 }
 
+/// What a connection holds while it follows a subject. Dropped when it no longer does.
+pub trait SubscriptionGuard: Send + 'static {
+    /// Calls `deliver` with the state that passed-on events of the subject have led to, or with None while that is not
+    /// known; then an event with the state is passed on later. Nothing is passed on during the call, so that the
+    /// connection can begin with the state and go on with what is passed on after it.
+    fn snapshot(&self, deliver: &mut dyn FnMut(Option<&Passing>));
+}
+
+impl Reader {
+    /// The frame of the guard's state. Events that were passed on before it are left out from here on.
+    pub(crate) fn begin_with(&mut self, guard: &dyn SubscriptionGuard) -> Option<Vec<u8>> {
+        let mut frame = None;
+        guard.snapshot(&mut |state| {
+            self.skip_passed();
+            frame = state.map(|state| sse::passing(&state.event_type, &state.data, state.at));
+        });
+        frame
+    }
+}
+
 impl LiveStream {
+    /// Holds the guard for as long as the stream lives, and sends its snapshot right after the greeting.
+    #[must_use]
+    pub fn begin_with(mut self, guard: impl SubscriptionGuard) -> Self {
+        if let (Some(frame), Some(greeting)) = (self.reader.begin_with(&guard), &mut self.greeting) {
+            *greeting = [&greeting[..], &frame].concat().into();
+        }
+        self.holding(guard)
+    }
+
     /// What ends it from elsewhere.
     pub fn ender(&self) -> Ender {
         Ender(self.entered.chair.clone())

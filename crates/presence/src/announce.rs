@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bongsu_kernel::json::Object;
-use bongsu_kernel::{EventType, Id, Millis, shrink};
+use bongsu_kernel::{Clock, EventType, Id, Millis, shrink};
 use bongsu_live::SubjectName;
 use bongsu_live::log::{Passing, Sink};
 use serde::Serialize;
+use tokio::sync::oneshot;
 
 use crate::here::Here;
 use crate::in_order;
-use crate::store::{Change, Ears, Who};
+use crate::store::{Change, Ears, MOST_LISTED, Told, Who};
 
 /// So many changes wait for a room that is being asked for. Past it, it is asked for once more.
 const MOST_HELD: usize = 256;
@@ -25,17 +26,30 @@ type Views = HashMap<Id, View, foldhash::fast::RandomState>;
 pub(crate) struct Announcer {
     sink: Arc<dyn Sink>,
     here: Arc<Here>,
+    clock: Clock,
     update: EventType,
     /// Held while something is passed on, so that two never overtake each other.
     views: Mutex<Views>,
 }
 
-/// What this hub's streams have been told of a room. Nothing yet: then the next change is the first.
+/// What this hub's streams have been told of a room. No entry: nothing yet, and the room is asked for when the store is
+/// told of the first stream.
 enum View {
-    /// Everything up to this version.
-    Told(u64),
+    Told {
+        state: State,
+        /// New streams that wait for a version, so that their snapshot includes themselves.
+        waiting: Vec<(u64, oneshot::Sender<()>)>,
+    },
     /// It has to be asked for; what was heard since that began is held.
     Doubted { held: Vec<Change>, asking: bool },
+}
+
+/// A room as the last update left it.
+struct State {
+    version: u64,
+    count: usize,
+    /// None in a large room.
+    online: Option<Vec<Id>>,
 }
 
 impl View {
@@ -48,7 +62,7 @@ impl Announcer {
     pub(crate) fn new(sink: Arc<dyn Sink>, here: Arc<Here>) -> Self {
         #[expect(clippy::expect_used, reason = "at start-up, of a constant")]
         let update = EventType::new("presence.update").expect("an event type");
-        Self { sink, here, update, views: Mutex::default() }
+        Self { sink, here, clock: Clock::system(), update, views: Mutex::default() }
     }
 
     fn views(&self) -> MutexGuard<'_, Views> {
@@ -62,12 +76,12 @@ impl Announcer {
 
     /// Whether the room has to be asked for now, to be settled with the answer.
     pub(crate) fn begin_asking(&self, room: &Id) -> bool {
-        match self.views().get_mut(room) {
-            Some(View::Doubted { asking, .. }) => {
+        match self.views().entry(room.clone()).or_insert_with(View::doubted) {
+            View::Doubted { asking, .. } => {
                 *asking = true;
                 true
             }
-            _ => false,
+            View::Told { .. } => false,
         }
     }
 
@@ -85,9 +99,10 @@ impl Announcer {
             // Nobody is here any more.
             _ => return,
         };
-        views.insert(room.clone(), View::Told(who.version));
-        let online = who.online.map(|online| online.into_iter().map(|online| online.user).collect());
-        self.pass(room, who.at, &Update::new(None, None, who.count, online));
+        let Who { version, at, count, online, .. } = who;
+        let listed = online.into_iter().map(|online| online.user);
+        let online = (count <= MOST_LISTED).then(|| listed.collect());
+        self.pass(&mut views, room, at, (None, None), State { version, count, online });
         let mut missing = false;
         for change in held {
             missing |= !self.take(&mut views, room, change);
@@ -96,6 +111,42 @@ impl Announcer {
             drop(views);
             self.here.look_within(room, Duration::ZERO);
         }
+    }
+
+    /// The store was told of this hub's people. Changes of a large room are announced later, but count already.
+    pub(crate) fn told(&self, room: &Id, told: Told) {
+        if let Some(View::Told { state, .. }) = self.views().get_mut(room)
+            && told.version.is_none_or(|version| version == state.version)
+            && told.count > MOST_LISTED
+        {
+            state.count = told.count;
+        }
+    }
+
+    /// Resolves when the streams were told of this version, or it is in doubt what they were told.
+    pub(crate) async fn reaches(&self, room: &Id, version: u64) {
+        let (reached, waits) = oneshot::channel();
+        match self.views().get_mut(room) {
+            Some(View::Told { state, waiting }) if state.version < version => {
+                waiting.retain(|(_, reached)| !reached.is_closed());
+                waiting.push((version, reached));
+            }
+            _ => return,
+        }
+        let _ = waits.await;
+    }
+
+    /// Calls `deliver` with what the streams of a room have been told, as one update. None while that is in doubt: then
+    /// they are told the room as it is next. Nothing is passed on meanwhile.
+    pub(crate) fn snapshot(&self, room: &Id, deliver: &mut dyn FnMut(Option<&Passing>)) {
+        let views = self.views();
+        let snapshot = match views.get(room) {
+            Some(View::Told { state, .. }) => {
+                self.passing(self.clock.now(), &Update::new((None, None), state))
+            }
+            _ => None,
+        };
+        deliver(snapshot.as_ref());
     }
 
     pub(crate) fn forget(&self, room: &Id) {
@@ -107,19 +158,18 @@ impl Announcer {
     /// Passes a change on when it follows what was told. False when something between is missing.
     fn take(&self, views: &mut Views, room: &Id, change: Change) -> bool {
         match views.get_mut(room) {
-            None => {}
-            Some(View::Told(version)) => {
-                if change.version <= *version {
+            Some(View::Told { state, .. }) => {
+                if change.version <= state.version {
                     // It was part of the room when that was asked for.
                     return true;
                 }
-                if change.previous.is_some_and(|previous| previous != *version) {
+                if change.previous.is_some_and(|previous| previous != state.version) {
                     views.insert(room.clone(), View::doubted());
                     return false;
                 }
             }
             // It is part of the room by the time that is asked for.
-            Some(View::Doubted { asking: false, .. }) => return true,
+            None | Some(View::Doubted { asking: false, .. }) => return true,
             Some(View::Doubted { held, .. }) if held.len() < MOST_HELD => {
                 held.push(change);
                 return true;
@@ -129,18 +179,28 @@ impl Announcer {
                 return false;
             }
         }
-        views.insert(room.clone(), View::Told(change.version));
-        let Change { at, joined, left, count, online, .. } = change;
-        self.pass(room, at, &Update::new(joined, left, count, online));
+        let Change { version, at, joined, left, count, online, .. } = change;
+        self.pass(views, room, at, (joined, left), State { version, count, online });
         true
     }
 
-    fn pass(&self, room: &Id, at: Millis, update: &Update) {
-        let data = serde_json::to_string(update).ok().and_then(|text| Object::stored(&text));
-        if let Some(data) = data {
-            let passing = Passing { event_type: self.update.clone(), data, at };
+    /// Passes an update on, and remembers what it said.
+    fn pass(&self, views: &mut Views, room: &Id, at: Millis, who: (Option<Id>, Option<Id>), state: State) {
+        if let Some(passing) = self.passing(at, &Update::new(who, &state)) {
             self.sink.pass(&SubjectName::new("room", room), &passing);
         }
+        let mut waiting = match views.remove(room) {
+            Some(View::Told { waiting, .. }) => waiting,
+            _ => Vec::new(),
+        };
+        // A receiver resolves when its sender is dropped.
+        waiting.retain(|(version, _)| *version > state.version);
+        views.insert(room.clone(), View::Told { state, waiting });
+    }
+
+    fn passing(&self, at: Millis, update: &Update) -> Option<Passing> {
+        let data = serde_json::to_string(update).ok().and_then(|text| Object::stored(&text))?;
+        Some(Passing { event_type: self.update.clone(), data, at })
     }
 }
 
@@ -176,11 +236,12 @@ struct Update {
 }
 
 impl Update {
-    fn new(joined: Option<Id>, left: Option<Id>, count: usize, mut online: Option<Vec<Id>>) -> Self {
-        if let Some(online) = &mut online {
+    fn new((joined, left): (Option<Id>, Option<Id>), state: &State) -> Self {
+        let mut online_users = state.online.clone();
+        if let Some(online) = &mut online_users {
             online.sort_by(in_order);
         }
-        Self { online_users: online, joined, left, count }
+        Self { online_users, joined, left, count: state.count }
     }
 }
 
@@ -217,8 +278,28 @@ mod tests {
     impl Stage {
         fn new() -> Self {
             let (told, here) = (Arc::new(Told::default()), Arc::new(Here::new(Duration::MAX)));
-            here.enter(&id("room"), &id("somebody"));
+            here.enter(&id("room"), Some(&id("somebody")));
             Self { told: told.clone(), announcer: Announcer::new(told, here) }
+        }
+
+        /// One whose streams have been told everything up to a version.
+        fn at(version: u64) -> Self {
+            let stage = Self::new();
+            assert!(stage.asks(), "the first stream has the room asked for");
+            stage.settle(version);
+            stage.told();
+            stage
+        }
+
+        /// The count of the snapshot that a new stream would get.
+        fn snapshot(&self) -> Option<u64> {
+            let mut count = None;
+            self.announcer.snapshot(&id("room"), &mut |passing| {
+                let update =
+                    passing.map(|passing| serde_json::from_str::<serde_json::Value>(passing.data.as_str()));
+                count = update.map(|update| update.unwrap()["count"].as_u64().unwrap());
+            });
+            count
         }
 
         /// A change that leaves as many people as its version says.
@@ -230,7 +311,8 @@ mod tests {
 
         fn settle(&self, version: u64) {
             let count = usize::try_from(version).unwrap();
-            self.announcer.settle(&id("room"), Who { version, at: 0, count, online: None });
+            let who = Who { version, at: 0, count, online: Vec::new(), has_more: false };
+            self.announcer.settle(&id("room"), who);
         }
 
         /// Counts that streams were told since this was asked last; negative when nobody was named.
@@ -250,7 +332,7 @@ mod tests {
 
     #[test]
     fn changes_that_follow_on_are_passed_on_once() {
-        let stage = Stage::new();
+        let stage = Stage::at(4);
         stage.change(5, Some(4));
         stage.change(6, Some(5));
         stage.change(6, Some(5));
@@ -266,7 +348,7 @@ mod tests {
 
     #[test]
     fn after_a_gap_the_room_is_told_as_it_is_and_then_what_came_after_it() {
-        let stage = Stage::new();
+        let stage = Stage::at(4);
         stage.change(5, Some(4));
         stage.change(7, Some(6));
         stage.change(8, Some(7));
@@ -311,7 +393,7 @@ mod tests {
 
     #[test]
     fn an_engine_that_lost_its_past_is_believed() {
-        let stage = Stage::new();
+        let stage = Stage::at(99);
         stage.change(100, Some(99));
         stage.announcer.doubt(&id("room"));
         assert!(stage.asks());
@@ -321,13 +403,55 @@ mod tests {
     }
 
     #[test]
+    fn a_new_stream_gets_the_room_as_the_others_have_been_told_it() {
+        let stage = Stage::new();
+        stage.change(5, Some(4));
+        assert_eq!((stage.snapshot(), stage.told()), (None, vec![]), "nobody was told anything yet");
+        assert!(stage.asks());
+        stage.settle(5);
+        assert_eq!((stage.snapshot(), stage.told()), (Some(5), vec![-5]));
+        stage.change(6, Some(5));
+        assert_eq!((stage.snapshot(), stage.told()), (Some(6), vec![6]));
+        stage.announcer.doubt(&id("room"));
+        assert_eq!(stage.snapshot(), None, "the room as it is comes next");
+    }
+
+    #[tokio::test]
+    async fn a_new_stream_waits_until_its_own_coming_was_heard() {
+        let stage = Stage::at(5);
+        let room = id("room");
+        stage.announcer.reaches(&room, 5).await;
+        let mut waits = std::pin::pin!(stage.announcer.reaches(&room, 7));
+        for version in [6, 7] {
+            assert!(futures_util::poll!(&mut waits).is_pending(), "{version} was not heard");
+            stage.change(version, Some(version - 1));
+        }
+        waits.await;
+        let mut waits = std::pin::pin!(stage.announcer.reaches(&room, 9));
+        assert!(futures_util::poll!(&mut waits).is_pending());
+        stage.announcer.doubt(&room);
+        waits.await;
+    }
+
+    #[test]
+    fn changes_of_a_large_room_count_before_they_are_announced() {
+        let (stage, room) = (Stage::at(300), id("room"));
+        let told = |version, count| crate::store::Told { look_within: None, version, count };
+        stage.announcer.told(&room, told(Some(299), 310));
+        assert_eq!(stage.snapshot(), Some(300), "there are announcements on their way");
+        stage.announcer.told(&room, told(Some(300), 301));
+        assert_eq!((stage.snapshot(), stage.told()), (Some(301), vec![]));
+    }
+
+    #[test]
     fn lists_are_in_order_and_ids_in_their_form() {
         let stage = Stage::new();
         let online = |user: &str| Online { user: id(user), last_seen: 0 };
         stage.announcer.doubt(&id("room"));
         assert!(stage.asks());
         let people = vec![online("10"), online("b"), online("9"), online("007")];
-        stage.announcer.settle(&id("room"), Who { version: 1, at: 0, count: 4, online: Some(people) });
+        let who = Who { version: 1, at: 0, count: 4, online: people, has_more: false };
+        stage.announcer.settle(&id("room"), who);
         let told = stage.told.0.lock().unwrap().pop();
         let expected = r#"{"onlineUsers":[9,"b",10,"007"],"joined":null,"left":null,"count":4}"#;
         assert_eq!(told.as_deref(), Some(expected));

@@ -34,9 +34,12 @@ struct Book {
 struct Room {
     /// Streams by person.
     tabs: Map<usize>,
+    /// Streams that hear of presence and are not part of it.
+    observers: usize,
     /// Who came or left since the store was told, and when.
     news: Map<Instant>,
-    waiting: Vec<(Id, oneshot::Sender<()>)>,
+    /// New streams, by person; None for an observer's.
+    waiting: Vec<(Option<Id>, oneshot::Sender<Told>)>,
     /// Whom this round of renewals has yet to come to, how long after the last batch, and when.
     round: Vec<Id>,
     step: Duration,
@@ -65,7 +68,7 @@ pub(crate) struct Work {
     pub(crate) gone: Vec<Id>,
     /// When those who are gone left.
     since: Vec<Instant>,
-    waiting: Vec<oneshot::Sender<()>>,
+    waiting: Vec<oneshot::Sender<Told>>,
 }
 
 impl Here {
@@ -77,45 +80,68 @@ impl Here {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a stream in. What is given resolves when the store knows of its person; nothing when it does already.
-    pub(crate) fn enter(&self, room: &Id, person: &Id) -> Option<oneshot::Receiver<()>> {
+    /// Counts in a stream of a person, or of an observer (None). The receiver gets what the store answered; there is none
+    /// when the store knows of the person already and no look is under way.
+    pub(crate) fn enter(&self, room: &Id, person: Option<&Id>) -> Option<oneshot::Receiver<Told>> {
         let (mut book, now) = (self.book(), Instant::now());
         let entry = book.rooms.entry(room.clone()).or_default();
-        let tabs = entry.tabs.entry(person.clone()).or_default();
-        *tabs += 1;
-        if *tabs > 1 && !entry.news.contains_key(person) {
+        // A look that is under way may be the first one: its outcome is not known yet.
+        let is_known = !entry.looked_at && entry.is_told(person);
+        match person {
+            Some(person) => *entry.tabs.entry(person.clone()).or_default() += 1,
+            None => entry.observers += 1,
+        }
+        if is_known {
             return None;
         }
-        entry.news.insert(person.clone(), now);
+        if let Some(person) = person {
+            entry.news.insert(person.clone(), now);
+        }
         let (told, waits) = oneshot::channel();
-        entry.waiting.push((person.clone(), told));
+        entry.waiting.push((person.cloned(), told));
         book.look_at(room, now);
         self.bell.notify_one();
         Some(waits)
     }
 
     /// Counts a stream out.
-    pub(crate) fn leave(&self, room: &Id, person: &Id) {
+    pub(crate) fn leave(&self, room: &Id, person: Option<&Id>) {
         let (mut book, now) = (self.book(), Instant::now());
         let Some(entry) = book.rooms.get_mut(room) else { return };
-        let Some(tabs) = entry.tabs.get_mut(person) else { return };
-        *tabs -= 1;
-        if *tabs == 0 {
+        if let Some(person) = person {
+            let Some(tabs) = entry.tabs.get_mut(person) else { return };
+            *tabs -= 1;
+            if *tabs > 0 {
+                return;
+            }
             entry.tabs.remove(person);
             entry.news.insert(person.clone(), now);
-            book.look_at(room, now);
-            self.bell.notify_one();
+        } else {
+            entry.observers = entry.observers.saturating_sub(1);
+            if !entry.is_empty() {
+                return;
+            }
         }
+        book.look_at(room, now);
+        self.bell.notify_one();
     }
 
     /// Whether a room has streams of this hub.
     pub(crate) fn has(&self, room: &Id) -> bool {
-        self.book().rooms.get(room).is_some_and(|room| !room.tabs.is_empty())
+        self.book().rooms.get(room).is_some_and(|room| !room.is_empty())
     }
 
     /// Has a room looked at when something is due in it.
     pub(crate) fn look_within(&self, room: &Id, within: Duration) {
         self.book().look_at(room, Instant::now() + self.not_all_at_once(within));
+        self.bell.notify_one();
+    }
+
+    /// Has every room looked at, each at some moment of this time.
+    pub(crate) fn look_at_all(&self, within: Duration) {
+        let (mut book, now) = (self.book(), Instant::now());
+        let rooms: Vec<Id> = book.rooms.keys().cloned().collect();
+        rooms.iter().for_each(|room| book.look_at(room, now + part_of(within)));
         self.bell.notify_one();
     }
 
@@ -133,6 +159,11 @@ impl Here {
         }
         book.look_at(room, now);
         self.bell.notify_one();
+    }
+
+    pub(crate) fn renew_all(&self) {
+        let rooms: Vec<Id> = self.book().rooms.keys().cloned().collect();
+        rooms.iter().for_each(|room| self.renew_now(room));
     }
 
     /// Begins anew after the loop that looks after the rooms has failed.
@@ -203,7 +234,7 @@ impl Here {
                 Some(now + pause)
             }
             Ok(told) => {
-                work.waiting.into_iter().for_each(|waits| _ = waits.send(()));
+                work.waiting.into_iter().for_each(|waits| _ = waits.send(told));
                 let news = (!room.news.is_empty()).then_some(now);
                 let ends = told.look_within.map(|within| now + self.not_all_at_once(within));
                 let hears = match room.hearing {
@@ -213,7 +244,7 @@ impl Here {
                 [news, ends, hears, asked, room.renew_at].into_iter().flatten().min()
             }
         };
-        if room.tabs.is_empty() && room.news.is_empty() {
+        if room.is_empty() && room.news.is_empty() {
             book.rooms.remove(id);
             shrink(&mut book.rooms);
             forget();
@@ -250,6 +281,18 @@ impl Book {
 }
 
 impl Room {
+    fn is_empty(&self) -> bool {
+        self.tabs.is_empty() && self.observers == 0
+    }
+
+    /// Whether the store was told of a person. Of an observer there is nothing to tell, but the room has to be asked for.
+    fn is_told(&self, person: Option<&Id>) -> bool {
+        match person {
+            Some(person) => self.tabs.contains_key(person) && !self.news.contains_key(person),
+            None => self.hearing != Hearing::NotYet,
+        }
+    }
+
     fn take_work(&mut self, renewal: Option<Duration>, now: Instant) -> Work {
         let mut work = Work::default();
         let news: Vec<Id> = self.news.keys().take(BATCH).cloned().collect();
@@ -264,8 +307,9 @@ impl Room {
         }
         // Those whose news is left for the next look wait on.
         let waiting = std::mem::take(&mut self.waiting);
-        let (told, rest): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|(person, _)| !self.news.contains_key(person));
+        let (told, rest): (Vec<_>, Vec<_>) = waiting
+            .into_iter()
+            .partition(|(person, _)| person.as_ref().is_none_or(|person| !self.news.contains_key(person)));
         self.waiting = rest;
         work.waiting = told.into_iter().map(|(_, waits)| waits).collect();
         let Some(renewal) = renewal else { return work };
@@ -316,123 +360,4 @@ fn part_of(whole: Duration) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIFE: Duration = Duration::from_secs(60);
-    const RENEWAL: Option<Duration> = Some(Duration::from_secs(20));
-    const TOLD: Result<Told, Duration> = Ok(Told { look_within: None });
-
-    fn id(text: &str) -> Id {
-        Id::new(text).unwrap()
-    }
-
-    /// A look at the only room that is due, as its work and what to end it with.
-    fn look(here: &Here, at: Instant) -> Option<Work> {
-        let (room, _) = here.take_due(at)?;
-        Some(here.take_work(&room, RENEWAL))
-    }
-
-    fn end(here: &Here, work: Work, outcome: Result<Told, Duration>) -> bool {
-        here.done(&id("room"), work, outcome, || {})
-    }
-
-    #[test]
-    fn what_happened_between_two_looks_is_told_as_it_is_now() {
-        let (here, room) = (Here::new(LIFE), id("room"));
-        for person in ["comes", "comes", "passes"] {
-            here.enter(&room, &id(person));
-        }
-        here.leave(&room, &id("passes"));
-        here.leave(&room, &id("comes"));
-        let work = look(&here, Instant::now()).unwrap();
-        assert_eq!((&work.here, &work.gone), (&vec![id("comes")], &vec![id("passes")]));
-        assert!(look(&here, Instant::now()).is_none(), "one look at a time");
-        here.leave(&room, &id("comes"));
-        assert!(!end(&here, work, TOLD));
-        let work = look(&here, Instant::now()).unwrap();
-        assert_eq!((work.here.len(), &work.gone), (0, &vec![id("comes")]));
-        assert!(end(&here, work, TOLD), "nobody is left");
-        assert!(here.next_due().is_none());
-    }
-
-    #[test]
-    fn what_could_not_be_told_is_told_after_a_pause() {
-        let (here, room) = (Here::new(LIFE), id("room"));
-        let mut told = here.enter(&room, &id("stays")).unwrap();
-        here.enter(&room, &id("leaves"));
-        let work = look(&here, Instant::now()).unwrap();
-        here.leave(&room, &id("leaves"));
-        assert!(!end(&here, work, Err(Duration::from_secs(1))));
-        assert!(told.try_recv().is_err(), "who waits is let go without");
-        assert!(look(&here, Instant::now()).is_none());
-        let work = look(&here, Instant::now() + Duration::from_secs(2)).unwrap();
-        assert_eq!((&work.here, &work.gone), (&vec![id("stays")], &vec![id("leaves")]));
-    }
-
-    #[test]
-    fn rooms_that_everybody_left_take_no_memory() {
-        let here = Here::new(LIFE);
-        let rooms: Vec<Id> = (0..20_000).map(|room| id(&format!("room-{room}"))).collect();
-        let look_at_all = || {
-            while let Some((room, _)) = here.take_due(Instant::now()) {
-                let work = here.take_work(&room, RENEWAL);
-                here.done(&room, work, TOLD, || {});
-            }
-        };
-        rooms.iter().for_each(|room| _ = here.enter(room, &id("passes")));
-        look_at_all();
-        assert_eq!(here.book().rooms.len(), rooms.len());
-        rooms.iter().for_each(|room| here.leave(room, &id("passes")));
-        look_at_all();
-        let book = here.book();
-        assert_eq!((book.rooms.len(), book.agenda.len()), (0, 0));
-        assert!(book.rooms.capacity() < 4_096, "{}", book.rooms.capacity());
-    }
-
-    #[test]
-    fn who_left_longer_ago_than_a_sign_lives_is_not_told_any_more() {
-        let (here, room) = (Here::new(Duration::ZERO), id("room"));
-        here.enter(&room, &id("leaves"));
-        here.leave(&room, &id("leaves"));
-        let work = look(&here, Instant::now()).unwrap();
-        assert!(end(&here, work, Err(Duration::ZERO)), "nothing is left to be told");
-    }
-
-    #[test]
-    fn a_round_comes_to_everybody_once_in_steps() {
-        let (here, room, renewal) = (Here::new(LIFE), id("room"), RENEWAL.unwrap());
-        let people: Vec<Id> = (0..3 * BATCH - 1).map(|person| id(&person.to_string())).collect();
-        people.iter().for_each(|person| _ = here.enter(&room, person));
-        for _ in 0..3 {
-            let work = look(&here, Instant::now()).unwrap();
-            assert!(work.here.len() <= BATCH);
-            end(&here, work, TOLD);
-        }
-        let begins = here.next_due().unwrap() - Instant::now();
-        assert!(begins > renewal / 2 - Duration::from_secs(5) && begins <= renewal, "{begins:?}");
-        here.renew_now(&room);
-        let (mut renewed, mut looks) = (Vec::new(), 0);
-        while let Some(work) = look(&here, Instant::now()) {
-            renewed.extend(work.here.clone());
-            looks += 1;
-            end(&here, work, TOLD);
-        }
-        renewed.sort();
-        let mut people = people;
-        people.sort();
-        assert_eq!((renewed, looks), (people, 3), "in a hurry, all at once");
-        let next = here.next_due().unwrap() - Instant::now();
-        assert!(next > renewal - Duration::from_secs(5) && next <= renewal, "{next:?}");
-    }
-
-    #[test]
-    fn a_loop_that_failed_goes_on_with_everybody() {
-        let (here, room) = (Here::new(LIFE), id("room"));
-        here.enter(&room, &id("somebody"));
-        let lost = look(&here, Instant::now()).unwrap();
-        assert_eq!(lost.here.len(), 1);
-        here.begin_again();
-        assert_eq!(look(&here, Instant::now()).unwrap().here, [id("somebody")]);
-    }
-}
+mod tests;

@@ -3,38 +3,62 @@
 use std::time::Duration;
 
 use bongsu_kernel::Id;
+use bongsu_live::SubscriptionGuard;
+use bongsu_live::log::Passing;
 
 use crate::Presence;
 
 /// A stream does not wait longer than this to be seen by others: presence must not hold it up.
-const PATIENCE: Duration = Duration::from_millis(500);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A stream of a person in a room. Dropping it is leaving, unless the person has another one, here or elsewhere.
+/// A stream in a room. Dropping it is leaving, unless the person has another one, here or elsewhere.
 #[must_use = "dropping it is leaving"]
 pub struct Joined {
     presence: Presence,
     room: Id,
-    user: Id,
+    /// None for an observer.
+    user: Option<Id>,
 }
 
 impl Presence {
     /// A stream was opened: its person is in the room until the guard is dropped. Every stream has its own guard.
     ///
     /// Returns when the fleet knows, or soon when the store is away: then it is told once it is back, and the stream
-    /// need not care. Called after the stream listens to the room, so that it hears of its own coming.
+    /// need not care. Called after the stream listens to the room, so that nothing is missed after its snapshot, which
+    /// includes the stream's own person.
     pub async fn joined(&self, room: &Id, user: &Id) -> Joined {
+        self.enter(room, Some(user)).await
+    }
+
+    /// A stream was opened that hears who comes and leaves, and is not itself part of it.
+    pub async fn observed(&self, room: &Id) -> Joined {
+        self.enter(room, None).await
+    }
+
+    async fn enter(&self, room: &Id, user: Option<&Id>) -> Joined {
         let told = self.0.here.enter(room, user);
         // Before waiting: when the request is given up meanwhile, this undoes it.
-        let joined = Joined { presence: self.clone(), room: room.clone(), user: user.clone() };
+        let joined = Joined { presence: self.clone(), room: room.clone(), user: user.cloned() };
         if let Some(told) = told {
-            let _ = tokio::time::timeout(PATIENCE, told).await;
+            let reached = async {
+                if let Some(version) = told.await.ok().and_then(|told| told.version) {
+                    self.0.announcer.reaches(room, version).await;
+                }
+            };
+            let _ = tokio::time::timeout(JOIN_TIMEOUT, reached).await;
         }
         joined
     }
 }
 
+impl SubscriptionGuard for Joined {
+    fn snapshot(&self, deliver: &mut dyn FnMut(Option<&Passing>)) {
+        self.presence.0.announcer.snapshot(&self.room, deliver);
+    }
+}
+
 impl Drop for Joined {
     fn drop(&mut self) {
-        self.presence.0.here.leave(&self.room, &self.user);
+        self.presence.0.here.leave(&self.room, self.user.as_ref());
     }
 }

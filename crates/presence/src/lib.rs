@@ -2,7 +2,8 @@
 //!
 //! A stream is joined (`join.rs`) and leaves when its guard is dropped; people without one send heartbeats. Who is here
 //! is kept by this hub (`here.rs`) and told to the [`store`] again and again (`renew.rs`), where comings and goings of
-//! all hubs are decided; what the store announces reaches this hub's streams through `announce.rs`.
+//! all hubs are decided; what the store announces reaches this hub's streams through `announce.rs`. A new stream begins
+//! with what the others have been told.
 
 mod announce;
 mod here;
@@ -14,15 +15,17 @@ pub mod store;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bongsu_coordination::registry::Fleet;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id};
 use bongsu_live::log::Sink;
 use bongsu_redis::Redis;
 use metrics::Counter;
+use tokio::sync::watch;
 
 pub use join::Joined;
 pub use options::{Options, SETTINGS};
-pub use store::{Error, Online};
+pub use store::{Error, Online, Who};
 
 use announce::Announcer;
 use here::Here;
@@ -55,11 +58,21 @@ impl Presence {
         Self::start(options, sink, supervisor, |ears| EmbeddedStore::start(options, clock, ears, supervisor))
     }
 
-    /// For a fleet. Does not wait for Redis, and goes on without it: who is here is told when it is there.
-    pub fn on_redis(options: Options, redis: Redis, sink: Arc<dyn Sink>, supervisor: &Supervisor) -> Self {
-        Self::start(options, sink, supervisor, |ears| {
-            Arc::new(RedisStore::start(options, redis, ears, supervisor))
-        })
+    /// For a fleet. Does not wait for Redis, and goes on without it: who is here is told when it is there. The people of
+    /// instances that are no longer in `fleet` leave.
+    pub fn on_redis(
+        options: Options,
+        redis: Redis,
+        fleet: watch::Receiver<Fleet>,
+        sink: Arc<dyn Sink>,
+        supervisor: &Supervisor,
+    ) -> Self {
+        let (own, followed) = (redis.instance().to_owned(), fleet.clone());
+        let this = Self::start(options, sink, supervisor, |ears| {
+            Arc::new(RedisStore::start(options, redis, fleet, ears, supervisor))
+        });
+        this.start_following(own, followed, supervisor);
+        this
     }
 
     fn start<S: Store + 'static>(
@@ -91,11 +104,9 @@ impl Presence {
         Ok(self.0.options.heartbeat())
     }
 
-    /// Who is in a room, in the order of [`in_order`]; how many are listed is the room's count.
-    pub async fn who(&self, room: &Id) -> Result<Vec<Online>, Error> {
-        let mut online = self.0.store.who(room, usize::MAX).await?.online.unwrap_or_default();
-        online.sort_by(|one, other| in_order(&one.user, &other.user));
-        Ok(online)
+    /// How many are in a room, and some of them: the first `most` after a person, in the order of [`in_order`].
+    pub async fn who(&self, room: &Id, after: Option<&Id>, most: usize) -> Result<Who, Error> {
+        self.0.store.who(room, after, most).await
     }
 }
 

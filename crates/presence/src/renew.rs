@@ -2,15 +2,18 @@
 //! whose time is up.
 //!
 //! While the store is away it goes on trying, room by room; when the store is back, everybody here is told of again,
-//! whatever it has forgotten meanwhile. When the hub ends in order its people leave; when it dies, their signs expire.
+//! whatever it has forgotten meanwhile. When the hub ends in order its people leave; when it dies, the others look at
+//! their rooms once it is no longer in the fleet.
 
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
+use bongsu_coordination::registry::Fleet;
 use bongsu_kernel::Id;
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::watch;
 
 use crate::here::{BATCH, Hearing, Work};
 use crate::store::{Error, MOST_LISTED, Told};
@@ -22,6 +25,8 @@ const AT_ONCE: usize = 512;
 const AGAIN: Duration = Duration::from_secs(1);
 /// Thousands of rooms fail together: that is said once in a while.
 const COMPLAIN: Duration = Duration::from_secs(10);
+/// After an instance was lost, all rooms are looked at within this.
+const LOOK_SPREAD: Duration = Duration::from_secs(1);
 /// Saying goodbye must not hold up the end of the process.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -38,6 +43,34 @@ impl Presence {
                     }
                     () = inner.look_after_all() => {}
                 }
+            }
+        });
+    }
+
+    /// Looks at all rooms when an instance is lost. When others gave up this one, `own`, everybody here is told of again.
+    pub(crate) fn start_following(
+        &self,
+        own: String,
+        fleet: watch::Receiver<Fleet>,
+        supervisor: &Supervisor,
+    ) {
+        let (presence, stop) = (self.clone(), supervisor.stop());
+        supervisor.spawn("presence-fleet", OnEnd::Restart, move || {
+            let (here, own) = (presence.0.here.clone(), own.clone());
+            let (mut fleet, stop) = (fleet.clone(), stop.clone());
+            async move {
+                let mut last = fleet.borrow_and_update().clone();
+                while let Some(Ok(())) = stop.run_until_cancelled(fleet.changed()).await {
+                    let seen = fleet.borrow_and_update().clone();
+                    let ended: Vec<&str> = seen.ended_since(&last).map(|ended| ended.id.as_str()).collect();
+                    if ended.contains(&own.as_str()) {
+                        here.renew_all();
+                    } else if !ended.is_empty() {
+                        here.look_at_all(LOOK_SPREAD);
+                    }
+                    last = seen;
+                }
+                stop.cancelled().await;
             }
         });
     }
@@ -109,10 +142,12 @@ impl Inner {
 
     async fn tell(&self, room: &Id, work: &Work) -> Result<Told, Error> {
         let told = self.store.tell(room, &work.here, &work.gone).await?;
-        if self.announcer.begin_asking(room) {
-            let who = self.store.who(room, MOST_LISTED).await?;
+        // After the store was told: a new stream's snapshot includes its person.
+        if self.here.has(room) && self.announcer.begin_asking(room) {
+            let who = self.store.who(room, None, MOST_LISTED).await?;
             self.announcer.settle(room, who);
         }
+        self.announcer.told(room, told);
         Ok(told)
     }
 

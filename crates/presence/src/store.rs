@@ -13,6 +13,8 @@ use bongsu_live::log::Boxed;
 
 /// In a larger room an update lists nobody, and changes are gathered.
 pub const MOST_LISTED: usize = 200;
+/// People in one list, at most.
+pub const MAX_PAGE_SIZE: usize = 1_000;
 /// Changes of a larger room are gathered so long.
 pub const GATHER: Duration = Duration::from_secs(1);
 
@@ -24,6 +26,8 @@ pub const GATHER: Duration = Duration::from_secs(1);
 /// - **Expiry.** A sign is good for `user_ttl`, by the store's own clock. A store that outlives its hubs also expires
 ///   the sign of a hub, which says it again every [`Store::renewal`]; where hub and store are one process, it needs no
 ///   renewal. Who has no sign left has gone, and is no longer among [`Store::who`] from that moment on.
+/// - **Lost instances.** The signs of an instance that is no longer in the fleet end with its lease, however long they
+///   would be good; its people leave as if each had been told as gone by it, heartbeats and other instances' signs apart.
 /// - **Leaving.** Who is told as gone by the last hub that had them leaves at once, also when they sent heartbeats
 ///   beside their stream. Someone who has only heartbeats is not touched by that.
 /// - **Announced once.** Every change (nobody's sign to the first, the last to none, expiry) is decided and announced
@@ -45,8 +49,9 @@ pub trait Store: Send + Sync {
     /// A sign of somebody who may have no stream.
     fn beat(&self, room: &Id, person: &Id) -> Boxed<'_, Result<(), Error>>;
 
-    /// Who is in a room; nobody is listed when there are more than `most`.
-    fn who(&self, room: &Id, most: usize) -> Boxed<'_, Result<Who, Error>>;
+    /// How many are in a room, and the first `most` of them ([`MAX_PAGE_SIZE`] at most) in the order of
+    /// [`in_order`](crate::in_order), after a person who need not be there. Costs no more than what is listed.
+    fn who(&self, room: &Id, after: Option<&Id>, most: usize) -> Boxed<'_, Result<Who, Error>>;
 
     /// Returns when every change from now on is heard.
     fn listen(&self, room: &Id) -> Boxed<'_, Result<(), Error>>;
@@ -74,6 +79,10 @@ pub trait Ears: Send + Sync {
 pub struct Told {
     /// Somebody's time may be up then, or an announcement be due: whoever has people in the room looks again.
     pub look_within: Option<Duration>,
+    /// Of the last announcement that includes it. None where [`Ears`] have heard everything by now.
+    pub version: Option<u64>,
+    /// How many are in the room now. In a large one the last announcement may have said another number.
+    pub count: usize,
 }
 
 /// Somebody came or left.
@@ -97,9 +106,12 @@ pub struct Who {
     /// Of the last announcement that this includes.
     pub version: u64,
     pub at: Millis,
+    /// Of the whole room.
     pub count: usize,
-    /// Nothing when there are more than was asked for.
-    pub online: Option<Vec<Online>>,
+    /// Those who were asked for.
+    pub online: Vec<Online>,
+    /// Whether others follow them.
+    pub has_more: bool,
 }
 
 /// A person in a room.

@@ -14,8 +14,8 @@ use axum::response::Response;
 use bongsu_http::answer::{Answer, invalid};
 use bongsu_http::frame::language;
 use bongsu_http::{
-    ApiError, Bulk, Fields, Identity, Part, Person, Query, Service, Small, StreamLanguage, StreamPerson,
-    fields, listed,
+    ApiError, Bulk, Fields, Identity, Observes, Part, Person, Query, Service, Small, StreamLanguage,
+    StreamPerson, fields, listed,
 };
 use bongsu_kernel::Reason;
 use bongsu_live::Entry;
@@ -66,7 +66,9 @@ pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
 /// Follow a room
 ///
 /// Events of the room from now on; with a position, everything after it first. Every event carries its id, which a
-/// browser's EventSource sends back by itself as `Last-Event-ID` when it reconnects.
+/// browser's EventSource sends back by itself as `Last-Event-ID` when it reconnects. The first event is a
+/// `presence.update` with who is there now. With the `X-Internal-Key` of a service beside the person's credentials, the
+/// stream is not counted among those who are there.
 #[utoipa::path(
     get,
     path = "/api/v1/rooms/{roomId}/stream",
@@ -89,6 +91,7 @@ async fn stream(
     _: StreamLanguage,
     Resume(position): Resume,
     caller: StreamPerson,
+    observes: Observes,
     RoomPath(room): RoomPath,
     State(rooms): State<Rooms>,
     State(identity): State<Identity>,
@@ -100,7 +103,7 @@ async fn stream(
     identity.check_revoked(&person).await?;
     // Again, now that it is subscribed: a right that ends from here on ends the stream.
     rooms.may_read(&room, &user).await.map_err(not_allowed)?;
-    let stream = stream.holding(rooms.0.presence.joined(&room, &user).await);
+    let stream = stream.begin_with(rooms.join(&room, &user, observes).await);
     Ok(bongsu_http::stream::answer(stream))
 }
 
@@ -130,6 +133,7 @@ async fn stream_many(
     _: StreamLanguage,
     ResumeMany(position): ResumeMany,
     caller: StreamPerson,
+    observes: Observes,
     query: Query,
     State(rooms): State<Rooms>,
     State(identity): State<Identity>,
@@ -150,8 +154,8 @@ async fn stream_many(
     for room in &wanted {
         rooms.may_read(room, &user).await.map_err(not_allowed)?;
     }
-    let joined = join_all(wanted.iter().map(|room| rooms.0.presence.joined(room, &user))).await;
-    let stream = stream.holding(joined);
+    let joined = join_all(wanted.iter().map(|room| rooms.join(room, &user, observes))).await;
+    let stream = stream.begin_with(joined);
     Ok(bongsu_http::stream::answer(stream))
 }
 

@@ -24,7 +24,10 @@ pub enum Said {
     Gone,
 }
 
-pub struct WebSocket(WebSocketStream<MaybeTlsStream<TcpStream>>);
+pub struct WebSocket {
+    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    presence: bool,
+}
 
 impl WebSocket {
     /// Opens one as this person.
@@ -52,10 +55,17 @@ impl WebSocket {
             request.headers_mut().insert(name, HeaderValue::from_str(value).expect("a header's value"));
         }
         match connect_async(request).await {
-            Ok((socket, _)) => Ok(Ok(Self(socket))),
+            Ok((socket, _)) => Ok(Ok(Self { socket, presence: false })),
             Err(Error::Http(response)) => Ok(Err(response.status().as_u16())),
             Err(error) => Err(error),
         }
+    }
+
+    /// Hands out `presence.update` as well.
+    #[must_use]
+    pub fn with_presence(mut self) -> Self {
+        self.presence = true;
+        self
     }
 
     pub async fn send(&mut self, message: &Value) {
@@ -68,7 +78,7 @@ impl WebSocket {
 
     /// As [`WebSocket::send_text`], to a hub that may be gone.
     pub async fn try_send_text(&mut self, text: &str) -> Result<(), Error> {
-        self.0.send(Message::text(text)).await
+        self.socket.send(Message::text(text)).await
     }
 
     /// The next message or end; pings are answered on the way.
@@ -81,11 +91,11 @@ impl WebSocket {
     pub async fn try_next(&mut self, timeout: Duration) -> Result<Said, Elapsed> {
         let next = async {
             loop {
-                match self.0.next().await {
+                match self.socket.next().await {
                     Some(Ok(Message::Text(text))) => {
                         let message: Value = serde_json::from_str(&text).expect("JSON");
                         // Most tests are about other things, and people come and go beside them.
-                        if message["event"] != "presence.update" {
+                        if self.presence || message["event"] != "presence.update" {
                             return Said::Message(message);
                         }
                     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bongsu_http::identity::INTERNAL_API_KEY;
 use bongsu_http::server::{SERVER_HOST, SERVER_PORT};
 use bongsu_kernel::settings::Values;
 use clap::{Arg, ArgMatches};
@@ -31,6 +32,11 @@ pub(crate) fn url(matches: &ArgMatches, values: &Values) -> String {
 /// A client for a command's requests.
 pub(crate) fn http() -> Result<reqwest::Client, Failure> {
     reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).build().map_err(unreachable)
+}
+
+/// What a service sends as X-Internal-Key. On a stream it also says that this is a tool, which nobody is told of.
+pub(crate) fn service_key(values: &Values) -> String {
+    values.list(&INTERNAL_API_KEY).into_iter().next().unwrap_or_default()
 }
 
 /// Runs a command's requests.

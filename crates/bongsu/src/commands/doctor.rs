@@ -12,7 +12,7 @@ use bongsu_kernel::settings::{Values, without_credentials};
 use bongsu_sql::{DATA_DIR, DataFolder, check_integrity, inspect};
 use clap::{ArgMatches, Command};
 
-use super::client::{block_on, http, url, url_arg};
+use super::client::{block_on, http, service_key, url, url_arg};
 use super::{say, token};
 use crate::failure::Failure;
 use crate::{settings, wire};
@@ -182,19 +182,32 @@ async fn running_hub(url: &str, values: &Values) -> Vec<Finding> {
         Some(_) => Bad(format!("the hub at {shown} is degraded: {degraded}")),
         None => Bad(format!("{shown} answers, but is no hub")),
     });
-    let Ok(token) = token::sign(values, TOOL, 60, None) else {
+    let Ok(token) = token::sign(values, Tool::PERSON, 60, None) else {
         findings.push(Note("tokens are signed elsewhere: streams and WebSockets were not tried".to_owned()));
         return findings;
     };
+    let tool = Tool { token, key: service_key(values) };
     for path in STREAMS {
-        findings.push(stream(&client, url, path, &token).await);
+        findings.push(stream(&client, url, path, &tool).await);
     }
-    findings.push(websocket(url, &token).await);
+    findings.push(websocket(url, &tool).await);
     findings
 }
 
-/// The person that the doctor signs in as.
-const TOOL: &str = "bongsu-doctor";
+/// What the doctor signs in with. With the key of a service nobody is told of it.
+struct Tool {
+    token: String,
+    key: String,
+}
+
+impl Tool {
+    const PERSON: &str = "bongsu-doctor";
+
+    fn get(&self, client: &reqwest::Client, address: String) -> reqwest::RequestBuilder {
+        client.get(address).bearer_auth(&self.token).header("x-internal-key", &self.key)
+    }
+}
+
 /// Every kind of stream: a proxy may treat their paths differently.
 const STREAMS: [&str; 3] =
     ["/api/v1/rooms/bongsu-doctor/stream", "/api/v1/stream?rooms=bongsu-doctor", "/api/notifications/stream"];
@@ -202,8 +215,8 @@ const STREAMS: [&str; 3] =
 const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Opens a stream and waits for its first bytes: a proxy that buffers them would hold up every event.
-async fn stream(client: &reqwest::Client, url: &str, path: &str, token: &str) -> Finding {
-    let request = client.get(format!("{url}{path}")).bearer_auth(token).header("accept", "text/event-stream");
+async fn stream(client: &reqwest::Client, url: &str, path: &str, tool: &Tool) -> Finding {
+    let request = tool.get(client, format!("{url}{path}")).header("accept", "text/event-stream");
     let first = async {
         let mut answer = request.send().await.ok()?;
         // Without records there is no personal stream.
@@ -225,12 +238,11 @@ async fn stream(client: &reqwest::Client, url: &str, path: &str, token: &str) ->
 }
 
 /// Asks to change the protocol: a proxy that does not pass the Upgrade header on breaks every WebSocket.
-async fn websocket(url: &str, token: &str) -> Finding {
+async fn websocket(url: &str, tool: &Tool) -> Finding {
     let opening = async {
         let client = reqwest::Client::builder().http1_only().build().ok()?;
-        let request = client
-            .get(format!("{url}/api/v1/ws"))
-            .bearer_auth(token)
+        let request = tool
+            .get(&client, format!("{url}/api/v1/ws"))
             .header("connection", "upgrade")
             .header("upgrade", "websocket")
             .header("sec-websocket-version", "13")

@@ -1,11 +1,10 @@
 //! `bongsu publish`: publishes one event to a running hub.
 
-use bongsu_http::identity::INTERNAL_API_KEY;
 use bongsu_kernel::settings::{Bad, Values};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
-use super::client::{block_on, http, result, unreachable, url, url_arg};
+use super::client::{block_on, http, result, service_key, unreachable, url, url_arg};
 use super::say;
 use crate::failure::Failure;
 
@@ -42,11 +41,10 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
     if !recipients.is_empty() {
         body["recipients"] = json!(recipients);
     }
-    let key = values.list(&INTERNAL_API_KEY).into_iter().next().unwrap_or_default();
     block_on(async {
         let answer = http()?
             .post(format!("{}/api/v1/notifications/publish", url(matches, values)))
-            .header("x-internal-key", key)
+            .header("x-internal-key", service_key(values))
             .header("accept-language", "en")
             .body(body.to_string())
             .send()

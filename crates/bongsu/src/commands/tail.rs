@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Command};
 use reqwest::StatusCode;
 use serde_json::Value;
 
-use super::client::{block_on, http, result, unreachable, url, url_arg};
+use super::client::{block_on, http, result, service_key, unreachable, url, url_arg};
 use super::{say, token};
 use crate::failure::Failure;
 
@@ -33,6 +33,7 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
     let mut tail = Tail {
         address: format!("{}/api/v1/rooms/{room}/stream", url(matches, values)),
         token,
+        key: service_key(values),
         last: matches.get_one::<String>("since").cloned(),
         retry: Duration::from_secs(1),
         ended: false,
@@ -58,6 +59,7 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
 struct Tail {
     address: String,
     token: String,
+    key: String,
     last: Option<String>,
     retry: Duration,
     ended: bool,
@@ -79,6 +81,7 @@ impl Tail {
         let mut request = client
             .get(&self.address)
             .bearer_auth(&self.token)
+            .header("x-internal-key", &self.key)
             .header("accept", "text/event-stream")
             .header("accept-language", "en");
         if let Some(last) = &self.last {

@@ -72,8 +72,55 @@ async fn people_of_a_killed_hub_leave_once_and_those_with_another_tab_stay() {
         note(&mut joined, &mut left).await;
     }
     joined.sort_by_key(Value::as_u64);
-    assert_eq!(joined, [json!(1), json!(2), json!(3), json!(4)], "each joins once");
+    assert_eq!(joined, [json!(2), json!(3), json!(4)], "each joins once");
     assert_eq!(left, [json!(3), json!(2)], "each leaves once, and who has another tab later");
+}
+
+#[tokio::test]
+async fn people_of_a_killed_hub_leave_when_its_lease_ends() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    // Their signs would be good for longer than this test waits for anything.
+    let settings = [("PRESENCE_USER_TTL_SECS", "3600"), ("PRESENCE_HASH_TTL_SECS", "7200")];
+    let hubs = [hub(&redis.url(), &settings).await, hub(&redis.url(), &settings).await];
+    let mut watching = open(listen(&hubs[0], 1).with_presence()).await;
+    let _killed_with_it = [open(listen(&hubs[1], 2)).await, open(listen(&hubs[1], 1)).await];
+    let elsewhere = Stream::request(&hubs[1], "/api/v1/rooms/elsewhere/stream").person(2);
+    let _killed_too = open(elsewhere).await;
+    let api = Api::at(&hubs[0].url(""));
+    let online = async |room: &str| {
+        let answer = api.person(1).get(&format!("/api/v1/rooms/{room}/presence")).await.expect(200);
+        answer.result()["count"].as_u64()
+    };
+    wait::until(SOON, async || (online("1").await, online("elsewhere").await) == (Some(2), Some(1))).await;
+    hubs[1].kill9().await;
+    let left =
+        watching.find_event("that somebody leaves", SOON, |event| !event.json()["left"].is_null()).await;
+    assert_eq!((&left.json()["left"], &left.json()["onlineUsers"]), (&json!(2), &json!([1])));
+    wait::until(SOON, async || online("elsewhere").await == Some(0)).await;
+    // The next that anybody hears of is somebody who comes.
+    let _next = open(listen(&hubs[0], 3)).await;
+    assert_eq!(watching.expect_event("presence.update", SOON).await.json()["joined"], 3, "each leaves once");
+}
+
+#[tokio::test]
+async fn people_of_a_hub_that_was_killed_alone_are_gone_when_it_starts_again() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let settings = [("PRESENCE_USER_TTL_SECS", "3600"), ("PRESENCE_HASH_TTL_SECS", "7200")];
+    let hub = hub(&redis.url(), &settings).await;
+    let _killed_with_it = open(listen(&hub, 2)).await;
+    let api = Api::at(&hub.url(""));
+    hub.restart().await;
+    let mut back = open(listen(&hub, 1).with_presence()).await;
+    let is_alone = |update: &Value| update["onlineUsers"] == json!([1]);
+    back.find_event("that nobody else is there", SOON, |event| is_alone(&event.json())).await;
+    let answer = api.person(1).get("/api/v1/rooms/1/presence").await.expect(200);
+    assert_eq!(answer.result()["count"], 1);
 }
 
 /// Opens a stream of a person, and gives it if there was a place for it. Whoever is in hears what is published then; who

@@ -2,6 +2,8 @@
 //!
 //! The first credential that is there decides: one that is malformed or expired does not fall through to the next.
 
+use std::convert::Infallible;
+
 use axum::extract::{FromRef, FromRequestParts};
 use bongsu_kernel::Code;
 use bongsu_kernel::text::Text;
@@ -39,6 +41,11 @@ impl StreamPerson {
 /// A service of the same application.
 #[derive(Debug)]
 pub struct Service;
+
+/// Whether a request brings a service's key beside a person's credentials, as the hub's own tools do: then its stream
+/// observes, and is not part of who is there. A person alone cannot hide that way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observes(pub bool);
 
 /// Somebody who runs the hub.
 #[derive(Debug)]
@@ -91,6 +98,12 @@ impl Identity {
             return Err(foreign());
         }
         Ok(Some(person))
+    }
+
+    /// Whether the request brings a service's key.
+    fn is_service(&self, parts: &Parts) -> bool {
+        let key = parts.headers.get("x-internal-key");
+        is_single(parts, "x-internal-key") && key.is_some_and(|key| self.0.internal.holds(key.as_bytes()))
     }
 
     /// Refuses a WebSocket that a page of a foreign origin opens, with whatever credentials: nothing else keeps a
@@ -192,17 +205,24 @@ where
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let identity = Identity::from_ref(state);
-        let key = parts.headers.get("x-internal-key");
-        if is_single(parts, "x-internal-key")
-            && key.is_some_and(|key| identity.0.internal.holds(key.as_bytes()))
-        {
+        if Identity::from_ref(state).is_service(parts) {
             return Ok(Self);
         }
         Err(ApiError::unauthorized(
             "X-Internal-Key 헤더가 없거나 올바르지 않습니다.",
             "The X-Internal-Key header is missing or not valid.",
         ))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Observes
+where
+    Identity: FromRef<S>,
+{
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        Ok(Self(Identity::from_ref(state).is_service(parts)))
     }
 }
 

@@ -3,7 +3,8 @@
 //! A stream's sign ends with the stream, so only people without one expire; a loop of its own looks for them, also in
 //! rooms that have no stream. Rooms are there while somebody is in them. The rules are those of `lua/tell.lua`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, Millis, shrink};
 use bongsu_live::log::Boxed;
 
-use super::{Change, Ears, Error, GATHER, MOST_LISTED, Online, Store, Told, Who};
-use crate::Options;
+use super::{Change, Ears, Error, GATHER, MAX_PAGE_SIZE, MOST_LISTED, Online, Store, Told, Who};
+use crate::{Options, in_order};
 
 /// Looks so often whose time is up. Only those are looked at.
 const SWEEP: Duration = Duration::from_millis(250);
@@ -36,9 +37,25 @@ struct Rooms {
     version: u64,
 }
 
+/// An id in the order of lists.
+#[derive(Clone, PartialEq, Eq)]
+struct Listed(Id);
+
+impl Ord for Listed {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        in_order(&self.0, &other.0)
+    }
+}
+
+impl PartialOrd for Listed {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 #[derive(Default)]
 struct Room {
-    people: Map<Sign>,
+    people: BTreeMap<Listed, Sign>,
     /// Those without a stream, by the time of their last heartbeat.
     beats: BTreeSet<(Millis, Id)>,
     gathered: Option<Gathered>,
@@ -116,15 +133,17 @@ impl EmbeddedStore {
 impl Store for EmbeddedStore {
     fn tell(&self, room: &Id, here: &[Id], gone: &[Id]) -> Boxed<'_, Result<Told, Error>> {
         // At once, and in the order of the calls, not of the futures.
-        self.change(&mut self.rooms(), room, self.clock.now(), |turn| {
+        let mut rooms = self.rooms();
+        self.change(&mut rooms, room, self.clock.now(), |turn| {
             here.iter().for_each(|person| turn.sign(person, Sign::Stream));
             for person in gone {
-                if turn.room.people.get(person) == Some(&Sign::Stream) {
+                if turn.room.people.get(&Listed(person.clone())) == Some(&Sign::Stream) {
                     turn.leave(person);
                 }
             }
         });
-        Box::pin(std::future::ready(Ok(Told { look_within: None })))
+        let count = rooms.by_id.get(room).map_or(0, |room| room.people.len());
+        Box::pin(std::future::ready(Ok(Told { look_within: None, version: None, count })))
     }
 
     fn beat(&self, room: &Id, person: &Id) -> Boxed<'_, Result<(), Error>> {
@@ -133,20 +152,23 @@ impl Store for EmbeddedStore {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn who(&self, room: &Id, most: usize) -> Boxed<'_, Result<Who, Error>> {
-        let (rooms, now) = (self.rooms(), self.clock.now());
-        let online = |(user, sign): (&Id, &Sign)| {
+    fn who(&self, room: &Id, after: Option<&Id>, most: usize) -> Boxed<'_, Result<Who, Error>> {
+        let (mut rooms, now) = (self.rooms(), self.clock.now());
+        self.change(&mut rooms, room, now, |_| {});
+        let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(Listed(after.clone())));
+        let people = rooms.by_id.get(room).map(|room| &room.people);
+        let mut listed =
+            people.into_iter().flat_map(|people| people.range((after.clone(), Bound::Unbounded)));
+        let online = |(Listed(user), sign): (&Listed, &Sign)| {
             let last_seen = match sign {
                 Sign::Stream => now,
                 Sign::Beat(at) => *at,
             };
-            (last_seen + self.life > now).then(|| Online { user: user.clone(), last_seen })
+            Online { user: user.clone(), last_seen }
         };
-        let people = rooms.by_id.get(room).map(|room| &room.people);
-        let online: Vec<Online> = people.into_iter().flatten().filter_map(online).collect();
-        let count = online.len();
-        let online = (count <= most).then_some(online);
-        let who = Who { version: rooms.version, at: now, count, online };
+        let online: Vec<Online> = listed.by_ref().take(most.min(MAX_PAGE_SIZE)).map(online).collect();
+        let (count, has_more) = (people.map_or(0, BTreeMap::len), listed.next().is_some());
+        let who = Who { version: rooms.version, at: now, count, online, has_more };
         Box::pin(std::future::ready(Ok(who)))
     }
 
@@ -180,7 +202,8 @@ struct Turn<'a> {
 
 impl Turn<'_> {
     fn sign(&mut self, person: &Id, sign: Sign) {
-        let before = self.room.people.get(person).copied();
+        let listed = Listed(person.clone());
+        let before = self.room.people.get(&listed).copied();
         if let Some(Sign::Beat(at)) = before {
             self.room.beats.remove(&(at, person.clone()));
         }
@@ -189,13 +212,13 @@ impl Turn<'_> {
         if let Sign::Beat(at) = sign {
             self.room.beats.insert((at, person.clone()));
         }
-        if self.room.people.insert(person.clone(), sign).is_none() {
+        if self.room.people.insert(listed, sign).is_none() {
             self.changed(What::Joined(person.clone()));
         }
     }
 
     fn leave(&mut self, person: &Id) {
-        if self.room.people.remove(person).is_some() {
+        if self.room.people.remove(&Listed(person.clone())).is_some() {
             self.changed(What::Left(person.clone()));
         }
     }
@@ -234,7 +257,7 @@ impl Turn<'_> {
             None => (None, None),
         };
         let count = self.room.people.len();
-        let online = (count <= MOST_LISTED).then(|| self.room.people.keys().cloned().collect());
+        let online = (count <= MOST_LISTED).then(|| self.room.people.keys().map(|id| id.0.clone()).collect());
         // Nothing is lost within a process, so nobody has to look for gaps.
         let (version, previous) = (*self.version, None);
         (self.tell)(Change { version, previous, at: self.now, joined, left, count, online });

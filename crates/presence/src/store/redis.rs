@@ -1,26 +1,27 @@
 //! People in Redis, for a fleet: one script a change, which also announces it on a channel of the room's slot.
 //!
 //! `presence:42` is a hash of people and when they were last seen; the helpers `{presence:42}:...` share its slot. All
-//! times are Redis' own. What the keys hold and how a change is decided is in `lua/tell.lua`; the messages are read in
-//! `redis/bus.rs`.
+//! times are Redis' own. What the keys hold and how a change is decided is in `lua/tell.lua`, which is also told which
+//! instances are alive; the messages are read in `redis/bus.rs`.
 
 mod bus;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bongsu_coordination::registry::Fleet;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, Millis};
 use bongsu_live::log::Boxed;
 use bongsu_redis::redis::{self as client, FromRedisValue, Value};
 use bongsu_redis::{Bus, Channel, Redis, Repeat, Script};
+use tokio::sync::watch;
 
-use super::{Ears, Error, GATHER, MOST_LISTED, Online, Store, Told, Who};
+use super::{Ears, Error, GATHER, MAX_PAGE_SIZE, MOST_LISTED, Online, Store, Told, Who};
 use crate::Options;
 use bus::{BUS, Listener};
 
 static TELL: Script = Script::new("presence", include_str!("../../lua/tell.lua"));
-static WHO: Script = Script::new("presence_who", include_str!("../../lua/who.lua"));
 
 /// The source of heartbeats; those of streams are instances.
 const BEATS: &str = "*";
@@ -28,70 +29,104 @@ const BEATS: &str = "*";
 /// never older than that life, and one that missed two turns has not lost anybody yet.
 const WORDS: u32 = 3;
 
+/// Calls of the script for one list. Each lets some of those leave whose time is up, before the rest is counted.
+const MAX_LIST_CALLS: usize = 1_000;
+
 /// See the module.
 pub struct RedisStore {
     redis: Redis,
+    fleet: watch::Receiver<Fleet>,
     bus: Bus,
-    life: Millis,
     renewal: Duration,
     /// What the script is told every time.
     settings: [String; 4],
 }
 
+/// What one call of the script says and asks for.
+struct Call<'a> {
+    source: &'a str,
+    repeat: Repeat,
+    here: &'a [Id],
+    gone: &'a [Id],
+    /// How many people to list, and after whom.
+    listed: usize,
+    after: Option<&'a Id>,
+}
+
+/// What the script answers: ms until the next look or -1, the time, the version or nothing, the count, and the list.
+type Answered = (i64, String, String, usize, Vec<(String, String)>);
+
 impl RedisStore {
-    pub fn start(options: Options, redis: Redis, ears: Arc<dyn Ears>, supervisor: &Supervisor) -> Self {
+    /// People of instances that are not in the fleet leave.
+    pub fn start(
+        options: Options,
+        redis: Redis,
+        fleet: watch::Receiver<Fleet>,
+        ears: Arc<dyn Ears>,
+        supervisor: &Supervisor,
+    ) -> Self {
         let listener = Listener::new(redis.clone(), ears);
         let bus = Bus::start(redis.clone(), Arc::new(listener), supervisor);
-        let [life, keys, gather] = [options.user_ttl, options.hash_ttl, GATHER]
-            .map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX >> 1));
-        let settings = [life.to_string(), keys.to_string(), MOST_LISTED.to_string(), gather.to_string()];
-        Self { redis, bus, life, renewal: options.user_ttl / WORDS, settings }
+        let settings = [options.user_ttl, options.hash_ttl, GATHER]
+            .map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX >> 1).to_string());
+        let [life, keys, gather] = settings;
+        let settings = [life, keys, MOST_LISTED.to_string(), gather];
+        Self { redis, fleet, bus, renewal: options.user_ttl / WORDS, settings }
     }
 
-    async fn run_tell(
-        &self,
-        room: &Id,
-        source: &str,
-        repeat: Repeat,
-        here: &[Id],
-        gone: &[Id],
-    ) -> Result<Told, Error> {
+    async fn run(&self, room: &Id, call: Call<'_>) -> Result<Answered, Error> {
+        let Call { source, repeat, here, gone, listed, after } = call;
         let keys = self.keys(room);
         let [life, lives, most, gather] = &self.settings;
-        let (channel, count) = (self.redis.beside(&keys[0], BUS), here.len().to_string());
-        let mut arguments: Vec<&[u8]> = Vec::with_capacity(7 + here.len() + gone.len());
-        arguments.extend([source, life, lives, &channel, most, gather, &count].map(str::as_bytes));
-        arguments.extend(here.iter().chain(gone).map(|person| person.as_str().as_bytes()));
-        let answer = self.redis.run(&TELL, repeat, &keys.each_ref().map(String::as_str), &arguments).await?;
-        let look: i64 = take(answer)?;
-        Ok(Told { look_within: u64::try_from(look).ok().map(Duration::from_millis) })
+        let (seen_at, alive) = {
+            let fleet = self.fleet.borrow();
+            let alive: Vec<String> = fleet.alive.iter().map(|instance| instance.id.clone()).collect();
+            (fleet.seen_at.to_string(), alive)
+        };
+        let channel = self.redis.beside(&keys[0], BUS);
+        let after = after.map_or_else(|| "-".to_owned(), |id| format!("({:03}{id}", id.as_str().len()));
+        let [instances, listed, count] = [alive.len(), listed, here.len()].map(|number| number.to_string());
+        let head =
+            [source, life, lives, &channel, most, gather, &seen_at, &instances, &listed, &after, &count];
+        let people = here.iter().chain(gone).map(Id::as_str);
+        let arguments: Vec<&[u8]> = head
+            .into_iter()
+            .chain(alive.iter().map(String::as_str))
+            .chain(people)
+            .map(str::as_bytes)
+            .collect();
+        take(self.redis.run(&TELL, repeat, &keys.each_ref().map(String::as_str), &arguments).await?)
     }
 
-    async fn run_who(&self, room: &Id, most: usize) -> Result<Who, Error> {
-        let [people, signs, _] = self.keys(room);
-        let most = most.to_string();
-        let answer = self.redis.run(&WHO, Repeat::Safe, &[&people, &signs], &[most.as_bytes()]).await?;
-        let (at, version, count, people): (String, String, usize, Vec<(String, String)>) = take(answer)?;
-        let at: Millis = at.parse().map_err(|_| unexpected("no time"))?;
-        let version = version.parse().unwrap_or_default();
-        if people.is_empty() && count > 0 {
-            return Ok(Who { version, at, count, online: None });
+    /// Lists people after everybody has left whose time is up, so that the count is right.
+    async fn list(&self, room: &Id, after: Option<&Id>, most: usize) -> Result<Who, Error> {
+        let most = most.min(MAX_PAGE_SIZE);
+        for _ in 0..MAX_LIST_CALLS {
+            let (source, listed) = (self.redis.instance(), most + 1);
+            let call = Call { source, repeat: Repeat::Safe, here: &[], gone: &[], listed, after };
+            let (look, at, version, count, mut people) = self.run(room, call).await?;
+            if look == 0 {
+                continue;
+            }
+            let has_more = people.len() > most;
+            people.truncate(most);
+            let at: Millis = at.parse().map_err(|_| unexpected("no time"))?;
+            let online = people.iter().filter_map(|(user, seen)| {
+                // What another program wrote into the hash is nobody that we know.
+                Some(Online { user: Id::new(user).ok()?, last_seen: seen.parse().ok()? })
+            });
+            let version = version.parse().unwrap_or_default();
+            return Ok(Who { version, at, count, online: online.collect(), has_more });
         }
-        let online = people.iter().filter_map(|(user, seen)| {
-            // What another program wrote into the hash is nobody that we know.
-            let (user, last_seen) = (Id::new(user).ok()?, seen.parse::<Millis>().ok()?);
-            // Whose time is up has gone, also when nobody has looked since.
-            (last_seen + self.life > at).then_some(Online { user, last_seen })
-        });
-        let online: Vec<Online> = online.collect();
-        Ok(Who { version, at, count: online.len(), online: Some(online) })
+        Err(Error::Away("people leave faster than the others can be counted".to_owned()))
     }
 
-    /// People, signs, and when to look at whom.
-    fn keys(&self, room: &Id) -> [String; 3] {
+    /// People, signs, when to look at whom, and everybody in the order of lists.
+    fn keys(&self, room: &Id) -> [String; 4] {
         let people = self.redis.key(format_args!("presence:{room}"));
-        let (signs, agenda) = (self.redis.beside(&people, "signs"), self.redis.beside(&people, "agenda"));
-        [people, signs, agenda]
+        let [signs, agenda, order] =
+            ["signs", "agenda", "order"].map(|name| self.redis.beside(&people, name));
+        [people, signs, agenda, order]
     }
 
     fn channel(&self, room: &Id) -> Channel {
@@ -102,23 +137,29 @@ impl RedisStore {
 impl Store for RedisStore {
     fn tell(&self, room: &Id, here: &[Id], gone: &[Id]) -> Boxed<'_, Result<Told, Error>> {
         let (room, here, gone) = (room.clone(), here.to_vec(), gone.to_vec());
-        // Who calls this tries again with what is then the case.
-        Box::pin(
-            async move { self.run_tell(&room, self.redis.instance(), Repeat::Never, &here, &gone).await },
-        )
+        Box::pin(async move {
+            // Who calls this tries again with what is then the case.
+            let (source, repeat) = (self.redis.instance(), Repeat::Never);
+            let call = Call { source, repeat, here: &here, gone: &gone, listed: 0, after: None };
+            let (look, _, version, count, _) = self.run(&room, call).await?;
+            let look_within = u64::try_from(look).ok().map(Duration::from_millis);
+            Ok(Told { look_within, version: version.parse().ok(), count })
+        })
     }
 
     fn beat(&self, room: &Id, person: &Id) -> Boxed<'_, Result<(), Error>> {
         let (room, person) = (room.clone(), [person.clone()]);
         Box::pin(async move {
-            self.run_tell(&room, BEATS, Repeat::Safe, &person, &[]).await?;
+            let repeat = Repeat::Safe;
+            let call = Call { source: BEATS, repeat, here: &person, gone: &[], listed: 0, after: None };
+            self.run(&room, call).await?;
             Ok(())
         })
     }
 
-    fn who(&self, room: &Id, most: usize) -> Boxed<'_, Result<Who, Error>> {
-        let room = room.clone();
-        Box::pin(async move { self.run_who(&room, most).await })
+    fn who(&self, room: &Id, after: Option<&Id>, most: usize) -> Boxed<'_, Result<Who, Error>> {
+        let (room, after) = (room.clone(), after.cloned());
+        Box::pin(async move { self.list(&room, after.as_ref(), most).await })
     }
 
     fn listen(&self, room: &Id) -> Boxed<'_, Result<(), Error>> {

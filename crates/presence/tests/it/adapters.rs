@@ -14,7 +14,7 @@ use bongsu_testkit::{Engine, wait};
 
 use crate::store_contract::Adapter;
 use crate::store_contract::stage::{LONG, Memory, ROOM, SHORT, tell};
-use crate::support::{PATIENCE, Place, id, ids};
+use crate::support::{Instances, PATIENCE, Place, id, ids};
 
 mod embedded {
     crate::store_contract::contract!(super::Embedded);
@@ -42,6 +42,14 @@ impl Adapter for Embedded {
     }
 }
 
+impl Place {
+    /// A store for an instance of which nobody knows.
+    fn store(&self, options: Options, ears: Arc<dyn Ears>, supervisor: &Supervisor) -> Arc<dyn Store> {
+        let fleet = Instances::default().fleet();
+        Arc::new(RedisStore::start(options, self.redis(supervisor), fleet, ears, supervisor))
+    }
+}
+
 pub(crate) struct OnRedis(Place);
 
 impl Adapter for OnRedis {
@@ -50,7 +58,7 @@ impl Adapter for OnRedis {
     }
 
     fn open(&self, options: Options, ears: Arc<dyn Ears>, supervisor: &Supervisor) -> Arc<dyn Store> {
-        Arc::new(RedisStore::start(options, self.0.redis(supervisor), ears, supervisor))
+        self.0.store(options, ears, supervisor)
     }
 }
 
@@ -62,7 +70,7 @@ impl Adapter for OnCluster {
     }
 
     fn open(&self, options: Options, ears: Arc<dyn Ears>, supervisor: &Supervisor) -> Arc<dyn Store> {
-        Arc::new(RedisStore::start(options, self.0.redis(supervisor), ears, supervisor))
+        self.0.store(options, ears, supervisor)
     }
 }
 
@@ -71,8 +79,7 @@ async fn other_programs_read_who_was_last_seen_when_and_the_keys_go_by_themselve
     let Some(place) = Place::shared(Engine::Redis).await else { return };
     let supervisor = Supervisor::new();
     let redis = place.redis(&supervisor);
-    let store: Arc<dyn Store> =
-        Arc::new(RedisStore::start(LONG, redis.clone(), Arc::new(Memory::default()), &supervisor));
+    let store = place.store(LONG, Arc::new(Memory::default()), &supervisor);
     let before = time(&redis).await;
     tell(&store, &["7"], &[]).await;
     store.beat(&id(ROOM), &id("a:b")).await.unwrap();
@@ -82,7 +89,7 @@ async fn other_programs_read_who_was_last_seen_when_and_the_keys_go_by_themselve
     assert_eq!(people.iter().map(|(person, _)| person.as_str()).collect::<Vec<_>>(), ["7", "a:b"]);
     assert!(people.iter().all(|(_, seen)| (before..before + 60_000).contains(seen)), "{people:?}");
     let keys: Vec<String> = ask(&redis, &["KEYS", &format!("*{}*", redis.key(""))]).await;
-    assert_eq!(keys.len(), 3, "{keys:?}");
+    assert_eq!(keys.len(), 4, "{keys:?}");
     for key in keys {
         let left: u64 = ask(&redis, &["PTTL", &key]).await;
         assert!((60_001..=120_000).contains(&left), "{key} lives for {left} ms");
@@ -94,7 +101,7 @@ async fn a_room_that_nobody_looks_at_leaves_nothing_behind() {
     let Some(place) = Place::shared(Engine::Redis).await else { return };
     let (supervisor, options) = (Supervisor::new(), Options { hash_ttl: 2 * SHORT.user_ttl, ..SHORT });
     let redis = place.redis(&supervisor);
-    let store = RedisStore::start(options, redis.clone(), Arc::new(Memory::default()), &supervisor);
+    let store = place.store(options, Arc::new(Memory::default()), &supervisor);
     store.tell(&id(ROOM), &ids(&["1", "2"]), &[]).await.unwrap();
     store.tell(&id(ROOM), &[], &ids(&["1"])).await.unwrap();
     let left = async || ask::<Vec<String>>(&redis, &["KEYS", &format!("*{}*", redis.key(""))]).await;

@@ -6,7 +6,7 @@ use bongsu_presence::Options;
 use bongsu_testkit::{Engine, wait};
 
 use crate::store_contract::stage::{LONG, SHORT};
-use crate::support::{Hub, PATIENCE, Place, id};
+use crate::support::{Hub, Instances, PATIENCE, Place, id};
 
 /// Long enough that a slow machine loses nobody by being slow.
 const LEASE: Options = Options { user_ttl: Duration::from_secs(6), hash_ttl: Duration::from_secs(30) };
@@ -37,7 +37,7 @@ async fn a_stream_is_told_who_came_and_left() {
         assert_eq!(
             hub.streams.texts("42"),
             [
-                r#"{"onlineUsers":[3],"joined":3,"left":null,"count":1}"#,
+                r#"{"onlineUsers":[3],"joined":null,"left":null,"count":1}"#,
                 r#"{"onlineUsers":[3,10],"joined":10,"left":null,"count":2}"#,
                 r#"{"onlineUsers":[3,10,"anna"],"joined":"anna","left":null,"count":3}"#,
                 r#"{"onlineUsers":[3,"anna"],"joined":null,"left":10,"count":2}"#,
@@ -68,6 +68,53 @@ async fn somebody_with_two_tabs_leaves_with_the_last() {
 }
 
 #[tokio::test]
+async fn a_new_stream_begins_with_who_is_there() {
+    for hub in one_of_each(LONG).await {
+        let (room, anna) = (id("42"), id("anna"));
+        let first = hub.presence.joined(&room, &anna).await;
+        hub.begins_with(&first, &["anna"]).await;
+        let second = hub.presence.joined(&room, &id("ben")).await;
+        hub.begins_with(&second, &["anna", "ben"]).await;
+        let told = hub.streams.texts("42");
+        let tab = hub.presence.joined(&room, &anna).await;
+        hub.begins_with(&tab, &["anna", "ben"]).await;
+        assert_eq!(hub.streams.texts("42"), told, "nobody else is told of a second tab");
+    }
+}
+
+#[tokio::test]
+async fn a_new_stream_begins_with_the_people_of_other_hubs() {
+    let Some([a, b, _]) = three_hubs(LONG).await else { return };
+    let room = id("42");
+    let _there = a.presence.joined(&room, &id("anna")).await;
+    // Somebody whom the fleet knows already, so that nothing is announced.
+    let tab = b.presence.joined(&room, &id("anna")).await;
+    b.begins_with(&tab, &["anna"]).await;
+    let ben = b.presence.joined(&room, &id("ben")).await;
+    b.begins_with(&ben, &["anna", "ben"]).await;
+}
+
+#[tokio::test]
+async fn an_observer_hears_of_others_and_nobody_hears_of_it() {
+    for hub in one_of_each(SHORT).await {
+        let room = id("42");
+        let observer = hub.presence.observed(&room).await;
+        hub.begins_with(&observer, &[]).await;
+        let anna = hub.presence.joined(&room, &id("anna")).await;
+        let another = hub.presence.observed(&room).await;
+        hub.begins_with(&another, &["anna"]).await;
+        hub.presence.heartbeat(&room, &id("7")).await.unwrap();
+        wait::until(PATIENCE, async || hub.streams.comings_and_goings("42", "7").0 == 1).await;
+        drop(anna);
+        // Nobody has a stream there any more: the observer's hub looks whose time is up.
+        hub.tells("42", &[]).await;
+        assert_eq!(hub.streams.comings_and_goings("42", "7"), (1, 1));
+        assert_eq!(hub.streams.comings_and_goings("42", "anna"), (1, 1));
+        assert_eq!(hub.streams.updates("42").len(), 5, "the room as it was, and four changes");
+    }
+}
+
+#[tokio::test]
 async fn people_without_a_stream_come_and_go_by_heartbeats() {
     for hub in one_of_each(SHORT).await {
         let witness = hub.presence.joined(&id("42"), &id("witness")).await;
@@ -77,7 +124,11 @@ async fn people_without_a_stream_come_and_go_by_heartbeats() {
         // Nobody asks: whoever has people there finds out by itself.
         hub.tells("42", &["witness"]).await;
         assert_eq!(hub.streams.comings_and_goings("42", "7"), (1, 1));
-        assert_eq!(hub.streams.comings_and_goings("42", "witness"), (1, 0));
+        assert_eq!(
+            hub.streams.comings_and_goings("42", "witness"),
+            (0, 0),
+            "its own coming is no news to it"
+        );
         drop(witness);
     }
 }
@@ -96,7 +147,7 @@ async fn a_large_room_is_told_its_count_once_a_second() {
         })
         .await;
         assert!(!hub.streams.texts("42").pop().unwrap().contains("onlineUsers"));
-        // Thirty came within a few seconds, and their updates were fewer.
+        // Thirty came within a few seconds, and their updates were fewer. The first stream got the room as it was.
         let large = hub.streams.updates("42").len() - 200;
         assert!((1..30).contains(&large), "{large} updates");
         guards.truncate(200);
@@ -137,7 +188,8 @@ async fn three_hubs_count_somebody_once() {
         }
         assert_eq!(hub.streams.folded("42").len(), 3);
     }
-    let [first, second, third] = [&a, &b, &c].map(|hub| hub.streams.texts("42"));
+    // Each begins with the room as it was.
+    let [first, second, third] = [&a, &b, &c].map(|hub| hub.streams.texts("42").split_off(1));
     assert!(first.ends_with(&second) && second.ends_with(&third), "all hubs are told the same");
 }
 
@@ -168,6 +220,45 @@ async fn the_people_of_a_hub_that_vanished_leave_once() {
     // Guards of the hub that is gone are dropped as well by now; those of the others leave in order.
     drop(guards);
     a.sees("42", &[]).await;
+}
+
+#[tokio::test]
+async fn the_people_of_a_lost_instance_leave_once_however_long_their_signs_live() {
+    for engine in [Engine::Redis, Engine::Cluster] {
+        let Some(place) = Place::shared(engine).await else { return };
+        let options = Options { user_ttl: Duration::from_secs(3_600), hash_ttl: Duration::from_secs(7_200) };
+        let instances = Instances::default();
+        let [a, b, c] = [(); 3].map(|()| Hub::of_fleet(&place, options, &instances));
+        let (room, mut guards) = (id("42"), Vec::new());
+        for (hub, people) in [(&a, ["a", "both"]), (&b, ["b", "ben"]), (&c, ["both", "carl"])] {
+            for person in people {
+                guards.push(hub.presence.joined(&room, &id(person)).await);
+            }
+        }
+        guards.push(a.presence.joined(&id("large"), &id("a")).await);
+        for person in 0..300 {
+            guards.push(c.presence.joined(&id("large"), &id(&person.to_string())).await);
+        }
+        guards.push(c.presence.joined(&id("left"), &id("carl")).await);
+        a.presence.heartbeat(&id("large"), &id("7")).await.unwrap();
+        for hub in [&a, &b] {
+            hub.tells("42", &["a", "b", "ben", "both", "carl"]).await;
+        }
+        c.vanish();
+        assert_eq!(a.who("large").await.len(), 301, "its lease lasts on");
+        instances.lose(2);
+        for hub in [&a, &b] {
+            hub.tells("42", &["a", "b", "ben", "both"]).await;
+            assert_eq!(hub.streams.comings_and_goings("42", "carl"), (1, 1));
+            assert_eq!(hub.streams.comings_and_goings("42", "both").1, 0, "who has another stream stays");
+            hub.streams.folded("42");
+        }
+        a.tells("large", &["7", "a"]).await;
+        // Also where no other instance has anybody, and for an instance that never saw the lost one.
+        let d = Hub::of_fleet(&place, options, &instances);
+        d.sees("left", &[]).await;
+        d.sees("large", &["7", "a"]).await;
+    }
 }
 
 #[tokio::test]

@@ -117,7 +117,7 @@ async fn check(fleet: &[Member]) {
     for room in ROOMS {
         let model = expected(fleet, room);
         for Member { hub, .. } in fleet {
-            let online = async || hub.presence.who(&id(room)).await.unwrap();
+            let online = async || hub.presence.who(&id(room), None, 100).await.unwrap().online;
             let same = wait::holds_within(PATIENCE, async || {
                 online().await.into_iter().map(|online| online.user).collect::<BTreeSet<_>>() == model
             });

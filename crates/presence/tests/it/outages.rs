@@ -37,7 +37,7 @@ async fn who_is_here_is_put_back_when_redis_returns_with_nothing() {
     let _comes = a.presence.joined(&room, &id("4")).await;
     let _alone = b.presence.joined(&id("43"), &id("4")).await;
     drop(leaves);
-    let asked = a.presence.who(&room).await.unwrap_err();
+    let asked = a.presence.who(&room, None, 1).await.unwrap_err();
     assert_eq!(asked.code(), Code::Redis5001, "{asked}");
     let told = a.presence.heartbeat(&room, &id("5")).await.unwrap_err();
     assert_eq!(told.code(), Code::Redis5001, "{told}");
@@ -82,7 +82,7 @@ async fn who_expired_while_redis_stood_still_comes_back() {
     let _one = a.presence.joined(&id("42"), &id("1")).await;
     let _two = b.presence.joined(&id("42"), &id("2")).await;
     redis.pause();
-    let asked = a.presence.who(&id("42")).await.unwrap_err();
+    let asked = a.presence.who(&id("42"), None, 1).await.unwrap_err();
     assert_eq!(asked.code(), Code::Redis5001, "{asked}");
     // How long it stands still is the fault, not a wait for something.
     let clock = std::time::Instant::now();

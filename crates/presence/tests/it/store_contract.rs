@@ -60,7 +60,7 @@ macro_rules! contract {
                 changes_of_a_large_room_are_gathered
                 a_single_change_of_a_large_room_is_named
                 a_room_that_shrinks_lists_its_people_again
-                who_lists_as_many_as_asked
+                pages_are_in_order_and_count_the_whole_room
             }
         }
     };

@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use bongsu_coordination::registry::{About, Fleet, Instance, Records};
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, random};
-use bongsu_live::SubjectName;
 use bongsu_live::log::{Delivery, Passing, Sink};
-use bongsu_presence::{Options, Presence};
+use bongsu_live::{SubjectName, SubscriptionGuard};
+use bongsu_presence::store::MAX_PAGE_SIZE;
+use bongsu_presence::{Joined, Options, Presence};
 use bongsu_redis::{Address, Redis};
 use bongsu_testkit::{Engine, tier, wait};
 use serde::Deserialize;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// For what comes on a machine that has other things to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -53,6 +55,30 @@ impl Place {
     /// The channel of a room's announcements.
     pub(crate) fn channel(&self, room: &str) -> String {
         format!("{0}{{{0}presence:{room}}}:bus", self.prefix)
+    }
+}
+
+/// Which instances are alive, as a registry would say it. Until [`Instances::lose`] is called nothing is known of it.
+#[derive(Clone, Default)]
+pub(crate) struct Instances(Arc<watch::Sender<Fleet>>);
+
+impl Instances {
+    pub(crate) fn fleet(&self) -> watch::Receiver<Fleet> {
+        self.0.subscribe()
+    }
+
+    pub(crate) fn join(&self, id: &str) {
+        let about =
+            About { records: Records::Off, version: String::new(), address: String::new(), started_at: 0 };
+        self.0.send_modify(|fleet| fleet.alive.push(Instance { id: id.to_owned(), about, joined_at: 0 }));
+    }
+
+    /// The lease of the instance that joined as this one has ended, long after it said anything.
+    pub(crate) fn lose(&self, at: usize) {
+        self.0.send_modify(|fleet| {
+            fleet.alive.remove(at);
+            fleet.seen_at = Clock::system().now() + 60_000;
+        });
     }
 }
 
@@ -143,10 +169,20 @@ enum End {
 
 impl Hub {
     pub(crate) fn on(place: &Place, options: Options) -> Self {
-        let place = place.clone();
-        Self::start(move |streams, supervisor| {
-            Presence::on_redis(options, place.redis(supervisor), streams, supervisor)
-        })
+        Self::of_fleet(place, options, &Instances::default())
+    }
+
+    /// One that knows which others are alive.
+    pub(crate) fn of_fleet(place: &Place, options: Options, instances: &Instances) -> Self {
+        let (place, fleet) = (place.clone(), instances.fleet());
+        let (joined, joins) = mpsc::channel();
+        let hub = Self::start(move |streams, supervisor| {
+            let redis = place.redis(supervisor);
+            joined.send(redis.instance().to_owned()).unwrap();
+            Presence::on_redis(options, redis, fleet, streams, supervisor)
+        });
+        instances.join(&joins.recv().unwrap());
+        hub
     }
 
     pub(crate) fn embedded(options: Options) -> Self {
@@ -192,9 +228,32 @@ impl Hub {
         }
     }
 
+    /// Waits until a stream that begins now is told that these are there.
+    #[track_caller]
+    pub(crate) fn begins_with(&self, joined: &Joined, people: &[&str]) -> impl Future<Output = ()> {
+        let caller = std::panic::Location::caller();
+        async move {
+            let people: BTreeSet<Id> = ids(people).into_iter().collect();
+            let snapshot = || {
+                let mut update = None;
+                joined.snapshot(&mut |passing| {
+                    update = passing.map(|passing| serde_json::from_str(passing.data.as_str()).unwrap());
+                });
+                update
+            };
+            let same = wait::holds_within(PATIENCE, async || {
+                snapshot().is_some_and(|Update { online_users, joined, left, count }| {
+                    assert_eq!((joined, left, count), (None, None, online_users.as_ref().unwrap().len()));
+                    online_users.as_ref() == Some(&people)
+                })
+            });
+            assert!(same.await, "{:?} at {caller}", snapshot());
+        }
+    }
+
     pub(crate) async fn who(&self, room: &str) -> Vec<String> {
-        let online = self.presence.who(&id(room)).await.unwrap();
-        online.iter().map(|online| online.user.to_string()).collect()
+        let who = self.presence.who(&id(room), None, MAX_PAGE_SIZE).await.unwrap();
+        who.online.iter().map(|online| online.user.to_string()).collect()
     }
 
     #[track_caller]
@@ -202,11 +261,12 @@ impl Hub {
         let caller = std::panic::Location::caller();
         async move {
             let same = wait::holds_within(PATIENCE, async || {
-                self.presence.who(&id(room)).await.is_ok_and(|online| {
-                    online.iter().map(|online| online.user.as_str()).eq(people.iter().copied())
+                self.presence.who(&id(room), None, MAX_PAGE_SIZE).await.is_ok_and(|who| {
+                    who.count == people.len()
+                        && who.online.iter().map(|online| online.user.as_str()).eq(people.iter().copied())
                 })
             });
-            assert!(same.await, "{:?} at {caller}", self.presence.who(&id(room)).await);
+            assert!(same.await, "{:?} at {caller}", self.presence.who(&id(room), None, 10).await);
         }
     }
 

@@ -36,8 +36,24 @@ envelope_document!(pub(super) struct AcknowledgedEnvelope(Acknowledged));
 #[serde(rename_all = "camelCase")]
 pub(super) struct Present {
     pub(super) online_users: Vec<OnlineUser>,
+    /// Of the whole room.
     #[schema(example = 1)]
     pub(super) count: usize,
+    /// Only when others follow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) next_cursor: Option<String>,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes the query")]
+pub(super) struct PresenceQuery {
+    /// `nextCursor` of the page before.
+    #[param(pattern = "^[A-Za-z0-9._@:-]{0,128}$", example = "7")]
+    cursor: Option<String>,
+    /// How many at most; 200 when not given.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<u32>,
 }
 
 #[derive(Serialize, ToSchema)]

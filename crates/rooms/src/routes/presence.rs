@@ -1,10 +1,12 @@
 //! Who is in a room, and the sign of those without a stream.
 
 use axum::extract::State;
-use bongsu_http::answer::Answer;
-use bongsu_http::{ApiError, Person};
+use bongsu_http::answer::{Answer, invalid};
+use bongsu_http::{ApiError, Observes, Person, Query};
+use bongsu_kernel::Id;
 use bongsu_kernel::clock::rfc3339;
 use bongsu_limits::bucket::{Rate, Refused};
+use bongsu_presence::{Joined, Who};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -17,34 +19,51 @@ use crate::Rooms;
 /// Signs of life that one person may send, in all rooms together: each leaves something in memory for a minute.
 const BEATS_PER_SECOND: f64 = 4.0;
 const BEATS_AT_ONCE: u32 = 120;
+/// People in one page, when the caller does not say and at most. The first is what an update lists at most.
+const DEFAULT_PAGE_SIZE: u64 = 200;
+const MAX_PAGE_SIZE: u64 = 500;
 
 pub(super) fn router() -> OpenApiRouter<RoomsState> {
     OpenApiRouter::new().routes(routes!(present)).routes(routes!(heartbeat))
 }
 
+impl Rooms {
+    /// A stream of a person follows a room from now on.
+    pub(super) async fn join(&self, room: &Id, user: &Id, Observes(observes): Observes) -> Joined {
+        if observes { self.0.presence.observed(room).await } else { self.0.presence.joined(room, user).await }
+    }
+}
+
 /// Who is there
 ///
-/// People with a stream or a WebSocket on the room, and those who sent a heartbeat within the last minute.
+/// People with a stream or a WebSocket on the room, and those who sent a heartbeat within the last minute. `count` is of the
+/// whole room. `nextCursor`, there when others follow, is given back as `cursor` for the page after this one.
 #[utoipa::path(
     get,
     path = "/api/v1/rooms/{roomId}/presence",
     tag = "rooms",
-    params(documents::RoomIdParam),
+    params(documents::RoomIdParam, documents::PresenceQuery),
     responses((status = 200, description = "Who is there.", body = documents::PresentEnvelope)),
     security(("person" = [])),
 )]
 async fn present(
     person: Person,
     RoomPath(room): RoomPath,
+    query: Query,
     State(rooms): State<Rooms>,
 ) -> Result<Answer<Present>, ApiError> {
+    let limit = query.whole("limit", 1, MAX_PAGE_SIZE)?.unwrap_or(DEFAULT_PAGE_SIZE);
+    let limit = usize::try_from(limit).map_err(|_| ApiError::unexpected())?;
+    let after = query.get("cursor").filter(|cursor| !cursor.is_empty());
+    let after = after.map(Id::new).transpose().map_err(|reason| invalid("cursor", reason))?;
     rooms.may_read(&room, &person.id).await.map_err(not_allowed)?;
-    let online = rooms.0.presence.who(&room).await.map_err(|error| no_presence(&error))?;
-    let online_users: Vec<OnlineUser> = online
+    let who = rooms.0.presence.who(&room, after.as_ref(), limit).await;
+    let Who { count, online, has_more, .. } = who.map_err(|error| no_presence(&error))?;
+    let next_cursor = online.last().filter(|_| has_more).map(|last| last.user.to_string());
+    let online_users = online
         .into_iter()
-        .map(|online| OnlineUser { user_id: online.user, last_seen: rfc3339(online.last_seen) })
-        .collect();
-    Ok(Answer(Present { count: online_users.len(), online_users }))
+        .map(|online| OnlineUser { user_id: online.user, last_seen: rfc3339(online.last_seen) });
+    Ok(Answer(Present { online_users: online_users.collect(), count, next_cursor }))
 }
 
 /// I am still there

@@ -1,14 +1,12 @@
 //! Rooms over a WebSocket.
 
-use std::any::Any;
-
 use axum::extract::State;
 use axum::response::Response;
 use bongsu_http::websocket::Upgrade;
-use bongsu_http::{ApiError, Identity, StreamLanguage, StreamPerson};
+use bongsu_http::{ApiError, Identity, Observes, StreamLanguage, StreamPerson};
 use bongsu_kernel::{Code, Id};
 use bongsu_live::log::Boxed;
-use bongsu_live::{Desk, SubjectName};
+use bongsu_live::{Desk, SubjectName, SubscriptionGuard};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -23,7 +21,8 @@ pub(super) fn router() -> OpenApiRouter<RoomsState> {
 /// Follow rooms over a WebSocket
 ///
 /// The client sends `{"op":"subscribe","room":42,"since":"0-0"}` and `{"op":"unsubscribe","room":42}`, and gets
-/// `{"event","id","room","data"}`. Refusals are `{"event":"error","code","room"}`. It ends with a close code from 3000
+/// `{"event","id","room","data"}`; the first event after `system.subscribed` is a `presence.update` with who is there now.
+/// Refusals are `{"event":"error","code","room"}`. It ends with a close code from 3000
 /// on; below 3500 the client comes back.
 #[utoipa::path(
     get,
@@ -44,11 +43,12 @@ async fn socket(
     _: StreamLanguage,
     upgrade: Upgrade,
     caller: StreamPerson,
+    observes: Observes,
     State(rooms): State<Rooms>,
     State(identity): State<Identity>,
 ) -> Result<Response, ApiError> {
     let person = caller.person().clone();
-    let desk = RoomDesk { user: person.id.clone(), rooms: rooms.clone() };
+    let desk = RoomDesk { user: person.id.clone(), observes, rooms: rooms.clone() };
     let socket = rooms.0.hub.open_socket(caller, Box::new(desk)).await.map_err(not_opened)?;
     identity.check_revoked(&person).await?;
     Ok(upgrade.answer(socket))
@@ -56,6 +56,7 @@ async fn socket(
 
 struct RoomDesk {
     user: Id,
+    observes: Observes,
     rooms: Rooms,
 }
 
@@ -69,9 +70,12 @@ impl Desk for RoomDesk {
         Box::pin(async move { rooms.may_read(&room, &user).await.map_err(|error| not_allowed(error).code) })
     }
 
-    fn joined(&self, room: &Id) -> Boxed<'static, Box<dyn Any + Send>> {
-        let (presence, room, user) = (self.rooms.0.presence.clone(), room.clone(), self.user.clone());
-        Box::pin(async move { Box::new(presence.joined(&room, &user).await) as Box<dyn Any + Send> })
+    fn joined(&self, room: &Id) -> Boxed<'static, Box<dyn SubscriptionGuard>> {
+        let (rooms, room) = (self.rooms.clone(), room.clone());
+        let (user, observes) = (self.user.clone(), self.observes);
+        Box::pin(
+            async move { Box::new(rooms.join(&room, &user, observes).await) as Box<dyn SubscriptionGuard> },
+        )
     }
 
     fn most_rooms(&self) -> usize {

@@ -5,6 +5,8 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use bongsu_testkit::sse::Stream;
+use bongsu_testkit::tokens::token;
 use bongsu_testkit::wait::until;
 use bongsu_testkit::{Api, Hub};
 use serde_json::{Value, json};
@@ -100,6 +102,38 @@ async fn tail_shows_events_and_comes_back_after_a_restart() {
     hub.restart().await;
     let fourth = Api::new(&hub).publish_to("a", "comment.created", json!({"n": 4})).await;
     assert_eq!(tail.next_event().0, fourth);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn nobody_in_the_room_hears_of_tail_and_doctor() {
+    let hub = Hub::builder(BONGSU).start().await;
+    let (api, url) = (Api::new(&hub), hub.url(""));
+    let request = |room: &str| Stream::request(&hub, &format!("/api/v1/rooms/{room}/stream")).person(3);
+    let mut there = request("a").with_presence().open().await.ok().unwrap();
+    // Where doctor tries a stream.
+    let mut tried = request("bongsu-doctor").with_presence().open().await.ok().unwrap();
+    for stream in [&mut there, &mut tried] {
+        assert_eq!(stream.expect_event("presence.update", SOON).await.json()["onlineUsers"], json!([3]));
+    }
+    let tail = Tail::start(&["--room", "a", "--since", "0-0", "--url", &url]);
+    let theirs = Tail::start(&["--room", "a", "--since", "0-0", "--url", &url, "--token", &token(9)]);
+    run(&["doctor", "--url", &url], &[]);
+    for room in ["a", "bongsu-doctor"] {
+        let id = api.publish_to(room, "comment.created", json!({})).await;
+        if room == "a" {
+            assert_eq!(
+                (tail.next_event().0, theirs.next_event().0),
+                (id.clone(), id),
+                "both are there by now"
+            );
+        }
+        let present = api.person(3).get(&format!("/api/v1/rooms/{room}/presence")).await.expect(200);
+        assert_eq!(present.result()["count"], 1, "{}", present.text());
+    }
+    drop((tail, theirs));
+    for stream in [&mut there, &mut tried] {
+        stream.expect_event("comment.created", SOON).await;
+    }
 }
 
 #[tokio::test]

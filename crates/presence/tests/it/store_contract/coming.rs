@@ -93,7 +93,7 @@ pub(crate) async fn announcements_are_in_order<A: Adapter>() {
     for person in ["1", "2", "3", "1", "2"] {
         stage.tell(&[person], &["1"]).await;
     }
-    let before = stage.store.who(&id(ROOM), 0).await.unwrap().version;
+    let before = stage.store.who(&id(ROOM), None, 0).await.unwrap().version;
     stage.announced().await;
     let changes = heard_all(&stage.ears).await;
     assert_eq!(changes.last().map(|change| change.version), Some(before), "the room includes what was told");

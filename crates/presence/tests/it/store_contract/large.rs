@@ -52,7 +52,7 @@ pub(crate) async fn changes_of_a_large_room_are_gathered<A: Adapter>() {
     let told = stage.tell(&["a", "b"], &["1"]).await;
     assert!(told.look_within.is_none_or(|within| within <= bongsu_presence::store::GATHER));
     stage.tell(&["c"], &["a"]).await;
-    assert_eq!(stage.store.who(&id(ROOM), 0).await.unwrap().count, 206);
+    assert_eq!(stage.store.who(&id(ROOM), None, 0).await.unwrap().count, 206);
     let said = look_until(&stage, |said| said.len() > before).await;
     assert_eq!(said[before..], ["= of 206"]);
     // Nothing is left of it: what comes next is a change of its own.
@@ -86,13 +86,37 @@ pub(crate) async fn a_room_that_shrinks_lists_its_people_again<A: Adapter>() {
     assert_eq!(changes[before..].iter().map(|change| change.count).collect::<Vec<_>>(), [200, 199]);
 }
 
-pub(crate) async fn who_lists_as_many_as_asked<A: Adapter>() {
+pub(crate) async fn pages_are_in_order_and_count_the_whole_room<A: Adapter>() {
     let Some(stage) = Stage::<A>::empty(LONG).await else { return };
     fill(&stage, 250).await;
-    for (most, listed) in [(0, None), (249, None), (250, Some(250)), (usize::MAX, Some(250))] {
-        let who = stage.store.who(&id(ROOM), most).await.unwrap();
-        assert_eq!((who.count, who.online.map(|online| online.len())), (250, listed));
+    stage.tell(&["ada", "Z"], &["7"]).await;
+    let page = async |after: &str, most: usize| {
+        let after = (!after.is_empty()).then(|| id(after));
+        let who = stage.store.who(&id(ROOM), after.as_ref(), most).await.unwrap();
+        assert_eq!(who.count, 251, "of the whole room");
+        let listed: Vec<String> = who.online.iter().map(|online| online.user.to_string()).collect();
+        (listed, who.has_more)
+    };
+    let (mut everybody, mut pages) = (Vec::<String>::new(), 0);
+    loop {
+        let after = everybody.last().cloned().unwrap_or_default();
+        let (listed, has_more) = page(&after, 60).await;
+        everybody.extend(listed);
+        pages += 1;
+        if !has_more {
+            break;
+        }
     }
-    let empty = stage.store.who(&id("nowhere"), 0).await.unwrap();
-    assert_eq!((empty.count, empty.online), (0, Some(Vec::new())));
+    let mut expected: Vec<String> = (1..=250).filter(|n| *n != 7).map(|n| n.to_string()).collect();
+    expected.extend(["ada".to_owned(), "Z".to_owned()]);
+    expected.sort_by_key(|id| (id.len(), id.clone()));
+    assert_eq!((everybody, pages), (expected, 5), "shorter ids first, each once");
+    // Whoever was the last of a page may have left since.
+    assert_eq!(page("7", 1).await, (vec!["8".to_owned()], true));
+    assert_eq!(page("Z", 1).await, (vec!["10".to_owned()], true));
+    assert_eq!(page("ada", 1).await, (vec![], false));
+    assert_eq!(page("", 0).await, (vec![], true));
+    assert_eq!(page("", 251).await.1, false);
+    let empty = stage.store.who(&id("nowhere"), None, 5).await.unwrap();
+    assert_eq!((empty.count, empty.online, empty.has_more), (0, vec![], false));
 }

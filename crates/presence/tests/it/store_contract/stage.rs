@@ -120,11 +120,9 @@ pub(crate) async fn tell(store: &Arc<dyn Store>, here: &[&str], gone: &[&str]) -
 
 /// Who is in a room, in order.
 pub(crate) async fn who(store: &Arc<dyn Store>, room: &str) -> Vec<String> {
-    let who = store.who(&id(room), usize::MAX).await.unwrap();
-    let mut online: Vec<Id> = who.online.unwrap().into_iter().map(|online| online.user).collect();
-    assert_eq!(who.count, online.len());
-    online.sort_by(in_order);
-    online.iter().map(ToString::to_string).collect()
+    let who = store.who(&id(room), None, usize::MAX).await.unwrap();
+    assert_eq!((who.count, who.has_more), (who.online.len(), false));
+    who.online.iter().map(|online| online.user.to_string()).collect()
 }
 
 /// `+7 of 3 7 9`, `-7 of 3 9`, `= of 201`.

@@ -106,6 +106,12 @@ pub fn rfc3339(at: Millis) -> String {
     timestamp(at).map(|timestamp| format!("{timestamp:.3}")).unwrap_or_default()
 }
 
+/// Reads RFC 3339 with any offset. None for times before 1970.
+pub fn parse_rfc3339(text: &str) -> Option<Millis> {
+    let at: jiff::Timestamp = text.parse().ok()?;
+    Millis::try_from(at.as_millisecond()).ok()
+}
+
 /// As HTTP writes it in its headers.
 pub fn http_date(at: Millis) -> String {
     let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
@@ -125,6 +131,15 @@ mod tests {
         assert_eq!(rfc3339(1_771_237_800_000), "2026-02-16T10:30:00.000Z");
         assert_eq!(rfc3339(1_771_237_800_042), "2026-02-16T10:30:00.042Z");
         assert_eq!(http_date(1_771_237_800_042), "Mon, 16 Feb 2026 10:30:00 GMT");
+    }
+
+    #[test]
+    fn rfc_3339_is_read_with_any_offset() {
+        assert_eq!(parse_rfc3339("2026-02-16T10:30:00Z"), Some(1_771_237_800_000));
+        assert_eq!(parse_rfc3339("2026-02-16T19:30:00.042+09:00"), Some(1_771_237_800_042));
+        for bad in ["", "2026-02-16", "2026-02-16T10:30:00", "1771237800000", "1969-12-31T23:59:59Z", "soon"] {
+            assert_eq!(parse_rfc3339(bad), None, "{bad}");
+        }
     }
 
     #[test]

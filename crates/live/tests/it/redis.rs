@@ -1,5 +1,7 @@
 //! The log in Redis: the contract on one server and on a Cluster, and what the bus adds to it.
 
+mod foreign;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;

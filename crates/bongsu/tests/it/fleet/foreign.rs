@@ -156,6 +156,33 @@ async fn entries_of_another_program_that_fill_whole_reads_hold_up_nobody() {
 }
 
 #[tokio::test]
+async fn an_entry_that_another_program_stored_is_read_live_and_by_request() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let redis = Redis::start().await;
+    let fleet = Fleet::start(&redis.url()).await;
+    let mut streams = open(&fleet).await;
+    let fields = [
+        ["type", "a.stored"],
+        ["payload", "{ \"by\": \"another\" }"],
+        ["publisher_id", "1"],
+        ["timestamp", "2026-02-16T19:30:00+09:00"],
+    ];
+    let words: Vec<&str> = ["XADD", "room:events:42", "*"].into_iter().chain(fields.concat()).collect();
+    let id = redis.command(&words).await.text().to_owned();
+    let (data, time) = (json!({"by": "another"}), "2026-02-16T10:30:00.000Z");
+    for stream in &mut streams {
+        let event = stream.expect_event("a.stored", LONG).await;
+        let told = json!({"by": "another", "timestamp": time});
+        assert_eq!((event.own_id.as_ref(), event.json()), (Some(&id), told));
+    }
+    let answer = fleet.apis()[1].person(1).get("/api/v1/rooms/42/events?since=0-0").await.expect(200);
+    let stored = json!([{"id": id, "eventType": "a.stored", "data": data, "publisherId": 1, "timestamp": time}]);
+    assert_eq!(answer.result()["events"], stored);
+}
+
+#[tokio::test]
 async fn an_event_source_hears_other_programs_and_keeps_its_place() {
     if !tier::needs_engine("redis") {
         return;

@@ -1,7 +1,10 @@
 //! Reading: a page after a position, from one moment; and where a subject ends.
+//!
+//! Other programs may append to `room:events:*` as well. Their entries have the same fields, with the time in RFC 3339 and
+//! the payload as they wrote it; an entry that is not readable is left out.
 
 use bongsu_kernel::json::Object;
-use bongsu_kernel::{EventType, Id, StreamId};
+use bongsu_kernel::{EventType, Id, Millis, StreamId, clock};
 use bongsu_redis::redis::{self, Value};
 use bongsu_redis::{Redis, Repeat, Script};
 
@@ -77,15 +80,17 @@ fn unreadable(why: &str) -> LogError {
     LogError::Failed(format!("an entry in Redis is not readable: {why}"))
 }
 
-/// An entry's id and its fields, name after value.
-fn fields(stored: &Value) -> Result<(StreamId, Vec<String>), LogError> {
-    let (id, fields): (String, Vec<String>) =
+/// An entry's id and its fields, each name followed by its value. Other programs may have written any bytes.
+fn fields(stored: &Value) -> Result<(StreamId, Vec<Vec<u8>>), LogError> {
+    let (id, fields): (String, Vec<Vec<u8>>) =
         redis::from_redis_value_ref(stored).map_err(|_| unreadable("its shape"))?;
     Ok((id.parse().map_err(|_| unreadable("its id"))?, fields))
 }
 
-fn find<'a>(fields: &'a [String], name: &str) -> Option<&'a str> {
-    fields.chunks_exact(2).find(|pair| pair[0] == name).map(|pair| pair[1].as_str())
+/// None when there is no such field, or its value is not UTF-8.
+fn find<'a>(fields: &'a [Vec<u8>], name: &str) -> Option<&'a str> {
+    let pair = fields.chunks_exact(2).find(|pair| pair[0] == name.as_bytes())?;
+    std::str::from_utf8(&pair[1]).ok()
 }
 
 fn place(stored: &Value) -> Result<Place, LogError> {
@@ -97,11 +102,25 @@ fn entry(stored: &Value) -> Result<Entry, LogError> {
     let (id, fields) = fields(stored)?;
     let field = |name: &'static str| find(&fields, name).ok_or_else(|| unreadable(name));
     let publisher = find(&fields, "publisher_id").filter(|publisher| !publisher.is_empty());
+    let (at, payload) = time_and_payload(field("timestamp")?, field("payload")?)?;
     Ok(Entry {
         place: Place { id, number: find(&fields, "number").and_then(|number| number.parse().ok()) },
         event_type: EventType::new(field("type")?).map_err(|_| unreadable("type"))?,
-        data: Object::stored(field("payload")?).ok_or_else(|| unreadable("payload"))?,
+        data: payload,
         publisher: publisher.map(Id::new).transpose().map_err(|_| unreadable("publisher_id"))?,
-        at: field("timestamp")?.parse().map_err(|_| unreadable("timestamp"))?,
+        at,
     })
+}
+
+/// A time in milliseconds is a hub's, whose payload was checked before it was stored. Any other payload is checked here, as a
+/// publisher's is.
+fn time_and_payload(time: &str, payload: &str) -> Result<(Millis, Object), LogError> {
+    let own = time.parse().ok().zip(Object::stored(payload));
+    if let Some(own) = own {
+        return Ok(own);
+    }
+    let at = time.parse().ok().or_else(|| clock::parse_rfc3339(time));
+    let at = at.ok_or_else(|| unreadable("timestamp"))?;
+    let payload = serde_json::from_str(payload).ok().and_then(|raw| Object::parse(raw, "timestamp").ok());
+    Ok((at, payload.ok_or_else(|| unreadable("payload"))?))
 }

@@ -19,7 +19,7 @@ const IDEMPOTENCY_MAX_KEYS: Setting = Setting::text(
     "storage",
     "IDEMPOTENCY_MAX_KEYS",
     "2000000",
-    "Idempotency keys kept at most, each for 24 hours; past it the oldest go early. A key costs about 200 bytes of disk.",
+    "Idempotency keys kept at most, of all rooms together and each for 24 hours; past it the oldest go early. A key costs about 200 bytes of disk, or 400 of Redis' memory.",
 )
 .whole(1_000, 1_000_000_000);
 

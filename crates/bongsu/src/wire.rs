@@ -142,7 +142,8 @@ pub(crate) async fn wire(
         (Some(redis), _) => {
             let bus = RedisBus::start(redis.clone(), Arc::new(hub.clone()), clock.clone(), supervisor);
             rooms_bus = Some(Arc::new(bus) as Arc<dyn Bus>);
-            Arc::new(RedisLog::new(redis.clone(), log::redis::Options { most_keys }, clock.clone()))
+            let options = log::redis::Options { most_keys };
+            Arc::new(RedisLog::start(redis.clone(), options, clock.clone(), supervisor))
         }
         (None, Some(Store { store, .. })) => {
             let (options, sink) = (embedded::Options { most_keys }, Arc::new(hub.clone()));

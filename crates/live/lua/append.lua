@@ -4,8 +4,8 @@
 -- KEYS  1 stream  2 answers by key (hash)  3 keys by expiry (zset)  4 follow-ups (list)  5 last id of a deleted log
 --       6 streams that listen, by instance (hash)
 -- ARGV  1 the hub's time in ms  2 its instance  3 its own streams that listen  4 channel
---       5 entries to keep  6 keys to keep  7 life of a key in ms  8 when the index was marked, in ms, or ''
---       9 channel for news of follow-ups  10 the subject, as it is named there
+--       5 entries to keep  6 life of a key in ms  7 when the index was marked, in ms, or ''
+--       8 channel for news of follow-ups  9 the subject, as it is named there
 --       then for each event:
 --       1 type  2 payload  3 publisher or ''  4 key or ''  5 digest
 --       6, 7, 8 the follow-up record around its id and its time, or ''
@@ -16,9 +16,9 @@ local stream, ms = KEYS[1], ARGV[1]
 local now = tonumber(ms)
 -- The index of subjects with follow-ups is elsewhere. It is written before, and cleared of what is old: an append
 -- that comes too late after its mark would never be found.
-if ARGV[8] ~= '' then
+if ARGV[7] ~= '' then
   local clock = call('TIME')
-  if clock[1] * 1000 + clock[2] / 1000 - ARGV[8] > 30000 then return 'unmarked' end
+  if clock[1] * 1000 + clock[2] / 1000 - ARGV[7] > 30000 then return 'unmarked' end
 end
 
 local previous, number
@@ -51,25 +51,21 @@ local function answer_kept(key, digest)
 end
 
 local function keep_answer(key, digest, id)
-  local ends = format('%.0f', now + ARGV[7])
+  local ends = format('%.0f', now + ARGV[6])
   call('HSET', KEYS[2], key, table.concat({ends, id, ms, audience, digest}, ' '))
   call('ZADD', KEYS[3], ends, key)
-  -- A life longer than promised, for hubs whose clocks differ or went back.
-  local old = call('ZRANGEBYSCORE', KEYS[3], '-inf', format('%.0f', now - ARGV[7]), 'LIMIT', 0, 4)
-  if #old == 0 and call('ZCARD', KEYS[3]) > tonumber(ARGV[6]) then
-    old = {call('ZRANGE', KEYS[3], 0, 0)[1]}
-  end
-  for _, gone in ipairs(old) do
+  -- Keys that a note names have gone by then (drop_keys.lua); these were never noted, because their hub was killed.
+  for _, gone in ipairs(call('ZRANGEBYSCORE', KEYS[3], '-inf', format('%.0f', now - ARGV[6]), 'LIMIT', 0, 4)) do
     call('HDEL', KEYS[2], gone)
     call('ZREM', KEYS[3], gone)
   end
-  local life = format('%.0f', 2 * ARGV[7])
+  local life = format('%.0f', 2 * ARGV[6])
   call('PEXPIRE', KEYS[2], life)
   call('PEXPIRE', KEYS[3], life)
 end
 
 local answers, count = {audience}, 1
-for at = 11, #ARGV, 8 do
+for at = 10, #ARGV, 8 do
   local kind, payload, publisher, key = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local outcome, answer
   if key ~= '' then outcome, answer = answer_kept(key, ARGV[at + 4]) end
@@ -91,7 +87,7 @@ for at = 11, #ARGV, 8 do
     if ARGV[at + 5] ~= '' then
       local waiting = call('RPUSH', KEYS[4], ARGV[at + 5] .. id .. ARGV[at + 6] .. ms .. ARGV[at + 7])
       -- Who has found others here looks again until there are none.
-      if waiting == 1 then call('PUBLISH', ARGV[9], ARGV[10]) end
+      if waiting == 1 then call('PUBLISH', ARGV[8], ARGV[9]) end
     end
     call('SPUBLISH', ARGV[4], '1 ' .. id .. ' ' .. previous .. ' ' .. numbered .. ' ' .. ms .. ' ' .. kind .. ' '
       .. publisher .. '\n' .. payload)
@@ -102,7 +98,7 @@ for at = 11, #ARGV, 8 do
 end
 -- Not every time; and every time when nobody counts.
 local keep = tonumber(ARGV[5])
-if not number or number % math.min(keep, 64) < (#ARGV - 10) / 8 then
+if not number or number % math.min(keep, 64) < (#ARGV - 9) / 8 then
   call('XTRIM', stream, 'MAXLEN', keep)
 end
 return answers

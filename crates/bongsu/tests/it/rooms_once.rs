@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bongsu_testkit::sse::Stream;
-use bongsu_testkit::{Answer, Api, Hub, proof, tier};
+use bongsu_testkit::{Answer, Api, Hub, proof, tier, wait};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
@@ -213,4 +213,24 @@ async fn a_key_that_is_repeated_inside_a_batch_is_one_event() {
     // A batch and a single publish share their keys.
     let single = api.publish(event("batch", "l", json!({"n": 1}))).await.expect(200);
     assert_eq!((&single.result()["streamId"], &single.result()["duplicate"]), (&kept[1]["id"], &json!(true)));
+}
+
+#[tokio::test]
+async fn past_the_limit_of_keys_the_oldest_of_all_rooms_go_early_and_are_counted() {
+    let hub = Hub::builder(crate::BONGSU).env("IDEMPOTENCY_MAX_KEYS", 1_000).start().await;
+    let api = Api::new(&hub);
+    let keyed = |n: u64| event(&format!("room{}", n % 30), &format!("key-{n}"), json!({"n": n}));
+    for first in [0, 500, 1_000] {
+        let batch: Vec<Value> = (first..first + 500).map(keyed).collect();
+        api.publish_batch(&batch).await.expect(200);
+    }
+    // On Redis the limit is spread over 16 lists, and so may be passed by 15.
+    let dropped = async || hub.metrics().await.get("idempotency_keys_dropped_early_total", &[]);
+    wait::until(LONG, async || (485.0..=500.0).contains(&dropped().await)).await;
+    for n in [1_000, 1_250, 1_499] {
+        let again = api.publish(keyed(n)).await.expect(200);
+        assert_eq!(again.result()["duplicate"], true, "key {n} is among the newest");
+    }
+    let oldest = api.publish(keyed(0)).await.expect(200);
+    assert_eq!(oldest.result()["duplicate"], false, "the oldest key is still there");
 }

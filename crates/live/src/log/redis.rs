@@ -9,10 +9,12 @@ mod append;
 mod audience;
 mod bus;
 mod follow_ups;
+mod keys;
 mod read;
 
 use std::collections::BTreeMap;
 
+use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, StreamId};
 use bongsu_redis::redis::{self, FromRedisValue, Value};
 use bongsu_redis::{Error, Index, Redis, Repeat, Script};
@@ -21,6 +23,7 @@ use futures_util::future::join_all;
 pub use bus::RedisBus;
 pub use follow_ups::RedisFollowUps;
 
+use self::keys::KeyNotes;
 use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Place};
 use crate::SubjectName;
 
@@ -28,12 +31,14 @@ static PURGE: Script = Script::new("purge", include_str!("../../lua/purge.lua"))
 
 /// The list beside a stream, the index of those that have one, and the channel for news of them.
 const FOLLOW_UPS: &str = "follow-ups";
+/// Beside a stream: the answers kept under its idempotency keys, and the keys by the end of their life.
+const KEY_STORES: [&str; 2] = ["answers", "expiries"];
 /// The channel beside a stream.
 const BUS: &str = "bus";
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How many idempotency keys a subject keeps at most, whatever their age.
+    /// How many idempotency keys are kept at most, of all subjects together and whatever their age.
     pub most_keys: u64,
 }
 
@@ -41,15 +46,16 @@ pub struct Options {
 pub struct RedisLog {
     redis: Redis,
     clock: Clock,
-    options: Options,
+    keys: KeyNotes,
     /// Of subjects with follow-ups.
     index: Index,
 }
 
 impl RedisLog {
-    pub fn new(redis: Redis, options: Options, clock: Clock) -> Self {
+    pub fn start(redis: Redis, options: Options, clock: Clock, supervisor: &Supervisor) -> Self {
         let index = Index::new(redis.clone(), FOLLOW_UPS);
-        Self { redis, clock, options, index }
+        let keys = KeyNotes::start(redis.clone(), options.most_keys, clock.clone(), supervisor);
+        Self { redis, clock, keys, index }
     }
 }
 
@@ -93,7 +99,7 @@ impl Log for RedisLog {
     fn purge(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>> {
         let stream = stream_key(&self.redis, subject);
         Box::pin(async move {
-            let [answers, expiries] = ["answers", "expiries"].map(|name| self.redis.beside(&stream, name));
+            let [answers, expiries] = KEY_STORES.map(|name| self.redis.beside(&stream, name));
             self.redis.run(&PURGE, Repeat::Safe, &[&stream, &answers, &expiries], &[]).await?;
             Ok(())
         })

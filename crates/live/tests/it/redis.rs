@@ -1,6 +1,7 @@
 //! The log in Redis: the contract on one server and on a Cluster, and what the bus adds to it.
 
 mod foreign;
+mod keys;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use bongsu_live::log::redis::{Options, RedisBus, RedisFollowUps, RedisLog};
 use bongsu_live::log::{Bus, FollowUps, Sink};
 use bongsu_live::{Log, SubjectName};
 use bongsu_redis::{Address, Redis};
-use bongsu_testkit::redis::{Client, Cluster, Redis as Server};
+use bongsu_testkit::redis::{Client, Cluster, Redis as Server, Reply};
 use bongsu_testkit::{Engine, tier};
 
 use crate::log_contract::{Adapter, contract};
@@ -32,14 +33,19 @@ pub(crate) struct Running {
     supervisor: Supervisor,
 }
 
-async fn open(url: &str, prefix: &str, clock: Clock, sink: Arc<dyn Sink>) -> Running {
+async fn open(
+    (url, prefix): (&str, &str),
+    most_keys: u64,
+    clock: Clock,
+    sink: Arc<dyn Sink>,
+) -> Running {
     let supervisor = Supervisor::new();
     let address = Address::parse(url).unwrap();
     let redis = Redis::start(bongsu_redis::Options { address, prefix: prefix.to_owned() }, &supervisor);
     redis.look().await;
     let bus = RedisBus::start(redis.clone(), sink, clock.clone(), &supervisor);
     let follow_ups = Arc::new(RedisFollowUps::start(redis.clone(), &supervisor));
-    let log = Arc::new(RedisLog::new(redis, Options { most_keys: 1_000_000 }, clock));
+    let log = Arc::new(RedisLog::start(redis, Options { most_keys }, clock, &supervisor));
     Running { log, bus, follow_ups, supervisor }
 }
 
@@ -105,7 +111,16 @@ impl Servers for Cluster {
 pub(crate) struct OnRedis<S> {
     url: String,
     prefix: String,
+    most_keys: u64,
     own: Option<S>,
+}
+
+impl OnRedis<Server> {
+    /// Sends a command as another program would.
+    async fn command(&self, words: &[impl AsRef<[u8]>]) -> Reply {
+        let address = self.url.rsplit('/').next().unwrap().parse().unwrap();
+        Client::connect(address).await.unwrap().call(words).await.unwrap()
+    }
 }
 
 impl<S: Servers> Adapter for OnRedis<S> {
@@ -117,16 +132,17 @@ impl<S: Servers> Adapter for OnRedis<S> {
 
     async fn empty() -> Self {
         let url = S::ENGINE.shared_url().await.expect("an engine that tests share");
-        Self { url, prefix: format!("live{:016x}:", random::between(0, u64::MAX - 1)), own: None }
+        let prefix = format!("live{:016x}:", random::between(0, u64::MAX - 1));
+        Self { url, prefix, most_keys: 1_000_000, own: None }
     }
 
     async fn mortal() -> Self {
         let own = S::start().await;
-        Self { url: own.url(), prefix: "t:".to_owned(), own: Some(own) }
+        Self { url: own.url(), prefix: "t:".to_owned(), most_keys: 1_000_000, own: Some(own) }
     }
 
     async fn open(&self, clock: Clock, sink: Arc<dyn Sink>) -> Running {
-        open(&self.url, &self.prefix, clock, sink).await
+        open((&self.url, &self.prefix), self.most_keys, clock, sink).await
     }
 
     fn log(running: &Running) -> Arc<dyn Log> {

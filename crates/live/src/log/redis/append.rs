@@ -6,13 +6,12 @@ use bongsu_kernel::{Id, Millis};
 use bongsu_redis::redis::{Value, from_redis_value};
 use bongsu_redis::{Repeat, Script};
 
-use super::{FOLLOW_UPS, RedisLog, bus_channel, news_channel, stream_key};
+use super::keys::KEY_LIFE;
+use super::{FOLLOW_UPS, KEY_STORES, RedisLog, bus_channel, news_channel, stream_key};
 use crate::log::{Append, AppendError, Appended, FollowUp, LogError};
 
 static APPEND: Script = Script::new("append", include_str!("../../../lua/append.lua"));
 
-/// How long an answer is kept under its key.
-const KEY_LIFE: &str = "86400000";
 /// A mark that was too old when the append came is made anew, so often.
 const MARKS: u32 = 3;
 /// So many events go into one call, so that others have their turn in between.
@@ -59,14 +58,15 @@ impl RedisLog {
     ) -> Result<Option<Vec<Outcome>>, LogError> {
         let stream = stream_key(&self.redis, &first.subject);
         let helper = |name: &str| self.redis.beside(&stream, name);
-        let helpers = ["answers", "expiries", FOLLOW_UPS, "gone", "audience"].map(helper);
+        let [answers, expiries] = KEY_STORES;
+        let helpers = [answers, expiries, FOLLOW_UPS, "gone", "audience"].map(helper);
         let mut keys = vec![stream.as_str()];
         keys.extend(helpers.iter().map(String::as_str));
         // Before 1970 no clock is right, and 0-0 is no event.
         let at = self.clock.now().max(1);
         let now = at.to_string();
         let (audience, channel) = (first.audience.to_string(), bus_channel(&self.redis, &stream));
-        let (keep, most_keys) = (first.keep.to_string(), self.options.most_keys.to_string());
+        let (keep, key_life) = (first.keep.to_string(), KEY_LIFE.to_string());
         let (news, subject) = (news_channel(&self.redis), first.subject.as_str());
         let head = [
             &now,
@@ -74,8 +74,7 @@ impl RedisLog {
             &audience,
             &channel,
             &keep,
-            &most_keys,
-            KEY_LIFE,
+            &key_life,
             marked,
             &news,
             subject,
@@ -92,13 +91,17 @@ impl RedisLog {
             arguments.extend(record.iter().map(String::as_bytes));
         }
         // Without a key, nobody could tell a repetition from a second event.
-        match self.redis.run(&APPEND, Repeat::Never, &keys, &arguments).await? {
-            Value::Array(answers) => read_answers(answers, at)
-                .filter(|read| read.len() == events.len())
-                .ok_or_else(unreadable)
-                .map(Some),
-            _ => Ok(None),
+        let Value::Array(answers) = self.redis.run(&APPEND, Repeat::Never, &keys, &arguments).await? else {
+            return Ok(None);
+        };
+        let outcomes = read_answers(answers, at).filter(|read| read.len() == events.len());
+        let outcomes = outcomes.ok_or_else(unreadable)?;
+        for (event, outcome) in events.iter().zip(&outcomes) {
+            if let (Some(once), Ok(Appended { duplicate: false, .. })) = (&event.once, outcome) {
+                self.keys.note(&event.subject, &once.key, at);
+            }
         }
+        Ok(Some(outcomes))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bongsu_kernel::StreamId;
 use bongsu_live::log::Most;
-use bongsu_testkit::redis::{Client, Redis as Server};
+use bongsu_testkit::redis::Redis as Server;
 
 use super::OnRedis;
 use crate::log_contract::Adapter;
@@ -10,13 +10,10 @@ use crate::log_contract::support::{ALL, Event, Stage};
 
 /// Appends an entry to the log of a room as another program would.
 async fn add(stage: &Stage<OnRedis<Server>>, room: &str, id: &str, fields: &[&[u8]]) {
-    let OnRedis { url, prefix, .. } = stage.adapter();
-    let key = format!("{prefix}room:events:{room}");
+    let key = format!("{}room:events:{room}", stage.adapter().prefix);
     let mut words: Vec<&[u8]> = vec![b"XADD", key.as_bytes(), id.as_bytes()];
     words.extend(fields);
-    let address = url.rsplit('/').next().unwrap().parse().unwrap();
-    let reply = Client::connect(address).await.unwrap().call(&words).await.unwrap();
-    assert_eq!(reply.error(), None);
+    assert_eq!(stage.adapter().command(&words).await.error(), None);
 }
 
 fn fields<'a>(payload: &'a [u8], time: &'a str) -> [&'a [u8]; 8] {

@@ -7,8 +7,8 @@
 --       5 entries to keep  6 life of a key in ms  7 when the index was marked, in ms, or ''
 --       8 channel for news of follow-ups  9 the subject, as it is named there
 --       then for each event:
---       1 type  2 payload  3 publisher or ''  4 key or ''  5 digest
---       6, 7, 8 the follow-up record around its id and its time, or ''
+--       1 type  2 payload  3 publisher or ''  4 key or ''  5 digest  6 what earlier versions stored for it, or ''
+--       7, 8, 9 the follow-up record around its id and its time, or ''
 -- Gives the audience, then for each event 'stored' and its id, 'again' and its kept answer, or 'conflict' and ''; or
 -- 'unmarked' for all.
 local call, format, match = redis.call, string.format, string.match
@@ -41,12 +41,12 @@ for at = 1, #listening, 2 do
   end
 end
 
-local function answer_kept(key, digest)
+local function answer_kept(key, digest, earlier_digest)
   local kept = call('HGET', KEYS[2], key)
   if not kept then return end
   local ends, answer, known = match(kept, '^(%d+) (%S+ %d+ %d+) (.*)$')
   if tonumber(ends) <= now then return end
-  if known ~= digest then return 'conflict', '' end
+  if known ~= digest and known ~= earlier_digest then return 'conflict', '' end
   return 'again', answer
 end
 
@@ -65,10 +65,10 @@ local function keep_answer(key, digest, id)
 end
 
 local answers, count = {audience}, 1
-for at = 10, #ARGV, 8 do
+for at = 10, #ARGV, 9 do
   local kind, payload, publisher, key = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local outcome, answer
-  if key ~= '' then outcome, answer = answer_kept(key, ARGV[at + 4]) end
+  if key ~= '' then outcome, answer = answer_kept(key, ARGV[at + 4], ARGV[at + 5]) end
   if not outcome then
     -- The time, or the next number within it when the clocks of hubs differ or one went back: ids only grow.
     local id = ms .. '-0'
@@ -84,8 +84,8 @@ for at = 10, #ARGV, 8 do
       call('XADD', stream, id, 'type', kind, 'payload', payload, 'publisher_id', publisher, 'timestamp', ms)
     end
     if key ~= '' then keep_answer(key, ARGV[at + 4], id) end
-    if ARGV[at + 5] ~= '' then
-      local waiting = call('RPUSH', KEYS[4], ARGV[at + 5] .. id .. ARGV[at + 6] .. ms .. ARGV[at + 7])
+    if ARGV[at + 6] ~= '' then
+      local waiting = call('RPUSH', KEYS[4], ARGV[at + 6] .. id .. ARGV[at + 7] .. ms .. ARGV[at + 8])
       -- Who has found others here looks again until there are none.
       if waiting == 1 then call('PUBLISH', ARGV[8], ARGV[9]) end
     end
@@ -98,7 +98,7 @@ for at = 10, #ARGV, 8 do
 end
 -- Not every time; and every time when nobody counts.
 local keep = tonumber(ARGV[5])
-if not number or number % math.min(keep, 64) < (#ARGV - 9) / 8 then
+if not number or number % math.min(keep, 64) < (#ARGV - 9) / 9 then
   call('XTRIM', stream, 'MAXLEN', keep)
 end
 return answers

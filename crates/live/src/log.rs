@@ -117,6 +117,16 @@ pub struct Once {
     pub key: String,
     /// Of everything that makes up the content.
     pub digest: [u8; 32],
+    /// What earlier versions stored for this content, where that was another digest. It counts as the same content, so that a
+    /// request may be repeated after an upgrade.
+    pub earlier_digest: Option<[u8; 32]>,
+}
+
+impl Once {
+    /// Whether this digest was stored for the same content.
+    fn is_same_content(&self, stored: [u8; 32]) -> bool {
+        stored == self.digest || Some(stored) == self.earlier_digest
+    }
 }
 
 /// What an append gave.

@@ -99,11 +99,8 @@ impl Rooms {
         let (subject, publisher) = (subject(&event.room), event.publisher.as_ref());
         let named = event.recipients.as_deref().map(|named| distinct(named, publisher));
         // Of what the caller said: members come and go between a request and its repetition.
-        let digest = |key: String| {
-            let named = named.as_deref().unwrap_or_default();
-            Once { key, digest: digest(&event.event_type, &event.data, publisher, named) }
-        };
-        let once = event.key.map(digest);
+        let once = |key: String| once(key, (&event.event_type, &event.data, publisher), named.as_deref());
+        let once = event.key.map(once);
         let recipients = match self.0.options.mode {
             Mode::Open => self.recipients(named)?,
             Mode::Registered => {
@@ -150,18 +147,52 @@ fn distinct(people: &[Id], publisher: Option<&Id>) -> Vec<Id> {
 
 /// Of everything that makes two publishes the same: some clients write the members of an object in another order
 /// each time, so that order does not count.
-fn digest(event_type: &EventType, data: &Object, publisher: Option<&Id>, recipients: &[Id]) -> [u8; 32] {
+fn once(
+    key: String,
+    (event_type, data, publisher): (&EventType, &Object, Option<&Id>),
+    recipients: Option<&[Id]>,
+) -> Once {
     let mut hasher = Sha256::new();
     // None of these can contain a line break.
-    let mut part = |text: &str| {
-        hasher.update(text.as_bytes());
-        hasher.update(b"\n");
-    };
-    part(event_type.as_str());
-    part(&data.canonical());
-    part(publisher.map_or("", Id::as_str));
-    for recipient in recipients {
-        part(recipient.as_str());
+    for part in [event_type.as_str(), &data.canonical(), publisher.map_or("", Id::as_str)] {
+        add_part(&mut hasher, part);
     }
-    hasher.finalize().into()
+    // Earlier versions took missing recipients and an empty list for the same. Neither mark is an id.
+    let without_recipients = hasher.clone().finalize().into();
+    let (parts, earlier_digest) = match recipients {
+        None => (vec!["*"], Some(without_recipients)),
+        Some([]) => (vec![""], Some(without_recipients)),
+        Some(named) => (named.iter().map(Id::as_str).collect(), None),
+    };
+    for part in parts {
+        add_part(&mut hasher, part);
+    }
+    Once { key, digest: hasher.finalize().into(), earlier_digest }
+}
+
+fn add_part(hasher: &mut Sha256, part: &str) {
+    hasher.update(part.as_bytes());
+    hasher.update(b"\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_recipients_and_an_empty_list_differ_and_match_what_earlier_versions_stored() {
+        let (event_type, publisher) = (EventType::new("a.b").unwrap(), Id::new("1").unwrap());
+        let data = Object::stored("{\"b\":1,\"a\":2}").unwrap();
+        let once = |recipients: Option<&[Id]>| {
+            super::once("k".to_owned(), (&event_type, &data, Some(&publisher)), recipients)
+        };
+        let (missing, nobody) = (once(None), once(Some(&[])));
+        assert_ne!(missing.digest, nobody.digest);
+        let before: [u8; 32] = Sha256::digest("a.b\n{\"a\":2,\"b\":1}\n1\n").into();
+        assert_eq!([missing.earlier_digest, nobody.earlier_digest], [Some(before); 2]);
+        // Digests of those who are named are what they were.
+        let named = once(Some(&[Id::new("7").unwrap(), Id::new("8").unwrap()]));
+        let before: [u8; 32] = Sha256::digest("a.b\n{\"a\":2,\"b\":1}\n1\n7\n8\n").into();
+        assert_eq!((named.digest, named.earlier_digest), (before, None));
+    }
 }

@@ -152,6 +152,7 @@ async fn the_order_of_json_members_and_white_space_are_not_other_content_and_the
         body(r#"{"a":"1","b":{"c":[1,2],"d":"x"}}"#, ""),
         body(data, r#","publisherId":7"#),
         body(data, r#","recipients":[7]"#),
+        body(data, r#","recipients":[]"#),
         body(data, "").replace("a.b", "a.c"),
     ];
     for other in others {

@@ -83,6 +83,7 @@ macro_rules! contract {
             once {
                 the_same_key_and_content_is_one_event
                 the_same_key_with_other_content_is_refused
+                a_digest_that_an_earlier_version_stored_is_the_same_content
                 the_same_key_in_another_subject_is_another_event
                 without_a_key_every_append_is_an_event
                 a_key_is_kept_for_24_hours

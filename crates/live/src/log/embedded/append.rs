@@ -97,7 +97,7 @@ fn append(connection: &Connection, event: &Append, now: Millis) -> Result<Outcom
     if let Some(once) = &event.once
         && let Some((digest, first)) = answered(connection, event.subject.as_str(), once, now)?
     {
-        return Ok(if digest == once.digest { Outcome::Repeated(first) } else { Outcome::Conflict });
+        return Ok(if once.is_same_content(digest) { Outcome::Repeated(first) } else { Outcome::Conflict });
     }
     let head = advance(connection, event.subject.as_str(), now)?;
     crash_point!("after-id");

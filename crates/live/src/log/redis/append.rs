@@ -88,6 +88,7 @@ impl RedisLog {
             arguments.push(event.publisher.as_ref().map_or("", Id::as_str).as_bytes());
             arguments.push(once.map_or("", |once| once.key.as_str()).as_bytes());
             arguments.push(once.map_or(&[], |once| &once.digest));
+            arguments.push(once.and_then(|once| once.earlier_digest.as_ref()).map_or(&[], |digest| digest));
             arguments.extend(record.iter().map(String::as_bytes));
         }
         // Without a key, nobody could tell a repetition from a second event.

@@ -36,6 +36,19 @@ pub(crate) async fn the_same_key_with_other_content_is_refused<A: Adapter>() {
     assert_eq!(stage.append_one(&Event::of("42").number(1).key("k")).await, again(&first));
 }
 
+pub(crate) async fn a_digest_that_an_earlier_version_stored_is_the_same_content<A: Adapter>() {
+    let stage = Stage::<A>::empty().await;
+    let event = Event::of("42").number(1).key("k");
+    let first = stage.append_one(&event).await;
+    assert_eq!(stage.append_one(&event.clone().new_digest()).await, again(&first));
+    let other = Event::of("42").number(2).key("k").new_digest();
+    assert_eq!(stage.append(vec![other]).await, [Err(AppendError::Conflict)]);
+    // What this version stores is compared by its own digest.
+    let event = Event::of("43").number(1).key("k");
+    stage.append_one(&event.clone().new_digest()).await;
+    assert_eq!(stage.append(vec![event]).await, [Err(AppendError::Conflict)]);
+}
+
 pub(crate) async fn the_same_key_in_another_subject_is_another_event<A: Adapter>() {
     let stage = Stage::<A>::empty().await;
     let rooms = ["42", "43", "4"];

@@ -61,7 +61,15 @@ impl Event {
         for (at, byte) in self.0.data.as_str().bytes().enumerate() {
             digest[at % 32] ^= byte.wrapping_add(at as u8);
         }
-        self.0.once = Some(Once { key: key.to_owned(), digest });
+        self.0.once = Some(Once { key: key.to_owned(), digest, earlier_digest: None });
+        self
+    }
+
+    /// The digest of an event with a key is another one since this version, which knows what it was before.
+    pub(crate) fn new_digest(mut self) -> Self {
+        let once = self.0.once.as_mut().expect("a key");
+        once.earlier_digest = Some(once.digest);
+        once.digest[0] ^= 1;
         self
     }
 

@@ -51,7 +51,7 @@ fn comment_on<'t>(
         ];
         tx.run(&store::COMMENT_ADD, &arguments).await?;
         let number = store::given_id(tx).await?;
-        let payload = OfComment { comment_id: number, criterion_id: criterion.number };
+        let payload = OfComment { comment_id: number.into(), criterion_id: criterion.number.into() };
         tell(tx, &event, COMMENTED, &payload).await?;
         Ok(Comment {
             number,

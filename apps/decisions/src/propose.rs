@@ -37,7 +37,7 @@ fn propose<'t>(
         ];
         tx.run(&store::PROPOSAL_ADD, &arguments).await?;
         let number = store::given_id(tx).await?;
-        let payload = OfProposal { proposal_id: number, proposal_type: new.proposal_type };
+        let payload = OfProposal { proposal_id: number.into(), proposal_type: new.proposal_type };
         tell(tx, &event, PROPOSED, &payload).await?;
         Ok(Proposal {
             number,

@@ -1,7 +1,7 @@
 //! What everybody who follows an event is told. Payloads are as small as they can be: whoever wants more asks.
 
-use bongsu_kernel::crash_point;
 use bongsu_kernel::json::Object;
+use bongsu_kernel::{Id, crash_point};
 use bongsu_outbox::record;
 use bongsu_sql::Transaction;
 use serde::Serialize;
@@ -18,13 +18,13 @@ pub(crate) const COMMENTED: &str = "comment.created.v1";
 
 #[derive(Serialize)]
 pub(crate) struct OfProposal {
-    pub(crate) proposal_id: i64,
+    pub(crate) proposal_id: Id,
     pub(crate) proposal_type: ProposalType,
 }
 
 impl From<&Held> for OfProposal {
     fn from(held: &Held) -> Self {
-        Self { proposal_id: held.number, proposal_type: held.proposal_type }
+        Self { proposal_id: held.number.into(), proposal_type: held.proposal_type }
     }
 }
 
@@ -37,8 +37,8 @@ pub(crate) struct OfDecision {
 
 #[derive(Serialize)]
 pub(crate) struct OfComment {
-    pub(crate) comment_id: i64,
-    pub(crate) criterion_id: i64,
+    pub(crate) comment_id: Id,
+    pub(crate) criterion_id: Id,
 }
 
 /// Writes it down in the transaction of the change: both count, or neither.

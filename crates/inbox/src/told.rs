@@ -39,7 +39,7 @@ struct Wire {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Said<'a> {
-    id: u64,
+    id: Id,
     event_id: &'a EventId,
     r#type: &'a str,
     message: String,
@@ -88,7 +88,7 @@ pub fn said(data: &str, templates: &Templates, language: Language) -> Option<Str
         payload: Object::stored(wire.payload.get())?,
     };
     let said = Said {
-        id: wire.id,
+        id: wire.id.into(),
         event_id: &notice.event,
         r#type: &wire.r#type,
         message: templates.message(&notice, language),

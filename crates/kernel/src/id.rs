@@ -62,6 +62,19 @@ fn is_id_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'@' | b':' | b'-')
 }
 
+/// Numbers that a database gave. What is past ±(2^53−1) travels as text like any other id.
+impl From<i64> for Id {
+    fn from(number: i64) -> Self {
+        Self(number.to_string().into())
+    }
+}
+
+impl From<u64> for Id {
+    fn from(number: u64) -> Self {
+        Self(number.to_string().into())
+    }
+}
+
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -132,6 +145,15 @@ mod tests {
             assert_eq!(Id::from_json(json).unwrap(), id);
             assert_eq!(serde_json::from_str::<Id>(json).unwrap(), id);
         }
+    }
+
+    #[test]
+    fn numbers_of_a_database_travel_as_text_past_what_javascript_keeps() {
+        let json = |id: Id| serde_json::to_string(&id).unwrap();
+        assert_eq!(json(Id::from(MAX_SAFE)), "9007199254740991");
+        assert_eq!(json(Id::from(MAX_SAFE + 1)), "\"9007199254740992\"");
+        assert_eq!(json(Id::from(i64::MIN)), "\"-9223372036854775808\"");
+        assert_eq!(json(Id::from(u64::MAX)), "\"18446744073709551615\"");
     }
 
     #[test]

@@ -62,12 +62,13 @@ fn before(seq: u64) -> StreamId {
 /// What other devices are told: which entries, and how many are unread now.
 fn read_frame(changed: &Changed) -> Bytes {
     #[derive(Serialize)]
-    struct Data<'a> {
-        ids: &'a [u64],
+    struct Data {
+        ids: Vec<Id>,
         unread: u64,
         version: u64,
     }
     let Changed { seqs, unread, version } = changed;
-    let data = serde_json::to_string(&Data { ids: seqs, unread: *unread, version: *version });
+    let ids = seqs.iter().copied().map(Id::from).collect();
+    let data = serde_json::to_string(&Data { ids, unread: *unread, version: *version });
     format!("event: read\ndata: {}\n\n", data.unwrap_or_default()).into()
 }

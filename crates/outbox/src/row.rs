@@ -9,8 +9,8 @@ use bongsu_kernel::{EventType, Id, Millis, StreamId};
 use bongsu_live::{Entry, Place};
 use bongsu_sql::Error;
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::NOBODY;
 
@@ -116,10 +116,15 @@ impl Row {
         let payload = serde_json::from_str::<&RawValue>(payload).map_err(|_| Fault::Payload)?;
         if event_type.as_str() == REMOVED {
             // Without a name it would be everybody's right that ends.
-            let data = Object::parse(payload, "").map_err(|_| Fault::Payload)?;
-            let named = serde_json::from_str::<Value>(data.as_str()).map(|data| data["userId"].clone());
-            let is_named = matches!(named, Ok(Value::String(_) | Value::Number(_)));
-            return if is_named { Ok((event_type, data)) } else { Err(Fault::Payload) };
+            let data = serde_json::from_str::<Value>(payload.get()).map_err(|_| Fault::Payload)?;
+            // As text: a trigger writes a numeric column as a number, also past what an id may be as a number.
+            let named = match &data["userId"] {
+                Value::String(text) => text.clone(),
+                Value::Number(number) => number.to_string(),
+                _ => return Err(Fault::Payload),
+            };
+            let data = Object::stored(&json!({ "userId": named }).to_string()).ok_or(Fault::Payload)?;
+            return Ok((event_type, data));
         }
         if event_type.is_reserved() {
             return Err(Fault::Type);
@@ -207,6 +212,11 @@ mod tests {
         assert_eq!(removed.fault(), None);
         assert_eq!(row(REMOVED, r#"{"userId":"nobody's id"}"#).fault(), None, "it concerns nobody");
         assert_eq!(removed.entry().unwrap().event_type.as_str(), REMOVED);
+        for (payload, named) in [(r#"{"userId": 7}"#, "7"), (r#"{"userId":9007199254740993}"#, "9007199254740993")]
+        {
+            let removed = row(REMOVED, payload).entry().unwrap();
+            assert_eq!(removed.data.as_str(), format!("{{\"userId\":\"{named}\"}}"), "its number is an id as text");
+        }
     }
 
     #[test]

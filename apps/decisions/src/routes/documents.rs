@@ -81,8 +81,8 @@ pub(super) struct Admitted {
 /// One proposal.
 #[derive(Serialize, ToSchema)]
 pub(super) struct ProposalItem {
-    #[schema(example = 3)]
-    proposal_id: i64,
+    #[schema(value_type = IdSchema, example = 3)]
+    proposal_id: Id,
     proposal_type: ProposalType,
     status: Status,
     content: String,
@@ -101,7 +101,7 @@ pub(super) struct ProposalItem {
 impl From<Proposal> for ProposalItem {
     fn from(proposal: Proposal) -> Self {
         Self {
-            proposal_id: proposal.number,
+            proposal_id: proposal.number.into(),
             proposal_type: proposal.proposal_type,
             status: proposal.status,
             content: proposal.content,
@@ -133,8 +133,8 @@ impl From<List<Proposal>> for Proposals {
 /// A proposal after a vote.
 #[derive(Serialize, ToSchema)]
 pub(super) struct VotedAnswer {
-    #[schema(example = 3)]
-    proposal_id: i64,
+    #[schema(value_type = IdSchema, example = 3)]
+    proposal_id: Id,
     proposal_type: ProposalType,
     status: Status,
     /// Of people who are members now.
@@ -145,34 +145,34 @@ pub(super) struct VotedAnswer {
 
 impl From<Voted> for VotedAnswer {
     fn from(voted: Voted) -> Self {
-        let Voted { proposal: proposal_id, proposal_type, status, votes, voted } = voted;
-        Self { proposal_id, proposal_type, status, votes, voted }
+        let Voted { proposal, proposal_type, status, votes, voted } = voted;
+        Self { proposal_id: proposal.into(), proposal_type, status, votes, voted }
     }
 }
 
 /// A proposal that is decided.
 #[derive(Serialize, ToSchema)]
 pub(super) struct DecidedAnswer {
-    #[schema(example = 3)]
-    proposal_id: i64,
+    #[schema(value_type = IdSchema, example = 3)]
+    proposal_id: Id,
     proposal_type: ProposalType,
     status: Status,
 }
 
 impl From<Decided> for DecidedAnswer {
     fn from(decided: Decided) -> Self {
-        let Decided { proposal: proposal_id, proposal_type, status } = decided;
-        Self { proposal_id, proposal_type, status }
+        let Decided { proposal, proposal_type, status } = decided;
+        Self { proposal_id: proposal.into(), proposal_type, status }
     }
 }
 
 /// One comment.
 #[derive(Serialize, ToSchema)]
 pub(super) struct CommentItem {
-    #[schema(example = 5)]
-    comment_id: i64,
-    #[schema(example = 3)]
-    criterion_id: i64,
+    #[schema(value_type = IdSchema, example = 5)]
+    comment_id: Id,
+    #[schema(value_type = IdSchema, example = 3)]
+    criterion_id: Id,
     #[schema(value_type = IdSchema)]
     author_id: Id,
     content: String,
@@ -183,8 +183,8 @@ pub(super) struct CommentItem {
 impl From<Comment> for CommentItem {
     fn from(comment: Comment) -> Self {
         Self {
-            comment_id: comment.number,
-            criterion_id: comment.criterion,
+            comment_id: comment.number.into(),
+            criterion_id: comment.criterion.into(),
             author_id: comment.author,
             content: comment.content,
             created_at: rfc3339(comment.created_at),
@@ -325,4 +325,23 @@ of_proposal! {
     ApproveParams: proposal_id = "2";
     RejectParams: proposal_id = "3";
     CriterionParams: criterion_id = "1";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_past_2_to_the_53_are_text() {
+        const LARGE: i64 = (1 << 53) + 1;
+        let decided =
+            Decided { proposal: LARGE, proposal_type: ProposalType::Criteria, status: Status::Approved };
+        let decided = serde_json::to_value(DecidedAnswer::from(decided)).unwrap();
+        assert_eq!(decided["proposal_id"], "9007199254740993");
+        let author = Id::new("7").unwrap();
+        let comment = Comment { number: LARGE, criterion: 3, author, content: String::new(), created_at: 0 };
+        let comment = serde_json::to_value(CommentItem::from(comment)).unwrap();
+        assert_eq!(comment["comment_id"], "9007199254740993");
+        assert_eq!(comment["criterion_id"], 3);
+    }
 }

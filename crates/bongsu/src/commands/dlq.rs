@@ -1,6 +1,7 @@
 //! `bongsu dlq`: what was given up, seen and dealt with through a running hub.
 
 use bongsu_http::identity::ADMIN_API_KEY;
+use bongsu_kernel::Id;
 use bongsu_kernel::settings::{Bad, Values};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use reqwest::Method;
@@ -83,7 +84,8 @@ fn redrive(asked: &ArgMatches) -> Result<Value, Failure> {
         let rate = asked.get_one::<String>("rate").map(|rate| number("--rate", rate)).transpose()?;
         return Ok(json!({"all": true, "rate": rate}));
     }
-    let ids = asked.get_many::<String>("id").into_iter().flatten().map(|id| number("ID", id));
+    let ids = asked.get_many::<String>("id").into_iter().flatten();
+    let ids = ids.map(|id| number("ID", id).map(Id::from));
     let ids = ids.collect::<Result<Vec<_>, _>>()?;
     if ids.is_empty() {
         return Err(Bad("redrive needs the letters' ids, or --all".to_owned()).into());

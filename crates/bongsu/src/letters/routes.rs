@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use axum::extract::{FromRef, Path, State};
 use bongsu_http::answer::{Accepted, Answer, invalid};
+use bongsu_http::openapi::IdSchema;
 use bongsu_http::{ApiError, Fields, Identity, Operator, Query, Small, envelope_document, fields};
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::text::Text;
-use bongsu_kernel::{Code, Reason};
+use bongsu_kernel::{Code, Id, Reason};
 use bongsu_sql::Error;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -103,8 +104,8 @@ async fn queues_(_: Operator, State(state): State<LettersState>) -> Result<Answe
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Shown {
-    #[schema(example = 17)]
-    id: i64,
+    #[schema(value_type = IdSchema, example = 17)]
+    id: Id,
     /// What it is about.
     #[schema(example = "42")]
     key: String,
@@ -121,7 +122,7 @@ struct Shown {
 impl From<Letter> for Shown {
     fn from(letter: Letter) -> Self {
         let Letter { id, key, kind, payload, attempts, reason, created_at } = letter;
-        Self { id, key, r#type: kind, payload, attempts, reason, created_at: rfc3339(created_at) }
+        Self { id: id.into(), key, r#type: kind, payload, attempts, reason, created_at: rfc3339(created_at) }
     }
 }
 
@@ -199,8 +200,8 @@ async fn show(
 
 #[derive(Serialize, ToSchema)]
 struct Discarded {
-    #[schema(example = 17)]
-    id: i64,
+    #[schema(value_type = IdSchema, example = 17)]
+    id: Id,
 }
 
 envelope_document!(struct DiscardedEnvelope(Discarded));
@@ -227,7 +228,7 @@ async fn discard(
 ) -> Result<Answer<Discarded>, ApiError> {
     let (queue, id) = (state.queue(&queue)?, letter_id(&id)?);
     if queue.discard(id).await.map_err(|error| away(&error))? {
-        Ok(Answer(Discarded { id }))
+        Ok(Answer(Discarded { id: id.into() }))
     } else {
         Err(ApiError::not_found())
     }
@@ -237,8 +238,8 @@ async fn discard(
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it only describes what is read field by field")]
 struct Redrive {
-    #[schema(max_items = 100, example = json!([17, 18]))]
-    ids: Option<Vec<i64>>,
+    #[schema(value_type = Option<Vec<IdSchema>>, max_items = 100, example = json!([17, 18]))]
+    ids: Option<Vec<Id>>,
     all: Option<bool>,
     #[schema(minimum = 1, maximum = 10_000, default = 100)]
     rate: Option<u64>,
@@ -289,7 +290,7 @@ async fn redrive(
     }
     let ids = fields.required("ids", |raw| fields::list(raw, MOST))?;
     let read = |(index, raw): (usize, &&serde_json::value::RawValue)| {
-        let number = number(raw.get().trim_matches('"'));
+        let number = fields::id(raw).ok().and_then(|id| number(id.as_str()));
         number.ok_or_else(|| {
             fields.invalid(&format!("ids[{index}]"), Reason::Whole { min: 0, max: i64::MAX as u64 })
         })

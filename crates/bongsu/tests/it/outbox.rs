@@ -169,5 +169,6 @@ contract! {
         a_database_that_goes_away_is_waited_for_and_clients_know_when_to_return;
     foreign: another_programs_tables_are_left_alone;
     relay: what_cannot_go_on_is_given_up_seen_and_tried_again
+        a_row_with_an_id_past_2_to_the_53_is_named_by_text
         a_row_appended_before_a_crash_is_one_event_of_its_room;
 }

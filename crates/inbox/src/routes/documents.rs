@@ -38,8 +38,8 @@ pub(super) struct Items {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Item {
-    #[schema(example = 17)]
-    id: u64,
+    #[schema(value_type = IdSchema, example = 17)]
+    id: Id,
     #[schema(value_type = IdSchema, example = "0b3f6c1e-3f0a-4a53-9f0e-3d2f5b1c9a77")]
     event_id: EventId,
     #[schema(example = "POST_LIKE")]
@@ -62,7 +62,7 @@ impl Item {
         let message = message(&entry.notice);
         let Notice { event, kind, reference, actor, payload } = entry.notice;
         Self {
-            id: entry.seq,
+            id: entry.seq.into(),
             event_id: event,
             r#type: kind.as_str().to_owned(),
             message,

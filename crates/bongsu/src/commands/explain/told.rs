@@ -54,7 +54,7 @@ struct Person<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry {
-    id: u64,
+    id: Id,
     created_at: String,
     read_at: Option<String>,
     /// It was read, and that waits in Redis to be written.
@@ -170,7 +170,7 @@ fn recipients(record: &FollowUp) -> &[Id] {
 
 fn entry(held: Held) -> Entry {
     Entry {
-        id: held.seq,
+        id: held.seq.into(),
         created_at: rfc3339(held.created_at),
         read_at: held.read_at.map(rfc3339),
         mark_waits: held.mark_waits,

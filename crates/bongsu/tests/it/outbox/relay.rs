@@ -11,7 +11,7 @@ use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::{Api, Hub, Rng, proof, tier, wait};
 use serde_json::{Value, json};
 
-use super::{SOON, Scene};
+use super::{SOON, Scene, open};
 use crate::{BONGSU, crash_points};
 
 const LONG: Duration = Duration::from_secs(120);
@@ -288,4 +288,27 @@ pub(super) async fn what_cannot_go_on_is_given_up_seen_and_tried_again(flavour: 
     }
     api.get(&format!("{DLQ}/x")).await.expect_error(400, "COMMON400");
     api.get(&format!("{DLQ}?cursor=x")).await.expect_error(400, "COMMON400");
+}
+
+pub(super) async fn a_row_with_an_id_past_2_to_the_53_is_named_by_text(flavour: Option<Flavour>) {
+    // As a number, JavaScript would read the id before it.
+    const LARGE: &str = "9007199254740993";
+    let with = |builder: Builder| builder.env("OUTBOX_RELAY", "proposal.created.v1=room");
+    let Some(scene) = Scene::start_with(flavour, with).await else { return };
+    let api = Api::new(&scene.hub).admin();
+    scene.accept("42", &[7]).await;
+    let mut stream = open(scene.follow("42", 7)).await;
+    let row = format!("({LARGE}, 'proposal.created.v1', '[2]', '42')");
+    scene.sql(&format!("INSERT INTO outbox_events (id, event_type, payload, target_event_id) VALUES {row}")).await;
+    let event = stream.next_event(SOON).await.expect("an event");
+    assert_eq!((event.own_id.as_deref(), &event.json()["id"]), (Some(LARGE), &json!(LARGE)));
+    wait::until(SOON, async || dlq(&scene.hub, &["list"]) == [json!({"queue": "outbox", "depth": 1})]).await;
+    assert_eq!(dlq(&scene.hub, &["list", "outbox"])[0]["id"], LARGE);
+    assert_eq!(api.get(&format!("{DLQ}/{LARGE}")).await.expect(200).result()["id"], LARGE);
+    // A number that its sender cannot have meant is not taken for an id.
+    let rounded = format!("{{\"ids\":[{LARGE}]}}");
+    api.call("POST", &format!("{DLQ}/redrive"), rounded).await.expect_error(400, "COMMON400");
+    scene.sql(&format!("UPDATE outbox_events SET payload = '{{\"proposal_id\": 2}}' WHERE id = {LARGE}")).await;
+    assert_eq!(dlq(&scene.hub, &["redrive", "outbox", LARGE]), [json!({"letters": 1})]);
+    wait::until(SOON, async || numbers_in(&api, "42").await == [2]).await;
 }

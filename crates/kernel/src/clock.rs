@@ -83,6 +83,8 @@ mod movable {
     pub fn moved() -> Duration {
         FOLLOWED.get_or_init(|| {
             if let Some(file) = std::env::var_os("BONGSU_CLOCK_FILE").map(PathBuf::from) {
+                // What is there before the first question counts for it.
+                take_step(&file);
                 std::thread::spawn(move || follow(&file));
             }
         });
@@ -91,13 +93,30 @@ mod movable {
 
     fn follow(file: &std::path::Path) {
         loop {
-            let step = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
-            if let Some(step) = step {
-                MOVED_MS.fetch_add(step, Ordering::Relaxed);
-                let _ = std::fs::remove_file(file);
-            }
+            take_step(file);
             std::thread::sleep(POLL_INTERVAL);
         }
+    }
+
+    fn take_step(file: &std::path::Path) {
+        let step = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
+        if let Some(step) = step {
+            MOVED_MS.fetch_add(step, Ordering::Relaxed);
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+/// How many milliseconds another machine's clock is ahead of this one's (negative: behind), at least: it was asked after
+/// `before` and had answered by `after`, so a time between the two shows no difference.
+pub fn skew_ms(before: Millis, theirs: Millis, after: Millis) -> i64 {
+    let difference = |one: Millis, other: Millis| i64::try_from(one - other).unwrap_or(i64::MAX);
+    if theirs < before {
+        -difference(before, theirs)
+    } else if theirs > after {
+        difference(theirs, after)
+    } else {
+        0
     }
 }
 
@@ -140,6 +159,11 @@ mod tests {
         for bad in ["", "2026-02-16", "2026-02-16T10:30:00", "1771237800000", "1969-12-31T23:59:59Z", "soon"] {
             assert_eq!(parse_rfc3339(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_clock_differs_by_what_the_way_of_the_answer_cannot_explain() {
+        assert_eq!([95, 100, 105, 110, 117].map(|theirs| skew_ms(100, theirs, 110)), [-5, 0, 0, 0, 7]);
     }
 
     #[test]

@@ -6,6 +6,14 @@ use std::time::{Duration, Instant};
 /// The settings are read again after so long: an operator may change them on the way.
 const AGE: Duration = Duration::from_secs(30);
 
+/// What an engine shows somebody who looks at it once, from outside a hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    pub warnings: Vec<&'static str>,
+    /// How many milliseconds its clock is ahead of this machine's, at least; negative when it is behind.
+    pub clock_skew_ms: i64,
+}
+
 #[derive(Default)]
 pub struct Findings(Mutex<Seen>);
 

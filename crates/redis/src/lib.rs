@@ -10,6 +10,7 @@ mod cluster;
 mod durability;
 mod error;
 mod index;
+mod inspect;
 mod node;
 mod script;
 mod slot;

@@ -17,6 +17,8 @@ mod transaction;
 mod value;
 pub mod work;
 
+use bongsu_kernel::findings::Inspection;
+
 pub use address::Address;
 pub use embedded::{
     CopyError, DATA_DIR, DataFolder, Database, Job, Readers, Store, Writer, WriterState, check_integrity,
@@ -60,6 +62,6 @@ pub fn queries() -> impl Iterator<Item = &'static Query> {
 }
 
 /// Looks at a server without changing anything: whether this program may use it, and what is unsafe about it.
-pub async fn inspect_server(address: &Address, migrations: &Migrations) -> Result<Vec<&'static str>, Error> {
+pub async fn inspect_server(address: &Address, migrations: &Migrations) -> Result<Inspection, Error> {
     server::inspect(address, migrations).await
 }

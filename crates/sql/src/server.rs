@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bongsu_kernel::findings::Findings;
-use bongsu_kernel::random;
+use bongsu_kernel::findings::{Findings, Inspection};
 use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Clock, clock, random};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
@@ -202,13 +202,18 @@ impl Server {
     }
 }
 
-/// What `bongsu doctor` finds without changing anything: what is unsafe about the server.
-pub(crate) async fn inspect(address: &Address, migrations: &Migrations) -> Result<Vec<&'static str>, Error> {
+/// What `bongsu doctor` finds without changing anything: what is unsafe about the server, and what its clock shows.
+pub(crate) async fn inspect(address: &Address, migrations: &Migrations) -> Result<Inspection, Error> {
     let mut link = first_link(address).await?;
     migrate::check(&mut link, migrations, address).await?;
     let findings = Findings::default();
-    durability::look(&findings, &mut link).await.map_err(|fault| unusable(address, &fault))?;
-    Ok(findings.warnings())
+    let unusable = |fault: Fault| unusable(address, &fault);
+    durability::look(&findings, &mut link).await.map_err(unusable)?;
+    let clock = Clock::system();
+    let before = clock.now();
+    let time = link.time().await.map_err(unusable)?;
+    let clock_skew_ms = clock::skew_ms(before, time, clock.now());
+    Ok(Inspection { warnings: findings.warnings(), clock_skew_ms })
 }
 
 /// The first connection of a start. What will not pass by waiting is told at once.

@@ -1,6 +1,7 @@
 //! `bongsu doctor`: looks for what goes wrong in operation before it does.
 //!
-//! It leaves everything as it was. Each finding is one line; a bad one makes the exit code 1.
+//! It leaves everything as it was: what it writes to see whether that works, it removes. Each finding is one line; a bad one
+//! makes the exit code 1.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -8,7 +9,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bongsu_http::server::raise_descriptor_limit;
+use bongsu_kernel::findings::Inspection;
 use bongsu_kernel::settings::{Values, without_credentials};
+use bongsu_kernel::task::Supervisor;
+use bongsu_redis::Redis;
 use bongsu_sql::{DATA_DIR, DataFolder, check_integrity, inspect};
 use clap::{ArgMatches, Command};
 
@@ -19,7 +23,7 @@ use crate::{settings, wire};
 
 pub(crate) fn command() -> Command {
     Command::new("doctor")
-        .about("Check the data folder, the database, the system's limits, the secrets, and the way to a running hub")
+        .about("Check the data folder, Redis, the database, clocks, the system's limits, the secrets, and the way to a running hub")
         .arg(url_arg())
 }
 
@@ -39,7 +43,8 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
         findings.extend(data(folder, values));
     }
     findings.extend(block_on(async {
-        let mut found = database(values).await;
+        let mut found = redis(values).await;
+        found.extend(database(values).await);
         found.extend(running_hub(&url(matches, values), values).await);
         Ok(found)
     })?);
@@ -116,13 +121,44 @@ async fn database(values: &Values) -> Vec<Finding> {
     let Ok(Some(options)) = bongsu_sql::Options::from_settings(values) else { return Vec::new() };
     match bongsu_sql::inspect_server(&options.address, &wire::migrations(values)).await {
         Err(error) => vec![Bad(error.to_string())],
-        Ok(warnings) if warnings.is_empty() => {
-            vec![Fine(format!(
-                "{} answers, is of this version and keeps what it acknowledges",
-                options.address
-            ))]
+        Ok(found) => {
+            let sound = format!("{} answers, is of this version and keeps what it acknowledges", options.address);
+            engine(found, sound, "the database")
         }
-        Ok(warnings) => warnings.into_iter().map(|warning| Note(warning.to_owned())).collect(),
+    }
+}
+
+/// Whether every server answers, takes writes, and keeps what it says it keeps.
+async fn redis(values: &Values) -> Vec<Finding> {
+    let Ok(Some(options)) = bongsu_redis::Options::from_settings(values) else { return Vec::new() };
+    match Redis::start(options, &Supervisor::new()).inspect().await {
+        Err(error) => vec![Bad(error.to_string())],
+        Ok(found) => {
+            let sound = "Redis answers, takes writes, keeps what it acknowledges and forgets nothing when it is full";
+            engine(found, sound.to_owned(), "Redis")
+        }
+    }
+}
+
+/// What is unsafe about an engine, or that it is sound; and its clock.
+fn engine(found: Inspection, sound: String, name: &str) -> Vec<Finding> {
+    let mut findings: Vec<Finding> =
+        found.warnings.iter().map(|warning| Note((*warning).to_owned())).collect();
+    if findings.is_empty() {
+        findings.push(Fine(sound));
+    }
+    findings.push(clock(name, found.clock_skew_ms));
+    findings
+}
+
+/// Hubs agree on times by their own clocks: who is connected, when a key or a token ends.
+fn clock(name: &str, skew_ms: i64) -> Finding {
+    let direction = if skew_ms < 0 { "behind" } else { "ahead of" };
+    let differs = format!("the clock of {name} is {} ms {direction} this machine's", skew_ms.unsigned_abs());
+    match skew_ms.unsigned_abs() {
+        0..=1_000 => Fine(format!("the clock of {name} agrees with this machine's")),
+        1_001..=30_000 => Note(differs),
+        _ => Bad(format!("{differs}: set one of them right")),
     }
 }
 

@@ -227,6 +227,8 @@ async fn doctor_looks_at_the_database_and_changes_nothing() {
         let fine = format!("ok    {shown} answers, is of this version and keeps what it acknowledges");
         let said = told(&url);
         assert!(said.contains(&fine), "{said}");
+        assert!(said.contains("ok    the clock of the database agrees with this machine's"), "{said}");
+        assert!(said.contains("BAD   Redis cannot be reached"), "{said}");
         assert!(server.try_execute(Server::name_in(&url), "SELECT * FROM bongsu_migrations").is_err());
         let said = told(&server.url("nowhere"));
         assert!(said.contains("BAD   the database at") && !said.contains("word"), "{said}");

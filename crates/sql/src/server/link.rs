@@ -1,5 +1,6 @@
 //! One connection to a server, whichever it is, and what can go wrong on it.
 
+use bongsu_kernel::Millis;
 use sqlx::{Connection as _, mysql::MySqlConnection, postgres::PgConnection};
 
 use super::{mysql, postgres};
@@ -126,6 +127,17 @@ impl Link {
         };
         let rows = self.ask(text).await?;
         Ok(rows.first().is_some_and(|row| row.int(0).is_ok_and(|granted| granted == 1)))
+    }
+
+    /// What the server's clock shows, in milliseconds since 1970.
+    pub(crate) async fn time(&mut self) -> Result<Millis, Fault> {
+        let text = match self {
+            Self::Postgres(_) => postgres::TIME,
+            Self::Mysql(_) => mysql::TIME,
+        };
+        let rows = self.ask(text).await?;
+        let time = rows.first().and_then(|row| row.count(0).ok());
+        time.ok_or_else(|| Fault::Refused("the server's time is not readable".to_owned()))
     }
 
     /// Sends text as it is, one statement or several.

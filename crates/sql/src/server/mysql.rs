@@ -12,6 +12,7 @@ use crate::{Row, Value};
 pub(crate) const CLAIM_ALONE: &str = "SELECT GET_LOCK(CONCAT('bongsu:', MD5(DATABASE())), 0)";
 /// Nothing that several can have: who is there already is seen, who comes alone later is not kept out.
 pub(crate) const CLAIM_SHARED: &str = "SELECT IS_FREE_LOCK(CONCAT('bongsu:', MD5(DATABASE())))";
+pub(crate) const TIME: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000";
 /// Writing is READ COMMITTED for the whole connection, see [`limit`].
 pub(crate) const BEGIN_WRITE: &str = "START TRANSACTION READ WRITE";
 /// One snapshot for all that is asked; at READ COMMITTED the server would pass over that word. Both statements travel

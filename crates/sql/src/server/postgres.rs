@@ -11,6 +11,7 @@ use crate::{Row, Value};
 /// Of this database only; the number is the letters of our name.
 pub(crate) const CLAIM_ALONE: &str = "SELECT pg_try_advisory_lock(108230733165429)::int::bigint";
 pub(crate) const CLAIM_SHARED: &str = "SELECT pg_try_advisory_lock_shared(108230733165429)::int::bigint";
+pub(crate) const TIME: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 pub(crate) const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 /// One snapshot for all that is asked, which READ COMMITTED would not give. It costs a round trip before the first
 /// question, and one after the answer was given.

@@ -1,11 +1,14 @@
 //! What operators do to a Redis that others use, too: rights for one prefix only, a key of the wrong kind.
 
+use std::process::Command;
+
 use bongsu_testkit::redis::Redis;
 use bongsu_testkit::sse::Stream;
-use bongsu_testkit::{Api, tier, wait};
+use bongsu_testkit::{Api, Engine, tier, wait};
 use serde_json::json;
 
 use super::{Fleet, LONG, health, hub};
+use crate::BONGSU;
 
 #[tokio::test]
 async fn a_hub_needs_no_right_beyond_its_prefix() {
@@ -63,4 +66,52 @@ async fn a_room_that_cannot_be_read_keeps_no_other_from_being_compared_with_its_
     let fields = ["type", "a.b", "payload", "{\"n\":2}", "publisher_id", "", "timestamp", "1"];
     redis.command(&[&["XADD", "room:events:whole", "*"][..], &fields].concat()).await;
     assert_eq!(whole.expect_event("a.b", LONG / 2).await.json()["n"], 2);
+}
+
+/// What `bongsu doctor` says of a Redis, on a machine whose clock is so many milliseconds ahead.
+fn doctor(url: &str, clock_ahead_ms: u64) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = folder.path().join("clock");
+    std::fs::write(&clock, clock_ahead_ms.to_string()).unwrap();
+    let mut command = Command::new(BONGSU);
+    command.arg("doctor").env_clear().current_dir(folder.path());
+    command.envs([("REDIS_URL", url), ("RECORDS", "off")]).env("BONGSU_CLOCK_FILE", clock);
+    String::from_utf8(command.output().unwrap().stdout).unwrap()
+}
+
+#[tokio::test]
+async fn doctor_looks_at_redis_and_its_clock_and_leaves_nothing_behind() {
+    if !tier::needs_engine("redis") {
+        return;
+    }
+    let sound = "ok    Redis answers, takes writes, keeps what it acknowledges and forgets nothing when it is full";
+    let redis = Redis::start().await;
+    let said = doctor(&redis.url(), 0);
+    assert!(said.contains(sound), "{said}");
+    assert!(said.contains("ok    the clock of Redis agrees with this machine's"), "{said}");
+    assert_eq!(redis.command(&["DBSIZE"]).await.integer(), 0, "something was left behind");
+    let cluster = Engine::Cluster.shared_url().await.expect("a Cluster");
+    assert!(doctor(&cluster, 0).contains(sound));
+
+    let said = doctor(&redis.url(), 5_000);
+    assert!(said.contains("note  the clock of Redis is ") && said.contains(" ms behind this machine's"), "{said}");
+    let said = doctor(&redis.url(), 120_000);
+    assert!(said.contains("BAD   the clock of Redis is "), "{said}");
+
+    for (setting, value, finding) in [
+        ("appendfsync", "everysec", "note  redis: appendfsync is not always"),
+        ("maxmemory-policy", "allkeys-lru", "note  redis: maxmemory-policy is not noeviction"),
+        ("appendonly", "no", "note  redis: appendonly is off"),
+    ] {
+        redis.command(&["CONFIG", "SET", setting, value]).await.accepted();
+        let said = doctor(&redis.url(), 0);
+        assert!(said.contains(finding) && !said.contains(sound), "{said}");
+    }
+    redis.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await.accepted();
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]).await.accepted();
+    let said = doctor(&redis.url(), 0);
+    assert!(said.contains("BAD   Redis refused: "), "{said}");
+    redis.kill9().await;
+    let said = doctor(&redis.url(), 0);
+    assert!(said.contains("BAD   Redis cannot be reached"), "{said}");
 }

@@ -1,0 +1,40 @@
+//! Looks at every server once, for an operator: whether it answers and takes writes, how safe what it keeps is, and how
+//! far its clock is from this machine's.
+
+use bongsu_kernel::findings::{Findings, Inspection};
+use bongsu_kernel::{Clock, Millis, clock};
+use redis::{Value, cmd, from_redis_value};
+
+use crate::error::Error;
+use crate::{Redis, durability, writes};
+
+impl Redis {
+    /// An error says what does not work.
+    pub async fn inspect(&self) -> Result<Inspection, Error> {
+        let servers = self.servers();
+        let refusals = writes::check(servers, &self.0.prefix).await?;
+        if !refusals.is_empty() {
+            return Err(Error::Refused(refusals.join("; ")));
+        }
+        let findings = Findings::default();
+        durability::look(&findings, servers).await;
+        let (clock, mut clock_skew_ms) = (Clock::system(), 0);
+        let before = clock.now();
+        let answers = servers.ask_all(&cmd("TIME")).await;
+        let after = clock.now();
+        for answer in answers {
+            let skew = clock::skew_ms(before, time(answer?)?, after);
+            if skew.unsigned_abs() > clock_skew_ms.unsigned_abs() {
+                clock_skew_ms = skew;
+            }
+        }
+        Ok(Inspection { warnings: findings.warnings(), clock_skew_ms })
+    }
+}
+
+/// `TIME` gives seconds and microseconds, as text.
+fn time(answer: Value) -> Result<Millis, Error> {
+    let (seconds, micros): (u64, u64) =
+        from_redis_value(answer).map_err(|error| Error::Unexpected(error.to_string()))?;
+    Ok(seconds * 1_000 + micros / 1_000)
+}

@@ -3,6 +3,7 @@
 //! Combinations that cannot work are refused here, before anything is touched.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 
 use bongsu_http::identity;
@@ -61,7 +62,10 @@ pub(crate) fn all() -> Vec<&'static Setting> {
     all
 }
 
-/// Flags over environment over file over defaults.
+/// The file of environment variables in the working directory.
+const ENV_FILE: &str = ".env";
+
+/// Flags over environment over `.env` over file over defaults.
 pub(crate) fn gather(flags: BTreeMap<String, String>, file: Option<&str>) -> Result<Values, Bad> {
     let file = file
         .map(|path| {
@@ -79,7 +83,16 @@ pub(crate) fn gather(flags: BTreeMap<String, String>, file: Option<&str>) -> Res
             environment.insert(setting.name.to_owned(), value);
         }
     }
-    load(&settings, &Input { flags, environment, file })
+    load(&settings, &Input { flags, environment, env_file: read_env_file()?, file })
+}
+
+/// None when there is no such file. A folder of that name is another program's.
+fn read_env_file() -> Result<Option<String>, Bad> {
+    match std::fs::read_to_string(ENV_FILE) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) => Ok(None),
+        Err(error) => Err(Bad(format!("the file {ENV_FILE} cannot be read: {error}"))),
+    }
 }
 
 /// What serving needs beyond single values, checked without touching anything.

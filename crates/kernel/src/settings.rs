@@ -1,9 +1,10 @@
 //! Settings: declared once, beside what they steer, with their default, their limits and their description.
 //!
-//! A flag wins over the environment, the environment over the file, the file over the default. What is in force
-//! can be shown with its source, secrets hidden; reference pages and `.env.example` are made from the same
+//! A flag wins over the environment, the environment over `.env`, that over the file, the file over the default. What is in
+//! force can be shown with its source, secrets hidden; reference pages and `.env.example` are made from the same
 //! declarations.
 
+mod env_file;
 mod load;
 mod show;
 
@@ -94,6 +95,7 @@ impl Setting {
 pub enum Source {
     Flag,
     Environment,
+    EnvFile,
     File,
     Default,
 }
@@ -103,6 +105,7 @@ impl Source {
         match self {
             Self::Flag => "flag",
             Self::Environment => "environment",
+            Self::EnvFile => ".env",
             Self::File => "file",
             Self::Default => "default",
         }

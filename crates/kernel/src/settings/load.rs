@@ -1,14 +1,16 @@
-//! Puts settings together from flags, environment and file, and refuses what is not allowed.
+//! Puts settings together from flags, environment, `.env` and file, and refuses what is not allowed.
 
 use std::collections::BTreeMap;
 
-use super::{Bad, Kind, Setting, Source, Values};
+use super::{Bad, Kind, Setting, Source, Values, env_file};
 
 /// What was given, by the names of the settings.
 #[derive(Clone, Debug, Default)]
 pub struct Input {
     pub flags: BTreeMap<String, String>,
     pub environment: BTreeMap<String, String>,
+    /// The text of `.env`. It may hold variables of other programs, too.
+    pub env_file: Option<String>,
     /// The text of the configuration file.
     pub file: Option<String>,
 }
@@ -16,15 +18,19 @@ pub struct Input {
 /// The values in force.
 pub fn load(settings: &[&'static Setting], input: &Input) -> Result<Values, Bad> {
     let file = input.file.as_deref().map(|text| from_file(settings, text)).transpose()?.unwrap_or_default();
+    let env_file = input.env_file.as_deref().map(env_file::parse).transpose()?.unwrap_or_default();
+    let sources = [
+        (&input.flags, Source::Flag),
+        (&input.environment, Source::Environment),
+        (&env_file, Source::EnvFile),
+        (&file, Source::File),
+    ];
     let mut values = Values::default();
     for &setting in settings {
-        let given =
-            [(&input.flags, Source::Flag), (&input.environment, Source::Environment), (&file, Source::File)]
-                .into_iter()
-                // An empty variable is how shells and compose files say "unset": what is below it counts.
-                .find_map(|(values, source)| {
-                    values.get(setting.name).filter(|v| !v.is_empty()).map(|v| (v, source))
-                });
+        // An empty variable is how shells and compose files say "unset": what is below it counts.
+        let given = sources.iter().find_map(|(values, source)| {
+            values.get(setting.name).filter(|v| !v.is_empty()).map(|v| (v, *source))
+        });
         let Some((value, source)) = given else { continue };
         if !setting.accepts(value) {
             return Err(Bad::value(setting, value, &setting.allowed()));
@@ -83,7 +89,8 @@ mod tests {
 
     fn input(flags: &[(&str, &str)], environment: &[(&str, &str)], file: &str) -> Input {
         let map = |pairs: &[(&str, &str)]| pairs.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
-        Input { flags: map(flags), environment: map(environment), file: Some(file.to_owned()) }
+        let file = Some(file.to_owned());
+        Input { flags: map(flags), environment: map(environment), env_file: None, file }
     }
 
     #[test]
@@ -100,6 +107,18 @@ mod tests {
             load(ALL, &input(&[("SERVER_PORT", "")], &[("SERVER_PORT", "")], file)).unwrap().whole(&PORT),
             1
         );
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_env_file_and_that_over_the_file() {
+        let given = Input {
+            env_file: Some("SERVER_PORT=2\nMODE=shut\nHOSTS=\nOTHER_PROGRAM=1".to_owned()),
+            ..input(&[], &[("SERVER_PORT", "3")], "[server]\nserver_port = 1\nhosts = \"x\"\n[rooms]\nmode = \"open\"")
+        };
+        let values = load(ALL, &given).unwrap();
+        assert_eq!((values.whole(&PORT), values.source(&PORT)), (3, Source::Environment));
+        assert_eq!((values.text(&MODE), values.source(&MODE)), ("shut", Source::EnvFile));
+        assert_eq!((values.text(&HOSTS), values.source(&HOSTS)), ("x", Source::File));
     }
 
     #[test]

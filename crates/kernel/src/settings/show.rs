@@ -61,7 +61,8 @@ pub fn reference(settings: &[&'static Setting]) -> String {
     let mut out = String::from(
         "# Settings\n\nMade by `cargo xtask docs` from the declarations in the code. Each setting is an environment \
          variable, a flag\n(`SERVER_PORT` is `--server-port`) or a key in the file that `--config` names (lower case, \
-         in the table that heads\nits section). A flag wins over the environment, the environment over the file. \
+         in the table that heads\nits section). Environment variables may also stand in a file `.env` in the working \
+         directory, one a line. A flag wins\nover the environment, the environment over `.env`, that over the file. \
          `bongsu config` prints what is in force.\n",
     );
     for part in parts(settings) {
@@ -87,8 +88,8 @@ pub fn reference(settings: &[&'static Setting]) -> String {
 /// The example file: every setting, commented out, at its default.
 pub fn env_example(settings: &[&'static Setting]) -> String {
     let mut out = String::from(
-        "# Every setting at its default; made by `cargo xtask docs`. Copy what you change to a file of your own and\n\
-         # load it with: set -a; . ./.env; set +a\n",
+        "# Every setting at its default; made by `cargo xtask docs`. Copy what you change to .env in the directory that the\n\
+         # hub is started in: it is read there, and environment variables win over it. Nothing in a value is expanded.\n",
     );
     for part in parts(settings) {
         let _ = write!(out, "\n# --- {part}\n");

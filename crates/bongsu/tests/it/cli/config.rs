@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use bongsu_testkit::Hub;
 
-use super::{complaint, printed, run, text};
+use super::{bongsu, complaint, printed, run, text};
 use crate::BONGSU;
 
 /// Name, source and value of a setting, as `bongsu config` prints them.
@@ -50,6 +50,37 @@ fn what_is_in_force_is_shown_with_its_source_and_secrets_are_hidden() {
     }
     assert!(!shown.contains("secret-of") && shown.contains("host:6379"), "{shown}");
     assert!(!shown.contains("local_dev"), "{shown}");
+}
+
+#[test]
+fn an_env_file_in_the_working_directory_is_read_and_real_variables_win() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |text: &[u8]| std::fs::write(folder.path().join(".env"), text).unwrap();
+    let run = |environment: &[(&str, &str)]| {
+        bongsu(&["config"], environment).current_dir(folder.path()).output().unwrap()
+    };
+    write(b"# mine\nexport SERVER_PORT='1001'\nSERVER_SHARDS=3 # threads\nJWT_SECRET=\"secret of the file\"\n");
+    let shown = printed(&run(&[("SERVER_SHARDS", "4")]));
+    assert_eq!(setting(&shown, "SERVER_PORT"), (".env", "1001"));
+    assert_eq!(setting(&shown, "SERVER_SHARDS"), ("environment", "4"));
+    assert_eq!(setting(&shown, "JWT_SECRET"), (".env", "(hidden)"));
+    assert!(!shown.contains("secret of"), "{shown}");
+    // One line says which one is wrong, and nothing of what it holds.
+    write(b"SERVER_PORT=1001\n\nJWT_SECRET \"secret of the file\"\n");
+    let wrong = complaint(&run(&[]), 2);
+    assert!(wrong.contains("the file .env is wrong: line 3: ") && !wrong.contains("secret of"), "{wrong}");
+    write(b"SERVER_PORT=70000\n");
+    assert!(complaint(&run(&[]), 2).contains("SERVER_PORT=\"70000\" is not allowed"));
+    write(b"JWT_SECRET=\xFF\n");
+    assert!(complaint(&run(&[]), 2).contains("the file .env cannot be read"));
+}
+
+#[test]
+fn a_folder_that_is_named_like_the_env_file_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join(".env")).unwrap();
+    let shown = printed(&bongsu(&["config"], &[]).current_dir(folder.path()).output().unwrap());
+    assert_eq!(setting(&shown, "SERVER_PORT"), ("default", "8083"));
 }
 
 #[test]

@@ -200,6 +200,15 @@ pub struct Entry {
     pub at: Millis,
 }
 
+/// What a log has of one event, for an operator who looks at it from outside.
+#[derive(Clone, Debug)]
+pub struct Traces {
+    /// None when it was trimmed, or never was.
+    pub event: Option<Entry>,
+    /// The follow-up record, while the inbox has not derived entries from it.
+    pub waiting: Option<FollowUp>,
+}
+
 /// The bounds of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct Most {

@@ -7,6 +7,7 @@
 
 mod claim;
 mod delivery;
+pub mod explain;
 mod followers;
 mod letters;
 mod options;

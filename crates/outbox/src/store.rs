@@ -47,6 +47,7 @@ queries! {
     FAULT_MARK = query!("fault_mark", all);
     FAILURE_PUT = query!("failure_put", all);
     FAILURE_REMOVE = query!("failure_remove", all);
+    EXPLAIN = query!("explain", mysql);
     FAILED = query!("failed", mysql);
     FAILED_COUNT = query!("failed_count");
     FAILED_DROP = query!("failed_drop");

@@ -14,7 +14,8 @@ impl Redis {
         let servers = self.servers();
         let refusals = writes::check(servers, &self.0.prefix).await?;
         if !refusals.is_empty() {
-            return Err(Error::Refused(refusals.join("; ")));
+            let refusals: Vec<&str> = refusals.iter().map(|told| told.trim_start_matches("redis: ")).collect();
+            return Err(Error::ReadOnly(refusals.join("; ")));
         }
         let findings = Findings::default();
         durability::look(&findings, servers).await;

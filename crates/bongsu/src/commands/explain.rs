@@ -1,7 +1,7 @@
 //! `bongsu explain`: what became of an event, from what is kept of it.
 //!
-//! It reads where the hub writes, and changes nothing: the embedded file beside the hub that holds it, or the database. What
-//! it cannot know it says. How that is written is in `told`.
+//! It reads where the hub writes, and changes nothing: the embedded file beside the hub that holds it, the database, and Redis.
+//! What it cannot know it says. How that is written is in `told`.
 
 mod told;
 
@@ -15,7 +15,8 @@ use bongsu_kernel::settings::{Bad, Values};
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, StreamId};
 use bongsu_live::SubjectName;
-use bongsu_live::log::embedded::{self, Traces};
+use bongsu_live::log::{Traces, embedded};
+use bongsu_outbox::explain::ExplainedRow;
 use bongsu_redis::Redis;
 use bongsu_rooms::store::Store as _;
 use bongsu_rooms::store::sql::SqlStore;
@@ -33,7 +34,8 @@ const MARKS_OF_ALL: &str =
     "what was read in the last half minute: marks that wait in Redis are looked at for one --person only";
 const MARKS_AWAY: &str =
     "what the person read in the last half minute: Redis, where marks wait, cannot be asked";
-const LOG_IN_REDIS: &str = "whether the room still has it, or a record of it waits to be derived: that is in Redis, and not looked at";
+const LOG_AWAY: &str = "whether the room still has it, or a record of it waits to be derived: Redis cannot be asked";
+const NO_RECORDS: &str = "who has an entry: nothing is recorded here (RECORDS is off)";
 const LOG_NOT_HERE: &str = "whether the room still has it, or a record of it waits to be derived: the data folder of the hub is not here";
 
 pub(crate) fn command() -> Command {
@@ -41,7 +43,7 @@ pub(crate) fn command() -> Command {
     Command::new("explain")
         .about("Tell what became of an event: accepted, in whose inbox, read or not, and why it was not sent")
         .arg(
-            text("event", "Its eventId; for an event of a room <room>:<streamId>")
+            text("event", "Its eventId; for an event of a room <room>:<streamId>, for a row of the outbox outbox:<id>")
                 .required(true)
                 .value_name("EVENT_ID"),
         )
@@ -56,13 +58,14 @@ struct Found {
     explained: Option<Explained>,
     /// Of an event of a room, as far as its log is here.
     room: Option<Traces>,
+    row: Option<ExplainedRow>,
     not_known: Vec<&'static str>,
 }
 
 impl Found {
     fn is_anything(&self) -> bool {
         let seen = |traces: &Traces| traces.event.is_some() || traces.waiting.is_some();
-        self.explained.is_some() || self.room.as_ref().is_some_and(seen)
+        self.explained.is_some() || self.row.is_some() || self.room.as_ref().is_some_and(seen)
     }
 }
 
@@ -78,7 +81,7 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
         .get_one::<String>("person")
         .map(|person| Id::new(person).map_err(|reason| not_allowed("--person", person, reason)));
     let person = person.transpose()?;
-    if !settings::keeps_records(values) {
+    if !settings::keeps_records(values) && of_room(&event).is_none() {
         return Err(Failure::Other("nothing is recorded here: RECORDS is off".to_owned()));
     }
     let found = block_on(find(values, event, person))?;
@@ -92,6 +95,7 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
 async fn find(values: &Values, event: EventId, person: Option<Id>) -> Result<Found, Failure> {
     let supervisor = Supervisor::new();
     let redis = bongsu_redis::Options::from_settings(values)?;
+    let redis = redis.map(|options| Redis::start(options, &supervisor));
     let database = bongsu_sql::Options::from_settings(values)?;
     let file = if settings::uses_folder(values) { Some(open_file(values)) } else { None };
     let mut not_known = vec![CONNECTED];
@@ -99,22 +103,27 @@ async fn find(values: &Values, event: EventId, person: Option<Id>) -> Result<Fou
     // least once.
     let mut room = None;
     if let Some((subject, id)) = of_room(&event) {
-        match &file {
-            _ if redis.is_some() => not_known.push(LOG_IN_REDIS),
-            Some(Ok(readers)) => room = Some(embedded::look(readers, subject, id).await?),
-            _ => not_known.push(LOG_NOT_HERE),
+        match (&redis, &file) {
+            (Some(redis), _) => match bongsu_live::log::redis::look(redis, &subject, id).await {
+                Ok(traces) => room = Some(traces),
+                Err(_) => not_known.push(LOG_AWAY),
+            },
+            (None, Some(Ok(readers))) => room = Some(embedded::look(readers, subject, id).await?),
+            (None, _) => not_known.push(LOG_NOT_HERE),
         }
     }
     let mut marks = Marks::new();
     match (redis, &person) {
         (None, _) => {}
         (Some(_), None) => not_known.push(MARKS_OF_ALL),
-        (Some(options), Some(person)) => {
-            match RedisBuffer::new(Redis::start(options, &supervisor)).of(person).await {
-                Ok(found) => marks = found,
-                Err(_) => not_known.push(MARKS_AWAY),
-            }
-        }
+        (Some(redis), Some(person)) => match RedisBuffer::new(redis).of(person).await {
+            Ok(found) => marks = found,
+            Err(_) => not_known.push(MARKS_AWAY),
+        },
+    }
+    if !settings::keeps_records(values) {
+        not_known.push(NO_RECORDS);
+        return Ok(Found { event, person, explained: None, room, row: None, not_known });
     }
     let records = match (database, file) {
         (Some(options), _) => {
@@ -135,10 +144,14 @@ async fn find(values: &Values, event: EventId, person: Option<Id>) -> Result<Fou
     }
     let question = Question { event: event.clone(), person: person.clone(), marks };
     let explained = explain(&records, question).await?;
+    let row = match of_outbox(&event).filter(|_| bongsu_outbox::is_on(values)) {
+        Some(id) => bongsu_outbox::explain::explain(&records, id).await?,
+        None => None,
+    };
     if person.is_some() {
         not_known.push(SETTINGS_THEN);
     }
-    Ok(Found { event, person, explained, room, not_known })
+    Ok(Found { event, person, explained, room, row, not_known })
 }
 
 fn open_file(values: &Values) -> Result<Readers, bongsu_sql::Error> {
@@ -150,4 +163,9 @@ fn open_file(values: &Values) -> Result<Readers, bongsu_sql::Error> {
 fn of_room(event: &EventId) -> Option<(SubjectName, StreamId)> {
     let (room, id) = event.as_str().rsplit_once(':')?;
     Some((SubjectName::new(bongsu_rooms::FAMILY, &Id::new(room).ok()?), id.parse().ok()?))
+}
+
+/// The row that an id names, if it is one of the outbox.
+fn of_outbox(event: &EventId) -> Option<i64> {
+    event.as_str().strip_prefix("outbox:")?.parse().ok()
 }

@@ -7,6 +7,7 @@
 mod away;
 mod cleaning;
 mod examples;
+mod explain;
 mod fleet;
 mod follower;
 mod foreign;
@@ -168,6 +169,7 @@ contract! {
         more_than_a_batch_arrives_in_order_and_a_slow_client_costs_little
         a_database_that_goes_away_is_waited_for_and_clients_know_when_to_return;
     foreign: another_programs_tables_are_left_alone;
+    explain: what_became_of_a_row_is_explained;
     relay: what_cannot_go_on_is_given_up_seen_and_tried_again
         a_row_with_an_id_past_2_to_the_53_is_named_by_text
         a_row_appended_before_a_crash_is_one_event_of_its_room;

@@ -21,7 +21,7 @@ use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Pla
 use crate::SubjectName;
 
 pub use follow_ups::EmbeddedFollowUps;
-pub use look::{Traces, look};
+pub use look::look;
 
 /// The tables of this log.
 pub const MIGRATIONS: &[Migration] = &[Migration {

@@ -10,6 +10,7 @@ mod audience;
 mod bus;
 mod follow_ups;
 mod keys;
+mod look;
 mod read;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use futures_util::future::join_all;
 
 pub use bus::RedisBus;
 pub use follow_ups::RedisFollowUps;
+pub use look::look;
 
 use self::keys::KeyNotes;
 use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Place};

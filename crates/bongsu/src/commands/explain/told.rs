@@ -7,6 +7,7 @@ use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::settings::Values;
 use bongsu_kernel::{Id, Millis};
 use bongsu_live::log::FollowUp;
+use bongsu_outbox::explain::ExplainedRow;
 use serde::Serialize;
 
 use super::Found;
@@ -20,6 +21,7 @@ struct Document<'a> {
     derived: Option<Derived>,
     /// How many people wait to get an entry.
     waiting: Option<usize>,
+    outbox: Option<OutboxRow<'a>>,
     person: Option<Person<'a>>,
     not_known: &'a [&'static str],
 }
@@ -31,6 +33,23 @@ struct Accepted {
     r#type: String,
     ref_id: Option<Id>,
     actor_id: Option<Id>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OutboxRow<'a> {
+    id: Id,
+    created_at: String,
+    r#type: &'a str,
+    target_event_id: &'a str,
+    /// Null until streams have it.
+    position: Option<u64>,
+    /// Why no stream is told of it.
+    not_told: Option<&'static str>,
+    status: &'a str,
+    attempts: u64,
+    /// Why it was given up.
+    reason: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -84,16 +103,19 @@ pub(super) fn text(found: &Found) -> String {
         let by = actor_id.as_ref().map(|id| format!(", by {id}")).unwrap_or_default();
         lines.push(("accepted", format!("{at}, {type}{about}{by}")));
     }
-    lines.push((
-        "derived",
-        match &document.derived {
-            None => "nobody has an entry".to_owned(),
-            Some(Derived { people, unread, read, deleted }) => {
-                let has = if *people == 1 { "person has" } else { "people have" };
-                format!("{people} {has} an entry: {unread} unread, {read} read, {deleted} deleted")
-            }
-        },
-    ));
+    if let Some(row) = &document.outbox {
+        lines.extend(row_lines(row));
+    }
+    match &document.derived {
+        // A row is told to streams, and makes no entries.
+        None if document.accepted.is_none() => {}
+        None => lines.push(("derived", "nobody has an entry".to_owned())),
+        Some(Derived { people, unread, read, deleted }) => {
+            let has = if *people == 1 { "person has" } else { "people have" };
+            let text = format!("{people} {has} an entry: {unread} unread, {read} read, {deleted} deleted");
+            lines.push(("derived", text));
+        }
+    }
     lines.extend(
         document.waiting.map(|count| ("waiting", format!("entries for {count} still wait to be made"))),
     );
@@ -110,6 +132,22 @@ pub(super) fn text(found: &Found) -> String {
     written.join("\n")
 }
 
+fn row_lines(row: &OutboxRow<'_>) -> [(&'static str, String); 3] {
+    let OutboxRow { id, created_at, r#type, target_event_id, .. } = row;
+    let streams = match (row.position, row.not_told) {
+        (_, Some(why)) => format!("not told: {why}"),
+        (Some(position), None) => format!("position {position}: sent to whoever followed {target_event_id}"),
+        (None, None) => "no position yet: the sequencer has not come by it".to_owned(),
+    };
+    let attempts = if row.attempts == 0 { String::new() } else { format!(" after {} attempts", row.attempts) };
+    let reason = row.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    [
+        ("outbox", format!("row {id}, {created_at}, {type}, about {target_event_id}")),
+        ("streams", streams),
+        ("work", format!("{}{attempts}{reason}", row.status)),
+    ]
+}
+
 fn entry_text(person: &Person<'_>) -> String {
     let Some(entry) = &person.entry else {
         return if person.waits { "the entry waits to be made" } else { "has no entry" }.to_owned();
@@ -124,7 +162,7 @@ fn entry_text(person: &Person<'_>) -> String {
 }
 
 fn document(found: &Found) -> Document<'_> {
-    let Found { event, person, explained, room, not_known } = found;
+    let Found { event, person, explained, room, row, not_known } = found;
     let (kept, waiting) = (
         room.as_ref().and_then(|traces| traces.event.as_ref()),
         room.as_ref().and_then(|traces| traces.waiting.as_ref()),
@@ -161,7 +199,23 @@ fn document(found: &Found) -> Document<'_> {
         not_sent: one.and_then(|OnePerson { silence, .. }| *silence).map(words),
     });
     let waiting = waiting.map(|record| recipients(record).len());
-    Document { event_id: event.as_str(), accepted, derived, waiting, person, not_known }
+    let outbox = row.as_ref().map(outbox_row);
+    Document { event_id: event.as_str(), accepted, derived, waiting, outbox, person, not_known }
+}
+
+fn outbox_row(explained: &ExplainedRow) -> OutboxRow<'_> {
+    let row = &explained.row;
+    OutboxRow {
+        id: row.id.into(),
+        created_at: rfc3339(row.created_at),
+        r#type: &row.event_type,
+        target_event_id: &row.target,
+        position: explained.position(),
+        not_told: row.fault().map(bongsu_outbox::Fault::reason),
+        status: &explained.status,
+        attempts: explained.attempts,
+        reason: explained.reason.as_deref(),
+    }
 }
 
 fn recipients(record: &FollowUp) -> &[Id] {

@@ -216,3 +216,42 @@ async fn marks_that_wait_in_redis_are_laid_over_for_one_person() {
     assert!(without["person"]["entry"]["readAt"].is_null(), "{without}");
     assert!(without["notKnown"].to_string().contains("cannot be asked"), "{without}");
 }
+
+#[tokio::test]
+async fn an_event_of_a_room_is_found_in_redis_with_what_it_brings_people() {
+    if !(tier::needs_engine("redis") && tier::needs_engine("postgres")) {
+        return;
+    }
+    let (redis, database) = (Redis::start().await, Flavour::Postgres.database().await);
+    let url = redis.url();
+    let environment = [("DATABASE_URL", database.as_str()), ("REDIS_URL", url.as_str())];
+    // The hub dies with the entries made and their record still there.
+    let hub = Hub::builder(BONGSU)
+        .env("REDIS_URL", &url)
+        .env("DATABASE_URL", &database)
+        .env("BONGSU_CRASH_POINT", "after-derivation")
+        .start()
+        .await;
+    let event = json!({"roomId": "a:b", "eventType": "comment.created", "data": {}, "publisherId": 3,
+        "recipients": [7, 8]});
+    let answer = Api::new(&hub).publish(&event).await.expect(200);
+    let id = format!("a:b:{}", answer.result()["streamId"].as_str().unwrap());
+    wait::until(SOON, async || hub.has_exited()).await;
+    let found = explained(&[&id, "--person", "7"], &environment);
+    assert_eq!((&found["waiting"], &found["derived"]["people"]), (&json!(2), &json!(2)), "{found}");
+    assert_eq!((&found["accepted"]["type"], &found["accepted"]["actorId"]), (&json!("comment.created"), &json!(3)));
+    assert!(!found["notKnown"].to_string().contains("whether the room"), "{found}");
+
+    // What another program stored, asked for where nothing is recorded, and while Redis is away.
+    let words = ["XADD", "room:events:a:b", "*", "type", "a.stored", "payload", "{}", "publisher_id", "",
+        "timestamp", "2026-02-16T10:30:00Z"];
+    let stored = format!("a:b:{}", redis.command(&words).await.text());
+    let without = [("RECORDS", "off"), ("REDIS_URL", url.as_str())];
+    let found = explained(&[&stored], &without);
+    assert_eq!(found["accepted"]["at"], "2026-02-16T10:30:00.000Z", "{found}");
+    assert!(found["notKnown"].to_string().contains("RECORDS"), "{found}");
+    assert!(complaint(&run(&["explain", "a:b:1-0"], &environment), 1).contains("nothing is known"));
+    redis.kill9().await;
+    let found = explained(&[&id], &environment);
+    assert!(found["notKnown"].to_string().contains("Redis cannot be asked"), "{found}");
+}

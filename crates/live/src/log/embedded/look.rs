@@ -7,16 +7,7 @@ use bongsu_sql::{Error, Readers};
 
 use super::read;
 use crate::SubjectName;
-use crate::log::{Entry, FollowUp, Pending};
-
-/// What the file has of an event.
-#[derive(Clone, Debug)]
-pub struct Traces {
-    /// Nothing when it was trimmed, or never was.
-    pub event: Option<Entry>,
-    /// What nobody has seen to yet.
-    pub waiting: Option<FollowUp>,
-}
+use crate::log::{Pending, Traces};
 
 /// Few records wait at a time, so all of them are looked at. What is no JSON is passed over: it belongs to no event.
 const WAITING: &str = "SELECT record FROM follow_ups WHERE CASE WHEN json_valid(record)

@@ -65,8 +65,24 @@ impl RedisFollowUps {
     }
 
     fn list(&self, room: &str) -> String {
-        self.redis.beside(&stream_key(&self.redis, &SubjectName::known(room)), FOLLOW_UPS)
+        list(&self.redis, &SubjectName::known(room))
     }
+}
+
+fn list(redis: &Redis, subject: &SubjectName) -> String {
+    redis.beside(&stream_key(redis, subject), FOLLOW_UPS)
+}
+
+/// The record of one event, if it still waits.
+pub(super) async fn find(
+    redis: &Redis,
+    subject: &SubjectName,
+    id: StreamId,
+) -> Result<Option<FollowUp>, LogError> {
+    let (list, [ms, seq]) = (list(redis, subject), [id.ms, id.seq].map(|part| part.to_string()));
+    let arguments = [ms.as_bytes(), seq.as_bytes()];
+    let record: Option<Vec<u8>> = take(redis.run(&FIND, Repeat::Safe, &[&list], &arguments).await?)?;
+    Ok(record.and_then(|record| FollowUp::of(subject, id, &record)))
 }
 
 impl FollowUps for RedisFollowUps {
@@ -122,14 +138,7 @@ impl FollowUps for RedisFollowUps {
 
     fn find(&self, subject: &SubjectName, id: StreamId) -> Boxed<'_, Result<Option<FollowUp>, LogError>> {
         let subject = subject.clone();
-        Box::pin(async move {
-            let (list, [ms, seq]) =
-                (self.list(subject.as_str()), [id.ms, id.seq].map(|part| part.to_string()));
-            let arguments = [ms.as_bytes(), seq.as_bytes()];
-            let record: Option<Vec<u8>> =
-                take(self.redis.run(&FIND, Repeat::Safe, &[&list], &arguments).await?)?;
-            Ok(record.and_then(|record| FollowUp::of(&subject, id, &record)))
-        })
+        Box::pin(async move { find(&self.redis, &subject, id).await })
     }
 
     fn watch(&self) -> Boxed<'_, Watch> {

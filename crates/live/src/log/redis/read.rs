@@ -76,6 +76,19 @@ pub(super) async fn head(redis: &Redis, subject: &SubjectName) -> Result<Place, 
     Ok(Place { id, number: number.parse().ok() })
 }
 
+/// One event, if it is still there and readable.
+pub(super) async fn event(
+    redis: &Redis,
+    subject: &SubjectName,
+    id: StreamId,
+) -> Result<Option<Entry>, LogError> {
+    let (stream, id) = (Keys::of(redis, subject).stream, id.to_string());
+    let mut range = redis::cmd("XRANGE");
+    range.arg(&stream).arg(&id).arg(&id);
+    let found: Vec<Value> = take(redis.ask("xrange", &stream, &range, Repeat::Safe).await?)?;
+    Ok(found.first().and_then(|stored| entry(stored).ok()))
+}
+
 fn unreadable(why: &str) -> LogError {
     LogError::Failed(format!("an entry in Redis is not readable: {why}"))
 }

@@ -1,4 +1,5 @@
-//! Time, from one place, so that tests can hold it in their hands.
+//! Time, from one place, so that tests can hold it in their hands; how it is written and read, and how far another machine's
+//! clock differs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -156,7 +157,8 @@ mod tests {
     fn rfc_3339_is_read_with_any_offset() {
         assert_eq!(parse_rfc3339("2026-02-16T10:30:00Z"), Some(1_771_237_800_000));
         assert_eq!(parse_rfc3339("2026-02-16T19:30:00.042+09:00"), Some(1_771_237_800_042));
-        for bad in ["", "2026-02-16", "2026-02-16T10:30:00", "1771237800000", "1969-12-31T23:59:59Z", "soon"] {
+        for bad in ["", "2026-02-16", "2026-02-16T10:30:00", "1771237800000", "1969-12-31T23:59:59Z", "soon"]
+        {
             assert_eq!(parse_rfc3339(bad), None, "{bad}");
         }
     }

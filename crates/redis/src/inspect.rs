@@ -19,7 +19,7 @@ impl Redis {
         }
         let findings = Findings::default();
         durability::look(&findings, servers).await;
-        let (clock, mut clock_skew_ms) = (Clock::system(), 0);
+        let (clock, mut clock_skew_ms) = (Clock::system(), 0_i64);
         let before = clock.now();
         let answers = servers.ask_all(&cmd("TIME")).await;
         let after = clock.now();

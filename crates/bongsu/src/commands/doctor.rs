@@ -122,8 +122,9 @@ async fn database(values: &Values) -> Vec<Finding> {
     match bongsu_sql::inspect_server(&options.address, &wire::migrations(values)).await {
         Err(error) => vec![Bad(error.to_string())],
         Ok(found) => {
-            let sound = format!("{} answers, is of this version and keeps what it acknowledges", options.address);
-            engine(found, sound, "the database")
+            let sound =
+                format!("{} answers, is of this version and keeps what it acknowledges", options.address);
+            engine(&found, sound, "the database")
         }
     }
 }
@@ -134,14 +135,15 @@ async fn redis(values: &Values) -> Vec<Finding> {
     match Redis::start(options, &Supervisor::new()).inspect().await {
         Err(error) => vec![Bad(error.to_string())],
         Ok(found) => {
-            let sound = "Redis answers, takes writes, keeps what it acknowledges and forgets nothing when it is full";
-            engine(found, sound.to_owned(), "Redis")
+            let sound =
+                "Redis answers, takes writes, keeps what it acknowledges and forgets nothing when it is full";
+            engine(&found, sound.to_owned(), "Redis")
         }
     }
 }
 
 /// What is unsafe about an engine, or that it is sound; and its clock.
-fn engine(found: Inspection, sound: String, name: &str) -> Vec<Finding> {
+fn engine(found: &Inspection, sound: String, name: &str) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         found.warnings.iter().map(|warning| Note((*warning).to_owned())).collect();
     if findings.is_empty() {

@@ -34,7 +34,8 @@ const MARKS_OF_ALL: &str =
     "what was read in the last half minute: marks that wait in Redis are looked at for one --person only";
 const MARKS_AWAY: &str =
     "what the person read in the last half minute: Redis, where marks wait, cannot be asked";
-const LOG_AWAY: &str = "whether the room still has it, or a record of it waits to be derived: Redis cannot be asked";
+const LOG_AWAY: &str =
+    "whether the room still has it, or a record of it waits to be derived: Redis cannot be asked";
 const NO_RECORDS: &str = "who has an entry: nothing is recorded here (RECORDS is off)";
 const LOG_NOT_HERE: &str = "whether the room still has it, or a record of it waits to be derived: the data folder of the hub is not here";
 
@@ -43,9 +44,12 @@ pub(crate) fn command() -> Command {
     Command::new("explain")
         .about("Tell what became of an event: accepted, in whose inbox, read or not, and why it was not sent")
         .arg(
-            text("event", "Its eventId; for an event of a room <room>:<streamId>, for a row of the outbox outbox:<id>")
-                .required(true)
-                .value_name("EVENT_ID"),
+            text(
+                "event",
+                "Its eventId; for an event of a room <room>:<streamId>, for a row of the outbox outbox:<id>",
+            )
+            .required(true)
+            .value_name("EVENT_ID"),
         )
         .arg(text("person", "What became of it for one person").long("person").value_name("ID"))
         .arg(text("json", "As JSON").long("json").action(ArgAction::SetTrue))

@@ -35,8 +35,7 @@ fn parse_line(line: &str) -> Result<(&str, &str), &'static str> {
         let end = value.find(" #").unwrap_or(value.len());
         return Ok((name, value[..end].trim()));
     };
-    let (value, rest) =
-        value.trim_start()[1..].split_once(quote).ok_or("the quote is not closed")?;
+    let (value, rest) = value.trim_start()[1..].split_once(quote).ok_or("the quote is not closed")?;
     let rest = rest.trim_start();
     if rest.is_empty() || rest.starts_with('#') {
         Ok((name, value))
@@ -72,7 +71,8 @@ mod tests {
 
     #[test]
     fn a_bad_line_is_named_without_what_it_holds() {
-        for bad in ["s3cret", "=s3cret", "A B=s3cret", "1A=s3cret", "A-B=s3cret", "A='s3cret", "A=\"s3\"cret"] {
+        for bad in ["s3cret", "=s3cret", "A B=s3cret", "1A=s3cret", "A-B=s3cret", "A='s3cret", "A=\"s3\"cret"]
+        {
             let error = parse(&format!("\n# fine\nA=1\n{bad}\nB=2")).unwrap_err().to_string();
             assert!(error.starts_with("the file .env is wrong: line 4: "), "{error}");
             assert!(!error.contains("s3"), "{error}");

@@ -113,7 +113,11 @@ mod tests {
     fn the_environment_wins_over_the_env_file_and_that_over_the_file() {
         let given = Input {
             env_file: Some("SERVER_PORT=2\nMODE=shut\nHOSTS=\nOTHER_PROGRAM=1".to_owned()),
-            ..input(&[], &[("SERVER_PORT", "3")], "[server]\nserver_port = 1\nhosts = \"x\"\n[rooms]\nmode = \"open\"")
+            ..input(
+                &[],
+                &[("SERVER_PORT", "3")],
+                "[server]\nserver_port = 1\nhosts = \"x\"\n[rooms]\nmode = \"open\"",
+            )
         };
         let values = load(ALL, &given).unwrap();
         assert_eq!((values.whole(&PORT), values.source(&PORT)), (3, Source::Environment));

@@ -33,12 +33,7 @@ pub(crate) struct Running {
     supervisor: Supervisor,
 }
 
-async fn open(
-    (url, prefix): (&str, &str),
-    most_keys: u64,
-    clock: Clock,
-    sink: Arc<dyn Sink>,
-) -> Running {
+async fn open((url, prefix): (&str, &str), most_keys: u64, clock: Clock, sink: Arc<dyn Sink>) -> Running {
     let supervisor = Supervisor::new();
     let address = Address::parse(url).unwrap();
     let redis = Redis::start(bongsu_redis::Options { address, prefix: prefix.to_owned() }, &supervisor);

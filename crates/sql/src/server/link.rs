@@ -1,4 +1,5 @@
-//! One connection to a server, whichever it is, and what can go wrong on it.
+//! One connection to a server, whichever it is, and what can go wrong on it. What differs between servers is in `postgres`
+//! and `mysql`.
 
 use bongsu_kernel::Millis;
 use sqlx::{Connection as _, mysql::MySqlConnection, postgres::PgConnection};

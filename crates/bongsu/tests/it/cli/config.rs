@@ -59,7 +59,9 @@ fn an_env_file_in_the_working_directory_is_read_and_real_variables_win() {
     let run = |environment: &[(&str, &str)]| {
         bongsu(&["config"], environment).current_dir(folder.path()).output().unwrap()
     };
-    write(b"# mine\nexport SERVER_PORT='1001'\nSERVER_SHARDS=3 # threads\nJWT_SECRET=\"secret of the file\"\n");
+    write(
+        b"# mine\nexport SERVER_PORT='1001'\nSERVER_SHARDS=3 # threads\nJWT_SECRET=\"secret of the file\"\n",
+    );
     let shown = printed(&run(&[("SERVER_SHARDS", "4")]));
     assert_eq!(setting(&shown, "SERVER_PORT"), (".env", "1001"));
     assert_eq!(setting(&shown, "SERVER_SHARDS"), ("environment", "4"));

@@ -178,7 +178,8 @@ async fn an_entry_that_another_program_stored_is_read_live_and_by_request() {
         assert_eq!((event.own_id.as_ref(), event.json()), (Some(&id), told));
     }
     let answer = fleet.apis()[1].person(1).get("/api/v1/rooms/42/events?since=0-0").await.expect(200);
-    let stored = json!([{"id": id, "eventType": "a.stored", "data": data, "publisherId": 1, "timestamp": time}]);
+    let stored =
+        json!([{"id": id, "eventType": "a.stored", "data": data, "publisherId": 1, "timestamp": time}]);
     assert_eq!(answer.result()["events"], stored);
 }
 

@@ -84,7 +84,8 @@ async fn doctor_looks_at_redis_and_its_clock_and_leaves_nothing_behind() {
     if !tier::needs_engine("redis") {
         return;
     }
-    let sound = "ok    Redis answers, takes writes, keeps what it acknowledges and forgets nothing when it is full";
+    let sound =
+        "ok    Redis answers, takes writes, keeps what it acknowledges and forgets nothing when it is full";
     let redis = Redis::start().await;
     let said = doctor(&redis.url(), 0);
     assert!(said.contains(sound), "{said}");
@@ -94,7 +95,10 @@ async fn doctor_looks_at_redis_and_its_clock_and_leaves_nothing_behind() {
     assert!(doctor(&cluster, 0).contains(sound));
 
     let said = doctor(&redis.url(), 5_000);
-    assert!(said.contains("note  the clock of Redis is ") && said.contains(" ms behind this machine's"), "{said}");
+    assert!(
+        said.contains("note  the clock of Redis is ") && said.contains(" ms behind this machine's"),
+        "{said}"
+    );
     let said = doctor(&redis.url(), 120_000);
     assert!(said.contains("BAD   the clock of Redis is "), "{said}");
 

@@ -299,7 +299,9 @@ pub(super) async fn a_row_with_an_id_past_2_to_the_53_is_named_by_text(flavour: 
     scene.accept("42", &[7]).await;
     let mut stream = open(scene.follow("42", 7)).await;
     let row = format!("({LARGE}, 'proposal.created.v1', '[2]', '42')");
-    scene.sql(&format!("INSERT INTO outbox_events (id, event_type, payload, target_event_id) VALUES {row}")).await;
+    scene
+        .sql(&format!("INSERT INTO outbox_events (id, event_type, payload, target_event_id) VALUES {row}"))
+        .await;
     let event = stream.next_event(SOON).await.expect("an event");
     assert_eq!((event.own_id.as_deref(), &event.json()["id"]), (Some(LARGE), &json!(LARGE)));
     wait::until(SOON, async || dlq(&scene.hub, &["list"]) == [json!({"queue": "outbox", "depth": 1})]).await;
@@ -308,7 +310,9 @@ pub(super) async fn a_row_with_an_id_past_2_to_the_53_is_named_by_text(flavour: 
     // A number that its sender cannot have meant is not taken for an id.
     let rounded = format!("{{\"ids\":[{LARGE}]}}");
     api.call("POST", &format!("{DLQ}/redrive"), rounded).await.expect_error(400, "COMMON400");
-    scene.sql(&format!("UPDATE outbox_events SET payload = '{{\"proposal_id\": 2}}' WHERE id = {LARGE}")).await;
+    scene
+        .sql(&format!("UPDATE outbox_events SET payload = '{{\"proposal_id\": 2}}' WHERE id = {LARGE}"))
+        .await;
     assert_eq!(dlq(&scene.hub, &["redrive", "outbox", LARGE]), [json!({"letters": 1})]);
     wait::until(SOON, async || numbers_in(&api, "42").await == [2]).await;
 }

@@ -26,11 +26,9 @@ async fn entries_of_other_programs_are_read_with_times_in_rfc_3339() {
         return;
     }
     let stage = Stage::<OnRedis<Server>>::empty().await;
-    for (id, time) in [
-        ("1-0", "2026-02-16T10:30:00Z"),
-        ("2-0", "2026-02-16T19:30:00.042+09:00"),
-        ("3-0", "1771237800043"),
-    ] {
+    for (id, time) in
+        [("1-0", "2026-02-16T10:30:00Z"), ("2-0", "2026-02-16T19:30:00.042+09:00"), ("3-0", "1771237800043")]
+    {
         let payload = "{ \"by\": \"another\",\n  \"timestamp\": \"2020-01-01T00:00:00Z\" }";
         add(&stage, "42", id, &fields(payload.as_bytes(), time)).await;
     }

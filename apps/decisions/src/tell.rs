@@ -1,6 +1,7 @@
 //! What everybody who follows an event is told. Payloads are as small as they can be: whoever wants more asks.
 
 use bongsu_kernel::json::Object;
+use bongsu_kernel::trace::{self, TraceParent};
 use bongsu_kernel::{Id, crash_point};
 use bongsu_outbox::record;
 use bongsu_sql::Transaction;
@@ -52,6 +53,8 @@ pub(crate) async fn tell(
     let unwritten = || bongsu_sql::Error::Failed(format!("no payload for {event_type}"));
     let payload = serde_json::to_string(payload).ok().and_then(|text| Object::stored(&text));
     let payload = payload.ok_or_else(unwritten)?;
-    let told = bongsu_outbox::Event { event_type, payload: &payload, target: &event.id, traceparent: None };
+    let trace = trace::current();
+    let traceparent = trace.as_ref().map(TraceParent::as_str);
+    let told = bongsu_outbox::Event { event_type, payload: &payload, target: &event.id, traceparent };
     Ok(record(tx, told).await?)
 }

@@ -49,7 +49,7 @@ impl ToRooms {
         // A row that was published by a worker that died before it said so is not published again. An id alone does not name
         // a row for ever: a database that was restored gives it again.
         let key = Some(format!("outbox:{}:{}", row.id, row.created_at));
-        Ok(Publish { room, event_type, data, publisher: None, key, recipients: None })
+        Ok(Publish { room, event_type, data, publisher: None, key, recipients: None, trace: row.trace })
     }
 }
 

@@ -1,5 +1,5 @@
-//! What surrounds every request: its language, its metrics, what it may cost (`in_flight`), refusals that an EventSource
-//! survives, and a clear answer when a handler panics.
+//! What surrounds every request: its language, its trace, its metrics, what it may cost (`in_flight`), refusals that an
+//! EventSource survives, and a clear answer when a handler panics.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,6 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bongsu_kernel::settings::{Kind, Setting, Values};
 use bongsu_kernel::text::Language;
+use bongsu_kernel::trace::{self, TRACEPARENT, TraceParent};
 use bongsu_kernel::{Reason, StreamId, sse};
 use futures_util::FutureExt;
 use http::header::{ACCEPT, ACCEPT_LANGUAGE, CONNECTION};
@@ -88,7 +89,10 @@ pub async fn around(State(options): State<Options>, mut request: Request, next: 
         .get(ACCEPT_LANGUAGE)
         .and_then(|header| header.to_str().ok())
         .map_or(default, |header| Language::from_accept(header, default));
-    let run = AssertUnwindSafe(LANGUAGE.scope(Cell::new(language), next.run(request))).catch_unwind();
+    let trace = request.headers().get(TRACEPARENT).and_then(|header| header.to_str().ok());
+    let trace = trace.and_then(TraceParent::parse);
+    let run = trace::scope(trace, LANGUAGE.scope(Cell::new(language), next.run(request)));
+    let run = AssertUnwindSafe(run).catch_unwind();
     let mut response = run.await.unwrap_or_else(|_| {
         tracing::error!(path = path.as_ref().map(MatchedPath::as_str), "a handler panicked");
         LANGUAGE.sync_scope(Cell::new(language), || ApiError::unexpected().into_response())
@@ -102,7 +106,9 @@ pub async fn around(State(options): State<Options>, mut request: Request, next: 
     }
     let path = path.as_ref().map_or("unmatched", MatchedPath::as_str);
     let status = response.status().as_u16();
-    tracing::debug!(%method, path, status, took_us = started.elapsed().as_micros() as u64, "answered");
+    trace::span(trace).in_scope(
+        || tracing::debug!(%method, path, status, took_us = started.elapsed().as_micros() as u64, "answered"),
+    );
     record(&method, path, status, started);
     slot.track(response, peer)
 }

@@ -105,7 +105,7 @@ pub async fn preflight(request: Request, next: Next) -> Response {
         (
             ACCESS_CONTROL_ALLOW_HEADERS,
             HeaderValue::from_static(
-                "accept-language, authorization, cache-control, content-type, last-event-id",
+                "accept-language, authorization, cache-control, content-type, last-event-id, traceparent",
             ),
         ),
         (ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600")),

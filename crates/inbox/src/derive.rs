@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bongsu_kernel::json::Object;
-use bongsu_kernel::{EventType, Id, StreamId, crash_point};
+use bongsu_kernel::{EventType, Id, StreamId, crash_point, trace};
 use bongsu_live::SubjectName;
 use bongsu_live::log::{FollowUp, FollowUps, LogError, Pending};
 use bongsu_sql::{Boxed, Error};
@@ -171,6 +171,11 @@ impl Inbox {
         rooms: &FromRooms,
         record: Option<FollowUp>,
     ) -> Result<(), Failure> {
+        let trace = record.as_ref().and_then(|record| record.traceparent);
+        trace::scope(trace, self.derive_record(rooms, record)).await
+    }
+
+    async fn derive_record(&self, rooms: &FromRooms, record: Option<FollowUp>) -> Result<(), Failure> {
         let record =
             record.ok_or(Failure::Hopeless("the record is not readable, or of an unknown version"))?;
         let notice = notice(&record).ok_or(Failure::Hopeless("the record is not of a room's event"))?;

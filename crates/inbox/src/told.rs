@@ -74,7 +74,7 @@ pub fn written(seq: u64, notice: &Notice, at: Millis, (unread, version): (u64, u
     };
     let data = Object::stored(&serde_json::to_string(&wire).ok()?)?;
     let event_type = EventType::new(SAVED).ok()?;
-    Some(LiveEntry { place: place(seq), event_type, data, publisher: None, at })
+    Some(LiveEntry { place: place(seq), event_type, data, publisher: None, at, trace: None })
 }
 
 /// The data of [`written`] as a client is told it. What cannot be read is passed on as it is.

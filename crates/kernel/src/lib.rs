@@ -21,6 +21,7 @@ pub mod sse;
 pub mod task;
 pub mod telemetry;
 pub mod text;
+pub mod trace;
 
 pub use clock::{Clock, Millis};
 pub use close::Close;

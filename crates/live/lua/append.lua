@@ -8,7 +8,7 @@
 --       8 channel for news of follow-ups  9 the subject, as it is named there
 --       then for each event:
 --       1 type  2 payload  3 publisher or ''  4 key or ''  5 digest  6 what earlier versions stored for it, or ''
---       7, 8, 9 the follow-up record around its id and its time, or ''
+--       7 trace or ''  8, 9, 10 the follow-up record around its id and its time, or ''
 -- Gives the audience, then for each event 'stored' and its id, 'again' and its kept answer, or 'conflict' and ''; or
 -- 'unmarked' for all.
 local call, format, match = redis.call, string.format, string.match
@@ -65,7 +65,7 @@ local function keep_answer(key, digest, id)
 end
 
 local answers, count = {audience}, 1
-for at = 10, #ARGV, 9 do
+for at = 10, #ARGV, 10 do
   local kind, payload, publisher, key = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local outcome, answer
   if key ~= '' then outcome, answer = answer_kept(key, ARGV[at + 4], ARGV[at + 5]) end
@@ -74,23 +74,27 @@ for at = 10, #ARGV, 9 do
     local id = ms .. '-0'
     local last, sequence = match(previous, '^(%d+)-(%d+)$')
     if tonumber(last) >= now then id = last .. '-' .. format('%.0f', sequence + 1) end
-    local numbered = ''
+    local numbered, trace = '', ARGV[at + 6]
+    local fields = {'type', kind, 'payload', payload, 'publisher_id', publisher, 'timestamp', ms}
     if number then
       number = number + 1
       numbered = format('%.0f', number)
-      call('XADD', stream, id, 'type', kind, 'payload', payload, 'publisher_id', publisher, 'timestamp', ms,
-        'number', numbered)
-    else
-      call('XADD', stream, id, 'type', kind, 'payload', payload, 'publisher_id', publisher, 'timestamp', ms)
+      fields[9], fields[10] = 'number', numbered
     end
+    if trace ~= '' then
+      fields[#fields + 1] = 'traceparent'
+      fields[#fields + 1] = trace
+      trace = ' ' .. trace
+    end
+    call('XADD', stream, id, unpack(fields))
     if key ~= '' then keep_answer(key, ARGV[at + 4], id) end
-    if ARGV[at + 6] ~= '' then
-      local waiting = call('RPUSH', KEYS[4], ARGV[at + 6] .. id .. ARGV[at + 7] .. ms .. ARGV[at + 8])
+    if ARGV[at + 7] ~= '' then
+      local waiting = call('RPUSH', KEYS[4], ARGV[at + 7] .. id .. ARGV[at + 8] .. ms .. ARGV[at + 9])
       -- Who has found others here looks again until there are none.
       if waiting == 1 then call('PUBLISH', ARGV[8], ARGV[9]) end
     end
     call('SPUBLISH', ARGV[4], '1 ' .. id .. ' ' .. previous .. ' ' .. numbered .. ' ' .. ms .. ' ' .. kind .. ' '
-      .. publisher .. '\n' .. payload)
+      .. publisher .. trace .. '\n' .. payload)
     previous, outcome, answer = id, 'stored', id
   end
   answers[count + 1], answers[count + 2] = outcome, answer
@@ -98,7 +102,7 @@ for at = 10, #ARGV, 9 do
 end
 -- Not every time; and every time when nobody counts.
 local keep = tonumber(ARGV[5])
-if not number or number % math.min(keep, 64) < (#ARGV - 9) / 9 then
+if not number or number % math.min(keep, 64) < (#ARGV - 9) / 10 then
   call('XTRIM', stream, 'MAXLEN', keep)
 end
 return answers

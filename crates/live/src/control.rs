@@ -62,7 +62,7 @@ mod tests {
         let (person, other) = (Id::new("7").unwrap(), Id::new("8").unwrap());
         let (event_type, data) = removal(Some(&person)).unwrap();
         let place = Place { id: StreamId::new(1, 0), number: Some(1) };
-        let mut entry = Entry { place, event_type, data, publisher: None, at: 1 };
+        let mut entry = Entry { place, event_type, data, publisher: None, at: 1, trace: None };
         let record = removed(&entry).unwrap();
         assert!(record.concerns(&person) && !record.concerns(&other));
         assert!(is_control(&entry));

@@ -12,6 +12,7 @@ use std::pin::Pin;
 
 use crate::SubjectName;
 use bongsu_kernel::json::Object;
+use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{EventType, Id, Millis, StreamId};
 
 pub use follow_ups::{FollowUp, FollowUps, Pending, Recipients, Watch};
@@ -109,6 +110,8 @@ pub struct Append {
     pub audience: u32,
     /// How many events the subject keeps.
     pub keep: u32,
+    /// The trace that it belongs to: kept with the event and written into the follow-up record.
+    pub trace: Option<TraceParent>,
 }
 
 /// What makes a repeated append one event.
@@ -198,6 +201,7 @@ pub struct Entry {
     pub data: Object,
     pub publisher: Option<Id>,
     pub at: Millis,
+    pub trace: Option<TraceParent>,
 }
 
 /// What a log has of one event, for an operator who looks at it from outside.

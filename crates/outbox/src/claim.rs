@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bongsu_kernel::Millis;
+use bongsu_kernel::trace::TraceParent;
 use bongsu_sql::{Boxed, Error, Records, Transaction};
 
 use crate::store::{self, list};
@@ -290,9 +291,10 @@ fn claim<'t>(wish: &'t Wish, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Ve
         let mut held = held
             .iter()
             .map(|row| {
-                let row_read = Row::read(row)?;
+                let trace = row.maybe_text(7)?.and_then(TraceParent::parse);
                 let attempts = u64::try_from(row.int(6)?).unwrap_or_default();
-                Ok((row_read.id, Claimed { row: row_read, attempts, until: wish.until }))
+                let row = Row { trace, ..Row::read(row)? };
+                Ok((row.id, Claimed { row, attempts, until: wish.until }))
             })
             .collect::<Result<HashMap<_, _>, Error>>()?;
         // Of a target nothing behind what somebody else has, or has just had.

@@ -5,6 +5,7 @@
 
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::json::Object;
+use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{EventType, Id, Millis, StreamId};
 use bongsu_live::{Entry, Place};
 use bongsu_sql::Error;
@@ -31,6 +32,8 @@ pub struct Row {
     /// JSON, if whoever wrote it kept to that; nothing when it is larger than events may be (64 KiB).
     pub payload: Option<String>,
     pub created_at: Millis,
+    /// The trace that it belongs to, where whoever reads it does something about it.
+    pub trace: Option<TraceParent>,
 }
 
 /// Why nobody is told of a row.
@@ -86,6 +89,7 @@ impl Row {
             event_type: row.maybe_text(3)?.unwrap_or_default().to_owned(),
             payload: row.maybe_text(4)?.map(str::to_owned),
             created_at: u64::try_from(row.maybe_int(5)?.unwrap_or_default()).unwrap_or_default(),
+            trace: None,
         })
     }
 
@@ -104,7 +108,14 @@ impl Row {
             Ok(told) => told,
             Err(_) => (EventType::new(RECORD).ok()?, Object::stored("{}")?),
         };
-        Some(Entry { place: self.place(), event_type, data, publisher: None, at: self.created_at })
+        Some(Entry {
+            place: self.place(),
+            event_type,
+            data,
+            publisher: None,
+            at: self.created_at,
+            trace: self.trace,
+        })
     }
 
     fn told(&self) -> Result<(EventType, Object), Fault> {
@@ -167,6 +178,7 @@ mod tests {
             event_type,
             payload,
             created_at: 1_771_237_800_000,
+            trace: None,
         }
     }
 
@@ -212,10 +224,15 @@ mod tests {
         assert_eq!(removed.fault(), None);
         assert_eq!(row(REMOVED, r#"{"userId":"nobody's id"}"#).fault(), None, "it concerns nobody");
         assert_eq!(removed.entry().unwrap().event_type.as_str(), REMOVED);
-        for (payload, named) in [(r#"{"userId": 7}"#, "7"), (r#"{"userId":9007199254740993}"#, "9007199254740993")]
+        for (payload, named) in
+            [(r#"{"userId": 7}"#, "7"), (r#"{"userId":9007199254740993}"#, "9007199254740993")]
         {
             let removed = row(REMOVED, payload).entry().unwrap();
-            assert_eq!(removed.data.as_str(), format!("{{\"userId\":\"{named}\"}}"), "its number is an id as text");
+            assert_eq!(
+                removed.data.as_str(),
+                format!("{{\"userId\":\"{named}\"}}"),
+                "its number is an id as text"
+            );
         }
     }
 

@@ -149,5 +149,5 @@ fn unplaced(row: &bongsu_sql::Row) -> Result<(i64, Row), Error> {
     let id = row.int(0)?;
     let event_type = row.maybe_text(1)?.unwrap_or_default().to_owned();
     let payload = row.maybe_text(2)?.map(str::to_owned);
-    Ok((id, Row { position: 0, id, target: String::new(), event_type, payload, created_at: 0 }))
+    Ok((id, Row { position: 0, id, target: String::new(), event_type, payload, created_at: 0, trace: None }))
 }

@@ -4,6 +4,7 @@
 //! records: members are looked up when the entries are made, so that events are taken while the database is away.
 
 use bongsu_kernel::json::Object;
+use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{EventType, Id, StreamId};
 use bongsu_live::log::{Once, Recipients};
 use bongsu_live::{Append, AppendError, LogError};
@@ -30,6 +31,8 @@ pub struct Publish {
     pub key: Option<String>,
     /// Nothing: the registered members of the room.
     pub recipients: Option<Vec<Id>>,
+    /// The trace that the event belongs to. It is no part of the content.
+    pub trace: Option<TraceParent>,
 }
 
 /// What a publisher is told.
@@ -123,6 +126,7 @@ impl Rooms {
             data: event.data,
             publisher: event.publisher,
             recipients,
+            trace: event.trace,
         })
     }
 
@@ -183,15 +187,15 @@ mod tests {
     fn missing_recipients_and_an_empty_list_differ_and_match_what_earlier_versions_stored() {
         let (event_type, publisher) = (EventType::new("a.b").unwrap(), Id::new("1").unwrap());
         let data = Object::stored("{\"b\":1,\"a\":2}").unwrap();
-        let once = |recipients: Option<&[Id]>| {
-            super::once("k".to_owned(), (&event_type, &data, Some(&publisher)), recipients)
+        let of = |recipients: Option<&[Id]>| {
+            once("k".to_owned(), (&event_type, &data, Some(&publisher)), recipients)
         };
-        let (missing, nobody) = (once(None), once(Some(&[])));
+        let (missing, nobody) = (of(None), of(Some(&[])));
         assert_ne!(missing.digest, nobody.digest);
         let before: [u8; 32] = Sha256::digest("a.b\n{\"a\":2,\"b\":1}\n1\n").into();
         assert_eq!([missing.earlier_digest, nobody.earlier_digest], [Some(before); 2]);
         // Digests of those who are named are what they were.
-        let named = once(Some(&[Id::new("7").unwrap(), Id::new("8").unwrap()]));
+        let named = of(Some(&[Id::new("7").unwrap(), Id::new("8").unwrap()]));
         let before: [u8; 32] = Sha256::digest("a.b\n{\"a\":2,\"b\":1}\n1\n7\n8\n").into();
         assert_eq!((named.digest, named.earlier_digest), (before, None));
     }

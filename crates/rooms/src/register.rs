@@ -3,7 +3,7 @@
 //! A right ends in the room's own order: the store forgets it first, so that nobody gets in any more, and then a record
 //! between the events ends the streams that are open. A change whose answer was lost is repeated, and does both again.
 
-use bongsu_kernel::Id;
+use bongsu_kernel::{Id, trace};
 use bongsu_live::log::Recipients;
 use bongsu_live::{Append, AppendError, LogError, control};
 
@@ -110,6 +110,7 @@ impl Rooms {
             recipients: Recipients::NONE,
             audience: 0,
             keep: self.0.options.keep(room),
+            trace: trace::current(),
         };
         let written = self.0.log.append(vec![record]).await?.into_iter().next();
         match written.ok_or_else(unwritable)? {

@@ -167,6 +167,7 @@ async fn stream_many(
     post,
     path = "/api/v1/notifications/publish",
     tag = "rooms",
+    params(documents::TraceParam),
     request_body = documents::PublishBody,
     responses(
         (status = 200, description = "Stored and on its way.", body = documents::PublishEnvelope),
@@ -191,6 +192,7 @@ async fn publish(
     post,
     path = "/api/v1/notifications/publish/batch",
     tag = "rooms",
+    params(documents::TraceParam),
     request_body = documents::BatchBody,
     responses((status = 200, description = "An outcome for each event, in order.", body = documents::BatchEnvelope)),
     security(("service" = [])),

@@ -7,6 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::trace::{self, TraceParent};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -153,7 +154,7 @@ impl Records {
         match &self.0 {
             Engine::Sqlite(store) => {
                 let (reply, answer) = oneshot::channel();
-                let work = Work { given, change, outcome: None, reply };
+                let work = Work { given, change, trace: trace::current(), outcome: None, reply };
                 store.writer().submit(Box::new(work)).await.map_err(E::from)?;
                 answer.await.unwrap_or_else(|_| Err(Error::Closed.into()))
             }
@@ -188,13 +189,15 @@ impl Records {
 struct Work<A, T, E> {
     given: A,
     change: Change<A, T, E>,
+    /// Of whoever asked for it.
+    trace: Option<TraceParent>,
     outcome: Option<Result<T, E>>,
     reply: oneshot::Sender<Result<T, E>>,
 }
 
 impl<A: Send + Sync, T: Send, E: From<Error> + Send> Job for Work<A, T, E> {
     fn apply(&mut self, connection: &mut Connection) -> Result<(), Error> {
-        let outcome = on_connection(connection, &self.given, self.change);
+        let outcome = trace::sync_scope(self.trace, || on_connection(connection, &self.given, self.change));
         let kept = outcome.is_ok();
         self.outcome = Some(outcome);
         if kept { Ok(()) } else { Err(Error::Undone) }

@@ -73,6 +73,7 @@ fn event(room: &str) -> Append {
         recipients: Recipients::Named(vec![person()]),
         audience: 0,
         keep: 100,
+        trace: None,
     }
 }
 

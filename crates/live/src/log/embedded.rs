@@ -24,12 +24,20 @@ pub use follow_ups::EmbeddedFollowUps;
 pub use look::look;
 
 /// The tables of this log.
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    part: "log",
-    number: 1,
-    sqlite: include_str!("../../migrations/sqlite/0001_log.sql"),
-    servers: None,
-}];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration {
+        part: "log",
+        number: 1,
+        sqlite: include_str!("../../migrations/sqlite/0001_log.sql"),
+        servers: None,
+    },
+    Migration {
+        part: "log",
+        number: 2,
+        sqlite: include_str!("../../migrations/sqlite/0002_trace.sql"),
+        servers: None,
+    },
+];
 
 /// A caller that has waited so long is told; the append may still happen.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{Id, Millis, StreamId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -91,6 +92,8 @@ pub struct FollowUp {
     pub subject: String,
     pub stream_id: String,
     pub event_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<TraceParent>,
     pub data: Box<serde_json::value::RawValue>,
     pub publisher_id: Option<Id>,
     pub timestamp: Millis,
@@ -120,6 +123,7 @@ impl FollowUp {
             subject: event.subject.as_str().to_owned(),
             stream_id,
             event_type: event.event_type.as_str().to_owned(),
+            traceparent: event.trace,
             data: serde_json::value::RawValue::from_string(event.data.as_str().to_owned())?,
             publisher_id: event.publisher.clone(),
             timestamp,

@@ -122,6 +122,7 @@ macro_rules! contract {
             }
             follow_up {
                 who_is_to_be_told_is_written_down_with_the_event
+                the_trace_of_an_event_is_kept_with_it_and_with_its_record
                 events_without_recipients_leave_no_record
                 repeated_and_refused_events_leave_no_record
                 records_outlast_trimming_and_kills

@@ -161,7 +161,8 @@ impl Ears {
                 let (at, data) = rest.split_once(' ')?;
                 let (at, data) = (at.parse().ok()?, Object::stored(data)?);
                 let event_type = EventType::new(told::SAVED).ok()?;
-                let entry = Entry { place: told::place(seq), event_type, data, publisher: None, at };
+                let entry =
+                    Entry { place: told::place(seq), event_type, data, publisher: None, at, trace: None };
                 deliver(&self.hub, person, &entry, self.clock.moment(at));
             }
             "-" => pass_over(&self.hub, person, seq),

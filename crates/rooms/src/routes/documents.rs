@@ -109,6 +109,16 @@ impl PartialSchema for Conflict {
 }
 
 #[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "describes the header")]
+pub(super) struct TraceParam {
+    /// The trace that the event belongs to (W3C Trace Context). It is kept with the event and travels with what comes of
+    /// it; what is not well-formed is left out.
+    #[param(example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
+    traceparent: Option<String>,
+}
+
+#[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "describes the path")]
 pub(super) struct RoomIdParam {

@@ -7,7 +7,7 @@ use bongsu_http::{ApiError, Fields, Query, fields};
 use bongsu_kernel::close::END_PREFIX;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::text::Text;
-use bongsu_kernel::{Code, EventType, Id, Invalid, Reason, StreamId};
+use bongsu_kernel::{Code, EventType, Id, Invalid, Reason, StreamId, trace};
 use bongsu_live::composite::Composite;
 use http::StatusCode;
 use http::request::Parts;
@@ -103,6 +103,7 @@ pub(super) fn read_publish(fields: &Fields<'_>) -> Result<Publish, ApiError> {
         publisher: fields.optional("publisherId", fields::id)?,
         key: fields.optional("idempotencyKey", |raw| fields::text(raw, KEY_LENGTH))?,
         recipients: read_recipients(fields)?,
+        trace: trace::current(),
     })
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use bongsu_kernel::random;
+use bongsu_kernel::{random, trace};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -53,7 +53,7 @@ impl Server {
                 .record(started.elapsed().as_secs_f64());
         };
         // Bounded by its own patience; whoever waits for it, waits for the answer.
-        self.0.home.spawn(task);
+        self.0.home.spawn(trace::scope(trace::current(), task));
         // No answer: it panicked, or the process is shutting down.
         answer.await.unwrap_or_else(|_| Err(Error::Closed.into()))
     }

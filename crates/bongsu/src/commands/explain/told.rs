@@ -5,6 +5,7 @@ use bongsu_inbox::explain::{Held, OnePerson};
 use bongsu_inbox::settings::Silence;
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::settings::Values;
+use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{Id, Millis};
 use bongsu_live::log::FollowUp;
 use bongsu_outbox::explain::ExplainedRow;
@@ -17,6 +18,8 @@ use crate::failure::Failure;
 #[serde(rename_all = "camelCase")]
 struct Document<'a> {
     event_id: &'a str,
+    /// What the publisher sent with it.
+    traceparent: Option<TraceParent>,
     accepted: Option<Accepted>,
     derived: Option<Derived>,
     /// How many people wait to get an entry.
@@ -98,6 +101,7 @@ pub(super) fn json(found: &Found) -> Result<String, Failure> {
 pub(super) fn text(found: &Found) -> String {
     let document = document(found);
     let mut lines = vec![("event", document.event_id.to_owned())];
+    lines.extend(document.traceparent.map(|trace| ("trace", trace.trace_id().to_owned())));
     if let Some(Accepted { at, r#type, ref_id, actor_id }) = &document.accepted {
         let about = ref_id.as_ref().map(|id| format!(", about {id}")).unwrap_or_default();
         let by = actor_id.as_ref().map(|id| format!(", by {id}")).unwrap_or_default();
@@ -139,7 +143,8 @@ fn row_lines(row: &OutboxRow<'_>) -> [(&'static str, String); 3] {
         (Some(position), None) => format!("position {position}: sent to whoever followed {target_event_id}"),
         (None, None) => "no position yet: the sequencer has not come by it".to_owned(),
     };
-    let attempts = if row.attempts == 0 { String::new() } else { format!(" after {} attempts", row.attempts) };
+    let attempts =
+        if row.attempts == 0 { String::new() } else { format!(" after {} attempts", row.attempts) };
     let reason = row.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     [
         ("outbox", format!("row {id}, {created_at}, {type}, about {target_event_id}")),
@@ -198,9 +203,12 @@ fn document(found: &Found) -> Document<'_> {
         waits: waiting.is_some_and(|record| recipients(record).contains(id)),
         not_sent: one.and_then(|OnePerson { silence, .. }| *silence).map(words),
     });
+    let traceparent = kept.and_then(|entry| entry.trace);
+    let traceparent = traceparent.or_else(|| waiting.and_then(|record| record.traceparent));
+    let traceparent = traceparent.or_else(|| row.as_ref().and_then(|explained| explained.row.trace));
     let waiting = waiting.map(|record| recipients(record).len());
     let outbox = row.as_ref().map(outbox_row);
-    Document { event_id: event.as_str(), accepted, derived, waiting, outbox, person, not_known }
+    Document { event_id: event.as_str(), traceparent, accepted, derived, waiting, outbox, person, not_known }
 }
 
 fn outbox_row(explained: &ExplainedRow) -> OutboxRow<'_> {

@@ -155,7 +155,15 @@ async fn an_event_of_a_room_is_found_while_what_it_brings_people_still_waits() {
     hub.restart_with(&[("BONGSU_CRASH_POINT", "")]).await;
     wait::until(SOON, async || explained(&[&id], &environment)["derived"]["people"] == 2).await;
     wait::until(SOON, async || explained(&[&id], &environment)["waiting"].is_null()).await;
-    // One that names nobody is in the room's log only.
+    // One that names nobody is in the room's log only, with the trace that its publisher named.
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let traced = Api::new(&hub).with_header("traceparent", trace);
+    let traced = traced.publish_to("a:b", "like.toggled", json!({})).await;
+    let text = printed(&run(&["explain", &format!("a:b:{traced}")], &environment));
+    assert!(text.contains("trace      4bf92f3577b34da6a3ce929d0e0e4736\n"), "{text}");
+    let malformed = Api::new(&hub).with_header("traceparent", "00-nonsense");
+    let malformed = malformed.publish_to("a:b", "like.toggled", json!({})).await;
+    assert_eq!(explained(&[&format!("a:b:{malformed}")], &environment)["traceparent"], Value::Null);
     let silent = Api::new(&hub).publish_to("a:b", "like.toggled", json!({})).await;
     let silent = explained(&[&format!("a:b:{silent}")], &environment);
     assert_eq!((&silent["accepted"]["type"], &silent["derived"]), (&json!("like.toggled"), &Value::Null));
@@ -234,17 +242,37 @@ async fn an_event_of_a_room_is_found_in_redis_with_what_it_brings_people() {
         .await;
     let event = json!({"roomId": "a:b", "eventType": "comment.created", "data": {}, "publisherId": 3,
         "recipients": [7, 8]});
-    let answer = Api::new(&hub).publish(&event).await.expect(200);
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let api = Api::new(&hub).with_header("traceparent", trace);
+    let answer = api.publish(&event).await.expect(200);
     let id = format!("a:b:{}", answer.result()["streamId"].as_str().unwrap());
     wait::until(SOON, async || hub.has_exited()).await;
+    let record = redis.command(&["LINDEX", "{room:events:a:b}:follow-ups", "0"]).await;
+    let record: Value = serde_json::from_str(record.text()).unwrap();
+    assert_eq!(record["traceparent"], trace);
     let found = explained(&[&id, "--person", "7"], &environment);
     assert_eq!((&found["waiting"], &found["derived"]["people"]), (&json!(2), &json!(2)), "{found}");
-    assert_eq!((&found["accepted"]["type"], &found["accepted"]["actorId"]), (&json!("comment.created"), &json!(3)));
+    assert_eq!(
+        (&found["accepted"]["type"], &found["accepted"]["actorId"]),
+        (&json!("comment.created"), &json!(3))
+    );
     assert!(!found["notKnown"].to_string().contains("whether the room"), "{found}");
+    assert_eq!(found["traceparent"], trace, "{found}");
 
     // What another program stored, asked for where nothing is recorded, and while Redis is away.
-    let words = ["XADD", "room:events:a:b", "*", "type", "a.stored", "payload", "{}", "publisher_id", "",
-        "timestamp", "2026-02-16T10:30:00Z"];
+    let words = [
+        "XADD",
+        "room:events:a:b",
+        "*",
+        "type",
+        "a.stored",
+        "payload",
+        "{}",
+        "publisher_id",
+        "",
+        "timestamp",
+        "2026-02-16T10:30:00Z",
+    ];
     let stored = format!("a:b:{}", redis.command(&words).await.text());
     let without = [("RECORDS", "off"), ("REDIS_URL", url.as_str())];
     let found = explained(&[&stored], &without);

@@ -3,7 +3,7 @@
 use bongsu_testkit::sql::Flavour;
 use serde_json::{Value, json};
 
-use super::{CREATOR, Event, RECORDED, SOON, follow, next, of_decision, of_proposal, start};
+use super::{CREATOR, Event, RECORDED, SOON, as_person, follow, next, of_decision, of_proposal, start};
 
 pub(super) async fn every_change_is_told_once_with_the_smallest_payload(flavour: Option<Flavour>) {
     let Some(scene) = start(flavour).await else { return };
@@ -35,6 +35,13 @@ pub(super) async fn every_change_is_told_once_with_the_smallest_payload(flavour:
     }
     assert_eq!(next(&mut stream).await.0, "comment.created.v1", "what is approved may still be talked about");
     assert_eq!(scene.numbers(RECORDED).await, [1, 0, 1, 1, 0, 2, 0, 3, 0, 8]);
+    // What a request tells of belongs to its trace.
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let body = json!({"proposal_type": "criteria", "content": "Rain"});
+    let traced = as_person(&event.api, 2).with_header("traceparent", trace);
+    traced.post(&event.path("/proposals"), body).await.expect(200);
+    let kept = format!("SELECT count(*) FROM outbox_events WHERE traceparent = '{trace}'");
+    assert_eq!(scene.numbers(&kept).await, [1]);
 }
 
 pub(super) async fn what_is_repeated_changes_nothing_and_tells_nothing(flavour: Option<Flavour>) {

@@ -4,7 +4,7 @@ use bongsu_testkit::jwks::{JwksServer, Key};
 use bongsu_testkit::sse::Stream;
 use bongsu_testkit::tokens::Claims;
 use bongsu_testkit::ws::WebSocket;
-use bongsu_testkit::{Answer, Api, Hub};
+use bongsu_testkit::{Answer, Api, Hub, wait};
 use serde_json::json;
 
 use super::SOON;
@@ -116,12 +116,24 @@ async fn no_credential_is_logged_with_published_keys_either() {
     let hub = builder().env("JWKS_URL", url).env("JWT_ALGORITHM", "ES256").start().await;
     let (good, bad) = (Claims::new(7).sign_by(&key), Claims::new(8).sign_by(&Key::es256("unknown")));
     let api = Api::http2(&hub);
-    bongsu_testkit::wait::until(SOON, async || {
-        api.bearer(&good).get("/api/v1/rooms/a/events?since=0-0").await.status == 200
-    })
-    .await;
+    wait::until(SOON, async || api.bearer(&good).get("/api/v1/rooms/a/events?since=0-0").await.status == 200)
+        .await;
     server.fail(Some(bongsu_testkit::jwks::Failure::Status(500)));
     let mut secrets = use_everything(&hub, &api, &good, &bad).await;
     secrets.push("jwks-url-credential-0123456789".to_owned());
     nothing_is_told(&hub, secrets).await;
+}
+
+#[tokio::test]
+async fn log_lines_of_a_request_carry_its_trace() {
+    let hub = Hub::builder(BONGSU).env("RUST_LOG", "debug").start().await;
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let api = Api::at(&hub.url("")).with_header("traceparent", trace);
+    api.publish_to("a", "a.b", json!({})).await;
+    let is_answer = |line: &str| line.contains("\"answered\"") && line.contains("/publish");
+    let traced = |line: &str| line.contains("\"trace_id\":\"4bf92f3577b34da6a3ce929d0e0e4736\"");
+    wait::until(SOON, async || hub.log().lines().any(|line| is_answer(line) && traced(line))).await;
+    Api::at(&hub.url("")).publish_to("b", "a.b", json!({})).await;
+    wait::until(SOON, async || hub.log().lines().filter(|line| is_answer(line)).count() == 2).await;
+    assert_eq!(hub.log().lines().filter(|line| traced(line)).count(), 1, "the second has no trace");
 }

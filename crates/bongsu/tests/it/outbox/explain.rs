@@ -52,7 +52,28 @@ pub(super) async fn what_became_of_a_row_is_explained(flavour: Option<Flavour>) 
     assert_eq!((&other["outbox"]["status"], &other["outbox"]["reason"]), (&json!("PENDING"), &Value::Null));
     let text = explain(&scene, 12, &[]);
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].starts_with("event      outbox:12") && lines[1].starts_with("outbox     row 12, "), "{text}");
-    assert!(lines[2].starts_with("streams    position ") && lines[3].starts_with("work       FAILED"), "{text}");
+    assert!(
+        lines[0].starts_with("event      outbox:12") && lines[1].starts_with("outbox     row 12, "),
+        "{text}"
+    );
+    assert!(
+        lines[2].starts_with("streams    position ") && lines[3].starts_with("work       FAILED"),
+        "{text}"
+    );
     assert_eq!(explain(&scene, 99, &[]), "", "there is no such row");
+    // Its trace, in whatever form programs write it, goes on with the event of the room.
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    scene
+        .sql(&format!(
+            "INSERT INTO outbox_events (id, event_type, payload, target_event_id, traceparent) VALUES \
+             (21, 'proposal.created.v1', '{{}}', '42', 'nonsense'), (22, 'proposal.created.v1', '{{}}', '42', '{trace}')"
+        ))
+        .await;
+    wait::until(SOON, async || status(22) == "DONE").await;
+    assert_eq!(explained(&scene, 21)["traceparent"], Value::Null);
+    assert_eq!(explained(&scene, 22)["traceparent"], trace);
+    let file = rusqlite::Connection::open(scene.hub.data_dir().join("bongsu.db")).unwrap();
+    let query = "SELECT group_concat(coalesce(traceparent, '-'), ' ') FROM entries";
+    let traces: String = file.query_row(query, [], |row| row.get(0)).unwrap();
+    assert_eq!(traces, format!("- - {trace}"), "rows 11, 21 and 22");
 }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{Clock, Millis, StreamId, crash_point};
 use bongsu_sql::Error;
 use bongsu_sql::rusqlite::{Connection, OptionalExtension, params};
@@ -103,8 +104,8 @@ fn append(connection: &Connection, event: &Append, now: Millis) -> Result<Outcom
     crash_point!("after-id");
     connection
         .prepare_cached(
-            "INSERT INTO entries (subject_id, ms, seq, number, type, payload, publisher_id, timestamp)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT INTO entries (subject_id, ms, seq, number, type, payload, publisher_id, timestamp, traceparent)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
         .execute(params![
             head.subject,
@@ -115,6 +116,7 @@ fn append(connection: &Connection, event: &Append, now: Millis) -> Result<Outcom
             event.data.as_str(),
             event.publisher.as_ref().map(bongsu_kernel::Id::as_str),
             signed(now),
+            event.trace.as_ref().map(TraceParent::as_str),
         ])?;
     if let Some(once) = &event.once {
         keep_answer(connection, &head, once, event.audience, now)?;
@@ -131,6 +133,7 @@ fn append(connection: &Connection, event: &Append, now: Millis) -> Result<Outcom
         data: event.data.clone(),
         publisher: event.publisher.clone(),
         at: now,
+        trace: event.trace,
     };
     Ok(Outcome::Stored { entry, previous: head.previous, audience: event.audience })
 }

@@ -1,6 +1,7 @@
 //! Reading: a page after a position, from one snapshot.
 
 use bongsu_kernel::json::Object;
+use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{EventType, Id, StreamId};
 use bongsu_sql::rusqlite::types::Type;
 use bongsu_sql::rusqlite::{Connection, Error, OptionalExtension, Row, params};
@@ -42,7 +43,7 @@ pub(super) fn event(
     let Some((subject, _)) = find(connection, subject)? else { return Ok(None) };
     connection
         .prepare_cached(
-            "SELECT ms, seq, number, type, payload, publisher_id, timestamp FROM entries
+            "SELECT ms, seq, number, type, payload, publisher_id, timestamp, traceparent FROM entries
              WHERE subject_id = ?1 AND ms = ?2 AND seq = ?3",
         )?
         .query_row(params![subject, signed(id.ms), signed(id.seq)], entry)
@@ -86,7 +87,7 @@ fn read_on(
     page: &mut Page,
 ) -> Result<(), Error> {
     let mut statement = connection.prepare_cached(
-        "SELECT ms, seq, number, type, payload, publisher_id, timestamp FROM entries
+        "SELECT ms, seq, number, type, payload, publisher_id, timestamp, traceparent FROM entries
          WHERE subject_id = ?1 AND (ms, seq) > (?2, ?3) ORDER BY ms, seq LIMIT ?4",
     )?;
     let limit = signed((most.entries as u64).saturating_add(1));
@@ -113,6 +114,7 @@ fn entry(row: &Row<'_>) -> Result<Entry, Error> {
         data: Object::stored(row.get_ref(4)?.as_str()?).ok_or_else(|| unreadable(4))?,
         publisher,
         at: unsigned(row.get(6)?),
+        trace: row.get_ref(7)?.as_str_or_null()?.and_then(TraceParent::parse),
     })
 }
 

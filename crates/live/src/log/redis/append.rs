@@ -2,6 +2,7 @@
 //!
 //! Nothing is sent a second time from here: a caller with a key may repeat, and finds the first answer.
 
+use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{Id, Millis};
 use bongsu_redis::redis::{Value, from_redis_value};
 use bongsu_redis::{Repeat, Script};
@@ -68,17 +69,8 @@ impl RedisLog {
         let (audience, channel) = (first.audience.to_string(), bus_channel(&self.redis, &stream));
         let (keep, key_life) = (first.keep.to_string(), KEY_LIFE.to_string());
         let (news, subject) = (news_channel(&self.redis), first.subject.as_str());
-        let head = [
-            &now,
-            self.redis.instance(),
-            &audience,
-            &channel,
-            &keep,
-            &key_life,
-            marked,
-            &news,
-            subject,
-        ];
+        let head =
+            [&now, self.redis.instance(), &audience, &channel, &keep, &key_life, marked, &news, subject];
         let mut arguments: Vec<&[u8]> = head.map(str::as_bytes).to_vec();
         let records = events.iter().map(|event| follow_up(event)).collect::<Result<Vec<_>, _>>()?;
         for (event, record) in events.iter().zip(&records) {
@@ -89,6 +81,7 @@ impl RedisLog {
             arguments.push(once.map_or("", |once| once.key.as_str()).as_bytes());
             arguments.push(once.map_or(&[], |once| &once.digest));
             arguments.push(once.and_then(|once| once.earlier_digest.as_ref()).map_or(&[], |digest| digest));
+            arguments.push(event.trace.as_ref().map_or("", TraceParent::as_str).as_bytes());
             arguments.extend(record.iter().map(String::as_bytes));
         }
         // Without a key, nobody could tell a repetition from a second event.
@@ -145,13 +138,14 @@ fn follow_up(event: &Append) -> Result<[String; 3], LogError> {
     let Some(record) = FollowUp::written(event, ID.to_owned(), u64::MAX).map_err(unwritable)? else {
         return Ok(Default::default());
     };
-    let time = u64::MAX.to_string();
+    let time = format!("\"timestamp\":{}", u64::MAX);
     let id = serde_json::to_string(ID).map_err(unwritable)?;
     let id = id.trim_matches('"');
-    // The first of the one and the last of the other: what the publisher wrote stands between them.
+    // The first of the one and the last of the other: what the publisher wrote stands between them. Only ids follow, and
+    // they have no quotes.
     let parts = record.split_once(id).and_then(|(before, rest)| {
         rest.rsplit_once(&time)
-            .map(|(between, after)| [before.to_owned(), between.to_owned(), after.to_owned()])
+            .map(|(between, after)| [before.to_owned(), format!("{between}\"timestamp\":"), after.to_owned()])
     });
     parts.ok_or_else(|| LogError::Failed("the follow-up record cannot be written".to_owned()))
 }
@@ -177,8 +171,10 @@ mod tests {
             recipients: Recipients::Members,
             audience: 0,
             keep: 1,
+            trace: TraceParent::parse("00-18446744073709551615000000000000-00f067aa0ba902b7-01"),
         };
-        let people = vec![Id::new("7").unwrap()];
+        // Ids that look like what is filled in.
+        let people = vec![Id::new("7").unwrap(), Id::from(u64::MAX)];
         for (recipients, named) in
             [(Recipients::Members, None), (Recipients::Named(people.clone()), Some(people))]
         {
@@ -188,7 +184,7 @@ mod tests {
             let record: FollowUp = serde_json::from_str(&record).unwrap();
             assert_eq!((record.stream_id.as_str(), record.timestamp), ("5-6", 1_700_000_000_000));
             assert_eq!(record.data.get(), data);
-            assert_eq!(record.recipients, named);
+            assert_eq!((record.recipients, record.traceparent), (named, event.trace));
         }
     }
 }

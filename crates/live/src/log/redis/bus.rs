@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{Clock, EventType, Id};
 use bongsu_redis::{Bus, Channel, Listener, Redis};
 use bytes::Bytes;
@@ -102,8 +103,9 @@ impl Ears {
         let event_type = EventType::new(head.next()?).ok()?;
         let publisher =
             head.next().filter(|publisher| !publisher.is_empty()).map(Id::new).transpose().ok()?;
+        let trace = head.next().and_then(TraceParent::parse);
         let data = Object::stored(payload)?;
-        let entry = Entry { place: Place { id, number }, event_type, data, publisher, at };
+        let entry = Entry { place: Place { id, number }, event_type, data, publisher, at, trace };
         let accepted = self.clock.moment(at);
         self.sink.deliver(Delivery { subject, previous, entry: &entry, accepted });
         Some(())

@@ -4,6 +4,7 @@
 //! the payload as they wrote it; an entry that is not readable is left out.
 
 use bongsu_kernel::json::Object;
+use bongsu_kernel::trace::{TRACEPARENT, TraceParent};
 use bongsu_kernel::{EventType, Id, Millis, StreamId, clock};
 use bongsu_redis::redis::{self, Value};
 use bongsu_redis::{Redis, Repeat, Script};
@@ -122,6 +123,7 @@ fn entry(stored: &Value) -> Result<Entry, LogError> {
         data: payload,
         publisher: publisher.map(Id::new).transpose().map_err(|_| unreadable("publisher_id"))?,
         at,
+        trace: find(&fields, TRACEPARENT).and_then(TraceParent::parse),
     })
 }
 

@@ -1,6 +1,8 @@
 //! The record of who is to be told beside the stream: one with its event, and in a form that is never broken.
 
+use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{Id, StreamId};
+use bongsu_live::Entry;
 use bongsu_live::log::FollowUp;
 
 use super::Adapter;
@@ -26,15 +28,35 @@ pub(crate) async fn who_is_to_be_told_is_written_down_with_the_event<A: Adapter>
     let mut records = decoded(&stage.adapter().follow_ups().await);
     records.sort_by_key(|record| record.subject.clone());
     assert_eq!(records.len(), 2);
-    let FollowUp { v, subject, stream_id, event_type, data, publisher_id, timestamp, .. } = &records[0];
+    let FollowUp { v, subject, stream_id, event_type, traceparent, data, publisher_id, timestamp, .. } =
+        &records[0];
     assert_eq!((*v, subject.as_str(), stream_id), (1, "room:42", &first.id.to_string()));
     assert_eq!((event_type.as_str(), data.get(), *timestamp), ("test.happened", "{\"number\":7}", NOW));
-    assert_eq!(publisher_id.as_ref().map(Id::as_str), Some("1"));
+    assert_eq!((publisher_id.as_ref().map(Id::as_str), *traceparent), (Some("1"), None));
     assert_eq!(named(&records[0]), ["2", "kim"]);
     assert_eq!(
         (records[1].stream_id.clone(), records[1].publisher_id.is_none()),
         (second.id.to_string(), true)
     );
+}
+
+pub(crate) async fn the_trace_of_an_event_is_kept_with_it_and_with_its_record<A: Adapter>() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let stage = Stage::<A>::empty().await;
+    let event = Event::of("42").recipients(&["2"]);
+    stage.append_one(&event.clone().publisher("1").trace(TRACE)).await;
+    stage.append_one(&event.clone().trace(TRACE)).await;
+    stage.append_one(&event).await;
+    let expected = [Some(TRACE), Some(TRACE), None];
+    let entries = stage.entries("42").await;
+    let traces: Vec<_> = entries.iter().map(|entry| entry.trace.as_ref().map(TraceParent::as_str)).collect();
+    assert_eq!(traces, expected);
+    let told: Vec<Entry> = stage.sink.of("42").into_iter().map(|told| told.entry).collect();
+    assert_eq!(told, entries, "live it is the same");
+    let records = decoded(&stage.adapter().follow_ups().await);
+    let traces: Vec<_> =
+        records.iter().map(|record| record.traceparent.as_ref().map(TraceParent::as_str)).collect();
+    assert_eq!(traces, expected);
 }
 
 pub(crate) async fn events_without_recipients_leave_no_record<A: Adapter>() {

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use bongsu_kernel::json::Object;
+use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{Clock, EventType, Id, Millis, StreamId};
 use bongsu_live::log::{Delivery, Most, Once, Passing, Recipients, Sink};
 use bongsu_live::{Append, AppendError, Appended, Entry, Log, LogError, Page, Place, SubjectName};
@@ -32,6 +33,7 @@ impl Event {
             recipients: Recipients::NONE,
             audience: 0,
             keep: 10_000,
+            trace: None,
         })
     }
 
@@ -91,6 +93,11 @@ impl Event {
 
     pub(crate) fn keep(mut self, keep: u32) -> Self {
         self.0.keep = keep;
+        self
+    }
+
+    pub(crate) fn trace(mut self, traceparent: &str) -> Self {
+        self.0.trace = TraceParent::parse(traceparent);
         self
     }
 

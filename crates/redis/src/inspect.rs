@@ -14,7 +14,8 @@ impl Redis {
         let servers = self.servers();
         let refusals = writes::check(servers, &self.0.prefix).await?;
         if !refusals.is_empty() {
-            let refusals: Vec<&str> = refusals.iter().map(|told| told.trim_start_matches("redis: ")).collect();
+            let refusals: Vec<&str> =
+                refusals.iter().map(|told| told.trim_start_matches("redis: ")).collect();
             return Err(Error::ReadOnly(refusals.join("; ")));
         }
         let findings = Findings::default();

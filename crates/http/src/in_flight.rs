@@ -1,7 +1,7 @@
 //! Bounds what unfinished requests cost: how many one person has in flight, and how many bytes of responses wait for
 //! clients that do not read, over all connections.
 //!
-//! Every response is tracked until the kernel has taken its last byte. While too many bytes wait, the response that has
+//! Every response of more than a KiB is tracked until the kernel has taken its last byte. While too many bytes wait, the response that has
 //! made no progress for the longest time is cut off, so that those who read are served; a response without progress for
 //! `HTTP_STALL_SECS` is cut off in any case. Event streams and WebSockets are not tracked here: `live` bounds them.
 
@@ -45,6 +45,9 @@ pub(crate) const HTTP_STALL_SECS: Setting = Setting::text(
     "A response of which the client takes nothing for so long is cut off.",
 )
 .whole(1, 3_600);
+
+/// A response of this size costs no more than the request that it answers, and most are that small.
+const UNTRACKED_BYTES: u64 = 1 << 10;
 
 /// Time between two checks for responses without progress, and from cutting off a response to closing its connection.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -265,7 +268,8 @@ impl RequestSlot {
 
     /// The response again, tracked until its last byte has left, unless the server carries it on by other means.
     pub(crate) fn track(self, response: Response, peer: Option<Peer>) -> Response {
-        if Carried::is_in(&response) || response.body().is_end_stream() {
+        let size = response.body().size_hint();
+        if Carried::is_in(&response) || size.upper().is_some_and(|bytes| bytes <= UNTRACKED_BYTES) {
             return response;
         }
         let person = self.person.lock().unwrap_or_else(PoisonError::into_inner).take();

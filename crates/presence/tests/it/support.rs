@@ -1,6 +1,6 @@
 //! What all tests speak in: ids, places on an engine, hubs that can end in every way, and what their streams are told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -68,8 +68,14 @@ impl Instances {
     }
 
     pub(crate) fn join(&self, id: &str) {
-        let about =
-            About { records: Records::Off, version: String::new(), address: String::new(), started_at: 0 };
+        let about = About {
+            records: Records::Off,
+            version: String::new(),
+            address: String::new(),
+            started_at: 0,
+            required_settings: BTreeMap::new(),
+            setting_hashes: None,
+        };
         self.0.send_modify(|fleet| fleet.alive.push(Instance { id: id.to_owned(), about, joined_at: 0 }));
     }
 

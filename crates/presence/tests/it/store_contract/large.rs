@@ -116,7 +116,7 @@ pub(crate) async fn pages_are_in_order_and_count_the_whole_room<A: Adapter>() {
     assert_eq!(page("Z", 1).await, (vec!["10".to_owned()], true));
     assert_eq!(page("ada", 1).await, (vec![], false));
     assert_eq!(page("", 0).await, (vec![], true));
-    assert_eq!(page("", 251).await.1, false);
+    assert!(!page("", 251).await.1);
     let empty = stage.store.who(&id("nowhere"), None, 5).await.unwrap();
     assert_eq!((empty.count, empty.online, empty.has_more), (0, vec![], false));
 }

@@ -1,7 +1,7 @@
 //! Bounds what unfinished requests cost: how many one person has in flight, and how many bytes of responses wait for
 //! clients that do not read, over all connections.
 //!
-//! Every response of more than a KiB is tracked until the kernel has taken its last byte. While too many bytes wait, the response that has
+//! A response is tracked until the kernel has taken its last byte. While too many bytes wait, the response that has
 //! made no progress for the longest time is cut off, so that those who read are served; a response without progress for
 //! `HTTP_STALL_SECS` is cut off in any case. Event streams and WebSockets are not tracked here: `live` bounds them.
 
@@ -46,7 +46,7 @@ pub(crate) const HTTP_STALL_SECS: Setting = Setting::text(
 )
 .whole(1, 3_600);
 
-/// A response of this size costs no more than the request that it answers, and most are that small.
+/// A response of this size costs no more than the HTTP/1.1 connection that it has to itself, and most are that small.
 const UNTRACKED_BYTES: u64 = 1 << 10;
 
 /// Time between two checks for responses without progress, and from cutting off a response to closing its connection.
@@ -268,8 +268,9 @@ impl RequestSlot {
 
     /// The response again, tracked until its last byte has left, unless the server carries it on by other means.
     pub(crate) fn track(self, response: Response, peer: Option<Peer>) -> Response {
+        let untracked = if peer.as_ref().is_none_or(Peer::is_alone) { UNTRACKED_BYTES } else { 0 };
         let size = response.body().size_hint();
-        if Carried::is_in(&response) || size.upper().is_some_and(|bytes| bytes <= UNTRACKED_BYTES) {
+        if Carried::is_in(&response) || size.upper().is_some_and(|bytes| bytes <= untracked) {
             return response;
         }
         let person = self.person.lock().unwrap_or_else(PoisonError::into_inner).take();

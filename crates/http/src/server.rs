@@ -168,13 +168,14 @@ impl Server {
         Ok((server, acceptor))
     }
 
-    /// Waits at most `timeout` for the requests that are in progress, then closes the listener and ends the shards.
-    /// Returns whether every connection ended by itself.
-    pub async fn drain(self, timeout: Duration) -> bool {
+    /// Waits at most `timeout` for the requests that are in progress, does the last work, then closes the listener and ends
+    /// the shards. Returns whether every connection ended by itself.
+    pub async fn drain(self, timeout: Duration, last_work: impl Future<Output = ()>) -> bool {
         self.drain.begin();
         self.connections.close();
         self.late_connections.close();
         let mut in_time = tokio::time::timeout(timeout, self.connections.wait()).await.is_ok();
+        last_work.await;
         self.stop_accepting.cancel();
         if in_time {
             // A shard may have counted a connection among the first ones right after their wait had ended.

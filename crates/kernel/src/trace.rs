@@ -7,7 +7,7 @@
 use std::fmt;
 use std::future::Future;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tracing::{Instrument, Span};
 
 /// The name of the header, of the column and of the field.
@@ -66,11 +66,10 @@ impl Serialize for TraceParent {
     }
 }
 
-impl<'de> Deserialize<'de> for TraceParent {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| de::Error::custom("not a traceparent"))
-    }
+/// Reads the field of a stored record. What is not well-formed is left out: it must not cost the record.
+pub fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TraceParent>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.as_deref().and_then(TraceParent::parse))
 }
 
 /// The trace of what runs now.
@@ -124,7 +123,8 @@ mod tests {
             assert_eq!(TraceParent::parse(bad), None, "{bad}");
         }
         let json = serde_json::to_string(&trace).unwrap();
-        assert_eq!(serde_json::from_str::<TraceParent>(&json).unwrap(), trace);
+        let read = |text: &str| stored(&mut serde_json::Deserializer::from_str(text)).unwrap();
+        assert_eq!([read(&json), read("null"), read("\"00-1\"")], [Some(trace), None, None]);
     }
 
     #[tokio::test]

@@ -34,29 +34,37 @@ struct Followed {
     key: RoomKey,
     reader: Reader,
     /// Held while the room is followed; none before [`ManyStream::begin_with`].
-    _guard: Option<Box<dyn SubscriptionGuard>>,
+    guard: Option<Box<dyn SubscriptionGuard>>,
+    needs_snapshot: bool,
 }
 
 impl ManyStream {
     pub(crate) fn new(entered: Entered, readers: Vec<(Id, Reader)>) -> Self {
-        let follow = |(room, reader)| Followed { key: RoomKey::of(&room), room, reader, _guard: None };
+        let follow = |(room, reader)| Followed {
+            key: RoomKey::of(&room),
+            room,
+            reader,
+            guard: None,
+            needs_snapshot: false,
+        };
         let followed = readers.into_iter().map(follow).collect();
         let mut stream = Self { followed, entered, greeting: None, ended: false, turn: 0 };
         stream.greeting = Some(sse::greeting(random::between(1_000, 3_000), Some(stream.position())).into());
         stream
     }
 
+    /// Whether all that it will say is its end.
+    pub fn is_ending(&self) -> bool {
+        self.entered.chair.seat.closing().is_some()
+    }
+
     /// Holds a guard for as long as each room is followed, in the order in which the rooms were given, and sends their
-    /// snapshots right after the greeting.
+    /// snapshots after the greeting, one at a time.
     #[must_use]
     pub fn begin_with(mut self, guards: impl IntoIterator<Item = impl SubscriptionGuard>) -> Self {
-        let many = self.followed.len();
-        for (at, guard) in guards.into_iter().take(many).enumerate() {
-            if let Some(frame) = self.followed[at].reader.begin_with(&guard) {
-                let frame = self.retold(at, &frame);
-                self.greeting = self.greeting.take().map(|greeting| [greeting, frame].concat().into());
-            }
-            self.followed[at]._guard = Some(Box::new(guard));
+        for (followed, guard) in self.followed.iter_mut().zip(guards) {
+            followed.guard = Some(Box::new(guard));
+            followed.needs_snapshot = true;
         }
         self
     }
@@ -67,6 +75,18 @@ impl ManyStream {
 
     fn position(&self) -> String {
         composite::write(self.positions())
+    }
+
+    /// The first frame of a room that has told nothing yet.
+    fn next_snapshot(&mut self) -> Option<Bytes> {
+        while let Some(at) = self.followed.iter().position(|followed| followed.needs_snapshot) {
+            let Followed { reader, guard, needs_snapshot, .. } = &mut self.followed[at];
+            *needs_snapshot = false;
+            if let Some(frame) = guard.as_deref().and_then(|guard| reader.begin_with(guard)) {
+                return Some(self.retold(at, &frame));
+            }
+        }
+        None
     }
 
     /// The frames of one reader as this stream says them.
@@ -100,6 +120,9 @@ impl Body for ManyStream {
             if let Some(close) = this.entered.chair.seat.closing() {
                 this.ended = true;
                 return this.entered.hand_out(sse::close(close, this.position()), Instant::now());
+            }
+            if let Some(snapshot) = this.next_snapshot() {
+                return this.entered.hand_out(snapshot, Instant::now());
             }
             if this.followed.is_empty() {
                 this.entered.end(Close::Withdrawn);

@@ -77,6 +77,11 @@ impl LiveStream {
         self.holding(guard)
     }
 
+    /// Whether all that it will say is its end.
+    pub fn is_ending(&self) -> bool {
+        self.entered.chair.seat.closing().is_some()
+    }
+
     /// What ends it from elsewhere.
     pub fn ender(&self) -> Ender {
         Ender(self.entered.chair.clone())

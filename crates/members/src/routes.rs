@@ -83,6 +83,9 @@ async fn stream(
     let subject = bongsu_inbox::subject(&user);
     let stream = inner.hub.open_in(caller, subject, position, inner.options.manner()).await;
     let stream = stream.map_err(not_opened)?;
+    if stream.is_ending() {
+        return Ok(bongsu_http::stream::answer(stream));
+    }
     identity.check_revoked(&person).await?;
     let place = inner.connections.enter(&user, stream.ender()).await;
     let place = place.map_err(|away| unavailable(&away.0))?;

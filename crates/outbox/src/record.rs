@@ -2,6 +2,7 @@
 
 use bongsu_kernel::Id;
 use bongsu_kernel::json::Object;
+use bongsu_kernel::trace::TraceParent;
 use bongsu_sql::{Error, Transaction, Value};
 
 use crate::store;
@@ -19,11 +20,13 @@ pub struct Event<'a> {
 
 /// Writes it down. It counts with the transaction: once that is committed everybody is told, and never before.
 pub async fn record(tx: &mut Transaction<'_>, event: Event<'_>) -> Result<(), Error> {
+    // A trace that is not well-formed must not cost the event.
+    let trace = event.traceparent.and_then(TraceParent::parse);
     let arguments = [
         ("event_type", event.event_type.into()),
         ("payload", event.payload.as_str().into()),
         ("target", event.target.into()),
-        ("traceparent", Value::Text(event.traceparent.map(str::to_owned))),
+        ("traceparent", Value::Text(trace.map(|trace| trace.as_str().to_owned()))),
     ];
     tx.run(&store::RECORD, &arguments).await.map(drop)
 }

@@ -137,7 +137,8 @@ if next(ended) then
   for at = 1, #scanned[2], 2 do
     local person, signs = scanned[2][at], times(scanned[2][at + 1])
     local has_ended = false
-    for of in pairs(ended) do has_ended = has_ended or signs[of] ~= nil end
+    -- What an instance said after it came back has not ended.
+    for of, said in pairs(ended) do has_ended = has_ended or (signs[of] ~= nil and signs[of] <= said) end
     if has_ended and string.sub(person, 1, 1) ~= '#' then
       found = found + 1
       if found <= STEP then write(person, read(person)) end

@@ -120,6 +120,7 @@ impl Announcer {
             && told.count > MOST_LISTED
         {
             state.count = told.count;
+            state.online = None;
         }
     }
 
@@ -217,8 +218,11 @@ impl Ears for Announcer {
     }
 
     fn doubt(&self, room: &Id) {
+        let mut views = self.views();
+        // Asked while nobody can be forgotten: a view of a room without people would stay.
         if self.here.has(room) {
-            self.doubt_it(room);
+            views.insert(room.clone(), View::doubted());
+            drop(views);
             // The store may have lost what it knew.
             self.here.renew_now(room);
         }

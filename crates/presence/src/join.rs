@@ -10,6 +10,8 @@ use crate::Presence;
 
 /// A stream does not wait longer than this to be seen by others: presence must not hold it up.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Nor longer than this for the announcement of what the store knows already.
+const HEARD_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A stream in a room. Dropping it is leaving, unless the person has another one, here or elsewhere.
 #[must_use = "dropping it is leaving"]
@@ -40,12 +42,14 @@ impl Presence {
         // Before waiting: when the request is given up meanwhile, this undoes it.
         let joined = Joined { presence: self.clone(), room: room.clone(), user: user.cloned() };
         if let Some(told) = told {
-            let reached = async {
-                if let Some(version) = told.await.ok().and_then(|told| told.version) {
-                    self.0.announcer.reaches(room, version).await;
-                }
-            };
-            let _ = tokio::time::timeout(JOIN_TIMEOUT, reached).await;
+            let told = tokio::time::timeout(JOIN_TIMEOUT, told).await;
+            if let Some(version) = told.ok().and_then(Result::ok).and_then(|told| told.version)
+                && tokio::time::timeout(HEARD_TIMEOUT, self.0.announcer.reaches(room, version)).await.is_err()
+            {
+                // The announcement was lost: the room is asked for, and told as it is.
+                self.0.announcer.doubt_it(room);
+                self.0.here.look_within(room, Duration::ZERO);
+            }
         }
         joined
     }

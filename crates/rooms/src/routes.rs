@@ -100,6 +100,9 @@ async fn stream(
     let user = person.id.clone();
     rooms.may_read(&room, &user).await.map_err(not_allowed)?;
     let stream = rooms.0.hub.open(caller, subject(&room), position).await.map_err(not_opened)?;
+    if stream.is_ending() {
+        return Ok(bongsu_http::stream::answer(stream));
+    }
     identity.check_revoked(&person).await?;
     // Again, now that it is subscribed: a right that ends from here on ends the stream.
     rooms.may_read(&room, &user).await.map_err(not_allowed)?;
@@ -149,6 +152,9 @@ async fn stream_many(
     };
     let subjects = wanted.iter().zip(positions).map(|(room, at)| (room.clone(), subject(room), at));
     let stream = rooms.0.hub.open_many(caller, subjects.collect()).await.map_err(not_opened)?;
+    if stream.is_ending() {
+        return Ok(bongsu_http::stream::answer(stream));
+    }
     identity.check_revoked(&person).await?;
     // Again, now that they are subscribed: a right that ends from here on ends its part of the stream.
     for room in &wanted {

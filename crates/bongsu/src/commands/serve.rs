@@ -6,9 +6,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bongsu_http::server::{self, SERVER_PORT, SERVER_SHARDS, Server};
+use bongsu_inbox::Inbox;
 use bongsu_kernel::settings::Values;
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_kernel::telemetry;
+use bongsu_live::Hub;
 use clap::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -85,13 +87,9 @@ async fn serve(values: &Values, checked: Checked, port: u16) -> Result<(), Failu
     tracing::info!("draining: streams are asked to come back, requests under way are finished");
     // A second signal means now.
     let drained = tokio::select! {
-        drained = drain(&supervisor, server, &hub) => drained,
+        drained = drain(&supervisor, server, &hub, inbox.as_ref()) => drained,
         () = signals.stop() => return Err(Failure::Other("stopped before everything was finished".to_owned())),
     };
-    if let Some(inbox) = inbox {
-        // What is not written by then stays where it is, and another hub or the next start writes it.
-        let _ = tokio::time::timeout(LAST_WRITES, inbox.flush()).await;
-    }
     // Bounded, too: with what the draining may take it is gone within ten seconds.
     if let Some(Store { store, writer }) = store {
         let closed = tokio::time::timeout(LAST_WRITES, store.writer().close()).await.is_ok();
@@ -116,9 +114,16 @@ async fn serve(values: &Values, checked: Checked, port: u16) -> Result<(), Failu
     }
 }
 
-async fn drain(supervisor: &Supervisor, server: Server, hub: &bongsu_live::Hub) -> bool {
+async fn drain(supervisor: &Supervisor, server: Server, hub: &Hub, inbox: Option<&Inbox>) -> bool {
     hub.drain();
-    let drained = server.drain(DRAIN).await;
+    // While the hub still accepts, because it takes time. What is not written by then stays where it is, and another hub or
+    // the next start writes it.
+    let flush = async {
+        if let Some(inbox) = inbox {
+            let _ = tokio::time::timeout(LAST_WRITES, inbox.flush()).await;
+        }
+    };
+    let drained = server.drain(DRAIN, flush).await;
     supervisor.shut_down(Duration::from_secs(1)).await && drained
 }
 

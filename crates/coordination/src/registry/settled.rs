@@ -77,12 +77,20 @@ impl Missing {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::super::{About, Records};
     use super::*;
 
     fn fleet(instances: &[&str], joined_at: u64) -> Fleet {
-        let about =
-            About { records: Records::Off, version: String::new(), address: String::new(), started_at: 0 };
+        let about = About {
+            records: Records::Off,
+            version: String::new(),
+            address: String::new(),
+            started_at: 0,
+            required_settings: BTreeMap::new(),
+            setting_hashes: None,
+        };
         let instance = |id: &&str| Instance { id: (*id).to_owned(), about: about.clone(), joined_at };
         Fleet { alive: instances.iter().map(instance).collect(), ..Fleet::default() }
     }

@@ -66,7 +66,7 @@ impl Peer {
     }
 
     /// Whether the connection is this request's alone, as in HTTP/1.
-    pub(super) fn is_alone(&self) -> bool {
+    pub(crate) fn is_alone(&self) -> bool {
         self.alone.is_none()
     }
 

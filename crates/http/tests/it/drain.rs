@@ -38,7 +38,7 @@ async fn who_waited_in_the_backlog_is_answered() {
         ask(&mut connection).await;
         waiting.push(connection);
     }
-    let (drained, ()) = tokio::join!(server.drain(LONG), acceptor.run(listener));
+    let (drained, ()) = tokio::join!(server.drain(LONG, std::future::ready(())), acceptor.run(listener));
     assert!(drained);
     for connection in waiting {
         let text = rest(connection).await;
@@ -68,7 +68,7 @@ async fn a_request_that_came_on_an_open_connection_is_answered_though_nobody_had
     holding.write_all(b"GET /hold HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     tokio::task::spawn_blocking(move || is_busy.recv().unwrap()).await.unwrap();
     ask(&mut open).await;
-    let draining = tokio::spawn(serving.server.drain(LONG));
+    let draining = tokio::spawn(serving.server.drain(LONG, std::future::ready(())));
     tokio::task::yield_now().await;
     tokio::task::spawn_blocking(move || free.send(()).unwrap()).await.unwrap();
     let text = rest(open).await;
@@ -94,7 +94,7 @@ async fn connections_are_accepted_until_the_requests_in_progress_have_ended() {
     let mut holding = TcpStream::connect(serving.addr).await.unwrap();
     holding.write_all(b"GET /hold HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     is_busy.recv().await.unwrap();
-    let draining = tokio::spawn(serving.server.drain(LONG));
+    let draining = tokio::spawn(serving.server.drain(LONG, std::future::ready(())));
     for _ in 0..3 {
         let mut late = TcpStream::connect(serving.addr).await.unwrap();
         ask(&mut late).await;

@@ -2,43 +2,40 @@
 //!
 //! A line is `NAME=value`, with or without `export` before it, empty, or a comment (`#`). A value is taken as it is written:
 //! nothing in it is expanded. Quotes of either kind around the value keep spaces and ` #`, which would begin a comment.
+//! Other programs may read the same file by rules of their own: lines that name none of our settings are left to them.
 
 use std::collections::BTreeMap;
 
-use super::Bad;
+use super::{Bad, Setting};
 
-/// Reads the variables. An error names the line and not what is in it, which may be a secret.
-pub(super) fn parse(text: &str) -> Result<BTreeMap<String, String>, Bad> {
+/// Reads the settings. An error names the line and not what is in it, which may be a secret.
+pub(super) fn parse(text: &str, settings: &[&Setting]) -> Result<BTreeMap<String, String>, Bad> {
     let mut variables = BTreeMap::new();
     for (line, number) in text.trim_start_matches('\u{feff}').lines().zip(1..) {
         let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
+        let line = line.strip_prefix("export ").unwrap_or(line).trim_start();
+        let name = line.split(|end: char| end == '=' || end.is_whitespace()).next().unwrap_or_default();
+        if !settings.iter().any(|setting| setting.name == name) {
             continue;
         }
-        let (name, value) =
-            parse_line(line).map_err(|why| Bad(format!("the file .env is wrong: line {number}: {why}")))?;
+        let value = parse_value(&line[name.len()..])
+            .map_err(|why| Bad(format!("the file .env is wrong: line {number}: {why}")))?;
         variables.insert(name.to_owned(), value.to_owned());
     }
     Ok(variables)
 }
 
-fn parse_line(line: &str) -> Result<(&str, &str), &'static str> {
-    let line = line.strip_prefix("export ").unwrap_or(line);
-    let (name, value) = line.split_once('=').ok_or("it is not NAME=value")?;
-    let name = name.trim();
-    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        && name.starts_with(|first: char| !first.is_ascii_digit());
-    if !is_name {
-        return Err("the name before = is not letters, digits and _");
-    }
+/// What stands after the name.
+fn parse_value(line: &str) -> Result<&str, &'static str> {
+    let value = line.trim_start().strip_prefix('=').ok_or("it is not NAME=value")?;
     let Some(quote) = value.trim_start().chars().next().filter(|first| ['"', '\''].contains(first)) else {
         let end = value.find(" #").unwrap_or(value.len());
-        return Ok((name, value[..end].trim()));
+        return Ok(value[..end].trim());
     };
     let (value, rest) = value.trim_start()[1..].split_once(quote).ok_or("the quote is not closed")?;
     let rest = rest.trim_start();
     if rest.is_empty() || rest.starts_with('#') {
-        Ok((name, value))
+        Ok(value)
     } else {
         Err("something stands after the closing quote")
     }
@@ -47,6 +44,9 @@ fn parse_line(line: &str) -> Result<(&str, &str), &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const A: Setting = Setting::text("part", "A", "", "one");
+    const B: Setting = Setting::text("part", "B", "", "another");
 
     #[test]
     fn values_are_taken_as_they_are_written() {
@@ -64,18 +64,23 @@ mod tests {
             ("A=b\r", "b"),
             ("A=first\nA=last", "last"),
         ] {
-            let read = parse(&format!("\u{feff}# comment\n\n{line}\n")).unwrap();
+            let read = parse(&format!("\u{feff}# comment\n\n{line}\n"), &[&A]).unwrap();
             assert_eq!((read.len(), read["A"].as_str()), (1, value), "{line:?}");
         }
     }
 
     #[test]
     fn a_bad_line_is_named_without_what_it_holds() {
-        for bad in ["s3cret", "=s3cret", "A B=s3cret", "1A=s3cret", "A-B=s3cret", "A='s3cret", "A=\"s3\"cret"]
-        {
-            let error = parse(&format!("\n# fine\nA=1\n{bad}\nB=2")).unwrap_err().to_string();
+        for bad in ["A s3cret", "A", "A B=s3cret", "A='s3cret", "A=\"s3\"cret"] {
+            let error = parse(&format!("\n# fine\nA=1\n{bad}\nB=2"), &[&A, &B]).unwrap_err().to_string();
             assert!(error.starts_with("the file .env is wrong: line 4: "), "{error}");
             assert!(!error.contains("s3"), "{error}");
         }
+    }
+
+    #[test]
+    fn lines_of_other_programs_are_left_to_them() {
+        let text = "KEY=\"-----BEGIN\nb64=\n-----END\"\nmy.key=1\nexport OTHER\nA=1\nA-B='x\n";
+        assert_eq!(parse(text, &[&A, &B]).unwrap(), BTreeMap::from([("A".to_owned(), "1".to_owned())]));
     }
 }

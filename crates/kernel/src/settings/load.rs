@@ -18,7 +18,8 @@ pub struct Input {
 /// The values in force.
 pub fn load(settings: &[&'static Setting], input: &Input) -> Result<Values, Bad> {
     let file = input.file.as_deref().map(|text| from_file(settings, text)).transpose()?.unwrap_or_default();
-    let env_file = input.env_file.as_deref().map(env_file::parse).transpose()?.unwrap_or_default();
+    let env_file = input.env_file.as_deref().map(|text| env_file::parse(text, settings)).transpose()?;
+    let env_file = env_file.unwrap_or_default();
     let sources = [
         (&input.flags, Source::Flag),
         (&input.environment, Source::Environment),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use bongsu_kernel::trace::TraceParent;
+use bongsu_kernel::trace::{self, TraceParent};
 use bongsu_kernel::{Id, Millis, StreamId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -92,7 +92,7 @@ pub struct FollowUp {
     pub subject: String,
     pub stream_id: String,
     pub event_type: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "trace::stored", skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<TraceParent>,
     pub data: Box<serde_json::value::RawValue>,
     pub publisher_id: Option<Id>,

@@ -147,7 +147,7 @@ async fn a_drain_waits_for_the_goodbyes() {
     notes.say("here");
     assert_eq!(client.text().await, "here");
     notes.put(Output::Close { code: 3000, reason: "draining" });
-    let drained = tokio::spawn(serving.server.drain(crate::LONG));
+    let drained = tokio::spawn(serving.server.drain(crate::LONG, std::future::ready(())));
     assert_eq!(client.close_frame().await.0, 3000);
     client.send(CLOSE, &goodbye(3000, "")).await;
     assert_eq!(client.frame().await, None);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Millis, random};
 use bongsu_redis::{Redis, Repeat, Script};
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
 use super::{KEY_STORES, stream_key, take};
@@ -94,21 +94,34 @@ impl KeyBound {
         for (list, key) in (first..).zip(&stored) {
             lists[(list % LISTS) as usize].push(key.note());
         }
+        // One server that is away does not keep the others from their turn.
+        let mut failed = None;
         let mut dropped: HashMap<SubjectName, Vec<StoredKey>> = HashMap::new();
         for (list, notes) in lists.iter().enumerate().filter(|(_, notes)| !notes.is_empty()) {
-            for key in self.note_in(list, notes).await? {
-                dropped.entry(key.subject.clone()).or_default().push(key);
+            match self.note_in(list, notes).await {
+                Ok(keys) => {
+                    for key in keys {
+                        dropped.entry(key.subject.clone()).or_default().push(key);
+                    }
+                }
+                Err(error) => failed = Some(error),
             }
         }
         let dropping: Vec<_> = dropped.iter().map(|(subject, keys)| self.drop_keys(subject, keys)).collect();
-        let dropping = futures_util::stream::iter(dropping).buffer_unordered(MAX_CONCURRENT_DROPS);
-        let early: u64 = dropping.try_fold(0, async |sum, early| Ok(sum + early)).await?;
+        let mut dropping = futures_util::stream::iter(dropping).buffer_unordered(MAX_CONCURRENT_DROPS);
+        let mut early = 0;
+        while let Some(outcome) = dropping.next().await {
+            match outcome {
+                Ok(count) => early += count,
+                Err(error) => failed = Some(error),
+            }
+        }
         if early > 0 {
             metrics::counter!("idempotency_keys_dropped_early_total").increment(early);
             let most = self.per_list * LISTS;
             tracing::warn!(early, most, "idempotency keys were dropped before their 24 hours");
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Gives the keys that have to go for these.

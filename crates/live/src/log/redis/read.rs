@@ -116,9 +116,10 @@ fn entry(stored: &Value) -> Result<Entry, LogError> {
     let (id, fields) = fields(stored)?;
     let field = |name: &'static str| find(&fields, name).ok_or_else(|| unreadable(name));
     let publisher = find(&fields, "publisher_id").filter(|publisher| !publisher.is_empty());
-    let (at, payload) = time_and_payload(field("timestamp")?, field("payload")?)?;
+    let place = Place { id, number: find(&fields, "number").and_then(|number| number.parse().ok()) };
+    let (at, payload) = time_and_payload(field("timestamp")?, field("payload")?, place.number.is_some())?;
     Ok(Entry {
-        place: Place { id, number: find(&fields, "number").and_then(|number| number.parse().ok()) },
+        place,
         event_type: EventType::new(field("type")?).map_err(|_| unreadable("type"))?,
         data: payload,
         publisher: publisher.map(Id::new).transpose().map_err(|_| unreadable("publisher_id"))?,
@@ -127,11 +128,11 @@ fn entry(stored: &Value) -> Result<Entry, LogError> {
     })
 }
 
-/// A time in milliseconds is a hub's, whose payload was checked before it was stored. Any other payload is checked here, as a
-/// publisher's is.
-fn time_and_payload(time: &str, payload: &str) -> Result<(Millis, Object), LogError> {
+/// A hub numbers its entries, and checks payloads before it stores them. Any other payload is checked here, as a publisher's
+/// is.
+fn time_and_payload(time: &str, payload: &str, is_own: bool) -> Result<(Millis, Object), LogError> {
     let own = time.parse().ok().zip(Object::stored(payload));
-    if let Some(own) = own {
+    if let Some(own) = own.filter(|_| is_own) {
         return Ok(own);
     }
     let at = time.parse().ok().or_else(|| clock::parse_rfc3339(time));

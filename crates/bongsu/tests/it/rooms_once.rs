@@ -128,7 +128,7 @@ async fn the_same_key_in_another_room_is_another_event() {
 
 #[tokio::test]
 async fn the_order_of_json_members_and_white_space_are_not_other_content_and_the_rest_is() {
-    let hub = hub().await;
+    let hub = Hub::builder(crate::BONGSU).records().start().await;
     let api = Api::new(&hub);
     let body = |data: &str, rest: &str| {
         format!(r#"{{"roomId":"o","eventType":"a.b","idempotencyKey":"k","data":{data}{rest}}}"#)

@@ -35,9 +35,9 @@ async fn a_hub_that_is_told_to_stop_loses_nothing_and_lets_its_streams_go_on_els
     }
     let mut unfinished = TcpStream::connect(hub.addr()).await.unwrap();
     unfinished.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n").await.unwrap();
-    // Publishers that go on while the hub drains.
-    let streams_ended = AtomicBool::new(false);
-    let publishing = join_all((0..8).map(|publisher| publish_until(&streams_ended, &api, publisher)));
+    // Publishers that go on while the hub drains: at this hub, which waits for the halves. A twin has nothing to wait for.
+    let (streams_ended, own) = (AtomicBool::new(false), Api::at(&hub.url("")));
+    let publishing = join_all((0..8).map(|publisher| publish_until(&streams_ended, &own, publisher)));
 
     let stopping = async {
         wait::until(LONG, async || hub.metrics().await.get("events_published_total", &[]) > 50.0).await;

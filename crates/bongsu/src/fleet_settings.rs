@@ -1,4 +1,4 @@
-//! What instances of a fleet say of their settings, and what becomes of it when they differ.
+//! Compares the settings of the instances of a fleet.
 //!
 //! With another `ROOMS_MODE` an instance is refused. Any other setting that is not about one process should be the same
 //! on all of them, and may differ for a while, so that it can be changed on one instance after the other: `/health`

@@ -19,7 +19,7 @@ mod wire;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // What the hub writes is for its user, and nobody else: SQLite takes no modes of its own.
+    // Files that the hub creates are readable by its own user only. SQLite cannot be told the mode of its files.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     match line::run() {
         Ok(()) => ExitCode::SUCCESS,

@@ -34,7 +34,7 @@ pub(crate) fn http() -> Result<reqwest::Client, Failure> {
     reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).build().map_err(unreachable)
 }
 
-/// What a service sends as X-Internal-Key. On a stream it also says that this is a tool, which nobody is told of.
+/// The key that commands send as X-Internal-Key. On a stream the hub then lists the client in no presence.
 pub(crate) fn service_key(values: &Values) -> String {
     values.list(&INTERNAL_API_KEY).into_iter().next().unwrap_or_default()
 }

@@ -142,7 +142,7 @@ async fn redis(values: &Values) -> Vec<Finding> {
     }
 }
 
-/// What is unsafe about an engine, or that it is sound; and its clock.
+/// The findings about an engine: its unsafe settings, or that there are none, and its clock.
 fn engine(found: &Inspection, sound: String, name: &str) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         found.warnings.iter().map(|warning| Note((*warning).to_owned())).collect();
@@ -232,7 +232,7 @@ async fn running_hub(url: &str, values: &Values) -> Vec<Finding> {
     findings
 }
 
-/// What the doctor signs in with. With the key of a service nobody is told of it.
+/// The credentials of the doctor. Because it sends the key of a service, no room lists it as present.
 struct Tool {
     token: String,
     key: String,

@@ -1,7 +1,7 @@
 //! `bongsu explain`: what became of an event, from what is kept of it.
 //!
 //! It reads where the hub writes, and changes nothing: the embedded file beside the hub that holds it, the database, and Redis.
-//! What it cannot know it says. How that is written is in `told`.
+//! The answer names what could not be looked at. `told` writes it.
 
 mod told;
 
@@ -141,7 +141,7 @@ async fn find(values: &Values, event: EventId, person: Option<Id>) -> Result<Fou
         && let Some((subject, _)) = of_room(&event)
         && let Ok(room) = Id::new(subject.parts().1)
     {
-        // Those who are members now, as when the entries are made.
+        // The record names nobody: its entries go to the members at the time when they are made, which is now.
         let store = SqlStore::open(records.clone(), &supervisor).await?;
         let members = store.members(&room).await.map_err(Failure::other)?;
         record.recipients = Some(record.among(members.unwrap_or_default()));

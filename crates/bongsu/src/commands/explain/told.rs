@@ -18,7 +18,7 @@ use crate::failure::Failure;
 #[serde(rename_all = "camelCase")]
 struct Document<'a> {
     event_id: &'a str,
-    /// What the publisher sent with it.
+    /// The trace context of the request that published it.
     traceparent: Option<TraceParent>,
     accepted: Option<Accepted>,
     derived: Option<Derived>,

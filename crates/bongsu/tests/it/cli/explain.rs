@@ -259,7 +259,7 @@ async fn an_event_of_a_room_is_found_in_redis_with_what_it_brings_people() {
     assert!(!found["notKnown"].to_string().contains("whether the room"), "{found}");
     assert_eq!(found["traceparent"], trace, "{found}");
 
-    // What another program stored, asked for where nothing is recorded, and while Redis is away.
+    // An entry that another program stored, with RECORDS=off, and again while Redis is away.
     let words = [
         "XADD",
         "room:events:a:b",

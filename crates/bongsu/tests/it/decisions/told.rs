@@ -35,7 +35,7 @@ pub(super) async fn every_change_is_told_once_with_the_smallest_payload(flavour:
     }
     assert_eq!(next(&mut stream).await.0, "comment.created.v1", "what is approved may still be talked about");
     assert_eq!(scene.numbers(RECORDED).await, [1, 0, 1, 1, 0, 2, 0, 3, 0, 8]);
-    // What a request tells of belongs to its trace.
+    // The row of a change carries the traceparent of the request that made it.
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let body = json!({"proposal_type": "criteria", "content": "Rain"});
     let traced = as_person(&event.api, 2).with_header("traceparent", trace);

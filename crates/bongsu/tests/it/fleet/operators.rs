@@ -1,4 +1,4 @@
-//! What operators do to a Redis that others use, too: rights for one prefix only, a key of the wrong kind.
+//! A Redis that other programs use, too: an account with rights for one prefix, keys of another type, and `doctor`.
 
 use std::process::Command;
 

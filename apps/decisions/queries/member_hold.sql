@@ -1,2 +1,2 @@
 -- A membership that ends meanwhile waits: what somebody did came before it, or is refused.
-SELECT status FROM memberships WHERE event_id = :target AND user_id = :person FOR UPDATE
+SELECT {member_status:status} FROM {memberships} WHERE {member_event:event_id} = :target AND {member_user:user_id} = :person FOR UPDATE

@@ -1,1 +1,1 @@
-SELECT status FROM memberships WHERE event_id = :target AND user_id = :person
+SELECT {member_status:status} FROM {memberships} WHERE {member_event:event_id} = :target AND {member_user:user_id} = :person

@@ -1,2 +1,3 @@
-INSERT INTO memberships (event_id, user_id, status) VALUES (:target, :person, :status)
-ON DUPLICATE KEY UPDATE status = VALUES(status)
+INSERT INTO {memberships} ({member_event:event_id}, {member_user:user_id}, {member_status:status})
+VALUES (:target, :person, :status)
+ON DUPLICATE KEY UPDATE {member_status:status} = VALUES({member_status:status})

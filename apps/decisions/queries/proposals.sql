@@ -3,8 +3,8 @@ SELECT proposal.id, proposal.proposal_type, proposal.status, proposal.content, p
        proposal.created_at, proposal.decided_at,
        (SELECT count(*)
         FROM decision_votes vote
-        JOIN memberships member ON member.event_id = :target AND member.user_id = vote.user_id
-        WHERE vote.proposal_id = proposal.id AND member.status = 'ACCEPTED'),
+        JOIN {memberships} member ON member.{member_event:event_id} = :target AND member.{member_user:user_id} = vote.user_id
+        WHERE vote.proposal_id = proposal.id AND member.{member_status:status} = 'ACCEPTED'),
        CASE WHEN EXISTS (SELECT 1 FROM decision_votes own
                          WHERE own.proposal_id = proposal.id AND own.user_id = :person) THEN 1 ELSE 0 END
 FROM decision_proposals proposal

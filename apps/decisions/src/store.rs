@@ -2,8 +2,11 @@
 
 use bongsu_sql::{Error, Migration, Transaction, queries, query};
 
+/// The name of this application among migrations.
+pub const PART: &str = "decisions";
+
 pub const MIGRATIONS: &[Migration] = &[Migration {
-    part: "decisions",
+    part: PART,
     number: 1,
     sqlite: include_str!("../migrations/sqlite/0001_decisions.sql"),
     servers: Some([

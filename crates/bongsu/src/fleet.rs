@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bongsu_coordination::orders::REVOCATION_LIFE;
-use bongsu_coordination::registry::{JoinError, Records, Standing};
+use bongsu_coordination::registry::{JoinError, Standing};
 use bongsu_coordination::{Apply, LEASE, Order, Orders, Registry};
 use bongsu_http::identity::{LONGEST_LIFE, Revocations};
 use bongsu_kernel::task::{OnEnd, Supervisor};
@@ -78,19 +78,6 @@ impl Places for StreamPlaces {
             }
         })
     }
-}
-
-/// What this instance says of its records: whoever has the same database may be alive beside it.
-pub(crate) fn standing_of(records: Option<&bongsu_sql::Records>) -> Result<Records, Failure> {
-    Ok(match records.map(bongsu_sql::Records::identity) {
-        None => Records::Off,
-        Some(None) => Records::Own,
-        Some(Some(identity)) => {
-            Records::Shared(Id::new(identity).map_err(|_| {
-                Failure::Other(format!("the database's identity {identity:?} is not readable"))
-            })?)
-        }
-    })
 }
 
 /// An instance that came in while Redis was away may turn out not to be allowed: it must not go on beside the other.

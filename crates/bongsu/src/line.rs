@@ -19,7 +19,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         "publish" => publish::run(matches, &values),
         "tail" => tail::run(matches, &values),
         "config" => config::run(matches, &values),
-        "migrate" => migrate::run(&values),
+        "migrate" => migrate::run(matches, &values),
         "dlq" => dlq::run(matches, &values),
         "doctor" => doctor::run(matches, &values),
         "backup" => backup::run(matches, &values),

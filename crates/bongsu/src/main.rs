@@ -13,6 +13,7 @@ mod people;
 mod relay;
 mod roles;
 mod settings;
+mod storage;
 mod tickets;
 mod wire;
 

@@ -43,7 +43,16 @@ impl Roles {
             let allowed = "without decisions while OUTBOX is off: these are told by it";
             return Err(Bad::value(&ROLES, values.text(&ROLES), allowed));
         }
+        if roles.decisions && bongsu_outbox::has_membership_query(values) {
+            let allowed = "without decisions while OUTBOX_MEMBERSHIP_QUERY is set: these write to the table of memberships";
+            return Err(Bad::value(&ROLES, values.text(&ROLES), allowed));
+        }
         Ok(roles)
+    }
+
+    /// The applications that do not run: their tables are left alone, whether they are there or not.
+    pub(crate) fn unused_parts(self) -> impl Iterator<Item = &'static str> {
+        (!self.decisions).then_some(bongsu_decisions::store::PART).into_iter()
     }
 
     /// The routes of the applications. Without records these say so.
@@ -73,11 +82,15 @@ mod tests {
     }
 
     fn roles_with(given: &str, outbox: &str) -> Result<Roles, String> {
+        roles_of(&[("ROLES", given), ("OUTBOX", outbox)])
+    }
+
+    fn roles_of(given: &[(&str, &str)]) -> Result<Roles, String> {
         let environment =
-            [("ROLES", given), ("OUTBOX", outbox)].map(|(name, value)| (name.to_owned(), value.to_owned()));
+            given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let settings = [&[&ROLES], bongsu_outbox::SETTINGS].concat();
-        let values = load(&settings, &Input { environment: environment.into(), ..Input::default() })
-            .map_err(|bad| bad.to_string())?;
+        let values =
+            load(&settings, &Input { environment, ..Input::default() }).map_err(|bad| bad.to_string())?;
         Roles::from_settings(&values).map_err(|bad| bad.to_string())
     }
 
@@ -96,6 +109,8 @@ mod tests {
         assert_eq!(roles("decisions").unwrap_err(), format!("ROLES=\"decisions\" is not allowed: {ALLOWED}"));
         assert_eq!(roles_with("hub", "off"), Ok(Roles { decisions: false }));
         assert!(roles_with("all", "off").unwrap_err().contains("OUTBOX"));
+        let query = [("ROLES", "all"), ("OUTBOX_MEMBERSHIP_QUERY", "SELECT :event_id, :user_id")];
+        assert!(roles_of(&query).unwrap_err().contains("OUTBOX_MEMBERSHIP_QUERY"));
         for given in ["Hub", "hub decisions", ","] {
             assert!(roles(given).unwrap_err().starts_with("ROLES="), "{given}");
         }

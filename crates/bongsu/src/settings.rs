@@ -11,8 +11,9 @@ use bongsu_http::origins::Origins;
 use bongsu_http::server::{self, SERVER_HOST};
 use bongsu_kernel::settings::{Bad, Input, Kind, Setting, Values, load};
 use bongsu_kernel::telemetry;
+use bongsu_outbox::TableNames;
 use bongsu_redis::REDIS_URL;
-use bongsu_sql::{DATA_DIR, DATABASE_URL};
+use bongsu_sql::{DATA_DIR, DATABASE_URL, Dialect};
 
 use crate::roles::{ROLES, Roles};
 
@@ -149,6 +150,8 @@ pub(crate) fn check(values: &Values) -> Result<Checked, Bad> {
     let people = People::from_settings(values)?;
     let usual = bongsu_live::Options::from_settings(values).manner();
     let outbox = bongsu_outbox::Options::from_settings(values, usual)?;
+    let dialect = database.as_ref().map_or(Dialect::Sqlite, |options| options.address.dialect());
+    TableNames::from_settings(values, dialect)?;
     Ok(Checked { host, roles, identity, origins, rooms, presence, people, outbox, redis, database, weak })
 }
 

@@ -4,7 +4,6 @@
 //! nowhere else.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -38,8 +37,8 @@ use bongsu_live::{Family, Hub, Log, LogSource, log};
 use bongsu_presence::Presence;
 use bongsu_redis::Redis;
 use bongsu_rooms::Rooms;
-use bongsu_rooms::store::sql::{self as rooms_store, SqlStore};
-use bongsu_sql::{self as sql, DATA_DIR, DataFolder, Database, Migrations, WriterState};
+use bongsu_rooms::store::sql::SqlStore;
+use bongsu_sql::{self as sql, WriterState};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -52,6 +51,7 @@ use crate::letters::{self, Letters};
 use crate::operate::{self, Operations};
 use crate::people::{self, Ground};
 use crate::settings::{self, Checked};
+use crate::storage::{Opened, Purpose, Storage};
 use crate::tickets::RedisTickets;
 
 /// A hub that is ready to be served.
@@ -79,27 +79,6 @@ pub(crate) struct Store {
 ))]
 struct Document;
 
-/// Opens the data folder and everything in it, migrated.
-pub(crate) fn open_database(values: &Values) -> Result<Database, Failure> {
-    let folder = DataFolder::take(Path::new(values.text(&DATA_DIR)))?;
-    Ok(Database::open(folder, &migrations(values))?)
-}
-
-/// The tables of all parts.
-pub(crate) fn migrations(values: &Values) -> Migrations {
-    let all = Migrations::new([
-        embedded::MIGRATIONS,
-        rooms_store::MIGRATIONS,
-        bongsu_coordination::MIGRATIONS,
-        bongsu_inbox::store::MIGRATIONS,
-        bongsu_outbox::store::MIGRATIONS,
-        // Also without the application: what it recorded stays readable, whatever roles come and go.
-        bongsu_decisions::store::MIGRATIONS,
-        sql::MIGRATIONS,
-    ]);
-    if bongsu_outbox::is_on(values) { all } else { all.without(bongsu_outbox::store::PART) }
-}
-
 pub(crate) async fn wire(
     values: &Values,
     checked: Checked,
@@ -110,8 +89,28 @@ pub(crate) async fn wire(
     let clock = Clock::system();
     let Checked { roles, identity, origins, rooms, presence, people, outbox, redis, database, weak, .. } =
         checked;
-    let file = if settings::uses_folder(values) { Some(open_database(values)?) } else { None };
     let metrics = telemetry::start_metrics(supervisor)?;
+    let claim = if redis.is_some() { sql::Claim::Shared } else { sql::Claim::Alone };
+    let storage = Storage::prepare(values, database.as_ref(), Purpose::Serve(claim)).await?;
+    let redis = redis.map(|options| Redis::start(options, supervisor));
+    let (mut instances, mut compared) = (None, None);
+    if let Some(redis) = &redis {
+        let about = About {
+            records: storage.standing()?,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            address: address.to_string(),
+            started_at: clock.now(),
+            required_settings: fleet_settings::required(values),
+            setting_hashes: Some(fleet_settings::hashes(values)),
+        };
+        let joined = RedisRegistry::start(redis.clone(), &about, LEASE, supervisor);
+        fleet::join(&joined).await?;
+        fleet::watch(&joined, supervisor);
+        compared = Some(Comparison::start(values, &joined, supervisor));
+        instances = Some(registry::settled(joined.fleet(), supervisor));
+    }
+    // Whatever may refuse the start was asked: from here on things are changed.
+    let Opened { file, records } = storage.migrate(supervisor).await?;
     let mut live = bongsu_live::Options::from_settings(values);
     let (_, most_streams) = server::capacity();
     // A limit of 0 is none of ours, but the system has one, and requests need their share of it.
@@ -119,24 +118,19 @@ pub(crate) async fn wire(
     let per_person = u32::try_from(live.per_person).unwrap_or(u32::MAX);
     let hub = Hub::new(live, shards, clock.clone());
     let most_keys = settings::most_keys(values);
-    let redis = redis.map(|options| Redis::start(options, supervisor));
-    let store = match file {
-        Some(file) => {
+    let (store, names) = match file {
+        Some((file, names)) => {
             let (store, writer) = sql::Store::start(file, supervisor)?;
-            Some(Store { store, writer })
+            (Some(Store { store, writer }), names)
         }
-        None => None,
+        None => (None, Arc::default()),
     };
-    let records = match (&database, &store) {
+    let records = match (records, &store) {
         _ if !settings::keeps_records(values) => None,
-        (Some(options), _) => Some(sql::Records::connect(options, &migrations(values), supervisor).await?),
-        (None, Some(Store { store, .. })) => Some(sql::Records::embedded(store.clone())),
+        (Some(records), _) => Some(records),
+        (None, Some(Store { store, .. })) => Some(sql::Records::embedded(store.clone()).named(names)),
         (None, None) => return Err(Failure::Other("there is nowhere to keep records".to_owned())),
     };
-    if let Some(records) = &records {
-        let how = if redis.is_some() { sql::Claim::Shared } else { sql::Claim::Alone };
-        records.claim(how, supervisor).await?;
-    }
     let (mut rooms_bus, mut own_follow_ups) = (None, None);
     let log: Arc<dyn Log> = match (&redis, &store) {
         (Some(redis), _) => {
@@ -167,25 +161,9 @@ pub(crate) async fn wire(
         (None, None) => return Err(Failure::Other("there is nowhere to keep orders".to_owned())),
     };
     let ordered = Arc::new(Ordered(orders.clone()));
-    let (mut instances, mut compared) = (None, None);
     if let Some(redis) = &redis {
         let cap = Arc::new(RedisCap::start(redis.clone(), LEASE, supervisor));
         hub.asks(Arc::new(StreamPlaces { cap, most: per_person }), ordered.clone());
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        let shown = fleet::standing_of(records.as_ref())?;
-        let about = About {
-            records: shown,
-            version,
-            address: address.to_string(),
-            started_at: clock.now(),
-            required_settings: fleet_settings::required(values),
-            setting_hashes: Some(fleet_settings::hashes(values)),
-        };
-        let joined = RedisRegistry::start(redis.clone(), &about, LEASE, supervisor);
-        fleet::join(&joined).await?;
-        fleet::watch(&joined, supervisor);
-        compared = Some(Comparison::start(values, &joined, supervisor));
-        instances = Some(registry::settled(joined.fleet(), supervisor));
         fleet::watch_stalls(hub.clone(), supervisor);
         fleet::settle(&*orders).await;
     }

@@ -1,14 +1,14 @@
 -- As many as fit, by what comes before each of them: one is always given. What is larger than an event may be is not read.
 -- Which those are is found out without their payloads, which would go through temporary tables on the disk.
-SELECT STRAIGHT_JOIN outbox_events.position, outbox_events.id, CASE WHEN OCTET_LENGTH(target_event_id) > 800 THEN '(too long)' ELSE COALESCE(target_event_id, '-') END, CASE WHEN OCTET_LENGTH(event_type) > 800 THEN '(too long)' ELSE event_type END,
+SELECT STRAIGHT_JOIN {outbox_events}.position, {outbox_events}.id, CASE WHEN OCTET_LENGTH(target_event_id) > 800 THEN '(too long)' ELSE COALESCE(target_event_id, '-') END, CASE WHEN OCTET_LENGTH(event_type) > 800 THEN '(too long)' ELSE event_type END,
        CASE WHEN payload IS NULL THEN 'null' WHEN OCTET_LENGTH(payload) <= 65536 THEN CONVERT(payload USING utf8mb4) END,
        created_at
 FROM (SELECT id, SUM(size) OVER (ORDER BY position) - size AS led_by
       FROM (SELECT id, position, CASE WHEN OCTET_LENGTH(payload) <= 65536 THEN OCTET_LENGTH(payload) ELSE 0 END AS size
-            FROM outbox_events FORCE INDEX (outbox_events_of_target)
+            FROM {outbox_events} FORCE INDEX ({outbox_events_of_target})
             WHERE target_event_id = :target AND position > :after AND position <= :reached
             ORDER BY position
             LIMIT :most) AS found) AS measured
-JOIN outbox_events FORCE INDEX (PRIMARY) ON outbox_events.id = measured.id
+JOIN {outbox_events} FORCE INDEX (PRIMARY) ON {outbox_events}.id = measured.id
 WHERE led_by < :bytes
-ORDER BY outbox_events.position
+ORDER BY {outbox_events}.position

@@ -1,7 +1,7 @@
 -- One row, how far it has come, and why it was given up, as far as that was written down.
-SELECT COALESCE(position, 0), outbox_events.id, CASE WHEN OCTET_LENGTH(target_event_id) > 800 THEN '(too long)' ELSE COALESCE(target_event_id, '-') END, CASE WHEN OCTET_LENGTH(event_type) > 800 THEN '(too long)' ELSE event_type END,
+SELECT COALESCE(position, 0), {outbox_events}.id, CASE WHEN OCTET_LENGTH(target_event_id) > 800 THEN '(too long)' ELSE COALESCE(target_event_id, '-') END, CASE WHEN OCTET_LENGTH(event_type) > 800 THEN '(too long)' ELSE event_type END,
        CASE WHEN payload IS NULL THEN 'null' WHEN OCTET_LENGTH(payload) <= 65536 THEN CONVERT(payload USING utf8mb4) END, created_at,
        status, attempts, failures.reason, CASE WHEN OCTET_LENGTH(traceparent) <= 64 THEN CONVERT(traceparent USING utf8mb4) END
-FROM outbox_events
-LEFT JOIN bongsu_outbox_failures failures ON failures.id = outbox_events.id
-WHERE outbox_events.id = :id
+FROM {outbox_events}
+LEFT JOIN bongsu_outbox_failures failures ON failures.id = {outbox_events}.id
+WHERE {outbox_events}.id = :id

@@ -1,4 +1,4 @@
 UPDATE JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) AS listed
-STRAIGHT_JOIN outbox_events FORCE INDEX (PRIMARY) ON outbox_events.id = listed.id
+STRAIGHT_JOIN {outbox_events} FORCE INDEX (PRIMARY) ON {outbox_events}.id = listed.id
 SET status = 'FAILED'
 WHERE status = 'PENDING'

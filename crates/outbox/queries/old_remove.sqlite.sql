@@ -1,2 +1,2 @@
-DELETE FROM outbox_events
+DELETE FROM {outbox_events}
 WHERE id IN (SELECT value FROM json_each(:ids))

@@ -2,7 +2,7 @@
 -- another row's before: who names it may mean that one.
 SELECT known.position
 FROM (
-    SELECT position FROM outbox_events WHERE id = :id AND target_event_id = :target AND position IS NOT NULL
+    SELECT position FROM {outbox_events} WHERE id = :id AND target_event_id = :target AND position IS NOT NULL
     UNION ALL
     SELECT position FROM bongsu_outbox_gone WHERE target_event_id = :target AND id = :id
 ) known

@@ -1,3 +1,3 @@
-UPDATE outbox_events SET status = 'PENDING', attempts = 0, available_at = :now
+UPDATE {outbox_events} SET status = 'PENDING', attempts = 0, available_at = :now
 WHERE id IN (SELECT value FROM json_each(:ids))
     AND status = 'FAILED'

@@ -1,3 +1,3 @@
-UPDATE outbox_events SET position = :after + listed.key + 1
+UPDATE {outbox_events} SET position = :after + listed.key + 1
 FROM json_each(:ids) AS listed
-WHERE outbox_events.id = listed.value
+WHERE {outbox_events}.id = listed.value

@@ -3,7 +3,7 @@ SELECT position, id, target_event_id, event_type, payload, created_at
 FROM (SELECT found.*, SUM(COALESCE(OCTET_LENGTH(payload), 0)) OVER (ORDER BY position) - COALESCE(OCTET_LENGTH(payload), 0) AS led_by
       FROM (SELECT position, id, CASE WHEN OCTET_LENGTH(target_event_id) > 800 THEN '(too long)' ELSE COALESCE(target_event_id, '-') END AS target_event_id, CASE WHEN OCTET_LENGTH(event_type) > 800 THEN '(too long)' ELSE event_type END AS event_type, created_at,
                    CASE WHEN payload IS NULL THEN 'null' WHEN OCTET_LENGTH(CAST(payload AS TEXT)) <= 65536 THEN CAST(payload AS TEXT) END AS payload
-            FROM outbox_events
+            FROM {outbox_events}
             WHERE position > :after
                 AND position <= (SELECT head.position FROM bongsu_outbox_head head WHERE head.one = 1)
             ORDER BY position

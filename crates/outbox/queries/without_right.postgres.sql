@@ -1,9 +1,9 @@
 -- Who follows an event without an accepted membership, and will not meet the row that says so.
 SELECT (listed.one ->> 0)::bigint
 FROM json_array_elements((:followers)::json) AS listed (one)
-LEFT JOIN memberships ON memberships.event_id = listed.one ->> 1 AND memberships.user_id = listed.one ->> 2
-WHERE memberships.status IS DISTINCT FROM 'ACCEPTED'
-    AND NOT EXISTS (SELECT 1 FROM outbox_events
+LEFT JOIN {memberships} ON {memberships}.{member_event:event_id} = listed.one ->> 1 AND {memberships}.{member_user:user_id} = listed.one ->> 2
+WHERE {memberships}.{member_status:status} IS DISTINCT FROM 'ACCEPTED'
+    AND NOT EXISTS (SELECT 1 FROM {outbox_events}
                     WHERE target_event_id = listed.one ->> 1
                         AND (position > (listed.one ->> 3)::bigint OR position IS NULL)
                         AND event_type = 'system.removed'

@@ -61,7 +61,7 @@ impl Followers {
             let Some(follower) = open.streams.get_mut(number) else { continue };
             let has_none = without.contains(number);
             if has_none && follower.is_doubted {
-                tracing::warn!(%event, %person, "a right ended without a row of outbox_events");
+                tracing::warn!(%event, %person, "a right ended without a row of the outbox");
                 follower.ender.end(Close::Withdrawn);
             }
             follower.is_doubted = has_none;
@@ -113,7 +113,8 @@ impl Outbox {
             let rights: Vec<Right> =
                 self.0.followers.open().streams.values().map(|follower| follower.right.clone()).collect();
             for some in rights.chunks(MOST) {
-                match self.records().read(Arc::<[Right]>::from(some), without_right).await {
+                let asked = (Arc::<[Right]>::from(some), self.0.options.has_membership_query);
+                match self.records().read(asked, without_right).await {
                     Ok(without) => self.0.followers.judge(some, &without),
                     // That it is away is said elsewhere.
                     Err(error) if error.may_pass() => tracing::debug!(%error, "rights cannot be looked at"),
@@ -125,7 +126,7 @@ impl Outbox {
 }
 
 fn without_right<'t>(
-    rights: &'t Arc<[Right]>,
+    (rights, has_query): &'t (Arc<[Right]>, bool),
     tx: &'t mut Transaction<'_>,
 ) -> Boxed<'t, Result<HashSet<u64>, Error>> {
     Box::pin(async move {
@@ -134,7 +135,8 @@ fn without_right<'t>(
             .iter()
             .map(|right| (right.number, right.event.as_str(), right.person.as_str(), right.since))
             .collect();
-        let rows = tx.rows(&store::WITHOUT_RIGHT, &[("followers", list(&listed)?.into())]).await?;
+        let query = if *has_query { &store::WITHOUT_RIGHT_BY_QUERY } else { &store::WITHOUT_RIGHT };
+        let rows = tx.rows(query, &[("followers", list(&listed)?.into())]).await?;
         rows.iter().map(|row| row.count(0)).collect()
     })
 }

@@ -1,15 +1,16 @@
 //! The outbox: what a program wrote with its own change is told to everybody who may hear of it, in one order.
 //!
-//! Any program inserts rows into `outbox_events`, in its own transactions. Ids are given before a commit and say nothing
-//! about order, so a sequencer gives every row its position once it can be seen ([`sequence`]); one tail per process reads
-//! on by position ([`tail`]) and hands rows to the hub, whose streams read the same rows here when they come back
-//! ([`source`]).
+//! Any program inserts rows into `outbox_events` (or what the settings call it), in its own transactions. Ids are given before
+//! a commit and say nothing about order, so a sequencer gives every row its position once it can be seen ([`sequence`]); one
+//! tail per process reads on by position ([`tail`]) and hands rows to the hub, whose streams read the same rows here when they
+//! come back ([`source`]).
 
 mod claim;
 mod delivery;
 pub mod explain;
 mod followers;
 mod letters;
+mod names;
 mod options;
 mod record;
 pub mod retention;
@@ -35,6 +36,7 @@ use tokio::sync::Notify;
 use delivery::Ends;
 use followers::Followers;
 pub use letters::{Letter, Page as LetterPage};
+pub use names::{TableNames, has_membership_query};
 pub use options::{Options, Relay, SETTINGS, To, Waited, is_on};
 pub use record::{Event, record};
 use retries::Part;
@@ -123,10 +125,10 @@ impl Outbox {
             Ok(0) => {}
             Ok(rows) => tracing::warn!(
                 rows,
-                "rows of outbox_events have no event that they are about: nobody hears of them"
+                "rows of the outbox have no event that they are about: nobody hears of them"
             ),
             Err(error) => {
-                tracing::warn!(%error, "rows of outbox_events that are about no event were not counted");
+                tracing::warn!(%error, "rows of the outbox that are about no event were not counted");
             }
         }
     }

@@ -8,13 +8,15 @@ use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
 use bongsu_kernel::{EventType, Id};
 use bongsu_live::{Greeting, Manner};
 
+use crate::names;
+
 const PART: &str = "outbox";
 /// Whether there is an outbox.
 const OUTBOX: Setting = Setting::text(
     PART,
     "OUTBOX",
     "on",
-    "off: outbox_events and memberships are another program's, and are left alone; streams of events answer 503.",
+    "off: no table of the outbox is made or touched, and streams of events answer 503.",
 )
 .kind(Kind::OneOf(&["on", "off"]));
 const OUTBOX_PING_SECS: Setting = Setting::text(
@@ -28,13 +30,13 @@ const OUTBOX_RETENTION: Setting = Setting::text(
     PART,
     "OUTBOX_RETENTION",
     "7d",
-    "Rows of outbox_events are kept so long after streams had them (45m, 12h, 7d; never less than 30 minutes), and longer while work on them is not done.",
+    "Rows of the outbox are kept so long after streams had them (45m, 12h, 7d; never less than 30 minutes), and longer while work on them is not done.",
 );
 const OUTBOX_WAITS_FOR: Setting = Setting::text(
     PART,
     "OUTBOX_WAITS_FOR",
-    "*",
-    "Event types, separated by commas, whose rows are kept until a worker has marked them DONE. *: all; none: no worker does anything about any row.",
+    "",
+    "Event types, separated by commas, whose rows are kept until a worker has marked them DONE. *: all; none: no worker does anything about any row. Empty: the types of OUTBOX_RELAY; a row of another type counts as processed once it has its position.",
 );
 const OUTBOX_RELAY: Setting = Setting::text(
     PART,
@@ -42,8 +44,17 @@ const OUTBOX_RELAY: Setting = Setting::text(
     "",
     "Which rows are published to rooms as well, separated by commas: proposal.approved.v1=room (the room named like the row's event), comment.created.v1=room:lobby, *=room for all other types.",
 );
-pub const SETTINGS: &[&Setting] =
-    &[&OUTBOX, &OUTBOX_PING_SECS, &OUTBOX_RETENTION, &OUTBOX_WAITS_FOR, &OUTBOX_RELAY];
+pub const SETTINGS: &[&Setting] = &[
+    &OUTBOX,
+    &names::OUTBOX_TABLE,
+    &names::OUTBOX_MEMBERSHIP_TABLE,
+    &names::OUTBOX_MEMBERSHIP_COLUMNS,
+    &names::OUTBOX_MEMBERSHIP_QUERY,
+    &OUTBOX_PING_SECS,
+    &OUTBOX_RETENTION,
+    &OUTBOX_WAITS_FOR,
+    &OUTBOX_RELAY,
+];
 
 /// Whether there is to be an outbox.
 pub fn is_on(values: &Values) -> bool {
@@ -59,6 +70,8 @@ pub struct Options {
     pub keeps: Duration,
     pub waited: Waited,
     pub relay: Relay,
+    /// A query of the settings says who may follow, and not a table.
+    pub has_membership_query: bool,
     /// How streams of rooms behave: these differ in a few words only.
     pub usual: Manner,
 }
@@ -122,7 +135,7 @@ impl Waited {
     fn parse(text: &str, entries: &[String]) -> Option<Self> {
         match text.trim() {
             "*" => Some(Self::Every),
-            "none" => Some(Self::Of(Vec::new())),
+            "" | "none" => Some(Self::Of(Vec::new())),
             _ if entries.is_empty() || entries.iter().any(|entry| EventType::new(entry).is_err()) => None,
             _ => Some(Self::Of(entries.to_vec())),
         }
@@ -147,14 +160,16 @@ impl Options {
         let waited = Waited::parse(values.text(&OUTBOX_WAITS_FOR), &values.list(&OUTBOX_WAITS_FOR))
             .ok_or_else(|| {
                 let given = values.text(&OUTBOX_WAITS_FOR);
-                Bad::value(&OUTBOX_WAITS_FOR, given, "*, none, or event types separated by commas")
+                Bad::value(&OUTBOX_WAITS_FOR, given, "*, none, event types separated by commas, or nothing")
             })?;
         let relay = Relay::parse(&values.list(&OUTBOX_RELAY)).ok_or_else(|| {
             let allowed = "entries such as comment.created.v1=room, a.b=room:lobby or *=room";
             Bad::value(&OUTBOX_RELAY, values.text(&OUTBOX_RELAY), allowed)
         })?;
         let waited = waited.and(&relay);
-        Ok(Self { ping: values.seconds(&OUTBOX_PING_SECS), keeps, waited, relay, usual })
+        let (ping, has_membership_query) =
+            (values.seconds(&OUTBOX_PING_SECS), names::has_membership_query(values));
+        Ok(Self { ping, keeps, waited, relay, has_membership_query, usual })
     }
 
     pub(crate) fn manner(&self) -> Manner {
@@ -208,8 +223,9 @@ mod tests {
         };
         assert_eq!(parse("*"), Some(Waited::Every));
         assert_eq!(parse("none"), Some(Waited::Of(Vec::new())));
+        assert_eq!(parse(""), Some(Waited::Of(Vec::new())));
         assert_eq!(parse("a.b, c.d.v1"), Some(Waited::Of(vec!["a.b".to_owned(), "c.d.v1".to_owned()])));
-        for bad in ["", "a.b c.d", "a.b;c.d", "A B", "none,a.b", "*,a.b"] {
+        for bad in [",", "a.b c.d", "a.b;c.d", "A B", "none,a.b", "*,a.b"] {
             assert_eq!(parse(bad), None, "{bad}");
         }
     }
@@ -225,7 +241,11 @@ mod tests {
             Options::from_settings(&values, usual).unwrap().waited
         };
         assert_eq!(waited("c.d", "a.b=room"), Waited::Of(vec!["c.d".to_owned(), "a.b".to_owned()]));
-        assert_eq!(waited("none", "a.b=room"), Waited::Of(vec!["a.b".to_owned()]));
+        for unsaid in ["", "none"] {
+            assert_eq!(waited(unsaid, "a.b=room"), Waited::Of(vec!["a.b".to_owned()]));
+            assert_eq!(waited(unsaid, "*=room"), Waited::Every);
+            assert_eq!(waited(unsaid, ""), Waited::Of(Vec::new()));
+        }
         assert_eq!(waited("c.d", "*=room"), Waited::Every);
     }
 

@@ -38,7 +38,7 @@ impl Outbox {
                     if rows > 0 && !told {
                         tracing::warn!(
                             rows,
-                            "rows of outbox_events are old enough to go and wait for a worker: see OUTBOX_WAITS_FOR"
+                            "rows of the outbox are old enough to go and wait for a worker: see OUTBOX_WAITS_FOR"
                         );
                     }
                     told = rows > 0;

@@ -22,13 +22,13 @@ pub(crate) struct Part {
 
 impl Part {
     pub(crate) fn tail() -> Self {
-        Self::new("tail", "outbox_events cannot be read: streams of events stand still; the log says why")
+        Self::new("tail", "the outbox cannot be read: streams of events stand still; the log says why")
     }
 
     pub(crate) fn sequencer() -> Self {
         Self::new(
             "sequencer",
-            "rows of outbox_events get no positions: nobody is told of them; the log says why",
+            "rows of the outbox get no positions: nobody is told of them; the log says why",
         )
     }
 

@@ -55,18 +55,26 @@ impl Outbox {
         if event.as_str() == NOBODY {
             return Err(RightError::NoEvent);
         }
-        let reached = self.reached();
-        self.records().read((event.clone(), person.clone(), reached), right).await
+        let (reached, has_query) = (self.reached(), self.0.options.has_membership_query);
+        self.records().read((event.clone(), person.clone(), reached, has_query), right).await
     }
 }
 
 fn right<'t>(
-    (event, person, reached): &'t (Id, Id, u64),
+    (event, person, reached, has_query): &'t (Id, Id, u64, bool),
     tx: &'t mut Transaction<'_>,
 ) -> Boxed<'t, Result<bool, RightError>> {
     Box::pin(async move {
-        let wanted = [("event", event.into()), ("person", person.into()), ("reached", (*reached).into())];
-        let row = tx.row(&store::RIGHT, &wanted).await?.ok_or(RightError::NoEvent)?;
+        let query = if *has_query { &store::RIGHT_BY_QUERY } else { &store::RIGHT };
+        let wanted = [
+            ("event", event.into()),
+            ("person", person.into()),
+            ("reached", (*reached).into()),
+            // As the query of the settings names them.
+            ("event_id", event.into()),
+            ("user_id", person.into()),
+        ];
+        let row = tx.row(query, &wanted).await?.ok_or(RightError::NoEvent)?;
         match (row.maybe_text(0)?, row.int(1)?) {
             (Some(ACCEPTED), _) => Ok(row.int(2)? == 0),
             (_, 0) => Err(RightError::NoEvent),

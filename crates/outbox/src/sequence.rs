@@ -59,7 +59,7 @@ pub async fn sequence_some(records: &Records) -> Result<usize, Error> {
     metrics::counter!("outbox_sequenced_total").increment(rows as u64);
     for (id, fault) in faults {
         metrics::counter!("outbox_unusable_total", "reason" => fault.label()).increment(1);
-        tracing::warn!(id, reason = fault.reason(), "nobody can be told of a row of outbox_events");
+        tracing::warn!(id, reason = fault.reason(), "nobody can be told of a row of the outbox");
     }
     Ok(rows)
 }
@@ -89,8 +89,9 @@ fn give<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Given, 
         let count = i64::try_from(ids.len()).unwrap_or(i64::MAX);
         if given != ids.len() as u64 {
             // Another pass would only do the same.
-            let why =
-                format!("{given} of {count} rows of outbox_events took a position: look at its triggers");
+            let why = format!(
+                "{given} of {count} rows of the outbox took a position: look at the triggers of its table"
+            );
             return Err(Error::Failed(why));
         }
         tx.run(&store::HEAD_MOVE, &[("position", head.saturating_add(count).into())]).await?;

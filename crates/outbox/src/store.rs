@@ -5,15 +5,29 @@ use bongsu_sql::{Migration, queries, query};
 /// The name of this part among migrations.
 pub const PART: &str = "outbox";
 
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    part: PART,
-    number: 1,
-    sqlite: include_str!("../migrations/sqlite/0001_outbox.sql"),
-    servers: Some([
-        include_str!("../migrations/postgres/0001_outbox.sql"),
-        include_str!("../migrations/mysql/0001_outbox.sql"),
-    ]),
-}];
+/// The step that makes the table of memberships and its triggers.
+pub const MEMBERSHIPS_STEP: u32 = 2;
+
+pub const MIGRATIONS: &[Migration] = &[
+    Migration {
+        part: PART,
+        number: 1,
+        sqlite: include_str!("../migrations/sqlite/0001_outbox.sql"),
+        servers: Some([
+            include_str!("../migrations/postgres/0001_outbox.sql"),
+            include_str!("../migrations/mysql/0001_outbox.sql"),
+        ]),
+    },
+    Migration {
+        part: PART,
+        number: MEMBERSHIPS_STEP,
+        sqlite: include_str!("../migrations/sqlite/0002_memberships.sql"),
+        servers: Some([
+            include_str!("../migrations/postgres/0002_memberships.sql"),
+            include_str!("../migrations/mysql/0002_memberships.sql"),
+        ]),
+    },
+];
 
 queries! {
     HEAD = query!("head");
@@ -32,7 +46,9 @@ queries! {
     AT_POSITION = query!("at_position");
     POSITION_OF = query!("position_of");
     RIGHT = query!("right", mysql);
+    RIGHT_BY_QUERY = query!("right_by_query");
     WITHOUT_RIGHT = query!("without_right", all);
+    WITHOUT_RIGHT_BY_QUERY = query!("without_right_by_query", all);
     RECORD = query!("record");
     UNTARGETED = query!("untargeted");
     WINDOW = query!("window");

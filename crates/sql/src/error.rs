@@ -22,6 +22,11 @@ pub enum Error {
         "{0} is of an older version (it lacks {1}); nothing was changed. Bring it up to date with migrate"
     )]
     Older(String, String),
+    #[error(
+        "{0} has its tables under other names ({1}) than the settings say ({2}); nothing was changed. Set those that it \
+         has"
+    )]
+    Renamed(String, String, String),
     #[error("the data folder {0} cannot be used: {1}")]
     Unusable(PathBuf, String),
     /// Nothing of the work was kept; it may be tried again once there is space.

@@ -8,6 +8,7 @@ mod address;
 pub mod embedded;
 mod error;
 mod migrate;
+mod names;
 mod once;
 mod options;
 mod query;
@@ -21,16 +22,18 @@ use bongsu_kernel::findings::Inspection;
 
 pub use address::Address;
 pub use embedded::{
-    CopyError, DATA_DIR, DataFolder, Database, Job, Readers, Store, Writer, WriterState, check_integrity,
-    copy, inspect, look,
+    CopyError, DATA_DIR, DataFolder, Database, Job, PreparedFile, Readers, Store, Writer, WriterState,
+    check_integrity, copy, inspect, look,
 };
 pub use error::Error;
 pub use migrate::{Migration, Migrations};
+pub use names::{Identifier, Names, TableName};
 pub use once::{MOST_KEY, forget_before, once};
 pub use options::{DATABASE_URL, Options, SETTINGS};
-pub use query::{Dialect, Query};
+pub use query::{Dialect, Query, replace_arguments};
 pub use records::{Boxed, Change, Claim, Records};
 pub use rusqlite;
+pub use server::PreparedServer;
 pub use transaction::{Arguments, Transaction};
 pub use value::{Row, Value};
 

@@ -1,14 +1,17 @@
 //! Queries: files with named arguments, one for all dialects or one for each.
 //!
-//! A query names its arguments as `:name`. Each dialect gets it with placeholders of its own, worked out once.
+//! A query names its arguments as `:name`, and what settings name as `{name}` ([`Names`]). Each dialect gets it with
+//! placeholders of its own, worked out once.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use metrics::Histogram;
 
+use crate::Names;
+
 /// What a database speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
     Sqlite,
     Postgres,
@@ -23,7 +26,7 @@ impl Dialect {
 pub struct Query {
     name: &'static str,
     texts: [&'static str; 3],
-    written: [OnceLock<Written>; 3],
+    written: [OnceLock<Arc<Written>>; 3],
     seconds: OnceLock<Histogram>,
 }
 
@@ -45,9 +48,13 @@ impl Query {
         self.name
     }
 
-    pub fn written(&self, dialect: Dialect) -> &Written {
+    pub fn written(&self, dialect: Dialect, names: &Names) -> Arc<Written> {
         let at = dialect as usize;
-        self.written[at].get_or_init(|| write(self.texts[at], dialect))
+        let text = self.texts[at];
+        if text.contains('{') {
+            return names.written(text, dialect);
+        }
+        self.written[at].get_or_init(|| Arc::new(write(text, dialect))).clone()
     }
 
     pub(crate) fn record(&self, took: Duration) {
@@ -108,9 +115,16 @@ macro_rules! queries {
     };
 }
 
-/// Puts a dialect's placeholders where the names are; text in quotes, comments and casts (`::`) are left alone.
-fn write(text: &str, dialect: Dialect) -> Written {
-    let (mut out, mut arguments) = (String::with_capacity(text.len()), Vec::new());
+/// Puts a dialect's placeholders where the arguments are.
+pub(crate) fn write(text: &str, dialect: Dialect) -> Written {
+    let mut arguments = Vec::new();
+    let text = replace_arguments(text, |out, name| place(out, &mut arguments, name, dialect));
+    Written { text: text.into(), arguments }
+}
+
+/// Has something written in the place of every argument; text in quotes, comments and casts (`::`) are left alone.
+pub fn replace_arguments(text: &str, mut replace: impl FnMut(&mut String, &str)) -> String {
+    let mut out = String::with_capacity(text.len());
     let mut rest = text.trim();
     while let Some(at) = rest.find(['\'', ':', '-']) {
         let (before, from) = rest.split_at(at);
@@ -127,7 +141,7 @@ fn write(text: &str, dialect: Dialect) -> Written {
             [b':', first, ..] if first.is_ascii_lowercase() => {
                 let end = from[1..].find(|c: char| !c.is_ascii_lowercase() && c != '_');
                 let end = end.map_or(from.len(), |end| end + 1);
-                place(&mut out, &mut arguments, &from[1..end], dialect);
+                replace(&mut out, &from[1..end]);
                 rest = &from[end..];
                 continue;
             }
@@ -137,7 +151,7 @@ fn write(text: &str, dialect: Dialect) -> Written {
         rest = &from[length..];
     }
     out.push_str(rest);
-    Written { text: out.into(), arguments }
+    out
 }
 
 fn place(out: &mut String, arguments: &mut Vec<String>, name: &str, dialect: Dialect) {

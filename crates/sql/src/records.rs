@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bongsu_kernel::task::Supervisor;
@@ -11,9 +12,9 @@ use bongsu_kernel::trace::{self, TraceParent};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::server::{Begin, Server};
+use crate::server::{Begin, PreparedServer, Server};
 use crate::transaction::Inner;
-use crate::{Dialect, Error, Job, Migrations, Options, Readers, Store, Transaction};
+use crate::{Dialect, Error, Job, Migrations, Names, Options, Readers, Store, Transaction};
 
 /// A future that a function can give.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -33,7 +34,10 @@ pub enum Claim {
 
 /// Where records are kept. Cheap to clone.
 #[derive(Clone)]
-pub struct Records(Engine);
+pub struct Records {
+    engine: Engine,
+    names: Arc<Names>,
+}
 
 #[derive(Clone)]
 enum Engine {
@@ -43,15 +47,21 @@ enum Engine {
     Server(Server),
 }
 
+impl From<Engine> for Records {
+    fn from(engine: Engine) -> Self {
+        Self { engine, names: Arc::default() }
+    }
+}
+
 impl Records {
     /// In the embedded file.
     pub fn embedded(store: Store) -> Self {
-        Self(Engine::Sqlite(store))
+        Engine::Sqlite(store).into()
     }
 
     /// In a file that is only looked at: nothing can be changed.
     pub fn looked_at(readers: Readers) -> Self {
-        Self(Engine::Looked(readers))
+        Engine::Looked(readers).into()
     }
 
     /// On a server of this version's schema, which is left as it is.
@@ -60,7 +70,8 @@ impl Records {
         migrations: &Migrations,
         supervisor: &Supervisor,
     ) -> Result<Self, Error> {
-        Ok(Self(Engine::Server(Server::open_as_is(options, migrations, supervisor).await?)))
+        let server = Server::open_as_is(options, migrations, supervisor).await?;
+        Ok(Self::on(server).named(migrations.names().clone()))
     }
 
     /// On a server that others may share. Waits up to ten seconds for it, and brings it to this version's schema.
@@ -69,31 +80,32 @@ impl Records {
         migrations: &Migrations,
         supervisor: &Supervisor,
     ) -> Result<Self, Error> {
-        Ok(Self(Engine::Server(Server::open(options, migrations, supervisor).await?)))
+        PreparedServer::prepare(options, migrations, None).await?.migrate(supervisor).await
     }
 
-    /// Makes sure that nobody uses these records whom this process would not hear of, for as long as it runs; it is stopped when
-    /// somebody came while the server was away. On MariaDB one who is alone is not kept from those who share.
-    pub async fn claim(&self, how: Claim, supervisor: &Supervisor) -> Result<(), Error> {
-        match &self.0 {
-            // Whoever opened the file has locked it.
-            Engine::Sqlite(_) | Engine::Looked(_) => Ok(()),
-            Engine::Server(server) => server.claim(how, supervisor).await,
-        }
+    pub(crate) fn on(server: Server) -> Self {
+        Engine::Server(server).into()
+    }
+
+    /// The same records, with these names in the places of those that queries mark.
+    #[must_use]
+    pub fn named(self, names: Arc<Names>) -> Self {
+        Self { names, ..self }
     }
 
     /// The same records, by connections that requests cannot use up: for the few loops that everybody waits for.
     #[must_use]
     pub fn own_lane(&self) -> Self {
-        match &self.0 {
-            Engine::Server(server) => Self(Engine::Server(server.own_lane())),
+        let engine = match &self.engine {
+            Engine::Server(server) => Engine::Server(server.own_lane()),
             // One writer does everything in turn.
-            other => Self(other.clone()),
-        }
+            other => other.clone(),
+        };
+        Self { engine, names: self.names.clone() }
     }
 
     pub fn dialect(&self) -> Dialect {
-        match &self.0 {
+        match &self.engine {
             Engine::Sqlite(_) | Engine::Looked(_) => Dialect::Sqlite,
             Engine::Server(server) => server.dialect(),
         }
@@ -102,7 +114,7 @@ impl Records {
     /// Tells a database that others can share from other databases, by whatever address it is reached. Nothing for the
     /// embedded file.
     pub fn identity(&self) -> Option<&str> {
-        match &self.0 {
+        match &self.engine {
             Engine::Sqlite(_) | Engine::Looked(_) => None,
             Engine::Server(server) => Some(server.identity()),
         }
@@ -116,7 +128,7 @@ impl Records {
         supervisor: &Supervisor,
         heard: impl Fn() + Clone + Send + Sync + 'static,
     ) -> bool {
-        match &self.0 {
+        match &self.engine {
             Engine::Sqlite(_) | Engine::Looked(_) => false,
             Engine::Server(server) => server.heed(channel, supervisor, heard),
         }
@@ -124,7 +136,7 @@ impl Records {
 
     /// What is wrong with the database right now, if anything.
     pub fn trouble(&self) -> Option<&'static str> {
-        match &self.0 {
+        match &self.engine {
             Engine::Sqlite(store) => store.writer().trouble(),
             Engine::Looked(_) => None,
             Engine::Server(server) => server.trouble(),
@@ -133,7 +145,7 @@ impl Records {
 
     /// What an operator should know: settings by which the server may lose what it acknowledged.
     pub fn warnings(&self) -> Vec<&'static str> {
-        match &self.0 {
+        match &self.engine {
             Engine::Sqlite(_) | Engine::Looked(_) => Vec::new(),
             Engine::Server(server) => server.warnings(),
         }
@@ -151,15 +163,16 @@ impl Records {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        match &self.0 {
+        match &self.engine {
             Engine::Sqlite(store) => {
                 let (reply, answer) = oneshot::channel();
-                let work = Work { given, change, trace: trace::current(), outcome: None, reply };
+                let names = self.names.clone();
+                let work = Work { names, given, change, trace: trace::current(), outcome: None, reply };
                 store.writer().submit(Box::new(work)).await.map_err(E::from)?;
                 answer.await.unwrap_or_else(|_| Err(Error::Closed.into()))
             }
             Engine::Looked(_) => Err(Error::Failed("it was opened for reading only".to_owned()).into()),
-            Engine::Server(server) => server.transact(Begin::Write, given, change).await,
+            Engine::Server(server) => server.transact(Begin::Write, self.names.clone(), given, change).await,
         }
     }
 
@@ -170,14 +183,17 @@ impl Records {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        let readers = match &self.0 {
+        let readers = match &self.engine {
             Engine::Sqlite(store) => store.readers(),
             Engine::Looked(readers) => readers,
-            Engine::Server(server) => return server.transact(Begin::Read, given, question).await,
+            Engine::Server(server) => {
+                return server.transact(Begin::Read, self.names.clone(), given, question).await;
+            }
         };
+        let names = self.names.clone();
         let read = readers.read(move |connection| {
             connection.execute_batch("BEGIN")?;
-            let answer = on_connection(connection, &given, question);
+            let answer = on_connection(connection, &names, &given, question);
             connection.execute_batch("ROLLBACK")?;
             Ok(answer)
         });
@@ -187,6 +203,7 @@ impl Records {
 
 /// A change on its way through the embedded writer.
 struct Work<A, T, E> {
+    names: Arc<Names>,
     given: A,
     change: Change<A, T, E>,
     /// Of whoever asked for it.
@@ -197,7 +214,9 @@ struct Work<A, T, E> {
 
 impl<A: Send + Sync, T: Send, E: From<Error> + Send> Job for Work<A, T, E> {
     fn apply(&mut self, connection: &mut Connection) -> Result<(), Error> {
-        let outcome = trace::sync_scope(self.trace, || on_connection(connection, &self.given, self.change));
+        let outcome = trace::sync_scope(self.trace, || {
+            on_connection(connection, &self.names, &self.given, self.change)
+        });
         let kept = outcome.is_ok();
         self.outcome = Some(outcome);
         if kept { Ok(()) } else { Err(Error::Undone) }
@@ -216,10 +235,11 @@ impl<A: Send + Sync, T: Send, E: From<Error> + Send> Job for Work<A, T, E> {
 
 fn on_connection<A, T, E: From<Error>>(
     connection: &mut Connection,
+    names: &Names,
     given: &A,
     change: Change<A, T, E>,
 ) -> Result<T, E> {
-    let mut transaction = Transaction::new(Inner::Sqlite(connection));
+    let mut transaction = Transaction::new(Inner::Sqlite(connection), names);
     let outcome = at_once(change(given, &mut transaction));
     transaction.finish(outcome)
 }

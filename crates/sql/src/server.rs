@@ -14,8 +14,8 @@ mod pool;
 mod postgres;
 mod transact;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bongsu_kernel::findings::{Findings, Inspection};
@@ -24,7 +24,7 @@ use bongsu_kernel::{Clock, clock, random};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::{Address, Claim, Dialect, Error, Migrations, Options};
+use crate::{Address, Claim, Dialect, Error, Migrations, Options, Records};
 pub(crate) use link::Begin;
 use link::{Fault, Link};
 pub(crate) use pool::Session;
@@ -59,22 +59,54 @@ struct Inner {
     watching: tokio::sync::Mutex<Option<Link>>,
     told: AtomicBool,
     /// How the database is used, and whom to tell when that is not possible any more.
-    claimed: OnceLock<(Claim, Supervisor)>,
+    claimed: Option<(Claim, Supervisor)>,
+}
+
+/// A server that was claimed and may be migrated. Nothing in it was changed yet, and nothing is when this is dropped.
+pub struct PreparedServer {
+    /// Holds the claim, and the lock that keeps other hubs from migrating.
+    link: Link,
+    options: Options,
+    migrations: Migrations,
+    claim: Option<Claim>,
+    begun: migrate::Begun,
+}
+
+impl PreparedServer {
+    /// Waits for the server, but not for long, and finds whatever would refuse this process or its migrations. With a claim it
+    /// makes sure that nobody uses the database whom this process would not hear of, for as long as it runs; it is stopped
+    /// when somebody came while the server was away. On MariaDB one who is alone is not kept from those who share.
+    pub async fn prepare(
+        options: &Options,
+        migrations: &Migrations,
+        claim: Option<Claim>,
+    ) -> Result<Self, Error> {
+        let address = &options.address;
+        let mut link = first_link(address).await?;
+        if let Some(how) = claim {
+            take_claim(&mut link, how, address).await?;
+        }
+        let begun = migrate::begin(&mut link, migrations, address).await?;
+        Ok(Self { link, options: options.clone(), migrations: migrations.clone(), claim, begun })
+    }
+
+    /// Tells this database from others that can be shared, by whatever address it is reached. A database that has no identity
+    /// yet is given this one with its migrations.
+    pub fn identity(&self) -> &str {
+        &self.begun.identity
+    }
+
+    /// Brings the server to this version's schema.
+    pub async fn migrate(mut self, supervisor: &Supervisor) -> Result<Records, Error> {
+        migrate::finish(&mut self.link, &self.begun, &self.migrations, &self.options.address).await?;
+        let claimed = self.claim.map(|how| (how, supervisor.clone()));
+        let server = Server::start(self.link, self.begun.identity, &self.options, claimed, supervisor).await;
+        Ok(Records::on(server).named(self.migrations.names().clone()))
+    }
 }
 
 impl Server {
-    /// Waits for the server, but not for long, and brings it to this version's schema.
-    pub(crate) async fn open(
-        options: &Options,
-        migrations: &Migrations,
-        supervisor: &Supervisor,
-    ) -> Result<Self, Error> {
-        let mut link = first_link(&options.address).await?;
-        let identity = migrate::run(&mut link, migrations, &options.address).await?;
-        Ok(Self::start(link, identity, options, supervisor).await)
-    }
-
-    /// The same for who only looks: the schema has to be of this version already.
+    /// Waits for the server, but not for long, to look only: the schema has to be of this version already.
     pub(crate) async fn open_as_is(
         options: &Options,
         migrations: &Migrations,
@@ -82,10 +114,16 @@ impl Server {
     ) -> Result<Self, Error> {
         let mut link = first_link(&options.address).await?;
         let identity = migrate::check_complete(&mut link, migrations, &options.address).await?;
-        Ok(Self::start(link, identity, options, supervisor).await)
+        Ok(Self::start(link, identity, options, None, supervisor).await)
     }
 
-    async fn start(link: Link, identity: String, options: &Options, supervisor: &Supervisor) -> Self {
+    async fn start(
+        link: Link,
+        identity: String,
+        options: &Options,
+        claimed: Option<(Claim, Supervisor)>,
+        supervisor: &Supervisor,
+    ) -> Self {
         let inner = Arc::new(Inner {
             dialect: options.address.dialect(),
             identity,
@@ -94,7 +132,7 @@ impl Server {
             findings: Findings::default(),
             watching: tokio::sync::Mutex::new(Some(link)),
             told: AtomicBool::new(false),
-            claimed: OnceLock::new(),
+            claimed,
         });
         let this = Self(inner, Lane::Everybody);
         this.look().await;
@@ -127,29 +165,10 @@ impl Server {
         self.0.findings.warnings()
     }
 
-    /// Takes the database. The claim is the watch's connection's own: it ends with the process, and is
-    /// made again whenever the server was away.
-    pub(crate) async fn claim(&self, how: Claim, supervisor: &Supervisor) -> Result<(), Error> {
-        let started = Instant::now();
-        loop {
-            if let Some(link) = &mut *self.0.watching.lock().await
-                && link.claim(how).await?
-            {
-                let _ = self.0.claimed.set((how, supervisor.clone()));
-                return Ok(());
-            }
-            // A process that was killed a moment ago is perhaps just this one.
-            if started.elapsed() > CLAIM {
-                return Err(Error::Taken(self.0.pool.address().to_string()));
-            }
-            tokio::time::sleep(START_AGAIN).await;
-        }
-    }
-
     /// The connection that the server is watched by, which holds the claim on the database, too.
     async fn connect_to_watch(&self) -> Result<Link, Fault> {
         let mut link = Link::connect(self.0.pool.address()).await?;
-        if let Some((how, supervisor)) = self.0.claimed.get()
+        if let Some((how, supervisor)) = &self.0.claimed
             && !link.claim(*how).await?
         {
             tracing::error!("another process has taken the database");
@@ -214,6 +233,20 @@ pub(crate) async fn inspect(address: &Address, migrations: &Migrations) -> Resul
     let time = link.time().await.map_err(unusable)?;
     let clock_skew_ms = clock::skew_ms(before, time, clock.now());
     Ok(Inspection { warnings: findings.warnings(), clock_skew_ms })
+}
+
+/// Takes the database. The claim is the connection's own, which the server is watched by: it ends with the process, and is made
+/// again whenever the server was away.
+async fn take_claim(link: &mut Link, how: Claim, address: &Address) -> Result<(), Error> {
+    let started = Instant::now();
+    while !link.claim(how).await.map_err(|fault| unusable(address, &fault))? {
+        // A process that was killed a moment ago is perhaps just this one.
+        if started.elapsed() > CLAIM {
+            return Err(Error::Taken(address.to_string()));
+        }
+        tokio::time::sleep(START_AGAIN).await;
+    }
+    Ok(())
 }
 
 /// The first connection of a start. What will not pass by waiting is told at once.

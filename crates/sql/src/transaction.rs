@@ -6,7 +6,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::query::Written;
 use crate::server::Session;
-use crate::{Dialect, Error, Query, Row, Value};
+use crate::{Dialect, Error, Names, Query, Row, Value};
 
 /// Named arguments of a query.
 pub type Arguments<'a> = &'a [(&'static str, Value)];
@@ -15,6 +15,7 @@ pub type Arguments<'a> = &'a [(&'static str, Value)];
 /// before it.
 pub struct Transaction<'c> {
     inner: Inner<'c>,
+    names: &'c Names,
     failed: Option<Error>,
 }
 
@@ -24,8 +25,8 @@ pub(crate) enum Inner<'c> {
 }
 
 impl<'c> Transaction<'c> {
-    pub(crate) fn new(inner: Inner<'c>) -> Self {
-        Self { inner, failed: None }
+    pub(crate) fn new(inner: Inner<'c>, names: &'c Names) -> Self {
+        Self { inner, names, failed: None }
     }
 
     /// How a change ends: as it says itself, unless it went on after a query had failed.
@@ -66,20 +67,20 @@ impl Transaction<'_> {
     }
 
     async fn try_run(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<u64, Error> {
-        let written = query.written(self.dialect());
-        let values = order(query, written, arguments)?;
+        let written = query.written(self.dialect(), self.names);
+        let values = order(query, &written, arguments)?;
         match &mut self.inner {
             Inner::Sqlite(connection) => {
                 let mut statement = connection.prepare_cached(&written.text)?;
                 Ok(statement.execute(rusqlite::params_from_iter(values))? as u64)
             }
-            Inner::Server(session) => session.run(written, &values).await,
+            Inner::Server(session) => session.run(&written, &values).await,
         }
     }
 
     async fn try_rows(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<Vec<Row>, Error> {
-        let written = query.written(self.dialect());
-        let values = order(query, written, arguments)?;
+        let written = query.written(self.dialect(), self.names);
+        let values = order(query, &written, arguments)?;
         match &mut self.inner {
             Inner::Sqlite(connection) => {
                 let mut statement = connection.prepare_cached(&written.text)?;
@@ -93,7 +94,7 @@ impl Transaction<'_> {
                 }
                 Ok(given)
             }
-            Inner::Server(session) => session.rows(written, &values).await,
+            Inner::Server(session) => session.rows(&written, &values).await,
         }
     }
 

@@ -19,7 +19,7 @@ use clap::{ArgMatches, Command};
 use super::client::{block_on, http, service_key, url, url_arg};
 use super::{say, token};
 use crate::failure::Failure;
-use crate::{settings, wire};
+use crate::{settings, storage};
 
 pub(crate) fn command() -> Command {
     Command::new("doctor")
@@ -109,17 +109,18 @@ fn data(folder: &Path, values: &Values) -> Vec<Finding> {
     findings
 }
 
-fn check_file(database: &Path, values: &Values) -> Result<(), bongsu_sql::Error> {
+fn check_file(database: &Path, values: &Values) -> Result<(), Failure> {
     inspect(database)?;
     check_integrity(database)?;
-    wire::migrations(values).check(database)
+    Ok(storage::folder_migrations(values)?.check(database)?)
 }
 
 /// Whether the server lets us in, is of this version, and keeps what it says it keeps.
 async fn database(values: &Values) -> Vec<Finding> {
     // What is wrong with the setting itself is found with the others.
     let Ok(Some(options)) = bongsu_sql::Options::from_settings(values) else { return Vec::new() };
-    match bongsu_sql::inspect_server(&options.address, &wire::migrations(values)).await {
+    let Ok(migrations) = storage::migrations(values, options.address.dialect()) else { return Vec::new() };
+    match bongsu_sql::inspect_server(&options.address, &migrations).await {
         Err(error) => vec![Bad(error.to_string())],
         Ok(found) => {
             let sound =

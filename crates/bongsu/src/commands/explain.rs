@@ -26,7 +26,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use super::client::block_on;
 use super::say;
 use crate::failure::Failure;
-use crate::{settings, wire};
+use crate::{settings, storage};
 
 const CONNECTED: &str = "who was connected, and so heard of it live: that is not written down";
 const SETTINGS_THEN: &str = "what the person had switched off then: settings are as they are now";
@@ -131,9 +131,12 @@ async fn find(values: &Values, event: EventId, person: Option<Id>) -> Result<Fou
     }
     let records = match (database, file) {
         (Some(options), _) => {
-            Records::connect_as_is(&options, &wire::migrations(values), &supervisor).await?
+            let migrations = storage::migrations(values, options.address.dialect())?;
+            Records::connect_as_is(&options, &migrations, &supervisor).await?
         }
-        (None, Some(file)) => Records::looked_at(file?),
+        (None, Some(file)) => {
+            Records::looked_at(file?).named(storage::folder_migrations(values)?.names().clone())
+        }
         (None, None) => return Err(Failure::Other("there is nowhere to keep records".to_owned())),
     };
     if let Some(record) = room.as_mut().and_then(|traces| traces.waiting.as_mut())
@@ -158,9 +161,9 @@ async fn find(values: &Values, event: EventId, person: Option<Id>) -> Result<Fou
     Ok(Found { event, person, explained, room, row, not_known })
 }
 
-fn open_file(values: &Values) -> Result<Readers, bongsu_sql::Error> {
+fn open_file(values: &Values) -> Result<Readers, Failure> {
     let file = DataFolder::database_in(Path::new(values.text(&DATA_DIR)));
-    bongsu_sql::look(&file, &wire::migrations(values))
+    Ok(bongsu_sql::look(&file, &storage::folder_migrations(values)?)?)
 }
 
 /// The room and the place that an id names, if it is one of a room's events.

@@ -3,29 +3,44 @@
 use bongsu_kernel::settings::Values;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::telemetry;
-use bongsu_sql::Records;
+use bongsu_sql::Dialect;
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::client::block_on;
 use super::say;
 use crate::failure::Failure;
-use crate::{settings, wire};
+use crate::settings;
+use crate::storage::{self, Purpose, Storage};
 
-pub(crate) fn command() -> clap::Command {
-    clap::Command::new("migrate")
+pub(crate) fn command() -> Command {
+    Command::new("migrate")
         .about("Bring the data folder and the database to this version's schema (serve does so too)")
+        .arg(
+            Arg::new("print")
+                .long("print")
+                .action(ArgAction::SetTrue)
+                .help("Print what makes the tables of the outbox, to make them by hand, and change nothing"),
+        )
 }
 
-pub(crate) fn run(values: &Values) -> Result<(), Failure> {
+pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
     settings::check_engines(values)?;
     let server = bongsu_sql::Options::from_settings(values)?;
+    if matches.get_flag("print") {
+        let dialect = server.map_or(Dialect::Sqlite, |options| options.address.dialect());
+        let migrations = storage::migrations(values, dialect)?;
+        say(migrations.statements(bongsu_outbox::store::PART, dialect).trim_end());
+        return Ok(());
+    }
     telemetry::start_logs(values)?;
-    if settings::uses_folder(values) {
-        let database = wire::open_database(values)?;
-        say(&format!("{} is up to date", database.folder().path().display()));
+    let supervisor = Supervisor::new();
+    let opened = block_on(async {
+        Storage::prepare(values, server.as_ref(), Purpose::Migrate).await?.migrate(&supervisor).await
+    })?;
+    if let Some((file, _)) = opened.file {
+        say(&format!("{} is up to date", file.folder().path().display()));
     }
     if let Some(options) = server {
-        let supervisor = Supervisor::new();
-        block_on(async { Ok(Records::connect(&options, &wire::migrations(values), &supervisor).await?) })?;
         say(&format!("{} is up to date", options.address));
     }
     Ok(())

@@ -1,4 +1,6 @@
 //! `bongsu serve`: runs the hub until it is told to stop, and then drains it.
+//!
+//! Whatever may refuse the start is asked before anything is written down; requests are served once all of it is open.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -48,8 +50,12 @@ async fn serve(values: &Values, checked: Checked, port: u16) -> Result<(), Failu
     let listener = server::listen(address)
         .map_err(|error| Failure::Other(format!("cannot listen on {address}: {error}")))?;
     let bound = listener.local_addr().map_err(Failure::other)?;
-    let Wired { app, hub, redis, inbox, store, ready } =
-        wire(values, checked, bound, shards, &supervisor).await?;
+    let wired = wire(values, checked, bound, shards, &supervisor).await;
+    if wired.is_err() {
+        // The others need not wait until the lease of an instance ends that never served anybody.
+        supervisor.shut_down(LAST_WRITES).await;
+    }
+    let Wired { app, hub, redis, inbox, store, ready } = wired?;
     if let Some(redis) = redis {
         // So that health tells the truth from the first moment. A hub starts without Redis, too.
         redis.look().await;

@@ -48,6 +48,22 @@ fn complaint(output: &Output, exit_code: i32) -> String {
 }
 
 #[test]
+fn the_tables_of_the_outbox_are_printed_under_the_names_of_the_settings() {
+    // Nobody listens there: printing asks nobody.
+    let database = ("DATABASE_URL", "postgres://someone@127.0.0.1:9/app");
+    let names = [database, ("OUTBOX_TABLE", "app.events"), ("OUTBOX_MEMBERSHIP_TABLE", "members")];
+    let statements = printed(&run(&["migrate", "--print"], &names));
+    for made in
+        ["CREATE TABLE IF NOT EXISTS \"app\".\"events\"", "\"events_order\"", "AFTER DELETE ON \"members\""]
+    {
+        assert!(statements.contains(made), "{made} is missing: {statements}");
+    }
+    assert!(!statements.contains("outbox_events"), "{statements}");
+    let bad = run(&["migrate", "--print"], &[database, ("OUTBOX_TABLE", "app events")]);
+    assert!(complaint(&bad, 2).contains("OUTBOX_TABLE=\"app events\" is not allowed"));
+}
+
+#[test]
 fn every_command_explains_itself() {
     let general = printed(&run(&["--help"], &[]));
     for command in

@@ -9,6 +9,7 @@ mod crash_points;
 mod data_folder;
 mod decisions;
 mod drain;
+mod failed_start;
 mod fleet;
 mod fleet_people;
 mod fleet_records;

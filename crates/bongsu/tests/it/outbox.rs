@@ -168,7 +168,8 @@ contract! {
         a_silent_stream_says_every_so_often_that_it_is_alive
         more_than_a_batch_arrives_in_order_and_a_slow_client_costs_little
         a_database_that_goes_away_is_waited_for_and_clients_know_when_to_return;
-    foreign: another_programs_tables_are_left_alone;
+    foreign: another_programs_tables_are_left_alone
+        another_programs_tables_are_used_under_their_own_names;
     explain: what_became_of_a_row_is_explained;
     relay: what_cannot_go_on_is_given_up_seen_and_tried_again
         a_row_with_an_id_past_2_to_the_53_is_named_by_text

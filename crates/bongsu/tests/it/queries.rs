@@ -4,7 +4,9 @@
 
 use std::process::Command;
 
-use bongsu_sql::{Dialect, Query};
+use bongsu_kernel::settings::{Input, load};
+use bongsu_outbox::TableNames;
+use bongsu_sql::{Dialect, Names, Query};
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::tier;
 
@@ -22,21 +24,37 @@ fn queries() -> Vec<&'static Query> {
     bongsu_sql::queries().chain(parts.into_iter().flatten().copied()).collect()
 }
 
-/// Makes the tables as an operator does.
-fn migrate(settings: &[(&str, &str)]) {
-    let output =
-        Command::new(BONGSU).arg("migrate").env_clear().envs(settings.iter().copied()).output().unwrap();
+/// Names of tables and columns that need their quotes.
+const OTHER_NAMES: [(&str, &str); 3] = [
+    ("OUTBOX_TABLE", "Order"),
+    ("OUTBOX_MEMBERSHIP_TABLE", "group"),
+    ("OUTBOX_MEMBERSHIP_COLUMNS", "event,user,select"),
+];
+const USUAL_NAMES: [(&str, &str); 0] = [];
+
+/// Makes the tables as an operator does, and gives their names.
+fn migrate(dialect: Dialect, settings: &[(&'static str, &str)]) -> Names {
+    let mut command = Command::new(BONGSU);
+    command.arg("migrate").env_clear().env("ROLES", "all").envs(settings.iter().copied());
+    let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let environment =
+        settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let values = load(bongsu_outbox::SETTINGS, &Input { environment, ..Input::default() }).unwrap();
+    TableNames::from_settings(&values, dialect).unwrap().on(dialect)
 }
 
 #[test]
 fn the_embedded_file_understands_every_query() {
-    let folder = tempfile::tempdir().unwrap();
-    migrate(&[("DATA_DIR", folder.path().to_str().unwrap())]);
-    let file = rusqlite::Connection::open(folder.path().join("bongsu.db")).unwrap();
-    for query in queries() {
-        let prepared = file.prepare(&query.written(Dialect::Sqlite).text);
-        assert!(prepared.is_ok(), "{}: {:?}", query.name(), prepared.err());
+    for names in [&USUAL_NAMES[..], &OTHER_NAMES] {
+        let folder = tempfile::tempdir().unwrap();
+        let names =
+            migrate(Dialect::Sqlite, &[&[("DATA_DIR", folder.path().to_str().unwrap())], names].concat());
+        let file = rusqlite::Connection::open(folder.path().join("bongsu.db")).unwrap();
+        for query in queries() {
+            let prepared = file.prepare(&query.written(Dialect::Sqlite, &names).text);
+            assert!(prepared.is_ok(), "{}: {:?}", query.name(), prepared.err());
+        }
     }
 }
 
@@ -44,19 +62,22 @@ async fn understood_by(flavour: Flavour, dialect: Dialect) {
     if !tier::needs_engine(flavour.name()) {
         return;
     }
-    let (folder, url) = (tempfile::tempdir().unwrap(), flavour.database().await);
-    let server = flavour.shared().await;
-    migrate(&[("DATA_DIR", folder.path().to_str().unwrap()), ("DATABASE_URL", &url)]);
-    for query in queries() {
-        let text = &query.written(dialect).text;
-        let prepare = match flavour {
-            Flavour::Postgres => format!("PREPARE asked AS {text}"),
-            Flavour::MariaDb => {
-                format!("PREPARE asked FROM '{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
-            }
-        };
-        let prepared = server.try_execute(Server::name_in(&url), &prepare);
-        assert!(prepared.is_ok(), "{}: {:?}", query.name(), prepared.err());
+    for names in [&USUAL_NAMES[..], &OTHER_NAMES] {
+        let (folder, url) = (tempfile::tempdir().unwrap(), flavour.database().await);
+        let server = flavour.shared().await;
+        let places = [("DATA_DIR", folder.path().to_str().unwrap()), ("DATABASE_URL", url.as_str())];
+        let names = migrate(dialect, &[&places, names].concat());
+        for query in queries() {
+            let text = &query.written(dialect, &names).text;
+            let prepare = match flavour {
+                Flavour::Postgres => format!("PREPARE asked AS {text}"),
+                Flavour::MariaDb => {
+                    format!("PREPARE asked FROM '{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+                }
+            };
+            let prepared = server.try_execute(Server::name_in(&url), &prepare);
+            assert!(prepared.is_ok(), "{}: {:?}", query.name(), prepared.err());
+        }
     }
 }
 

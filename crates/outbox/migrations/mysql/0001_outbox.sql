@@ -1,16 +1,16 @@
--- The outbox: rows that programs write with their own changes, and who may hear of them. Times are milliseconds since 1970.
--- Every step can run again.
+-- The outbox: rows that programs write with their own changes. Times are milliseconds since 1970. Every step can run again.
+-- A name in braces is given by the settings; what stands after a colon, or the name itself, is its default.
 
 SET SESSION group_concat_max_len = 65536;
 
 -- What another program has here is looked at before anything is changed: OUTBOX=off leaves all this alone. A name that nobody
--- has says what is wrong, where a statement cannot. What is rolled back has to be gone, in both tables.
-SET @step = (SELECT COALESCE(MAX(CONCAT('SELECT `', table_name, ' has to be an InnoDB table; see OUTBOX`')), 'DO 0')
+-- has says what is wrong, where a statement cannot. What is rolled back has to be gone.
+SET @step = (SELECT COALESCE(MAX('SELECT `{outbox_name:outbox_events} has to be an InnoDB table; see OUTBOX`'), 'DO 0')
     FROM information_schema.tables
-    WHERE table_schema = DATABASE() AND table_name IN ('outbox_events', 'memberships') AND engine <> 'InnoDB');
+    WHERE table_schema = {outbox_schema:DATABASE()} AND table_name = '{outbox_name:outbox_events}' AND engine <> 'InnoDB');
 PREPARE step FROM @step;
 EXECUTE step;
-SET @step = (SELECT COALESCE(MAX(CONCAT('SELECT `outbox_events.', name, ' ', demand, '; see OUTBOX`')), 'DO 0')
+SET @step = (SELECT COALESCE(MAX(CONCAT('SELECT `{outbox_name:outbox_events}.', name, ' ', demand, '; see OUTBOX`')), 'DO 0')
     FROM (SELECT column_name AS name, CASE
             WHEN column_name IN ('id', 'position', 'attempts', 'available_at', 'created_at')
                     AND data_type NOT IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')
@@ -18,7 +18,8 @@ SET @step = (SELECT COALESCE(MAX(CONCAT('SELECT `outbox_events.', name, ' ', dem
                 THEN 'has to be a whole number'
             WHEN column_name = 'id' AND (column_key <> 'PRI' OR extra NOT LIKE '%auto_increment%'
                     OR (SELECT COUNT(*) FROM information_schema.statistics
-                        WHERE table_schema = DATABASE() AND table_name = 'outbox_events' AND index_name = 'PRIMARY') > 1)
+                        WHERE table_schema = {outbox_schema:DATABASE()} AND table_name = '{outbox_name:outbox_events}'
+                            AND index_name = 'PRIMARY') > 1)
                 THEN 'has to be a key that counts itself'
             WHEN column_name = 'event_type'
                     AND (data_type NOT IN ('char', 'varchar', 'tinytext', 'text', 'mediumtext', 'longtext')
@@ -33,50 +34,49 @@ SET @step = (SELECT COALESCE(MAX(CONCAT('SELECT `outbox_events.', name, ' ', dem
             WHEN column_name = 'payload'
                     AND (data_type NOT IN ('varchar', 'text', 'mediumtext', 'longtext', 'json') OR character_maximum_length < 160)
                 THEN 'has to be text of 160 or more'
+            WHEN column_name = 'traceparent'
+                    AND (data_type NOT IN ('char', 'varchar', 'tinytext', 'text', 'mediumtext', 'longtext')
+                        OR character_maximum_length < 55)
+                THEN 'has to be text of 55 or more'
             WHEN column_name = 'position' AND is_nullable = 'NO' THEN 'has to take NULL'
         END AS demand
         FROM information_schema.columns
-        WHERE table_schema = DATABASE() AND table_name = 'outbox_events') AS found
+        WHERE table_schema = {outbox_schema:DATABASE()} AND table_name = '{outbox_name:outbox_events}') AS found
     WHERE demand IS NOT NULL);
 PREPARE step FROM @step;
 EXECUTE step;
-
--- Who may follow an event.
-CREATE TABLE IF NOT EXISTS memberships (
-    event_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-    user_id  VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-    status   VARCHAR(16)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'PENDING'
-        CHECK (status IN ('PENDING', 'ACCEPTED', 'REJECTED')),
-    PRIMARY KEY (event_id, user_id)
-) ENGINE = InnoDB;
-
--- One that lacks a column is another program's.
-DO (SELECT COUNT(status) FROM memberships WHERE event_id IS NULL AND user_id IS NULL);
--- Numbers, and text that takes A for a, would let strangers in.
-SET @step = (SELECT COALESCE(MAX('SELECT `memberships: ids have to be text with a _bin collation; see OUTBOX`'), 'DO 0')
-    FROM information_schema.columns
-    WHERE table_schema = DATABASE() AND table_name = 'memberships' AND column_name IN ('event_id', 'user_id')
-        AND (data_type <> 'varchar' OR RIGHT(collation_name, 4) <> '_bin'));
+-- One that lacks what it has to have is another program's.
+SET @step = (SELECT COALESCE(MAX('SELECT `{outbox_name:outbox_events} needs id, event_type and payload; see OUTBOX`'), 'DO 0')
+    FROM information_schema.tables AS known
+    WHERE known.table_schema = {outbox_schema:DATABASE()} AND known.table_name = '{outbox_name:outbox_events}'
+        AND 3 > (SELECT COUNT(*) FROM information_schema.columns AS wanted
+            WHERE wanted.table_schema = known.table_schema AND wanted.table_name = known.table_name
+                AND wanted.column_name IN ('id', 'event_type', 'payload')));
 PREPARE step FROM @step;
 EXECUTE step;
+SET @step = (SELECT IF(COUNT(*) = 1, 'DO 0', 'SELECT `the database of OUTBOX_TABLE is missing`')
+    FROM information_schema.schemata WHERE schema_name = {outbox_schema:DATABASE()});
+PREPARE step FROM @step;
+EXECUTE step;
+-- End of checks.
 
-CREATE TABLE IF NOT EXISTS outbox_events (
+CREATE TABLE IF NOT EXISTS {outbox_events} (
     id         BIGINT NOT NULL PRIMARY KEY AUTO_INCREMENT,
     event_type VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
     payload    LONGTEXT     CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL
 ) ENGINE = InnoDB;
 
 -- A program's own times make room for numbers, which take their values over.
-SET @step = (SELECT COALESCE(MAX('ALTER TABLE outbox_events CHANGE created_at bongsu_created DATETIME(6) NULL'), 'DO 0')
+SET @step = (SELECT COALESCE(MAX('ALTER TABLE {outbox_events} CHANGE created_at bongsu_created DATETIME(6) NULL'), 'DO 0')
     FROM information_schema.columns
-    WHERE table_schema = DATABASE() AND table_name = 'outbox_events' AND column_name = 'created_at'
-        AND data_type IN ('datetime', 'timestamp'));
+    WHERE table_schema = {outbox_schema:DATABASE()} AND table_name = '{outbox_name:outbox_events}'
+        AND column_name = 'created_at' AND data_type IN ('datetime', 'timestamp'));
 PREPARE step FROM @step;
 EXECUTE step;
-SET @step = (SELECT COALESCE(MAX('ALTER TABLE outbox_events DROP COLUMN available_at'), 'DO 0')
+SET @step = (SELECT COALESCE(MAX('ALTER TABLE {outbox_events} DROP COLUMN available_at'), 'DO 0')
     FROM information_schema.columns
-    WHERE table_schema = DATABASE() AND table_name = 'outbox_events' AND column_name = 'available_at'
-        AND data_type IN ('datetime', 'timestamp'));
+    WHERE table_schema = {outbox_schema:DATABASE()} AND table_name = '{outbox_name:outbox_events}'
+        AND column_name = 'available_at' AND data_type IN ('datetime', 'timestamp'));
 PREPARE step FROM @step;
 EXECUTE step;
 
@@ -91,23 +91,26 @@ SET @missing = (SELECT GROUP_CONCAT(wanted.text SEPARATOR ', ') FROM (
     UNION ALL SELECT 'created_at', 'ADD COLUMN created_at BIGINT NOT NULL DEFAULT (TIMESTAMPDIFF(MICROSECOND, ''1970-01-01 00:00:00'', UTC_TIMESTAMP(3)) DIV 1000)'
     UNION ALL SELECT 'traceparent', 'ADD COLUMN traceparent VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin'
 ) AS wanted WHERE NOT EXISTS (SELECT 1 FROM information_schema.columns AS known
-    WHERE known.table_schema = DATABASE() AND known.table_name = 'outbox_events' AND known.column_name = wanted.name));
-SET @step = IF(@missing IS NULL, 'DO 0', CONCAT('ALTER TABLE outbox_events ', @missing));
+    WHERE known.table_schema = {outbox_schema:DATABASE()} AND known.table_name = '{outbox_name:outbox_events}'
+        AND known.column_name = wanted.name));
+SET @step = IF(@missing IS NULL, 'DO 0', CONCAT('ALTER TABLE {outbox_events} ', @missing));
 PREPARE step FROM @step;
 EXECUTE step;
 
-SET @step = (SELECT COALESCE(MAX('UPDATE outbox_events SET created_at = TIMESTAMPDIFF(MICROSECOND, ''1970-01-01 00:00:00'', bongsu_created) DIV 1000 WHERE bongsu_created IS NOT NULL'), 'DO 0')
+SET @step = (SELECT COALESCE(MAX('UPDATE {outbox_events} SET created_at = TIMESTAMPDIFF(MICROSECOND, ''1970-01-01 00:00:00'', bongsu_created) DIV 1000 WHERE bongsu_created IS NOT NULL'), 'DO 0')
     FROM information_schema.columns
-    WHERE table_schema = DATABASE() AND table_name = 'outbox_events' AND column_name = 'bongsu_created');
+    WHERE table_schema = {outbox_schema:DATABASE()} AND table_name = '{outbox_name:outbox_events}'
+        AND column_name = 'bongsu_created');
 PREPARE step FROM @step;
 EXECUTE step;
-SET @step = (SELECT COALESCE(MAX('ALTER TABLE outbox_events DROP COLUMN bongsu_created'), 'DO 0')
+SET @step = (SELECT COALESCE(MAX('ALTER TABLE {outbox_events} DROP COLUMN bongsu_created'), 'DO 0')
     FROM information_schema.columns
-    WHERE table_schema = DATABASE() AND table_name = 'outbox_events' AND column_name = 'bongsu_created');
+    WHERE table_schema = {outbox_schema:DATABASE()} AND table_name = '{outbox_name:outbox_events}'
+        AND column_name = 'bongsu_created');
 PREPARE step FROM @step;
 EXECUTE step;
 
-UPDATE outbox_events
+UPDATE {outbox_events}
 SET target_event_id = COALESCE(
     IF(JSON_VALID(payload) AND JSON_TYPE(JSON_EXTRACT(payload, '$.event_id')) IN ('STRING', 'INTEGER')
             AND JSON_UNQUOTE(JSON_EXTRACT(payload, '$.event_id')) REGEXP '^[A-Za-z0-9._@:-]{1,128}$',
@@ -115,17 +118,18 @@ SET target_event_id = COALESCE(
     '-')
 WHERE target_event_id IS NULL;
 
-ALTER TABLE outbox_events
+ALTER TABLE {outbox_events}
     MODIFY target_event_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '-';
 
 -- No index here is unique beside the key: InnoDB would lock gaps to keep it so, and programs that write would wait.
 SET @missing = (SELECT GROUP_CONCAT(wanted.text SEPARATOR ', ') FROM (
-    SELECT 'outbox_events_order' AS name, 'ADD INDEX outbox_events_order (position)' AS text
-    UNION ALL SELECT 'outbox_events_of_target', 'ADD INDEX outbox_events_of_target (target_event_id, position)'
-    UNION ALL SELECT 'outbox_events_status', 'ADD INDEX outbox_events_status (status)'
+    SELECT '{outbox_name:outbox_events}_order' AS name, 'ADD INDEX {outbox_events_order} (position)' AS text
+    UNION ALL SELECT '{outbox_name:outbox_events}_of_target', 'ADD INDEX {outbox_events_of_target} (target_event_id, position)'
+    UNION ALL SELECT '{outbox_name:outbox_events}_status', 'ADD INDEX {outbox_events_status} (status)'
 ) AS wanted WHERE NOT EXISTS (SELECT 1 FROM information_schema.statistics AS known
-    WHERE known.table_schema = DATABASE() AND known.table_name = 'outbox_events' AND known.index_name = wanted.name));
-SET @step = IF(@missing IS NULL, 'DO 0', CONCAT('ALTER TABLE outbox_events ', @missing));
+    WHERE known.table_schema = {outbox_schema:DATABASE()} AND known.table_name = '{outbox_name:outbox_events}'
+        AND known.index_name = wanted.name));
+SET @step = IF(@missing IS NULL, 'DO 0', CONCAT('ALTER TABLE {outbox_events} ', @missing));
 PREPARE step FROM @step;
 EXECUTE step;
 DEALLOCATE PREPARE step;
@@ -165,26 +169,3 @@ CREATE TABLE IF NOT EXISTS bongsu_outbox_times (
     position BIGINT NOT NULL PRIMARY KEY,
     at       BIGINT NOT NULL
 ) ENGINE = InnoDB;
-
--- A right that ends has its place in the order of the rows, whoever ends it. It is written by this name, because a session's
--- temporary table would take the place of the other one.
-CREATE OR REPLACE VIEW bongsu_outbox_ended AS SELECT event_type, payload, target_event_id, status FROM outbox_events;
-DROP TRIGGER IF EXISTS bongsu_membership_changed;
-CREATE TRIGGER bongsu_membership_changed AFTER UPDATE ON memberships FOR EACH ROW
-BEGIN
-    -- Blanks at an end count: text is compared without them here.
-    IF OLD.status = 'ACCEPTED'
-        AND NOT (BINARY NEW.status <=> BINARY 'ACCEPTED' AND BINARY NEW.event_id <=> BINARY OLD.event_id
-            AND BINARY NEW.user_id <=> BINARY OLD.user_id) THEN
-        INSERT INTO bongsu_outbox_ended (event_type, payload, target_event_id, status)
-        VALUES ('system.removed', JSON_OBJECT('userId', OLD.user_id), OLD.event_id, 'DONE');
-    END IF;
-END;
-DROP TRIGGER IF EXISTS bongsu_membership_deleted;
-CREATE TRIGGER bongsu_membership_deleted AFTER DELETE ON memberships FOR EACH ROW
-BEGIN
-    IF OLD.status = 'ACCEPTED' THEN
-        INSERT INTO bongsu_outbox_ended (event_type, payload, target_event_id, status)
-        VALUES ('system.removed', JSON_OBJECT('userId', OLD.user_id), OLD.event_id, 'DONE');
-    END IF;
-END;

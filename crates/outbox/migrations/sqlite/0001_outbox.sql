@@ -1,5 +1,5 @@
--- The outbox: rows that programs write with their own changes, and who may hear of them. Times are milliseconds since 1970.
--- Every step can run again.
+-- The outbox: rows that programs write with their own changes. Times are milliseconds since 1970. Every step can run again.
+-- A name in braces is given by the settings; what stands after a colon, or the name itself, is its default.
 
 -- Triggers keep a table from being renamed that they write to.
 DROP TRIGGER IF EXISTS bongsu_membership_changed;
@@ -9,21 +9,23 @@ DROP TRIGGER IF EXISTS bongsu_membership_moved;
 
 -- What a program may have had here before. Columns that it does not have are taken from the outer query, which has a
 -- value for each: a name means the innermost table that knows it.
-CREATE TABLE IF NOT EXISTS outbox_events (id INTEGER PRIMARY KEY, event_type TEXT, payload TEXT);
+CREATE TABLE IF NOT EXISTS {outbox_events} (id INTEGER PRIMARY KEY, event_type TEXT, payload TEXT);
 
 -- What hangs on a table goes with it, without a word. A check's name says what is wrong, where a statement cannot.
 CREATE TABLE bongsu_outbox_checked (
-    ids INTEGER CONSTRAINT "outbox_events: ids have to be whole numbers; OUTBOX=off leaves the table alone" CHECK (ids = 0),
-    bound INTEGER CONSTRAINT "outbox_events: the table is made anew, and triggers, indexes, views and foreign keys on it would be lost; remove them, and add them again afterwards. OUTBOX=off leaves the table alone" CHECK (bound = 0)
+    ids INTEGER CONSTRAINT "{outbox_name:outbox_events}: ids have to be whole numbers; OUTBOX=off leaves the table alone" CHECK (ids = 0),
+    bound INTEGER CONSTRAINT "{outbox_name:outbox_events}: the table is made anew, and triggers, indexes, views and foreign keys on it would be lost; remove them, and add them again afterwards. OUTBOX=off leaves the table alone" CHECK (bound = 0)
 );
 INSERT INTO bongsu_outbox_checked
-SELECT (SELECT COUNT(*) FROM outbox_events WHERE typeof(id) <> 'integer'),
+SELECT (SELECT COUNT(*) FROM {outbox_events} WHERE typeof(id) <> 'integer'),
     (SELECT COUNT(*) FROM sqlite_schema
-     WHERE sql IS NOT NULL AND ((type IN ('trigger', 'index') AND tbl_name = 'outbox_events' COLLATE NOCASE)
-             OR (type IN ('trigger', 'view') AND sql LIKE '%outbox_events%'))
-         AND name NOT IN ('outbox_events_unsequenced', 'outbox_events_order', 'outbox_events_of_target', 'outbox_events_failed'))
+     WHERE sql IS NOT NULL AND ((type IN ('trigger', 'index') AND tbl_name = '{outbox_name:outbox_events}' COLLATE NOCASE)
+             OR (type IN ('trigger', 'view')
+                 AND lower(sql || ' ') GLOB '*[^a-z0-9_]' || lower('{outbox_name:outbox_events}') || '[^a-z0-9_]*'))
+         AND name NOT IN ('{outbox_name:outbox_events}_unsequenced', '{outbox_name:outbox_events}_order',
+             '{outbox_name:outbox_events}_of_target', '{outbox_name:outbox_events}_failed'))
     + (SELECT COUNT(*) FROM sqlite_schema AS other, pragma_foreign_key_list(other.name) AS bond
-       WHERE other.type = 'table' AND bond."table" = 'outbox_events' COLLATE NOCASE);
+       WHERE other.type = 'table' AND bond."table" = '{outbox_name:outbox_events}' COLLATE NOCASE);
 DROP TABLE bongsu_outbox_checked;
 
 CREATE TABLE bongsu_outbox_made (
@@ -46,34 +48,34 @@ SELECT
     COALESCE(CAST(given.event_type AS TEXT), ''),
     COALESCE(CAST(given.payload AS TEXT), 'null'),
     COALESCE(
-        (SELECT CAST(target_event_id AS TEXT) FROM (SELECT * FROM outbox_events WHERE id = given.id)),
+        (SELECT CAST(target_event_id AS TEXT) FROM (SELECT * FROM {outbox_events} WHERE id = given.id)),
         CASE WHEN json_valid(given.payload) THEN CAST(json_extract(given.payload, '$.event_id') AS TEXT) END,
         '-'),
     -- Positions are ours to give.
-    (SELECT position FROM (SELECT * FROM outbox_events WHERE id = given.id)
+    (SELECT position FROM (SELECT * FROM {outbox_events} WHERE id = given.id)
      WHERE EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'bongsu_outbox_head')),
     (SELECT CASE WHEN status IN ('PENDING', 'PROCESSING', 'DONE', 'FAILED') THEN status ELSE 'PENDING' END
-     FROM (SELECT * FROM outbox_events WHERE id = given.id)),
-    (SELECT COALESCE(CAST(attempts AS INTEGER), 0) FROM (SELECT * FROM outbox_events WHERE id = given.id)),
+     FROM (SELECT * FROM {outbox_events} WHERE id = given.id)),
+    (SELECT COALESCE(CAST(attempts AS INTEGER), 0) FROM (SELECT * FROM {outbox_events} WHERE id = given.id)),
     given.now,
     COALESCE(
         (SELECT CASE typeof(created_at) WHEN 'integer' THEN created_at
                 ELSE CAST((julianday(created_at) - 2440587.5) * 86400000 AS INTEGER) END
-         FROM (SELECT * FROM outbox_events WHERE id = given.id)),
+         FROM (SELECT * FROM {outbox_events} WHERE id = given.id)),
         given.now),
-    (SELECT traceparent FROM (SELECT * FROM outbox_events WHERE id = given.id))
+    (SELECT traceparent FROM (SELECT * FROM {outbox_events} WHERE id = given.id))
 FROM (SELECT id, event_type, payload, NULL AS target_event_id, NULL AS position, 'PENDING' AS status, 0 AS attempts,
              NULL AS created_at, NULL AS traceparent,
              CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) AS now
-      FROM outbox_events) AS given;
+      FROM {outbox_events}) AS given;
 
-DROP TABLE outbox_events;
-ALTER TABLE bongsu_outbox_made RENAME TO outbox_events;
+DROP TABLE {outbox_events};
+ALTER TABLE bongsu_outbox_made RENAME TO {outbox_events};
 
-CREATE INDEX outbox_events_unsequenced ON outbox_events (id) WHERE position IS NULL;
-CREATE UNIQUE INDEX outbox_events_order ON outbox_events (position) WHERE position IS NOT NULL;
-CREATE INDEX outbox_events_of_target ON outbox_events (target_event_id, position);
-CREATE INDEX outbox_events_failed ON outbox_events (id) WHERE status = 'FAILED';
+CREATE INDEX {outbox_events_unsequenced} ON {outbox_events} (id) WHERE position IS NULL;
+CREATE UNIQUE INDEX {outbox_events_order} ON {outbox_events} (position) WHERE position IS NOT NULL;
+CREATE INDEX {outbox_events_of_target} ON {outbox_events} (target_event_id, position);
+CREATE INDEX {outbox_events_failed} ON {outbox_events} (id) WHERE status = 'FAILED';
 
 -- The last position that was given. Whoever gives positions holds this row.
 CREATE TABLE IF NOT EXISTS bongsu_outbox_head (
@@ -110,54 +112,3 @@ CREATE TABLE IF NOT EXISTS bongsu_outbox_times (
     position INTEGER PRIMARY KEY,
     at       INTEGER NOT NULL
 ) STRICT;
-
--- Who may follow an event.
-CREATE TABLE IF NOT EXISTS memberships (
-    event_id TEXT NOT NULL,
-    user_id  TEXT NOT NULL,
-    status   TEXT NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'ACCEPTED', 'REJECTED')),
-    PRIMARY KEY (event_id, user_id)
-);
-
--- Triggers do not ask whether these are there; one that is another program's is found here. OUTBOX=off leaves it alone.
-SELECT COUNT(status) FROM memberships WHERE event_id IS NULL AND user_id IS NULL;
--- Numbers, and text that takes A for a, would let strangers in. A check's name says what is wrong, where a statement cannot.
-CREATE TABLE bongsu_memberships_checked (
-    wrong INTEGER CONSTRAINT "memberships: event_id and user_id have to be TEXT that tells A from a; OUTBOX=off leaves the table alone" CHECK (wrong = 0)
-);
-INSERT INTO bongsu_memberships_checked
-SELECT (SELECT COUNT(*) FROM pragma_table_info('memberships')
-        WHERE name IN ('event_id', 'user_id') AND type NOT LIKE '%TEXT%' AND type NOT LIKE '%CHAR%')
-    + (SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = 'memberships' AND sql LIKE '%COLLATE%');
-DROP TABLE bongsu_memberships_checked;
-
--- A right that ends has its place in the order of the rows, whoever ends it.
-CREATE TRIGGER bongsu_membership_changed AFTER UPDATE ON memberships
-WHEN OLD.status = 'ACCEPTED'
-    AND (NEW.status IS NOT 'ACCEPTED' OR NEW.event_id IS NOT OLD.event_id OR NEW.user_id IS NOT OLD.user_id)
-BEGIN
-    INSERT INTO outbox_events (event_type, payload, target_event_id, status)
-    VALUES ('system.removed', json_object('userId', CAST(OLD.user_id AS TEXT)), CAST(OLD.event_id AS TEXT), 'DONE');
-END;
-
-CREATE TRIGGER bongsu_membership_deleted AFTER DELETE ON memberships
-WHEN OLD.status = 'ACCEPTED'
-BEGIN
-    INSERT INTO outbox_events (event_type, payload, target_event_id, status)
-    VALUES ('system.removed', json_object('userId', CAST(OLD.user_id AS TEXT)), CAST(OLD.event_id AS TEXT), 'DONE');
-END;
-
--- OR REPLACE takes a row's place without a word.
-CREATE TRIGGER bongsu_membership_replaced AFTER INSERT ON memberships
-WHEN NEW.status IS NOT 'ACCEPTED'
-BEGIN
-    INSERT INTO outbox_events (event_type, payload, target_event_id, status)
-    VALUES ('system.removed', json_object('userId', CAST(NEW.user_id AS TEXT)), CAST(NEW.event_id AS TEXT), 'DONE');
-END;
-
-CREATE TRIGGER bongsu_membership_moved AFTER UPDATE ON memberships
-WHEN NEW.status IS NOT 'ACCEPTED' AND (NEW.event_id IS NOT OLD.event_id OR NEW.user_id IS NOT OLD.user_id)
-BEGIN
-    INSERT INTO outbox_events (event_type, payload, target_event_id, status)
-    VALUES ('system.removed', json_object('userId', CAST(NEW.user_id AS TEXT)), CAST(NEW.event_id AS TEXT), 'DONE');
-END;

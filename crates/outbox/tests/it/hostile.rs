@@ -146,7 +146,8 @@ pub(crate) async fn a_membership_that_is_nothing_any_more_has_ended(database: Da
     // A program's own table may allow that.
     let Database::Server(flavour, _) = &database else {
         let folder = tempfile::tempdir().unwrap();
-        let table = "CREATE TABLE memberships (event_id TEXT, user_id TEXT, status TEXT)";
+        let table =
+            "CREATE TABLE memberships (event_id TEXT, user_id TEXT, status TEXT, UNIQUE (event_id, user_id))";
         let file = file_with(folder.path(), table).unwrap();
         file.execute_batch(ENDS).unwrap();
         assert_eq!(file.query_row(ENDED, [], |row| row.get::<_, i64>(0)).unwrap(), 1);

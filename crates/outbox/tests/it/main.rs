@@ -6,6 +6,7 @@ mod database;
 mod gaps;
 mod held;
 mod hostile;
+mod names;
 mod older;
 mod places;
 mod work;
@@ -50,7 +51,11 @@ contract! {
         a_table_that_was_emptied_is_told_to_everybody;
     places: a_page_begins_where_it_should
         a_withdrawal_takes_its_place_whoever_makes_it
-        what_is_too_old_goes_unless_somebody_needs_it;
+        what_is_too_old_goes_unless_somebody_needs_it
+        rows_that_no_worker_claims_go_when_they_are_old;
+    names: tables_of_other_names_are_used_like_the_usual_ones
+        a_query_says_who_may_follow
+        a_database_whose_tables_have_other_names_is_refused;
     work: work_is_done_once_and_in_order
         what_fails_is_tried_again_and_what_is_away_costs_no_try
         what_nobody_can_be_told_of_is_marked_and_passed_over

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bongsu_kernel::settings::{Input, load};
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, StreamId};
 use bongsu_live::log::Most;
@@ -20,6 +21,14 @@ pub(crate) async fn source(records: &Records) -> (OutboxSource, Outbox) {
 }
 
 pub(crate) async fn source_at(records: &Records, clock: Clock) -> (OutboxSource, Outbox) {
+    source_with(records, clock, |options| options).await
+}
+
+pub(crate) async fn source_with(
+    records: &Records,
+    clock: Clock,
+    with: impl FnOnce(Options) -> Options,
+) -> (OutboxSource, Outbox) {
     let live = bongsu_live::Options {
         ring_frames: 16,
         ring_bytes: 1 << 20,
@@ -30,10 +39,16 @@ pub(crate) async fn source_at(records: &Records, clock: Clock) -> (OutboxSource,
         most: 10,
     };
     let (ping, keeps) = (live.keepalive, Duration::from_secs(7 * 86_400));
-    let options =
-        Options { ping, keeps, waited: Waited::Every, relay: Relay::default(), usual: live.manner() };
+    let options = Options {
+        ping,
+        keeps,
+        waited: Waited::Every,
+        relay: Relay::default(),
+        has_membership_query: false,
+        usual: live.manner(),
+    };
     let hub = Hub::new(live, 1, clock.clone());
-    let outbox = Outbox::start(records.clone(), hub, options, clock, &Supervisor::new()).await.unwrap();
+    let outbox = Outbox::start(records.clone(), hub, with(options), clock, &Supervisor::new()).await.unwrap();
     (OutboxSource(outbox.clone()), outbox)
 }
 
@@ -144,6 +159,31 @@ pub(crate) async fn a_withdrawal_takes_its_place_whoever_makes_it(database: Data
         page.entries.iter().filter(|entry| source.frame(entry).is_empty()).count() == 3,
         "nobody is told"
     );
+}
+
+pub(crate) async fn rows_that_no_worker_claims_go_when_they_are_old(database: Database) {
+    const NOW: u64 = 1_800_000_000_000;
+    let (records, clock) = (database.records().await, Clock::manual(NOW));
+    // As the settings have it when nobody says anything about workers but this.
+    let environment = [("OUTBOX_RELAY".to_owned(), "worked.on.v1=room".to_owned())].into();
+    let settings = [bongsu_outbox::SETTINGS, bongsu_live::SETTINGS].concat();
+    let values = load(&settings, &Input { environment, ..Input::default() }).unwrap();
+    let with = |options: Options| Options::from_settings(&values, options.usual).unwrap();
+    let (source, outbox) = source_with(&records, clock.clone(), with).await;
+    let event = subject(&Id::new("a").unwrap());
+    insert(&database, "a", 3).await;
+    let worked_on =
+        "INSERT INTO outbox_events (event_type, payload, target_event_id) VALUES ('worked.on.v1', '{}', 'a')";
+    database.execute(worked_on).await;
+    sequence_up_to(&source, &records, &event, 4).await;
+    // One that is not sequenced is nobody's to remove.
+    insert(&database, "a", 1).await;
+    assert_eq!(outbox.forget_old().await.unwrap(), 0);
+    clock.set(NOW + 8 * 24 * 60 * 60 * 1_000);
+    assert_eq!(outbox.forget_old().await.unwrap(), 3);
+    sequence_up_to(&source, &records, &event, 5).await;
+    let left = source.read(&event, StreamId::START, MOST).await.unwrap();
+    assert_eq!(ids(&left), [4, 5], "what the relay still has to do, and what streams have not had");
 }
 
 pub(crate) async fn what_is_too_old_goes_unless_somebody_needs_it(database: Database) {

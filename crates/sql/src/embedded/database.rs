@@ -25,13 +25,18 @@ pub struct Database {
     path: PathBuf,
 }
 
-impl Database {
-    /// Opens the file in a folder, creating and migrating it as needed. Whatever is wrong with an existing file
-    /// is found before anything is written to it.
-    pub fn open(folder: DataFolder, migrations: &Migrations) -> Result<Self, Error> {
+/// A data folder whose file may be opened and migrated. Nothing in it was changed yet, and nothing is when this is dropped.
+pub struct PreparedFile {
+    folder: DataFolder,
+    migrations: Migrations,
+}
+
+impl PreparedFile {
+    /// Finds whatever is wrong with an existing file.
+    pub fn prepare(folder: DataFolder, migrations: &Migrations) -> Result<Self, Error> {
+        folder.check_private()?;
         let path = folder.database();
-        let exists = path.symlink_metadata().is_ok();
-        if exists {
+        if path.symlink_metadata().is_ok() {
             inspect(&path)?;
             if path.metadata().is_ok_and(|file| file.len() <= CHECK_AT_START_UP_TO) {
                 check_integrity(&path)?;
@@ -40,14 +45,30 @@ impl Database {
             let why = "it is missing, and the write-ahead log beside it has changes for it";
             return Err(Error::Damaged(path, why.to_owned()));
         }
-        folder.make_private()?;
-        if !exists {
+        migrations.check(&path)?;
+        Ok(Self { folder, migrations: migrations.clone() })
+    }
+
+    /// Opens the file, making and migrating it as needed.
+    pub fn migrate(self) -> Result<Database, Error> {
+        let path = self.folder.database();
+        self.folder.make_private()?;
+        self.folder.sign()?;
+        if path.symlink_metadata().is_err() {
             create(&path)?;
         }
-        let database = Self { folder, path };
+        let database = Database { path, folder: self.folder };
         let mut connection = database.connect()?;
-        migrations.run(&mut connection, &database.path)?;
+        self.migrations.run(&mut connection, &database.path)?;
         Ok(database)
+    }
+}
+
+impl Database {
+    /// Opens the file in a folder, making and migrating it as needed. Whatever is wrong with an existing file is found before
+    /// anything is written to it.
+    pub fn open(folder: DataFolder, migrations: &Migrations) -> Result<Self, Error> {
+        PreparedFile::prepare(folder, migrations)?.migrate()
     }
 
     /// Starts the writer thread.

@@ -5,11 +5,12 @@ use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use bongsu_kernel::settings::Setting;
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::geteuid;
 
 use crate::Error;
 
@@ -25,11 +26,15 @@ pub(super) const FILE_MODE: u32 = 0o600;
 /// Any access of users who are neither the owner nor in the group.
 const OTHER_USERS: u32 = 0o007;
 const OTHER_USERS_WRITE: u32 = 0o002;
+/// The file that says which process holds the folder.
+const SIGNATURE: &str = "lock";
 
 /// A folder that this process holds until it is dropped. The lock goes with the process, however it ends.
 #[derive(Debug)]
 pub struct DataFolder {
     path: PathBuf,
+    /// The folders that were made for it, the innermost first. Those that are still empty in the end go again.
+    made: Vec<PathBuf>,
     _lock: File,
 }
 
@@ -40,25 +45,53 @@ impl DataFolder {
         if path.exists() && !path.is_dir() {
             return Err(Error::Unusable(path.to_owned(), "it is not a folder".to_owned()));
         }
+        let made = path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+        let made = made.map(Path::to_owned).collect();
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).map_err(unusable)?;
         // The folder itself is locked: a file in it could be removed by hand, and the lock with it.
         let lock = File::open(path).map_err(unusable)?;
-        let holder = path.join("lock");
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             // Who holds it is a help, not a need.
-            let pid = std::fs::read_to_string(&holder).unwrap_or_default();
+            let pid = std::fs::read_to_string(path.join(SIGNATURE)).unwrap_or_default();
             let pid = if pid.is_empty() { pid } else { format!(" (pid {})", pid.trim()) };
             return Err(Error::InUse(path.to_owned(), pid));
         }
-        match std::fs::write(&holder, std::process::id().to_string()) {
+        Ok(Self { path: path.to_owned(), made, _lock: lock })
+    }
+
+    /// Writes down who holds the folder.
+    pub(crate) fn sign(&self) -> Result<(), Error> {
+        match std::fs::write(self.path.join(SIGNATURE), std::process::id().to_string()) {
             // On a full disk the folder can still be held.
-            Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(unusable(error)),
-            _ => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Err(error) if error.kind() != io::ErrorKind::StorageFull => {
+                Err(Error::Unusable(self.path.clone(), error.to_string()))
+            }
+            _ => Ok(()),
         }
     }
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Refuses a folder that [`make_private`](Self::make_private) could not make private. Changes nothing.
+    pub(super) fn check_private(&self) -> Result<(), Error> {
+        let unusable = |error: io::Error| Error::Unusable(self.path.clone(), error.to_string());
+        let about = self.path.metadata().map_err(unusable)?;
+        if about.permissions().mode() & OTHER_USERS_WRITE == 0 {
+            return Ok(());
+        }
+        let me = geteuid();
+        let is_mine = me.is_root() || about.uid() == me.as_raw();
+        let mut has_foreign_files = false;
+        for entry in std::fs::read_dir(&self.path).map_err(unusable)? {
+            has_foreign_files |= is_foreign(&entry.map_err(unusable)?.file_name());
+        }
+        if is_mine && !has_foreign_files {
+            return Ok(());
+        }
+        let why = "other users can write to it. Set its mode to 0700, or name a folder of its own";
+        Err(Error::Unusable(self.path.clone(), why.to_owned()))
     }
 
     /// Takes access to the hub's files away from other users, and to the folder if it holds nothing else: a folder that
@@ -74,9 +107,8 @@ impl DataFolder {
                     let name = entry.file_name();
                     unusable(format!("other users can read {}, and its mode stays: {error}", name.display()))
                 })?;
-            } else {
-                has_foreign_files |= entry.file_name() != "lost+found";
             }
+            has_foreign_files |= is_foreign(&entry.file_name());
         }
         let restricted = if has_foreign_files && is_exposed(&self.path, OTHER_USERS) {
             Err(io::Error::other("it has files of other programs in it"))
@@ -118,7 +150,11 @@ impl DataFolder {
 
 /// What the hub itself puts into the folder.
 fn is_own(name: &OsStr) -> bool {
-    name == "lock" || name.as_bytes().starts_with(b"bongsu.db")
+    name == SIGNATURE || name.as_bytes().starts_with(b"bongsu.db")
+}
+
+fn is_foreign(name: &OsStr) -> bool {
+    !is_own(name) && name != "lost+found"
 }
 
 fn mode(path: &Path) -> io::Result<u32> {
@@ -135,6 +171,17 @@ fn restrict(path: &Path, private: u32) -> io::Result<bool> {
         return Ok(false);
     }
     std::fs::set_permissions(path, Permissions::from_mode(private)).map(|()| true)
+}
+
+impl Drop for DataFolder {
+    fn drop(&mut self) {
+        for folder in &self.made {
+            // One that holds something stays.
+            if std::fs::remove_dir(folder).is_err() {
+                break;
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -160,7 +207,7 @@ mod tests {
 
     #[test]
     fn access_of_other_users_is_taken_away_and_that_of_the_group_stays() {
-        let (dir, held) = folder(0o755, &[("bongsu.db", 0o644), ("bongsu.db-wal", 0o604)]);
+        let (dir, held) = folder(0o755, &[("bongsu.db", 0o644), ("bongsu.db-wal", 0o604), ("lock", 0o644)]);
         assert!(DataFolder::is_open_to_others(dir.path()));
         held.make_private().unwrap();
         assert_eq!(modes(dir.path(), &["bongsu.db", "bongsu.db-wal", "lock"]), [0o700, 0o600, 0o600, 0o600]);
@@ -185,9 +232,27 @@ mod tests {
     fn a_folder_has_one_holder() {
         let dir = tempfile::tempdir().unwrap();
         let folder = DataFolder::take(dir.path()).unwrap();
+        folder.sign().unwrap();
         let second = DataFolder::take(dir.path()).unwrap_err();
         assert!(matches!(&second, Error::InUse(_, who) if who.contains(&std::process::id().to_string())));
         drop(folder);
         DataFolder::take(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_was_made_for_nothing_goes_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b");
+        drop(DataFolder::take(&path).unwrap());
+        assert!(!dir.path().join("a").exists() && dir.path().exists());
+        let folder = DataFolder::take(&path).unwrap();
+        folder.sign().unwrap();
+        drop(folder);
+        assert!(path.join(SIGNATURE).exists());
+        // One that was there before is nobody's to remove.
+        let empty = dir.path().join("empty");
+        std::fs::create_dir(&empty).unwrap();
+        drop(DataFolder::take(&empty).unwrap());
+        assert!(empty.exists());
     }
 }

@@ -142,7 +142,7 @@ impl Link {
     }
 
     /// Sends text as it is, one statement or several.
-    pub(crate) async fn say(&mut self, text: &'static str) -> Result<(), Fault> {
+    pub(crate) async fn say(&mut self, text: &str) -> Result<(), Fault> {
         of!(self, say(text))
     }
 

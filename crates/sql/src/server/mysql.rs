@@ -35,8 +35,8 @@ pub(crate) async fn limit(link: &mut MySqlConnection) -> Result<(), Fault> {
     }
 }
 
-pub(crate) async fn say(link: &mut MySqlConnection, text: &'static str) -> Result<(), Fault> {
-    link.execute(sqlx::raw_sql(text)).await.map(drop).map_err(|error| judge(&error))
+pub(crate) async fn say(link: &mut MySqlConnection, text: &str) -> Result<(), Fault> {
+    link.execute(sqlx::raw_sql(AssertSqlSafe(text.to_owned()))).await.map(drop).map_err(|error| judge(&error))
 }
 
 pub(crate) async fn run(

@@ -25,8 +25,8 @@ pub(crate) async fn limit(link: &mut PgConnection) -> Result<(), Fault> {
     say(link, LIMITS).await
 }
 
-pub(crate) async fn say(link: &mut PgConnection, text: &'static str) -> Result<(), Fault> {
-    link.execute(sqlx::raw_sql(text)).await.map(drop).map_err(|error| judge(&error))
+pub(crate) async fn say(link: &mut PgConnection, text: &str) -> Result<(), Fault> {
+    link.execute(sqlx::raw_sql(AssertSqlSafe(text.to_owned()))).await.map(drop).map_err(|error| judge(&error))
 }
 
 pub(crate) async fn run(link: &mut PgConnection, written: &Written, values: &[&Value]) -> Result<u64, Fault> {

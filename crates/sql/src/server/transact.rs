@@ -3,6 +3,7 @@
 //! As long as COMMIT was not sent nothing is kept, whatever goes wrong. From then on only the server knows, unless it
 //! says so itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bongsu_kernel::{random, trace};
@@ -12,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::link::{Begin, Fault};
 use super::{Server, Session};
 use crate::transaction::Inner;
-use crate::{Change, Error, Transaction};
+use crate::{Change, Error, Names, Transaction};
 
 /// All that a transaction may take: waiting for a connection, every statement, every repetition.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,6 +36,7 @@ impl Server {
     pub(crate) async fn transact<A, T, E>(
         &self,
         how: Begin,
+        names: Arc<Names>,
         given: A,
         change: Change<A, T, E>,
     ) -> Result<T, E>
@@ -47,7 +49,7 @@ impl Server {
         let server = self.clone();
         let task = async move {
             let started = Instant::now();
-            server.until_done(how, &given, change, reply).await;
+            server.until_done(how, &names, &given, change, reply).await;
             let kind = if how == Begin::Write { "write" } else { "read" };
             metrics::histogram!("sql_transaction_duration_seconds", "kind" => kind)
                 .record(started.elapsed().as_secs_f64());
@@ -61,6 +63,7 @@ impl Server {
     async fn until_done<A: Sync, T: Send, E: From<Error>>(
         &self,
         how: Begin,
+        names: &Names,
         given: &A,
         change: Change<A, T, E>,
         reply: oneshot::Sender<Result<T, E>>,
@@ -72,7 +75,7 @@ impl Server {
                 Ok(session) => session,
                 Err(error) => return answer(reply, Err(error.into())),
             };
-            let turn = timeout_at(deadline, session.turn(how, given, change)).await;
+            let turn = timeout_at(deadline, session.turn(how, names, given, change)).await;
             let done = match turn {
                 Ok(Turn::Again) if tries < TRIES => {
                     self.give_back(session, deadline).await;
@@ -122,10 +125,11 @@ impl Session {
     async fn turn<A: Sync, T: Send, E: From<Error>>(
         &mut self,
         how: Begin,
+        names: &Names,
         given: &A,
         change: Change<A, T, E>,
     ) -> Turn<T, E> {
-        let mut transaction = Transaction::new(Inner::Server(self));
+        let mut transaction = Transaction::new(Inner::Server(self), names);
         let outcome = change(given, &mut transaction).await;
         let outcome = transaction.finish(outcome);
         match (outcome, &self.fault) {

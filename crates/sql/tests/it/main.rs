@@ -66,6 +66,7 @@ suite!(postgres, crate::database::Postgres, server_contract {
     a_newer_database_is_left_alone
     a_database_is_known_by_its_own_identity
     a_claimed_database_is_one_process_s_until_it_ends
+    what_is_prepared_is_not_changed_until_it_is_migrated
     who_waits_for_a_connection_waits_not_longer_than_for_the_rest
 });
 suite!(mariadb, crate::database::MariaDb, server_contract {
@@ -78,5 +79,6 @@ suite!(mariadb, crate::database::MariaDb, server_contract {
     a_newer_database_is_left_alone
     a_database_is_known_by_its_own_identity
     a_claimed_database_is_one_process_s_until_it_ends
+    what_is_prepared_is_not_changed_until_it_is_migrated
     who_waits_for_a_connection_waits_not_longer_than_for_the_rest
 });

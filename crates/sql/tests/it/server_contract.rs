@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bongsu_kernel::task::Supervisor;
-use bongsu_sql::{Boxed, Claim, Error, Migration, Migrations, Records, Transaction};
+use bongsu_sql::{Boxed, Claim, Error, Migration, Migrations, PreparedServer, Records, Transaction};
+use bongsu_testkit::sql::Flavour;
 use bongsu_testkit::wait;
 use futures_util::future::join_all;
 use tokio::sync::{Barrier, Notify};
@@ -231,17 +232,38 @@ pub(crate) async fn who_waits_for_a_connection_waits_not_longer_than_for_the_res
 }
 
 pub(crate) async fn a_claimed_database_is_one_process_s_until_it_ends<D: OnServer>(database: D) {
-    let (supervisor, another) = (Supervisor::new(), Supervisor::new());
-    let one = Records::connect(&options(database.url()), &migrations(), &supervisor).await.unwrap();
-    one.claim(Claim::Alone, &supervisor).await.unwrap();
-    let other = Records::connect(&options(database.url()), &migrations(), &another).await.unwrap();
+    let (supervisor, others) = (Supervisor::new(), Supervisor::new());
+    let (options, migrations) = (options(database.url()), migrations());
+    let claim = async |how| PreparedServer::prepare(&options, &migrations, Some(how)).await;
+    let one = claim(Claim::Alone).await.unwrap().migrate(&supervisor).await.unwrap();
     for how in [Claim::Alone, Claim::Shared] {
-        let refused = other.claim(how, &another).await.unwrap_err();
+        let refused = claim(how).await.err().unwrap();
         assert!(matches!(refused, Error::Taken(_)) && refused.to_string().contains("REDIS_URL"), "{refused}");
     }
     supervisor.shut_down(Duration::from_secs(1)).await;
     drop(one);
-    wait::until(LONG, async || other.claim(Claim::Shared, &another).await.is_ok()).await;
-    let third = database.records().await;
-    third.claim(Claim::Shared, &Supervisor::new()).await.unwrap();
+    wait::until(LONG, async || claim(Claim::Shared).await.is_ok()).await;
+    let _second = claim(Claim::Shared).await.unwrap().migrate(&others).await.unwrap();
+    let _third = claim(Claim::Shared).await.unwrap().migrate(&others).await.unwrap();
+}
+
+pub(crate) async fn what_is_prepared_is_not_changed_until_it_is_migrated<D: OnServer>(database: D) {
+    let server = database.server().await;
+    let schema = if server.flavour() == Flavour::MariaDb { "DATABASE()" } else { "'public'" };
+    let count = format!("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = {schema}");
+    let tables = || server.execute(database.name(), &count);
+    let (options, migrations) = (options(database.url()), migrations());
+    let prepared = PreparedServer::prepare(&options, &migrations, Some(Claim::Shared)).await.unwrap();
+    let identity = prepared.identity().to_owned();
+    drop(prepared);
+    assert_eq!(tables(), "0", "a start that failed left something behind");
+    // Who comes meanwhile waits, and finds what the first one made.
+    let prepared = PreparedServer::prepare(&options, &migrations, Some(Claim::Shared)).await.unwrap();
+    assert_ne!(prepared.identity(), identity, "it was never kept");
+    let supervisor = Supervisor::new();
+    let (other, one) = tokio::join!(
+        PreparedServer::prepare(&options, &migrations, Some(Claim::Shared)),
+        prepared.migrate(&supervisor),
+    );
+    assert_eq!(Some(other.unwrap().identity()), one.unwrap().identity());
 }

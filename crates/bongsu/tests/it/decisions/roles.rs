@@ -1,11 +1,13 @@
 //! The application is there for those who ask for it.
 
 use bongsu_testkit::redis::Redis;
+use bongsu_testkit::sql::Flavour;
 use bongsu_testkit::{Api, Hub, tier};
 use serde_json::json;
 
 use super::Event;
 use crate::BONGSU;
+use crate::outbox::Scene;
 
 #[tokio::test]
 async fn without_its_role_the_application_is_not_there() {
@@ -14,15 +16,50 @@ async fn without_its_role_the_application_is_not_there() {
     api.person(1).post("/events", json!({"title": "x"})).await.expect_error(404, "COMMON404");
     let document = api.get("/openapi.json").await.expect(200).body;
     assert!(document["paths"]["/events"].is_null());
-    // Roles come and go on the same records.
     hub.restart_with(&[("ROLES", "hub,decisions")]).await;
-    let event = Event::create(&hub, 50, &[2]).await;
     let document = api.get("/openapi.json").await.expect(200).body;
     assert!(document["paths"]["/events/{event_id}/proposals/{proposal_id}/votes"]["delete"].is_object());
-    hub.restart().await;
+}
+
+/// Roles come and go on the same records: its tables are made when it first runs, and stay.
+async fn its_tables_are_there_where_it_runs(flavour: Option<Flavour>) {
+    let Some(scene) = Scene::start_with(flavour, |builder| builder).await else { return };
+    let tables = match flavour {
+        None => {
+            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name LIKE 'decision%'".to_owned()
+        }
+        Some(flavour) => {
+            let schema = if flavour == Flavour::MariaDb { "DATABASE()" } else { "current_schema()" };
+            format!(
+                "SELECT count(*) FROM information_schema.tables \
+                 WHERE table_schema = {schema} AND table_name LIKE 'decision%'"
+            )
+        }
+    };
+    assert_eq!(scene.numbers(&tables).await, [0], "a hub without the application has made its tables");
+    scene.hub.restart_with(&[("ROLES", "hub,decisions")]).await;
+    assert_eq!(scene.numbers(&tables).await, [4]);
+    let event = Event::create(&scene.hub, 50, &[2]).await;
+    scene.hub.restart().await;
     event.call("GET", 2, "").await.expect_error(404, "COMMON404");
-    hub.restart_with(&[("ROLES", "all")]).await;
+    assert_eq!(scene.numbers(&tables).await, [4], "what was recorded stays");
+    scene.hub.restart_with(&[("ROLES", "all")]).await;
     event.call("GET", 2, "").await.expect(200);
+}
+
+#[tokio::test]
+async fn its_tables_are_there_where_it_runs_on_the_embedded_file() {
+    its_tables_are_there_where_it_runs(None).await;
+}
+
+#[tokio::test]
+async fn its_tables_are_there_where_it_runs_on_postgres() {
+    its_tables_are_there_where_it_runs(Some(Flavour::Postgres)).await;
+}
+
+#[tokio::test]
+async fn its_tables_are_there_where_it_runs_on_mariadb() {
+    its_tables_are_there_where_it_runs(Some(Flavour::MariaDb)).await;
 }
 
 #[tokio::test]

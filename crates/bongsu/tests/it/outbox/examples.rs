@@ -190,7 +190,6 @@ async fn rust(flavour: Option<Flavour>) {
         bongsu_coordination::MIGRATIONS,
         bongsu_inbox::store::MIGRATIONS,
         bongsu_outbox::store::MIGRATIONS,
-        bongsu_decisions::store::MIGRATIONS,
         bongsu_sql::MIGRATIONS,
     ]);
     let records = Records::connect_as_is(&options, &migrations, &Supervisor::new()).await.unwrap();

@@ -12,8 +12,14 @@ use crate::BONGSU;
 
 /// What it prints about a row; empty when it knows nothing.
 fn explain(scene: &Scene, id: u64, form: &[&str]) -> String {
+    explain_with(scene, id, form, &[])
+}
+
+/// The same under other settings.
+pub(super) fn explain_with(scene: &Scene, id: u64, form: &[&str], settings: &[(&str, &str)]) -> String {
     let mut command = Command::new(BONGSU);
-    command.args(["explain", &format!("outbox:{id}")]).args(form).env_clear();
+    command.args(["explain", &format!("outbox:{id}")]).args(form);
+    command.env_clear().envs(settings.iter().copied());
     match &scene.database {
         None => command.env("DATA_DIR", scene.hub.data_dir()),
         Some((_, url)) => command.env("DATABASE_URL", url),

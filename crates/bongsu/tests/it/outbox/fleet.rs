@@ -75,7 +75,6 @@ impl Database {
             bongsu_coordination::MIGRATIONS,
             bongsu_inbox::store::MIGRATIONS,
             bongsu_outbox::store::MIGRATIONS,
-            bongsu_decisions::store::MIGRATIONS,
             bongsu_sql::MIGRATIONS,
         ]);
         Records::connect(&options, &migrations, &Supervisor::new()).await.unwrap()

@@ -64,7 +64,7 @@ async fn rows_that_get_stuck_show_in_health_and_go_on(flavour: Option<Flavour>) 
     let mut stream = open(follow(hub, EVENT, 7)).await;
     fleet.sql("ALTER TABLE outbox_events RENAME COLUMN position TO place");
     for hub in &fleet.hubs {
-        wait::until(LONG, async || degraded(hub).await.to_string().contains("outbox_events")).await;
+        wait::until(LONG, async || degraded(hub).await.to_string().contains("outbox")).await;
         wait::until(LONG, async || failing(hub).await == 1.0).await;
     }
     fleet.sql("ALTER TABLE outbox_events RENAME COLUMN place TO position");

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bongsu_sql::{Boxed, Dialect, Error, Query, Records, Transaction, Value};
+use bongsu_sql::{Boxed, Dialect, Error, Names, Query, Records, Transaction, Value};
 use bongsu_testkit::Rng;
 use futures_util::future::join_all;
 use tokio::time::sleep;
@@ -42,7 +42,7 @@ impl Program {
             Self::File(file) => {
                 let file = file.clone();
                 let work = move || {
-                    let written = query.written(Dialect::Sqlite);
+                    let written = query.written(Dialect::Sqlite, &Names::default());
                     let find = |name: &String| &values.iter().find(|(given, _)| given == name).unwrap().1;
                     let values = written.arguments.iter().map(find);
                     let file = file.lock().unwrap();

@@ -1,0 +1,278 @@
+//! The names of the tables that the outbox shares with other programs, and who may follow where a query says so.
+//!
+//! A program that has an outbox or a table of members already keeps it: settings say what these are called. Names are quoted
+//! for each database; indexes get the name of their table with an ending.
+
+use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
+use bongsu_sql::{Dialect, Identifier, Names, TableName, replace_arguments};
+
+use crate::store::PART;
+
+pub(crate) const OUTBOX_TABLE: Setting = Setting::text(
+    "outbox",
+    "OUTBOX_TABLE",
+    "outbox_events",
+    "The table that programs write rows to: its name, or schema.name on a server. It is made if it is missing.",
+);
+pub(crate) const OUTBOX_MEMBERSHIP_TABLE: Setting = Setting::text(
+    "outbox",
+    "OUTBOX_MEMBERSHIP_TABLE",
+    "memberships",
+    "The table that says who may follow an event: its name, or schema.name on a server. It is made if it is missing.",
+);
+pub(crate) const OUTBOX_MEMBERSHIP_COLUMNS: Setting = Setting::text(
+    "outbox",
+    "OUTBOX_MEMBERSHIP_COLUMNS",
+    "event_id,user_id,status",
+    "The columns of that table: the event, the person, and the status, which is ACCEPTED for those who may follow.",
+)
+.kind(Kind::List);
+pub(crate) const OUTBOX_MEMBERSHIP_QUERY: Setting = Setting::text(
+    "outbox",
+    "OUTBOX_MEMBERSHIP_QUERY",
+    "",
+    "Instead of a table: a SELECT that gives a row when the person :user_id may follow the event :event_id. Nothing is made for it; rows system.removed that say when a right ends are the program's to write.",
+);
+
+const TABLE_ALLOWED: &str =
+    "a name of up to 48 letters, digits and underscores that does not begin with bongsu_, or schema.name";
+const COLUMNS_ALLOWED: &str = "three names of columns, separated by commas: event, person, status";
+const QUERY_ALLOWED: &str =
+    "one SELECT with :event_id and :user_id, and OUTBOX_MEMBERSHIP_TABLE and _COLUMNS left as they are";
+
+/// What stands for the whole of an outbox that nobody named.
+const DEFAULT_NAMES: &str = "outbox_events, memberships (event_id, user_id, status)";
+/// The indexes of the table of rows: what queries call them, and their endings.
+const INDEXES: [(&str, &str); 5] = [
+    ("outbox_events_unsequenced", "unsequenced"),
+    ("outbox_events_order", "order"),
+    ("outbox_events_of_target", "of_target"),
+    ("outbox_events_failed", "failed"),
+    ("outbox_events_status", "status"),
+];
+
+/// The tables that the outbox shares with other programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableNames {
+    outbox: TableName,
+    memberships: Memberships,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Memberships {
+    Table { table: TableName, event: Identifier, user: Identifier, status: Identifier },
+    Query(String),
+}
+
+/// Whether a query of the settings says who may follow.
+pub fn has_membership_query(values: &Values) -> bool {
+    values.given(&OUTBOX_MEMBERSHIP_QUERY).is_some()
+}
+
+impl TableNames {
+    pub fn from_settings(values: &Values, dialect: Dialect) -> Result<Self, Bad> {
+        let outbox = table(values, &OUTBOX_TABLE, dialect)?;
+        if let Some(query) = values.given(&OUTBOX_MEMBERSHIP_QUERY) {
+            let is_left = |setting: &Setting| values.text(setting) == setting.default;
+            if !is_query(query) || !is_left(&OUTBOX_MEMBERSHIP_TABLE) || !is_left(&OUTBOX_MEMBERSHIP_COLUMNS)
+            {
+                return Err(Bad::value(&OUTBOX_MEMBERSHIP_QUERY, query, QUERY_ALLOWED));
+            }
+            return Ok(Self { outbox, memberships: Memberships::Query(query.trim().to_owned()) });
+        }
+        let memberships = table(values, &OUTBOX_MEMBERSHIP_TABLE, dialect)?;
+        if memberships == outbox {
+            let allowed = "another table than OUTBOX_TABLE";
+            return Err(Bad::value(&OUTBOX_MEMBERSHIP_TABLE, &memberships.to_string(), allowed));
+        }
+        let columns = values.list(&OUTBOX_MEMBERSHIP_COLUMNS);
+        let columns: Option<Vec<Identifier>> = columns.iter().map(|column| Identifier::new(column)).collect();
+        let columns = columns.and_then(|columns| <[Identifier; 3]>::try_from(columns).ok());
+        let is_double =
+            |[event, user, status]: &[Identifier; 3]| event == user || user == status || status == event;
+        let Some([event, user, status]) = columns.filter(|columns| !is_double(columns)) else {
+            let given = values.text(&OUTBOX_MEMBERSHIP_COLUMNS);
+            return Err(Bad::value(&OUTBOX_MEMBERSHIP_COLUMNS, given, COLUMNS_ALLOWED));
+        };
+        Ok(Self { outbox, memberships: Memberships::Table { table: memberships, event, user, status } })
+    }
+
+    /// Whether a query says who may follow, and no table is made for that.
+    pub fn has_query(&self) -> bool {
+        matches!(self.memberships, Memberships::Query(_))
+    }
+
+    /// What queries and migrations call them, in one database.
+    pub fn on(&self, dialect: Dialect) -> Names {
+        let outbox = &self.outbox;
+        let mut given =
+            vec![("outbox_events", outbox.quoted(dialect)), ("outbox_name", outbox.name.as_str().to_owned())];
+        given.extend(outbox.schema.iter().map(|schema| ("outbox_schema", format!("'{}'", schema.as_str()))));
+        for (key, ending) in INDEXES {
+            let quote = if dialect == Dialect::Postgres { '"' } else { '`' };
+            given.push((key, format!("{quote}{}_{ending}{quote}", outbox.name.as_str())));
+        }
+        match &self.memberships {
+            Memberships::Table { table, event, user, status } => {
+                given.extend([
+                    ("memberships", table.quoted(dialect)),
+                    ("memberships_name", table.name.as_str().to_owned()),
+                    ("member_event", event.quoted(dialect)),
+                    ("member_user", user.quoted(dialect)),
+                    ("member_status", status.quoted(dialect)),
+                    ("member_event_name", event.as_str().to_owned()),
+                    ("member_user_name", user.as_str().to_owned()),
+                    ("member_status_name", status.as_str().to_owned()),
+                ]);
+                if let Some(schema) = &table.schema {
+                    given.push(("memberships_schema", format!("'{}'", schema.as_str())));
+                    given.push(("beside_memberships", format!("{}.", schema.quoted(dialect))));
+                }
+                let columns = [event, user, status].map(Identifier::as_str).join(", ");
+                Names::new(given).part(PART, format!("{outbox}, {table} ({columns})"), DEFAULT_NAMES)
+            }
+            Memberships::Query(query) => {
+                // A comment at the end of the query must not take the parenthesis after it.
+                given.push(("membership_query", format!("{query}\n")));
+                given.push(("listed_membership_query", format!("{}\n", about_listed(query, dialect))));
+                let listed = about_listed(query, dialect);
+                // A database may take the one and not the other: MariaDB has no outer columns within a WITH.
+                Names::new(given)
+                    .part(PART, format!("{outbox}, a query for memberships"), DEFAULT_NAMES)
+                    .probe(OUTBOX_MEMBERSHIP_QUERY.name, format!("SELECT 1 WHERE EXISTS ({query}\n)"))
+                    .probe(
+                        OUTBOX_MEMBERSHIP_QUERY.name,
+                        format!("SELECT 1 FROM {} WHERE NOT EXISTS ({listed}\n)", nobody(dialect)),
+                    )
+            }
+        }
+    }
+}
+
+fn table(values: &Values, setting: &Setting, dialect: Dialect) -> Result<TableName, Bad> {
+    let given = values.text(setting);
+    let table = TableName::parse(given)
+        .filter(|table| !table.name.as_str().to_ascii_lowercase().starts_with("bongsu_"));
+    let table = table.ok_or_else(|| Bad::value(setting, given, TABLE_ALLOWED))?;
+    if dialect == Dialect::Sqlite && table.schema.is_some() {
+        return Err(Bad::value(
+            setting,
+            given,
+            "a name without a schema while records are in the data folder",
+        ));
+    }
+    Ok(table)
+}
+
+/// Whether a text looks like one query about a person and an event. The database says whether it is one.
+fn is_query(text: &str) -> bool {
+    let mut arguments = Vec::new();
+    replace_arguments(text, |_, name| arguments.push(name.to_owned()));
+    let is_known = |name: &String| ["event_id", "user_id"].contains(&name.as_str());
+    let begins_well = ["select", "with"].iter().any(|word| {
+        let begin = text.trim_start().get(..word.len());
+        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(word))
+    });
+    let names_both = ["event_id", "user_id"].iter().all(|name| arguments.iter().any(|given| given == name));
+    begins_well && names_both && arguments.iter().all(is_known) && !text.contains(';')
+}
+
+/// An empty list of streams, as `without_right_by_query` has it.
+fn nobody(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Sqlite => "json_each('[]') AS listed",
+        Dialect::Postgres => "json_array_elements('[]'::json) AS listed (one)",
+        Dialect::Mysql => {
+            "JSON_TABLE('[]', '$[*]' COLUMNS (event VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]', \
+             person VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[2]')) AS listed"
+        }
+    }
+}
+
+/// The query about a stream that `without_right_by_query` lists.
+fn about_listed(query: &str, dialect: Dialect) -> String {
+    let [event, user] = match dialect {
+        Dialect::Sqlite => ["json_extract(listed.value, '$[1]')", "json_extract(listed.value, '$[2]')"],
+        Dialect::Postgres => ["(listed.one ->> 1)", "(listed.one ->> 2)"],
+        Dialect::Mysql => ["listed.event", "listed.person"],
+    };
+    replace_arguments(query, |out, name| out.push_str(if name == "event_id" { event } else { user }))
+}
+
+#[cfg(test)]
+mod tests {
+    use bongsu_kernel::settings::{Input, load};
+
+    use super::*;
+
+    fn names(dialect: Dialect, given: &[(&str, &str)]) -> Result<TableNames, String> {
+        let environment =
+            given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let values = load(crate::SETTINGS, &Input { environment, ..Input::default() }).unwrap();
+        TableNames::from_settings(&values, dialect).map_err(|bad| bad.to_string())
+    }
+
+    #[test]
+    fn names_go_into_queries_in_the_quotes_of_each_database() {
+        let text = "{outbox_events} {outbox_events_order} {memberships} {member_user:user_id} \
+            {outbox_schema:DATABASE()} {beside_memberships:}x";
+        let given = [
+            ("OUTBOX_TABLE", "app.Order"),
+            ("OUTBOX_MEMBERSHIP_TABLE", "group"),
+            ("OUTBOX_MEMBERSHIP_COLUMNS", "event, user ,state"),
+        ];
+        let filled = |dialect| names(dialect, &given).unwrap().on(dialect).fill(text).into_owned();
+        assert_eq!(filled(Dialect::Postgres), "\"app\".\"Order\" \"Order_order\" \"group\" \"user\" 'app' x");
+        assert_eq!(filled(Dialect::Mysql), "`app`.`Order` `Order_order` `group` `user` 'app' x");
+        let of_default = names(Dialect::Mysql, &[("OUTBOX_MEMBERSHIP_TABLE", "app.members")]).unwrap();
+        let filled = of_default.on(Dialect::Mysql).fill(text).into_owned();
+        assert_eq!(
+            filled,
+            "`outbox_events` `outbox_events_order` `app`.`members` `user_id` DATABASE() `app`.x"
+        );
+    }
+
+    #[test]
+    fn names_that_cannot_be_are_refused_with_what_is_allowed() {
+        let query = "SELECT 1 FROM m WHERE e = :event_id AND u = :user_id";
+        for (dialect, given) in [
+            (Dialect::Postgres, ("OUTBOX_TABLE", "outbox events")),
+            (Dialect::Postgres, ("OUTBOX_TABLE", "a.b.c")),
+            (Dialect::Postgres, ("OUTBOX_TABLE", "Bongsu_rooms")),
+            (Dialect::Postgres, ("OUTBOX_TABLE", "a\";DROP TABLE b;--")),
+            (Dialect::Sqlite, ("OUTBOX_TABLE", "app.outbox")),
+            (Dialect::Postgres, ("OUTBOX_MEMBERSHIP_TABLE", "app.")),
+            (Dialect::Postgres, ("OUTBOX_MEMBERSHIP_TABLE", "outbox_events")),
+            (Dialect::Postgres, ("OUTBOX_MEMBERSHIP_COLUMNS", "event_id,user_id")),
+            (Dialect::Postgres, ("OUTBOX_MEMBERSHIP_COLUMNS", "event_id,user_id,user_id")),
+            (Dialect::Postgres, ("OUTBOX_MEMBERSHIP_COLUMNS", "event_id,user id,status")),
+            (
+                Dialect::Postgres,
+                ("OUTBOX_MEMBERSHIP_QUERY", "DELETE FROM m WHERE e = :event_id AND u = :user_id"),
+            ),
+            (Dialect::Postgres, ("OUTBOX_MEMBERSHIP_QUERY", "SELECT 1 FROM m WHERE e = :event_id")),
+            (Dialect::Postgres, ("OUTBOX_MEMBERSHIP_QUERY", "SELECT :event_id, :user_id, :role")),
+            (Dialect::Postgres, ("OUTBOX_MEMBERSHIP_QUERY", "SELECT :event_id, :user_id; SELECT 1")),
+        ] {
+            let refused = names(dialect, &[given]).unwrap_err();
+            assert!(
+                refused.starts_with(&format!("{}=", given.0)) && refused.contains("not allowed"),
+                "{refused}"
+            );
+        }
+        let both = [("OUTBOX_MEMBERSHIP_QUERY", query), ("OUTBOX_MEMBERSHIP_TABLE", "m")];
+        assert!(names(Dialect::Postgres, &both).unwrap_err().starts_with("OUTBOX_MEMBERSHIP_QUERY="));
+        assert!(names(Dialect::Postgres, &both[..1]).unwrap().has_query());
+    }
+
+    #[test]
+    fn a_query_is_asked_about_one_person_and_about_many() {
+        let query = "SELECT 1 FROM m WHERE e::text = :event_id AND u::text = :user_id -- mine";
+        let names =
+            names(Dialect::Postgres, &[("OUTBOX_MEMBERSHIP_QUERY", query)]).unwrap().on(Dialect::Postgres);
+        assert_eq!(names.fill("EXISTS ({membership_query:})"), format!("EXISTS ({query}\n)"));
+        let many =
+            "EXISTS (SELECT 1 FROM m WHERE e::text = (listed.one ->> 1) AND u::text = (listed.one ->> 2) \n)";
+        assert_eq!(names.fill("EXISTS ({listed_membership_query:})"), many);
+    }
+}

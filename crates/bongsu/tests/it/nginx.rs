@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bongsu_testkit::tokens::token;
-use bongsu_testkit::{Api, Browser, Hub, Nginx, tier};
+use bongsu_testkit::{Api, Browser, Hub, Nginx, proof, tier};
 use serde_json::{Value, json};
 
 use crate::BONGSU;
@@ -80,7 +80,8 @@ async fn pages_come_back_through_nginx_after_kills_and_clean_stops_and_miss_noth
     let mut number = 1;
     publish(&hub, number).await;
     assert_all_received(&browser, number).await;
-    for round in 0..tier::size(1, 5) * 2 {
+    let rounds = tier::size(1, 5);
+    for round in 0..rounds * 2 {
         let errors = browser.eval("pages.map(page => page.errors)").await;
         if round % 2 == 0 {
             hub.kill9().await;
@@ -95,6 +96,12 @@ async fn pages_come_back_through_nginx_after_kills_and_clean_stops_and_miss_noth
         }
         assert_all_received(&browser, number).await;
     }
+    let facts = json!({"pages": 6, "kills": rounds, "cleanStops": rounds, "events": number});
+    proof::record(
+        "nginx",
+        "pages_come_back_through_nginx_after_kills_and_clean_stops_and_miss_nothing",
+        &facts,
+    );
 }
 
 #[tokio::test]

@@ -106,7 +106,7 @@ async fn publishing_goes_on_while_the_database_is_away(flavour: Flavour, name: &
     let facts = json!({"seed": tier::seed(), "acknowledged": count(), "whileKilled": while_away[0],
         "whilePaused": while_away[1], "secondsEach": seconds, "people": expected.len(), "entries": entries,
         "missing": missing, "repeated": repeated});
-    proof::record("inbox", name, &facts);
+    proof::record("publishing", name, &facts);
     let wanted: usize = expected.values().map(Vec::len).sum();
     assert_eq!((missing, repeated, entries), (0, 0, wanted), "{facts}");
 }

@@ -14,7 +14,7 @@ pub(crate) mod token;
 
 use std::io::Write;
 
-use crate::failure::Failure;
+use bongsu_part::Failure;
 
 /// Writes a line for the user. A reader that went away (`| head`) is no error.
 pub(crate) fn say(line: &str) {

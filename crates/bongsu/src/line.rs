@@ -6,8 +6,8 @@ use bongsu_kernel::settings::{Bad, Values};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::commands::{backup, config, dlq, doctor, explain, migrate, publish, serve, tail, token};
-use crate::failure::Failure;
-use crate::settings;
+use crate::{PARTS, settings};
+use bongsu_part::Failure;
 
 pub(crate) fn run() -> Result<(), Failure> {
     let matches = command().get_matches();
@@ -51,7 +51,7 @@ fn command() -> Command {
 /// Every command takes every setting; only those that are about settings list them in their help.
 fn with_settings(command: Command, listed: bool) -> Command {
     let file = Arg::new("config-file").long("config").value_name("FILE").help("A configuration file (TOML)");
-    let flags = settings::all().into_iter().map(|setting| {
+    let flags = PARTS.settings().into_iter().map(|setting| {
         Arg::new(setting.name)
             .long(setting.flag())
             .value_name(setting.name)
@@ -64,7 +64,8 @@ fn with_settings(command: Command, listed: bool) -> Command {
 }
 
 fn values(matches: &ArgMatches) -> Result<Values, Bad> {
-    let flags: BTreeMap<String, String> = settings::all()
+    let flags: BTreeMap<String, String> = PARTS
+        .settings()
         .into_iter()
         .filter_map(|setting| {
             Some((setting.name.to_owned(), matches.get_one::<String>(setting.name)?.clone()))

@@ -7,19 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use axum::extract::{FromRef, State};
+use axum::extract::State;
 use axum::response::IntoResponse;
-use bongsu_coordination::Orders;
 use bongsu_http::answer::Answer;
 use bongsu_http::envelope_document;
 use bongsu_http::identity::Ticket;
 use bongsu_http::{ApiError, Identity, Person};
 use bongsu_kernel::Code;
 use bongsu_kernel::text::Text;
-use bongsu_live::{Hub, Log};
-use bongsu_outbox::Outbox;
+use bongsu_part::{Check, Engines};
 use bongsu_redis::Redis;
-use bongsu_sql::Records;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -28,29 +25,15 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::fleet_settings::Comparison;
-
 /// What these routes look at. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Operations {
-    pub(crate) hub: Hub,
-    pub(crate) log: Arc<dyn Log>,
-    pub(crate) redis: Option<Redis>,
-    pub(crate) records: Option<Records>,
-    pub(crate) outbox: Option<Outbox>,
-    pub(crate) orders: Arc<dyn Orders>,
-    /// None where there is no fleet.
-    pub(crate) compared: Option<Comparison>,
-    pub(crate) identity: Identity,
+    pub(crate) engines: Arc<Engines>,
+    /// Those of the parts.
+    pub(crate) checks: Arc<[Check]>,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) started: Instant,
     pub(crate) ready: Arc<AtomicBool>,
-}
-
-impl FromRef<Operations> for Identity {
-    fn from_ref(state: &Operations) -> Self {
-        state.identity.clone()
-    }
 }
 
 pub(crate) fn router(operations: Operations) -> OpenApiRouter {
@@ -58,8 +41,12 @@ pub(crate) fn router(operations: Operations) -> OpenApiRouter {
         .routes(routes!(health))
         .routes(routes!(ready))
         .routes(routes!(metrics))
-        .routes(routes!(ticket))
         .with_state(operations)
+}
+
+/// The route of tickets for people.
+pub(crate) fn tickets(identity: Identity) -> OpenApiRouter {
+    OpenApiRouter::new().routes(routes!(ticket)).with_state(identity)
 }
 
 #[derive(Serialize, ToSchema)]
@@ -79,37 +66,18 @@ struct Health {
 
 envelope_document!(struct HealthEnvelope(Health));
 
-const BLIND: &str =
-    "it is not known here who was disconnected or revoked: nothing is delivered until it is known again";
-
 /// How the hub does
 #[utoipa::path(get, path = "/health", tag = "operating", responses((status = 200, description = "Also when something does not work as it should: see degraded.", body = HealthEnvelope)))]
 async fn health(State(operations): State<Operations>) -> Answer<Health> {
-    let redis = operations.redis.as_ref();
-    let blind = (!operations.orders.is_current()).then_some(BLIND);
-    let records = operations.records.as_ref();
-    // Events and records may be in the same file, which has its trouble once.
-    let kept = operations.log.trouble().into_iter().chain(
-        records.and_then(Records::trouble).filter(|trouble| operations.log.trouble() != Some(trouble)),
-    );
-    let mut degraded: Vec<_> = kept.collect();
-    // Where the database is away, nothing of it goes on.
-    if records.and_then(Records::trouble).is_none() {
-        degraded.extend(operations.outbox.as_ref().and_then(Outbox::trouble));
-    }
-    degraded.extend(operations.identity.trouble().into_iter().chain(blind));
-    degraded.extend(redis.map(Redis::refusals).unwrap_or_default());
-    degraded.extend(redis.map(Redis::warnings).unwrap_or_default());
-    degraded.extend(records.map(Records::warnings).unwrap_or_default());
-    let mut degraded: Vec<_> = degraded.into_iter().map(Cow::from).collect();
-    let differing = operations.compared.as_ref().map(Comparison::warnings).unwrap_or_default();
-    degraded.extend(differing.into_iter().map(Cow::from));
+    let Operations { engines, checks, started, .. } = operations;
+    let mut degraded = engines.trouble();
+    degraded.extend(checks.iter().filter_map(|check| check()));
     Answer(Health {
         status: if degraded.is_empty() { "healthy" } else { "degraded" },
-        redis_connected: redis.map(Redis::is_connected),
-        active_connections: operations.hub.open_streams(),
-        active_rooms: operations.hub.active_subjects(bongsu_rooms::FAMILY),
-        uptime_secs: operations.started.elapsed().as_secs(),
+        redis_connected: engines.redis().map(Redis::is_connected),
+        active_connections: engines.hub.open_streams(),
+        active_rooms: engines.hub.active_subjects(bongsu_rooms::FAMILY),
+        uptime_secs: started.elapsed().as_secs(),
         degraded,
     })
 }
@@ -127,7 +95,7 @@ async fn ready(State(operations): State<Operations>) -> Result<Answer<Readiness>
     if !operations.ready.load(Ordering::SeqCst) {
         return Err(ApiError::draining());
     }
-    if operations.redis.as_ref().is_some_and(|redis| !redis.refusals().is_empty()) {
+    if operations.engines.redis().is_some_and(|redis| !redis.refusals().is_empty()) {
         let text =
             Text::new("지금은 Redis에 쓸 수 없습니다.", "Redis takes no writes right now: see /health.");
         return Err(ApiError::new(Code::Redis5001, text));
@@ -143,9 +111,10 @@ async fn ready(State(operations): State<Operations>) -> Result<Answer<Readiness>
     responses((status = 200, description = "In Prometheus' text format.", content_type = "text/plain", body = String)),
 )]
 async fn metrics(State(operations): State<Operations>) -> impl IntoResponse {
-    metrics::gauge!("sse_active_connections").set(operations.hub.open_streams() as f64);
-    metrics::gauge!("sse_active_rooms").set(operations.hub.active_subjects(bongsu_rooms::FAMILY) as f64);
-    metrics::gauge!("live_subjects").set(operations.hub.known_subjects() as f64);
+    let hub = &operations.engines.hub;
+    metrics::gauge!("sse_active_connections").set(hub.open_streams() as f64);
+    metrics::gauge!("sse_active_rooms").set(hub.active_subjects(bongsu_rooms::FAMILY) as f64);
+    metrics::gauge!("live_subjects").set(hub.known_subjects() as f64);
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(CONTENT_TYPE, text)], operations.metrics.render())
 }
@@ -162,7 +131,6 @@ envelope_document!(struct TicketEnvelope(Ticket));
     responses((status = 200, description = "A ticket.", body = TicketEnvelope)),
     security(("person" = [])),
 )]
-async fn ticket(person: Person, State(operations): State<Operations>) -> Result<Answer<Ticket>, ApiError> {
-    let ticket = operations.identity.tickets().issue(person).await?;
-    Ok(Answer(ticket))
+async fn ticket(person: Person, State(identity): State<Identity>) -> Result<Answer<Ticket>, ApiError> {
+    Ok(Answer(identity.tickets().issue(person).await?))
 }

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use bongsu_kernel::settings::Setting;
+use bongsu_kernel::settings::{Scope, Setting};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -40,16 +40,18 @@ pub const SERVER_HOST: Setting = Setting::text(
     "SERVER_HOST",
     "127.0.0.1",
     "The address to listen on. Anything but loopback needs real secrets.",
-);
+)
+.scope(Scope::Instance);
 pub const SERVER_PORT: Setting =
     Setting::text("server", "SERVER_PORT", "8083", "The port to listen on; 0 takes a free one.")
+        .scope(Scope::Instance)
         .whole(0, 65_535);
 pub const SERVER_SHARDS: Setting = Setting::text(
     "server",
     "SERVER_SHARDS",
     "0",
     "Threads that serve connections. 0: half of the cores, at least one: the database and the kernel need the rest.",
-)
+).scope(Scope::Instance)
 .whole(0, 256);
 pub const SETTINGS: &[&Setting] = &[
     &SERVER_HOST,

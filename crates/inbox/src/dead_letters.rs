@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bongsu_kernel::Millis;
 use bongsu_live::log::Pending;
+use bongsu_part::DeadLetter;
 use bongsu_sql::{Boxed, Error, Row, Transaction, once};
 use sha2::{Digest, Sha256};
 
@@ -19,22 +20,6 @@ pub(crate) const SCOPE: &str = "inbox-dead-letters";
 /// Characters of a subject, a type and a reason that are kept.
 const MAX_NAME_LEN: usize = 200;
 const MAX_REASON_LEN: usize = 1_000;
-
-/// A record that was given up.
-#[derive(Clone, Debug)]
-pub struct DeadLetter {
-    pub id: i64,
-    /// The subject of the event, such as `room:42`; how its keeper found the record when it is not readable.
-    pub subject: String,
-    /// Empty when the record is not readable.
-    pub event_type: String,
-    /// None when it is too large to be shown. What is no UTF-8 is replaced.
-    pub record: Option<String>,
-    pub attempts: u64,
-    pub reason: String,
-    /// When the event was published; when the record was given up if that is not known.
-    pub created_at: Millis,
-}
 
 struct NewLetter {
     key: String,
@@ -95,7 +80,7 @@ impl Inbox {
         ) -> Boxed<'t, Result<Vec<DeadLetter>, Error>> {
             Box::pin(async move {
                 let page = [("after", (*after).into()), ("limit", (*limit).into())];
-                tx.rows(&store::DEAD_LETTERS, &page).await?.iter().map(DeadLetter::read).collect()
+                tx.rows(&store::DEAD_LETTERS, &page).await?.iter().map(read_letter).collect()
             })
         }
         self.records().read((after, limit), read).await
@@ -164,19 +149,19 @@ fn keep<'t>(new: &'t NewLetter, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result
     })
 }
 
-impl DeadLetter {
-    fn read(row: &Row) -> Result<Self, Error> {
-        let record = row.maybe_text(3)?.map(decode).transpose()?;
-        Ok(Self {
-            id: row.int(0)?,
-            subject: row.text(1)?.to_owned(),
-            event_type: row.text(2)?.to_owned(),
-            record: record.map(|record| String::from_utf8_lossy(&record).into_owned()),
-            attempts: row.count(4)?,
-            reason: row.text(5)?.to_owned(),
-            created_at: row.count(6)?,
-        })
-    }
+/// Its key is the subject of the event, such as `room:42`, and how its keeper found the record when that is not readable; then
+/// its kind is empty. What is no UTF-8 is replaced.
+fn read_letter(row: &Row) -> Result<DeadLetter, Error> {
+    let record = row.maybe_text(3)?.map(decode).transpose()?;
+    Ok(DeadLetter {
+        id: row.int(0)?,
+        key: row.text(1)?.to_owned(),
+        kind: row.text(2)?.to_owned(),
+        payload: record.map(|record| String::from_utf8_lossy(&record).into_owned()),
+        attempts: row.count(4)?,
+        reason: row.text(5)?.to_owned(),
+        created_at: row.count(6)?,
+    })
 }
 
 fn decode(record: &str) -> Result<Vec<u8>, Error> {

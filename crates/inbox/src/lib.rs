@@ -14,6 +14,8 @@ pub mod marks;
 mod notice;
 mod notify;
 mod options;
+mod part;
+mod personal;
 mod read;
 mod retention;
 pub mod routes;
@@ -31,7 +33,6 @@ use bongsu_kernel::{Clock, Millis};
 use bongsu_sql::Records;
 
 use cache::Cache;
-pub use dead_letters::DeadLetter;
 pub use derive::{FromRooms, RoomMembers};
 pub use list::{Listed, Standing, Wanted};
 pub use live::Live;
@@ -39,6 +40,8 @@ use marks::{Buffer, WriteBehind};
 pub use notice::{Entry, EventId, Kind, Notice};
 pub use notify::{MOST_TARGETS, NotifyError, Told};
 pub use options::{INBOX_RETENTION_DAYS, Options, SETTINGS};
+pub use part::InboxPart;
+pub use personal::Personal;
 pub use read::{Changed, EntryId, Read};
 pub use retention::Forgotten;
 pub use source::{FAMILY, InboxSource, subject};
@@ -91,7 +94,6 @@ impl Inbox {
             templates,
             keeps,
         }));
-        inbox.start_retention(supervisor);
         inbox.start_telling(supervisor);
         inbox
     }

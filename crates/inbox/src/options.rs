@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bongsu_kernel::settings::{Setting, Values};
+use bongsu_kernel::settings::{Scope, Setting, Values};
 
 use crate::Templates;
 use crate::marks::WriteBehind;
@@ -21,7 +21,7 @@ const INBOX_TEMPLATES_DIR: Setting = Setting::text(
     "INBOX_TEMPLATES_DIR",
     "",
     "A folder with wordings of notifications, ko/<TYPE>.txt and en/<TYPE>.txt, in place of those that come with the hub. Changes are taken up while it runs.",
-);
+).scope(Scope::Instance);
 const WRITE_BEHIND_INTERVAL_SECS: Setting = Setting::text(
     PART,
     "WRITE_BEHIND_INTERVAL_SECS",

@@ -22,7 +22,19 @@ pub struct Setting {
     pub part: &'static str,
     pub default: &'static str,
     pub kind: Kind,
+    pub scope: Scope,
     pub about: &'static str,
+}
+
+/// Whether the instances of a fleet may have different values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// For a while, so that it can be changed on one instance after the other: `/health` names it.
+    Fleet,
+    /// Not at all: an instance with another value is refused.
+    WholeFleet,
+    /// It is about one process and its machine, or says where an engine is.
+    Instance,
 }
 
 /// What a value may be.
@@ -49,11 +61,16 @@ impl Setting {
         default: &'static str,
         about: &'static str,
     ) -> Self {
-        Self { name, part, default, kind: Kind::Text, about }
+        Self { name, part, default, kind: Kind::Text, scope: Scope::Fleet, about }
     }
 
     pub const fn kind(mut self, kind: Kind) -> Self {
         self.kind = kind;
+        self
+    }
+
+    pub const fn scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
         self
     }
 

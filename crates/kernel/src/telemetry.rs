@@ -9,7 +9,7 @@ use metrics::Counter;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
 
-use crate::settings::{Bad, Setting, Values};
+use crate::settings::{Bad, Scope, Setting, Values};
 use crate::task::Supervisor;
 
 pub const RUST_LOG: Setting = Setting::text(
@@ -17,7 +17,8 @@ pub const RUST_LOG: Setting = Setting::text(
     "RUST_LOG",
     "info",
     "What is logged: a level, or levels per module. Text on a terminal, JSON otherwise.",
-);
+)
+.scope(Scope::Instance);
 
 /// Libraries that would write headers, and so tokens, at their lowest levels.
 const TALKATIVE: [&str; 5] = ["h2", "hyper", "hyper_util", "reqwest", "rustls"];

@@ -108,6 +108,11 @@ impl Hub {
         let _ = (self.0.places.set(places), self.0.gate.set(gate));
     }
 
+    /// Streams that a person may have open; 0 for any number.
+    pub fn most_per_person(&self) -> u32 {
+        u32::try_from(self.0.options.per_person).unwrap_or(u32::MAX)
+    }
+
     /// What every shard runs beside its connections.
     pub async fn run_shard(self, shard: usize) {
         tokio::join!(

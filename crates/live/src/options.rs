@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bongsu_kernel::settings::{Setting, Values};
+use bongsu_kernel::settings::{Scope, Setting, Values};
 use bongsu_kernel::sse;
 
 const PART: &str = "live";
@@ -12,13 +12,14 @@ const SSE_CHANNEL_CAPACITY: Setting = Setting::text(
     "256",
     "Recent events per room that are kept in memory for its streams.",
 )
+.scope(Scope::Instance)
 .whole(1, 65_536);
 const SSE_RING_BYTES: Setting = Setting::text(
     PART,
     "SSE_RING_BYTES",
     "268435456",
     "Bytes that the recent events of all rooms together may take in memory. Past it, streams read from the log.",
-)
+).scope(Scope::Instance)
 .whole(0, u64::MAX);
 const SSE_KEEPALIVE_SECS: Setting =
     Setting::text(PART, "SSE_KEEPALIVE_SECS", "15", "After so much silence a stream says that it is alive.")
@@ -42,6 +43,7 @@ const SSE_MAX_CONNECTIONS_PER_USER: Setting = Setting::text(
 .whole(0, 1_000_000);
 const SSE_MAX_CONNECTIONS: Setting =
     Setting::text(PART, "SSE_MAX_CONNECTIONS", "0", "Open streams in all. 0: as many as the system allows.")
+        .scope(Scope::Instance)
         .whole(0, 10_000_000);
 pub const SETTINGS: &[&Setting] = &[
     &SSE_CHANNEL_CAPACITY,

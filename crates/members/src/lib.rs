@@ -5,8 +5,8 @@
 
 pub mod connections;
 mod dress;
-pub mod live;
 mod options;
+mod part;
 pub mod routes;
 
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use bongsu_inbox::Inbox;
 use bongsu_live::Hub;
 
 pub use connections::{Away, Boxed, Connections, EmbeddedConnections, Place};
-pub use live::Personal;
 pub use options::{Options, SETTINGS};
+pub use part::MembersPart;
 
 /// Cheap to clone.
 #[derive(Clone)]

@@ -9,6 +9,7 @@ mod announce;
 mod here;
 mod join;
 mod options;
+mod part;
 mod renew;
 pub mod store;
 
@@ -25,6 +26,7 @@ use tokio::sync::watch;
 
 pub use join::Joined;
 pub use options::{Options, SETTINGS};
+pub use part::PresencePart;
 pub use store::{Error, Online, Who};
 
 use announce::Announcer;

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use bongsu_kernel::findings::Findings;
 use bongsu_kernel::random;
-use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
+use bongsu_kernel::settings::{Bad, Kind, Scope, Setting, Values};
 use bongsu_kernel::task::Supervisor;
 use redis::{Cmd, Value};
 
@@ -40,14 +40,15 @@ pub const REDIS_URL: Setting = Setting::text(
     "REDIS_URL",
     "",
     "Where Redis is: redis://[user:password@]host:port[/db], rediss:// with TLS, redis+cluster://host:port,host:port or redis+sentinel://host:port,host:port/master. Empty: everything is embedded.",
-)
+).scope(Scope::Instance)
 .kind(Kind::Url);
 pub const REDIS_KEY_PREFIX: Setting = Setting::text(
     "redis",
     "REDIS_KEY_PREFIX",
     "",
     "Stands before every key and channel, for several hubs that are strangers to each other on one Redis.",
-);
+)
+.scope(Scope::Instance);
 pub const SETTINGS: &[&Setting] = &[&REDIS_URL, &REDIS_KEY_PREFIX];
 
 /// How long a command may take.

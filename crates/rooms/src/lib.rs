@@ -6,6 +6,7 @@
 
 pub mod catch_up;
 mod options;
+mod part;
 pub mod publish;
 pub mod register;
 pub mod routes;
@@ -20,6 +21,7 @@ use bongsu_live::{Hub, Log, SubjectName};
 use bongsu_presence::Presence;
 
 pub use options::{Mode, Options, SETTINGS};
+pub use part::RoomsPart;
 
 use store::Store;
 

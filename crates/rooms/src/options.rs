@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
+use bongsu_kernel::settings::{Bad, Kind, Scope, Setting, Values};
 use bongsu_kernel::{EventType, Id};
 
 const STREAM_MAXLEN: Setting =
@@ -28,6 +28,7 @@ const ROOMS_MODE: Setting = Setting::text(
     "open",
     "open: any signed-in person, any room. registered: rooms and members have to be registered first.",
 )
+.scope(Scope::WholeFleet)
 .kind(Kind::OneOf(&["open", "registered"]));
 pub const SETTINGS: &[&Setting] = &[&ROOMS_MODE, &STREAM_MAXLEN, &STREAM_MAXLEN_PER_ROOM, &EVENT_TYPES];
 

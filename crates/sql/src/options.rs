@@ -1,6 +1,6 @@
 //! The settings of the database that a fleet shares.
 
-use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
+use bongsu_kernel::settings::{Bad, Kind, Scope, Setting, Values};
 
 use crate::Address;
 
@@ -9,14 +9,14 @@ pub const DATABASE_URL: Setting = Setting::text(
     "DATABASE_URL",
     "",
     "Where records are kept: postgres://user:password@host:5432/database, or mysql:// (also mariadb://) for MariaDB and MySQL. Empty: in the data folder.",
-)
+).scope(Scope::Instance)
 .kind(Kind::Secret);
 const DATABASE_MAX_CONNECTIONS: Setting = Setting::text(
     "database",
     "DATABASE_MAX_CONNECTIONS",
     "20",
     "Connections to the database at most, for each hub; one more watches whether it is there, and up to four give rows of the outbox their places and read them.",
-)
+).scope(Scope::Instance)
 .whole(1, 1_000);
 pub const SETTINGS: &[&Setting] = &[&DATABASE_URL, &DATABASE_MAX_CONNECTIONS];
 

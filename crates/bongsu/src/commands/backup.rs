@@ -10,8 +10,7 @@ use bongsu_sql::{CopyError, DATA_DIR, DATABASE_URL, DataFolder};
 use clap::{Arg, ArgMatches, Command};
 
 use super::say;
-use crate::failure::Failure;
-use crate::settings;
+use bongsu_part::Failure;
 
 const EVENTS_ELSEWHERE: &str = "events, idempotency keys and who was sent away are in Redis (REDIS_URL)";
 const RECORDS_ELSEWHERE: &str = "records (rooms, members, inboxes) are in the database (DATABASE_URL)";
@@ -24,9 +23,9 @@ pub(crate) fn command() -> Command {
 }
 
 pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
-    settings::check_engines(values)?;
+    bongsu_part::check_engines(values)?;
     let elsewhere = elsewhere(values);
-    if !settings::uses_folder(values) {
+    if !bongsu_part::uses_folder(values) {
         return Err(Failure::Other(format!(
             "nothing is kept in DATA_DIR: {}; back them up with their own tools",
             elsewhere.join("; ")

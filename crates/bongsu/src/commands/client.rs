@@ -8,7 +8,7 @@ use bongsu_kernel::settings::Values;
 use clap::{Arg, ArgMatches};
 use serde_json::Value;
 
-use crate::failure::Failure;
+use bongsu_part::Failure;
 
 pub(crate) fn url_arg() -> Arg {
     Arg::new("url").long("url").help("The hub's address; by default where this configuration would serve")

@@ -4,8 +4,8 @@ use bongsu_kernel::settings::{Values, env_example, in_force, reference};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::say;
-use crate::failure::Failure;
-use crate::settings;
+use crate::PARTS;
+use bongsu_part::Failure;
 
 pub(crate) fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| {
@@ -18,7 +18,7 @@ pub(crate) fn command() -> Command {
 }
 
 pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
-    let all = settings::all();
+    let all = PARTS.settings();
     let text = if matches.get_flag("reference") {
         reference(&all)
     } else if matches.get_flag("env-example") {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::client::{block_on, http, result, unreachable, url, url_arg};
 use super::say;
-use crate::failure::Failure;
+use bongsu_part::Failure;
 
 pub(crate) fn command() -> Command {
     let queue = || Arg::new("queue").required(true).value_name("QUEUE").help("The queue, such as outbox");

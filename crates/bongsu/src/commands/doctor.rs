@@ -18,8 +18,8 @@ use clap::{ArgMatches, Command};
 
 use super::client::{block_on, http, service_key, url, url_arg};
 use super::{say, token};
-use crate::failure::Failure;
-use crate::{settings, storage};
+use crate::{PARTS, settings};
+use bongsu_part::Failure;
 
 pub(crate) fn command() -> Command {
     Command::new("doctor")
@@ -39,7 +39,7 @@ use Finding::{Bad, Fine, Note};
 pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
     let folder = Path::new(values.text(&DATA_DIR));
     let mut findings = vec![descriptors(), configuration(values)];
-    if settings::uses_folder(values) {
+    if bongsu_part::uses_folder(values) {
         findings.extend(data(folder, values));
     }
     findings.extend(block_on(async {
@@ -112,14 +112,14 @@ fn data(folder: &Path, values: &Values) -> Vec<Finding> {
 fn check_file(database: &Path, values: &Values) -> Result<(), Failure> {
     inspect(database)?;
     check_integrity(database)?;
-    Ok(storage::folder_migrations(values)?.check(database)?)
+    Ok(PARTS.folder_migrations(values)?.check(database)?)
 }
 
 /// Whether the server lets us in, is of this version, and keeps what it says it keeps.
 async fn database(values: &Values) -> Vec<Finding> {
     // What is wrong with the setting itself is found with the others.
     let Ok(Some(options)) = bongsu_sql::Options::from_settings(values) else { return Vec::new() };
-    let Ok(migrations) = storage::migrations(values, options.address.dialect()) else { return Vec::new() };
+    let Ok(migrations) = PARTS.migrations(values, options.address.dialect()) else { return Vec::new() };
     match bongsu_sql::inspect_server(&options.address, &migrations).await {
         Err(error) => vec![Bad(error.to_string())],
         Ok(found) => {

@@ -25,8 +25,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::client::block_on;
 use super::say;
-use crate::failure::Failure;
-use crate::{settings, storage};
+use crate::PARTS;
+use bongsu_part::Failure;
 
 const CONNECTED: &str = "who was connected, and so heard of it live: that is not written down";
 const SETTINGS_THEN: &str = "what the person had switched off then: settings are as they are now";
@@ -74,7 +74,7 @@ impl Found {
 }
 
 pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
-    settings::check_engines(values)?;
+    bongsu_part::check_engines(values)?;
     let text = |name: &str| matches.get_one::<String>(name).map_or("", String::as_str);
     let not_allowed = |what: &str, given: &str, reason: bongsu_kernel::Reason| {
         Bad(format!("{what} {given:?} is not allowed: {}", reason.text().en))
@@ -85,7 +85,7 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
         .get_one::<String>("person")
         .map(|person| Id::new(person).map_err(|reason| not_allowed("--person", person, reason)));
     let person = person.transpose()?;
-    if !settings::keeps_records(values) && of_room(&event).is_none() {
+    if !bongsu_part::keeps_records(values) && of_room(&event).is_none() {
         return Err(Failure::Other("nothing is recorded here: RECORDS is off".to_owned()));
     }
     let found = block_on(find(values, event, person))?;
@@ -101,7 +101,7 @@ async fn find(values: &Values, event: EventId, person: Option<Id>) -> Result<Fou
     let redis = bongsu_redis::Options::from_settings(values)?;
     let redis = redis.map(|options| Redis::start(options, &supervisor));
     let database = bongsu_sql::Options::from_settings(values)?;
-    let file = if settings::uses_folder(values) { Some(open_file(values)) } else { None };
+    let file = if bongsu_part::uses_folder(values) { Some(open_file(values)) } else { None };
     let mut not_known = vec![CONNECTED];
     // Each before what comes of it: a record before its entries, a mark before its row. What moves meanwhile is then seen at
     // least once.
@@ -125,17 +125,17 @@ async fn find(values: &Values, event: EventId, person: Option<Id>) -> Result<Fou
             Err(_) => not_known.push(MARKS_AWAY),
         },
     }
-    if !settings::keeps_records(values) {
+    if !bongsu_part::keeps_records(values) {
         not_known.push(NO_RECORDS);
         return Ok(Found { event, person, explained: None, room, row: None, not_known });
     }
     let records = match (database, file) {
         (Some(options), _) => {
-            let migrations = storage::migrations(values, options.address.dialect())?;
+            let migrations = PARTS.migrations(values, options.address.dialect())?;
             Records::connect_as_is(&options, &migrations, &supervisor).await?
         }
         (None, Some(file)) => {
-            Records::looked_at(file?).named(storage::folder_migrations(values)?.names().clone())
+            Records::looked_at(file?).named(PARTS.folder_migrations(values)?.names().clone())
         }
         (None, None) => return Err(Failure::Other("there is nowhere to keep records".to_owned())),
     };
@@ -163,7 +163,7 @@ async fn find(values: &Values, event: EventId, person: Option<Id>) -> Result<Fou
 
 fn open_file(values: &Values) -> Result<Readers, Failure> {
     let file = DataFolder::database_in(Path::new(values.text(&DATA_DIR)));
-    Ok(bongsu_sql::look(&file, &storage::folder_migrations(values)?)?)
+    Ok(bongsu_sql::look(&file, &PARTS.folder_migrations(values)?)?)
 }
 
 /// The room and the place that an id names, if it is one of a room's events.

@@ -8,9 +8,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::client::block_on;
 use super::say;
-use crate::failure::Failure;
-use crate::settings;
-use crate::storage::{self, Purpose, Storage};
+use crate::PARTS;
+use bongsu_part::Failure;
+use bongsu_part::{Purpose, Storage};
 
 pub(crate) fn command() -> Command {
     Command::new("migrate")
@@ -24,18 +24,18 @@ pub(crate) fn command() -> Command {
 }
 
 pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
-    settings::check_engines(values)?;
+    bongsu_part::check_engines(values)?;
     let server = bongsu_sql::Options::from_settings(values)?;
     if matches.get_flag("print") {
         let dialect = server.map_or(Dialect::Sqlite, |options| options.address.dialect());
-        let migrations = storage::migrations(values, dialect)?;
+        let migrations = PARTS.migrations(values, dialect)?;
         say(migrations.statements(bongsu_outbox::store::PART, dialect).trim_end());
         return Ok(());
     }
     telemetry::start_logs(values)?;
     let supervisor = Supervisor::new();
     let opened = block_on(async {
-        Storage::prepare(values, server.as_ref(), Purpose::Migrate).await?.migrate(&supervisor).await
+        Storage::prepare(PARTS, values, server.as_ref(), Purpose::Migrate).await?.migrate(&supervisor).await
     })?;
     if let Some((file, _)) = opened.file {
         say(&format!("{} is up to date", file.folder().path().display()));

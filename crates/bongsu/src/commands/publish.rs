@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::client::{block_on, http, result, service_key, unreachable, url, url_arg};
 use super::say;
-use crate::failure::Failure;
+use bongsu_part::Failure;
 
 pub(crate) fn command() -> Command {
     Command::new("publish")

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::client::{block_on, http, result, service_key, unreachable, url, url_arg};
 use super::{say, token};
-use crate::failure::Failure;
+use bongsu_part::Failure;
 
 pub(crate) fn command() -> Command {
     Command::new("tail")

@@ -6,7 +6,7 @@ use bongsu_kernel::{Clock, Id};
 use clap::{Arg, ArgMatches, Command};
 
 use super::say;
-use crate::failure::Failure;
+use bongsu_part::Failure;
 
 pub(crate) fn command() -> Command {
     Command::new("token")

@@ -5,6 +5,7 @@
 mod dead_letters;
 mod redis_away;
 mod revocations;
+mod roles;
 mod settings;
 
 use std::time::{Duration, Instant};

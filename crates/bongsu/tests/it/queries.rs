@@ -6,23 +6,11 @@ use std::process::Command;
 
 use bongsu_kernel::settings::{Input, load};
 use bongsu_outbox::TableNames;
-use bongsu_sql::{Dialect, Names, Query};
+use bongsu_sql::{Dialect, Names};
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::tier;
 
 use crate::BONGSU;
-
-/// A part that keeps records names its queries here.
-fn queries() -> Vec<&'static Query> {
-    let parts = [
-        bongsu_coordination::orders::records::QUERIES,
-        bongsu_rooms::store::sql::QUERIES,
-        bongsu_inbox::store::QUERIES,
-        bongsu_outbox::store::QUERIES,
-        bongsu_decisions::store::QUERIES,
-    ];
-    bongsu_sql::queries().chain(parts.into_iter().flatten().copied()).collect()
-}
 
 /// Names of tables and columns that need their quotes.
 const OTHER_NAMES: [(&str, &str); 3] = [
@@ -51,7 +39,7 @@ fn the_embedded_file_understands_every_query() {
         let names =
             migrate(Dialect::Sqlite, &[&[("DATA_DIR", folder.path().to_str().unwrap())], names].concat());
         let file = rusqlite::Connection::open(folder.path().join("bongsu.db")).unwrap();
-        for query in queries() {
+        for query in bongsu::PARTS.queries() {
             let prepared = file.prepare(&query.written(Dialect::Sqlite, &names).text);
             assert!(prepared.is_ok(), "{}: {:?}", query.name(), prepared.err());
         }
@@ -67,7 +55,7 @@ async fn understood_by(flavour: Flavour, dialect: Dialect) {
         let server = flavour.shared().await;
         let places = [("DATA_DIR", folder.path().to_str().unwrap()), ("DATABASE_URL", url.as_str())];
         let names = migrate(dialect, &[&places, names].concat());
-        for query in queries() {
+        for query in bongsu::PARTS.queries() {
             let text = &query.written(dialect, &names).text;
             let prepare = match flavour {
                 Flavour::Postgres => format!("PREPARE asked AS {text}"),

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use bongsu_inbox::marks::WriteBehind;
 use bongsu_inbox::{
-    Changed, DeadLetter, EntryId, EventId, FromRooms, Inbox, Kind, Live, Notice, Options, RoomMembers,
-    Templates, Told,
+    Changed, EntryId, EventId, FromRooms, Inbox, Kind, Live, Notice, Options, RoomMembers, Templates, Told,
 };
 use bongsu_kernel::json::Object;
 use bongsu_kernel::task::{OnEnd, Supervisor};
@@ -16,6 +15,7 @@ use bongsu_kernel::{Clock, EventType, Id, Millis};
 use bongsu_live::SubjectName;
 use bongsu_live::log::embedded::{self, EmbeddedLog};
 use bongsu_live::log::{Append, Delivery, FollowUps, Log, Passing, Recipients, Sink};
+use bongsu_part::DeadLetter;
 use bongsu_sql::{Boxed, DataFolder, Database, Error, Migrations, Records, Store, WriterState};
 use bongsu_testkit::wait;
 use tempfile::TempDir;
@@ -167,11 +167,11 @@ async fn a_record_that_the_database_refuses_becomes_a_dead_letter_and_holds_up_n
     wait::until(SOON, async || scene.is_done().await).await;
     let first = appended[0].as_ref().unwrap().id.to_string();
     for letter in &letters {
-        assert_eq!((letter.subject.as_str(), letter.event_type.as_str()), ("room:bad", "a.b"));
+        assert_eq!((letter.key.as_str(), letter.kind.as_str()), ("room:bad", "a.b"));
         assert!(letter.reason.contains("not this one"), "{letter:?}");
         assert_eq!((letter.attempts, letter.created_at), (3, NOW));
     }
-    assert!(letters.iter().any(|letter| letter.record.as_ref().unwrap().contains(&first)), "its own text");
+    assert!(letters.iter().any(|letter| letter.payload.as_ref().unwrap().contains(&first)), "its own text");
     // Nothing has changed, so they stay; then somebody has mended it.
     let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
     assert_eq!(scene.inbox.redrive_dead_letters(&ids[..1]).await.unwrap(), 0);
@@ -200,13 +200,13 @@ async fn a_record_that_cannot_be_used_becomes_a_dead_letter_at_once() {
     scene.wait_for_unread(1).await;
     let letters = scene.wait_for_dead_letters(6).await;
     wait::until(SOON, async || scene.is_done().await).await;
-    let shown: Vec<&str> = letters.iter().map(|letter| letter.record.as_deref().unwrap()).collect();
+    let shown: Vec<&str> = letters.iter().map(|letter| letter.payload.as_deref().unwrap()).collect();
     assert_eq!(shown[..2], ["no JSON", "{\u{fffd}\0\u{fffd}"]);
     assert!(shown[2].contains(r#""v":9"#) && shown[4].contains(r"4\u00002"), "{shown:?}");
     for letter in &letters {
         assert!(letter.attempts == 1 && !letter.reason.is_empty(), "{letter:?}");
     }
-    assert_eq!((letters[3].subject.as_str(), letters[3].created_at), ("room:4 2", 5));
+    assert_eq!((letters[3].key.as_str(), letters[3].created_at), ("room:4 2", 5));
     // What can never work stays until somebody drops it.
     let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
     assert_eq!(scene.inbox.redrive_dead_letters(&ids).await.unwrap(), 0);

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use bongsu_kernel::settings::Setting;
+use bongsu_kernel::settings::{Scope, Setting};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 
@@ -19,7 +19,8 @@ pub const DATA_DIR: Setting = Setting::text(
     "DATA_DIR",
     "./bongsu-data",
     "The embedded engine's folder: everything that must survive a crash is in it. One process at a time.",
-);
+)
+.scope(Scope::Instance);
 
 const FOLDER_MODE: u32 = 0o700;
 pub(super) const FILE_MODE: u32 = 0o600;

@@ -12,7 +12,7 @@ use bongsu_outbox::explain::ExplainedRow;
 use serde::Serialize;
 
 use super::Found;
-use crate::failure::Failure;
+use bongsu_part::Failure;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

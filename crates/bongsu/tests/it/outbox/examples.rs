@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use bongsu_kernel::Id;
+use bongsu_kernel::settings::Values;
 use bongsu_kernel::task::Supervisor;
-use bongsu_sql::{Address, Error, Migrations, Options, Records};
+use bongsu_sql::{Address, Error, Options, Records};
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::sse::Stream;
 use bongsu_testkit::tier;
@@ -185,13 +186,7 @@ async fn rust(flavour: Option<Flavour>) {
     let stream = scene.follower().await;
     scene.sql(TASKS).await;
     let options = Options { address: Address::parse(&scene.url()).unwrap(), most_connections: 2 };
-    let migrations = Migrations::new([
-        bongsu_rooms::store::sql::MIGRATIONS,
-        bongsu_coordination::MIGRATIONS,
-        bongsu_inbox::store::MIGRATIONS,
-        bongsu_outbox::store::MIGRATIONS,
-        bongsu_sql::MIGRATIONS,
-    ]);
+    let migrations = bongsu::PARTS.migrations(&Values::default(), options.address.dialect()).unwrap();
     let records = Records::connect_as_is(&options, &migrations, &Supervisor::new()).await.unwrap();
     let task = |id: &str, title: &str| change::Task {
         id: id.to_owned(),

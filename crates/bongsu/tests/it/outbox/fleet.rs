@@ -3,8 +3,9 @@
 use std::ops::Deref;
 use std::time::Duration;
 
+use bongsu_kernel::settings::Values;
 use bongsu_kernel::task::Supervisor;
-use bongsu_sql::{Address, Migrations, Options, Records};
+use bongsu_sql::{Address, Options, Records};
 use bongsu_testkit::hub::Builder;
 use bongsu_testkit::redis::Redis;
 use bongsu_testkit::sql::{Flavour, Server};
@@ -70,13 +71,7 @@ impl Database {
     /// Connections as any program has them.
     pub(super) async fn records(&self, most_connections: usize) -> Records {
         let options = Options { address: Address::parse(&self.url).unwrap(), most_connections };
-        let migrations = Migrations::new([
-            bongsu_rooms::store::sql::MIGRATIONS,
-            bongsu_coordination::MIGRATIONS,
-            bongsu_inbox::store::MIGRATIONS,
-            bongsu_outbox::store::MIGRATIONS,
-            bongsu_sql::MIGRATIONS,
-        ]);
+        let migrations = bongsu::PARTS.migrations(&Values::default(), options.address.dialect()).unwrap();
         Records::connect(&options, &migrations, &Supervisor::new()).await.unwrap()
     }
 }

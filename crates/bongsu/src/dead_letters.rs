@@ -1,8 +1,9 @@
 //! Dead letters over HTTP, for operators.
 //!
-//! Requests are read and answers written here; what a queue does with its letters is its own affair.
+//! Requests are read and answers written here; what a queue does with its letters is its own affair ([`DeadLetters`]).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{FromRef, Path, State};
 use bongsu_http::answer::{Accepted, Answer, invalid};
@@ -12,6 +13,7 @@ use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Code, Id, Reason};
+use bongsu_part::{DeadLetter, DeadLetters, MOST_LETTERS};
 use bongsu_sql::Error;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -19,16 +21,17 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{Everything, Letter, Letters, MOST, start_redriving};
-
 /// So many are listed where nothing is said, and tried again in a second.
 const LISTED: u64 = 20;
 const RATE: u64 = 100;
 const FASTEST: u64 = 10_000;
 
+/// Requests to try everything again that may wait behind each other.
+const QUEUED: usize = 16;
+
 #[derive(Clone)]
 struct LettersState {
-    queues: Arc<[Arc<dyn Letters>]>,
+    queues: Arc<[Arc<dyn DeadLetters>]>,
     everything: mpsc::Sender<Everything>,
     identity: Identity,
 }
@@ -40,13 +43,13 @@ impl FromRef<LettersState> for Identity {
 }
 
 impl LettersState {
-    fn queue(&self, name: &str) -> Result<&Arc<dyn Letters>, ApiError> {
+    fn queue(&self, name: &str) -> Result<&Arc<dyn DeadLetters>, ApiError> {
         self.queues.iter().find(|queue| queue.name() == name).ok_or_else(ApiError::not_found)
     }
 }
 
 pub(crate) fn router(
-    queues: Vec<Arc<dyn Letters>>,
+    queues: Vec<Arc<dyn DeadLetters>>,
     identity: Identity,
     supervisor: &Supervisor,
 ) -> OpenApiRouter {
@@ -119,9 +122,9 @@ struct Shown {
     created_at: String,
 }
 
-impl From<Letter> for Shown {
-    fn from(letter: Letter) -> Self {
-        let Letter { id, key, kind, payload, attempts, reason, created_at } = letter;
+impl From<DeadLetter> for Shown {
+    fn from(letter: DeadLetter) -> Self {
+        let DeadLetter { id, key, kind, payload, attempts, reason, created_at } = letter;
         Self { id: id.into(), key, r#type: kind, payload, attempts, reason, created_at: rfc3339(created_at) }
     }
 }
@@ -165,8 +168,8 @@ async fn list(
             number(cursor).ok_or_else(|| invalid("cursor", Reason::Whole { min: 0, max: i64::MAX as u64 }))?
         }
     };
-    let limit = query.whole("limit", 1, MOST as u64)?.unwrap_or(LISTED);
-    let limit = usize::try_from(limit).unwrap_or(MOST);
+    let limit = query.whole("limit", 1, MOST_LETTERS as u64)?.unwrap_or(LISTED);
+    let limit = usize::try_from(limit).unwrap_or(MOST_LETTERS);
     let queue = state.queue(&queue)?;
     let mut letters = queue.after(after, limit + 1).await.map_err(|error| away(&error))?;
     let more = letters.len() > limit;
@@ -288,7 +291,7 @@ async fn redrive(
         })?;
         return Ok(Accepted(Redriven { letters }));
     }
-    let ids = fields.required("ids", |raw| fields::list(raw, MOST))?;
+    let ids = fields.required("ids", |raw| fields::list(raw, MOST_LETTERS))?;
     let read = |(index, raw): (usize, &&serde_json::value::RawValue)| {
         let number = fields::id(raw).ok().and_then(|id| number(id.as_str()));
         number.ok_or_else(|| {
@@ -310,4 +313,41 @@ fn letter_id(text: &str) -> Result<i64, ApiError> {
 /// A number as it is given out.
 fn number(text: &str) -> Option<i64> {
     text.parse::<i64>().ok().filter(|number| number.to_string() == text)
+}
+
+/// A wish to have everything of a queue tried again, so many a second.
+struct Everything {
+    of: Arc<dyn DeadLetters>,
+    rate: u64,
+}
+
+/// Starts what tries everything again, and gives the way to ask for it.
+fn start_redriving(supervisor: &Supervisor) -> mpsc::Sender<Everything> {
+    supervisor.queue("dlq-redrive", (QUEUED, 1), |wishes: Vec<Everything>| async move {
+        for Everything { of, rate } in wishes {
+            match redrive_all(&*of, rate).await {
+                Ok(redriven) => {
+                    tracing::info!(queue = of.name(), redriven, "dead letters are tried again");
+                }
+                Err(error) => {
+                    tracing::warn!(queue = of.name(), %error, "not all dead letters are tried again");
+                }
+            }
+        }
+    })
+}
+
+/// Those that are there now: one that fails again meanwhile is not tried for ever.
+async fn redrive_all(of: &dyn DeadLetters, rate: u64) -> Result<u64, Error> {
+    let rate = usize::try_from(rate).unwrap_or(MOST_LETTERS);
+    let (mut after, mut redriven) = (i64::MIN, 0);
+    loop {
+        let ids: Vec<i64> =
+            of.after(after, rate.min(MOST_LETTERS)).await?.iter().map(|letter| letter.id).collect();
+        let Some(last) = ids.last() else { return Ok(redriven) };
+        after = *last;
+        let pause = Duration::from_secs(1).mul_f64(ids.len() as f64 / rate as f64);
+        redriven += of.redrive(ids).await?;
+        tokio::time::sleep(pause).await;
+    }
 }

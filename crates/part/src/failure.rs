@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use bongsu_kernel::settings::Bad;
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// 2: the configuration or the command line is wrong.
     #[error("{0}")]
     Configuration(#[from] Bad),
@@ -19,11 +19,11 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn other(error: impl std::fmt::Display) -> Self {
+    pub fn other(error: impl std::fmt::Display) -> Self {
         Self::Other(error.to_string())
     }
 
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Other(_) | Self::Data(bongsu_sql::Error::NoServer(..) | bongsu_sql::Error::Taken(_)) => 1,
             Self::Configuration(_) => 2,

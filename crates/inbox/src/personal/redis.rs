@@ -6,8 +6,6 @@
 
 use std::sync::Arc;
 
-use bongsu_inbox::marks::Buffer;
-use bongsu_inbox::{Changed, FAMILY, Live, Notice, Told, subject, told};
 use bongsu_kernel::json::Object;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, EventType, Id, Millis};
@@ -20,6 +18,8 @@ use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
 use super::{deliver, pass_over, read_frame};
+use crate::marks::Buffer;
+use crate::{Changed, FAMILY, Live, Notice, Told, subject, told};
 
 /// A message may have so many bytes; a larger entry is read from the records.
 const LARGEST: usize = 8 << 10;
@@ -31,7 +31,7 @@ const GATHERED: usize = 1_024;
 const BUS: &str = "bus";
 
 /// The bus, both ways.
-pub struct RedisPersonal {
+pub(crate) struct RedisPersonal {
     redis: Redis,
     bus: redis::Bus,
     queue: mpsc::Sender<Message>,
@@ -45,7 +45,7 @@ struct Message {
 }
 
 impl RedisPersonal {
-    pub fn start(
+    pub(crate) fn start(
         redis: Redis,
         marks: Arc<dyn Buffer>,
         hub: Hub,

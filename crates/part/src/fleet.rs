@@ -18,7 +18,7 @@ use bongsu_limits::cap::Refused;
 use bongsu_live::log::Boxed;
 use bongsu_live::{Gate, Hub, LogError, OpenError, Places};
 
-use crate::failure::Failure;
+use crate::Failure;
 
 /// Carries out orders on this hub's streams.
 pub(crate) struct Doorkeeper(pub(crate) Hub);

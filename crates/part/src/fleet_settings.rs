@@ -1,59 +1,35 @@
 //! Compares the settings of the instances of a fleet.
 //!
-//! With another `ROOMS_MODE` an instance is refused. Any other setting that is not about one process should be the same
-//! on all of them, and may differ for a while, so that it can be changed on one instance after the other: `/health`
-//! names it. Redis holds no value of those, only hashes that are keyed with the fleet's secrets.
+//! How far they may differ is declared with each setting ([`Scope`]). Redis holds no value of those that may differ for a
+//! while, only hashes that are keyed with the fleet's secrets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bongsu_coordination::Registry;
 use bongsu_coordination::registry::Fleet;
-use bongsu_kernel::settings::{Kind, Setting, Values};
+use bongsu_kernel::settings::{Kind, Scope, Setting, Values};
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use tokio::sync::watch;
 
-use crate::settings;
+use crate::Parts;
 
-/// Settings in which instances of a fleet may not differ at all.
-const REQUIRED: &[&str] = &["ROOMS_MODE"];
-/// Settings of one process and its machine, and those that say where engines are: which ones are shared shows there.
-const PER_INSTANCE: &[&str] = &[
-    "SERVER_HOST",
-    "SERVER_PORT",
-    "SERVER_SHARDS",
-    "HTTP_MAX_REQUESTS_PER_USER",
-    "HTTP_WAITING_BYTES",
-    "HTTP_STALL_SECS",
-    "ROLES",
-    "DATA_DIR",
-    "SSE_CHANNEL_CAPACITY",
-    "SSE_RING_BYTES",
-    "SSE_MAX_CONNECTIONS",
-    "INBOX_TEMPLATES_DIR",
-    "RUST_LOG",
-    "REDIS_URL",
-    "REDIS_KEY_PREFIX",
-    "DATABASE_URL",
-    "DATABASE_MAX_CONNECTIONS",
-    "RECORDS",
-    "AMQP_URL",
-    "KAFKA_BROKERS",
-];
 /// Hexadecimal digits of a hash: enough to tell values apart.
 const HASH_LEN: usize = 16;
 
 /// The settings in clear text that no other instance may have otherwise.
-pub(crate) fn required(values: &Values) -> BTreeMap<String, String> {
-    let required = settings::all().into_iter().filter(|setting| REQUIRED.contains(&setting.name));
+pub(crate) fn required(parts: Parts, values: &Values) -> BTreeMap<String, String> {
+    let required = parts.settings().into_iter().filter(|setting| setting.scope == Scope::WholeFleet);
     required.map(|setting| (setting.name.to_owned(), values.text(setting).to_owned())).collect()
 }
 
 /// A hash of every shared setting that has not its default.
-pub(crate) fn hashes(values: &Values) -> BTreeMap<String, String> {
-    let secrets: Vec<String> =
-        shared().filter(|setting| is_secret(setting)).map(|setting| canonical(values, setting)).collect();
+pub(crate) fn hashes(parts: Parts, values: &Values) -> BTreeMap<String, String> {
+    let secrets: Vec<String> = shared(parts)
+        .filter(|setting| is_secret(setting))
+        .map(|setting| canonical(values, setting))
+        .collect();
     let key = secrets.join("\0");
     let hash = |setting: &Setting| {
         let value = canonical(values, setting);
@@ -65,13 +41,14 @@ pub(crate) fn hashes(values: &Values) -> BTreeMap<String, String> {
         };
         mac.iter().map(|byte| format!("{byte:02x}")).collect::<String>()[..HASH_LEN].to_owned()
     };
-    let given = shared().filter(|setting| values.text(setting) != setting.default);
+    let given = shared(parts).filter(|setting| values.text(setting) != setting.default);
     given.map(|setting| (setting.name.to_owned(), hash(setting))).collect()
 }
 
 /// The settings of this instance beside those of the others. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Comparison {
+    parts: Parts,
     instance: String,
     hashes: BTreeMap<String, String>,
     fleet: watch::Receiver<Fleet>,
@@ -79,9 +56,14 @@ pub(crate) struct Comparison {
 
 impl Comparison {
     /// Logs every setting that differs, when the fleet has changed.
-    pub(crate) fn start(values: &Values, registry: &dyn Registry, supervisor: &Supervisor) -> Self {
+    pub(crate) fn start(
+        parts: Parts,
+        values: &Values,
+        registry: &dyn Registry,
+        supervisor: &Supervisor,
+    ) -> Self {
         let (instance, fleet) = (registry.me().to_owned(), registry.fleet());
-        let this = Self { instance, hashes: hashes(values), fleet };
+        let this = Self { parts, instance, hashes: hashes(parts, values), fleet };
         let (watched, stop) = (this.clone(), supervisor.stop());
         supervisor.spawn("fleet-settings", OnEnd::Restart, move || {
             let (watched, stop) = (watched.clone(), stop.clone());
@@ -115,7 +97,7 @@ impl Comparison {
         let mut others: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for other in fleet.alive.iter().filter(|other| other.id != self.instance) {
             let Some(theirs) = &other.about.setting_hashes else { continue };
-            for name in differing(&self.hashes, theirs) {
+            for name in differing(self.parts, &self.hashes, theirs) {
                 others.entry(name).or_default().push(&other.about.address);
             }
         }
@@ -131,22 +113,24 @@ impl Comparison {
 }
 
 /// The names of settings that differ. Where a secret does, so does the key of all other hashes, which then say nothing.
-fn differing<'a>(own: &'a BTreeMap<String, String>, other: &'a BTreeMap<String, String>) -> Vec<&'a str> {
+fn differing<'a>(
+    parts: Parts,
+    own: &'a BTreeMap<String, String>,
+    other: &'a BTreeMap<String, String>,
+) -> Vec<&'a str> {
     let names: BTreeSet<&String> = own.keys().chain(other.keys()).collect();
     let mut differing: Vec<&str> =
         names.into_iter().filter(|name| own.get(*name) != other.get(*name)).map(String::as_str).collect();
     let secrets: Vec<&str> =
-        shared().filter(|setting| is_secret(setting)).map(|setting| setting.name).collect();
+        shared(parts).filter(|setting| is_secret(setting)).map(|setting| setting.name).collect();
     if differing.iter().any(|name| secrets.contains(name)) {
         differing.retain(|name| secrets.contains(name));
     }
     differing
 }
 
-fn shared() -> impl Iterator<Item = &'static Setting> {
-    let is_shared =
-        |setting: &&Setting| !PER_INSTANCE.contains(&setting.name) && !REQUIRED.contains(&setting.name);
-    settings::all().into_iter().filter(is_shared)
+fn shared(parts: Parts) -> impl Iterator<Item = &'static Setting> {
+    parts.settings().into_iter().filter(|setting| setting.scope == Scope::Fleet)
 }
 
 fn is_secret(setting: &Setting) -> bool {
@@ -177,23 +161,38 @@ mod tests {
     use bongsu_kernel::settings::{Input, load};
 
     use super::*;
+    use crate::{Assembly, Boxed, Failure, Part};
+
+    const EVENT_TYPES: Setting = Setting::text("toy", "EVENT_TYPES", "", "A list.").kind(Kind::List);
+    const LENGTH: Setting = Setting::text("toy", "LENGTH", "10000", "A number.").whole(1, 100_000);
+    const MODE: Setting = Setting::text("toy", "MODE", "open", "A choice.").scope(Scope::WholeFleet);
+    const PARTS: Parts = Parts(&[&Toy]);
+
+    struct Toy;
+
+    impl Part for Toy {
+        fn name(&self) -> &'static str {
+            "toy"
+        }
+
+        fn settings(&self) -> &'static [&'static Setting] {
+            &[&EVENT_TYPES, &LENGTH, &MODE]
+        }
+
+        fn start<'a>(&'a self, _: &'a mut Assembly) -> Boxed<'a, Result<(), Failure>> {
+            Box::pin(async { Ok(()) })
+        }
+    }
 
     fn values(given: &[(&str, &str)]) -> Values {
         let environment =
             given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        load(&settings::all(), &Input { environment, ..Input::default() }).unwrap()
+        load(&PARTS.settings(), &Input { environment, ..Input::default() }).unwrap()
     }
 
     fn compared(one: &[(&str, &str)], other: &[(&str, &str)]) -> Vec<String> {
-        let (one, other) = (hashes(&values(one)), hashes(&values(other)));
-        differing(&one, &other).into_iter().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn every_name_is_that_of_a_setting() {
-        for name in REQUIRED.iter().chain(PER_INSTANCE) {
-            assert!(settings::all().iter().any(|setting| setting.name == *name), "{name}");
-        }
+        let (one, other) = (hashes(PARTS, &values(one)), hashes(PARTS, &values(other)));
+        differing(PARTS, &one, &other).into_iter().map(str::to_owned).collect()
     }
 
     #[test]
@@ -202,7 +201,7 @@ mod tests {
         assert_eq!(compared(&[], &[types]), ["EVENT_TYPES"]);
         assert_eq!(compared(&[types], &[("EVENT_TYPES", "a.b")]), ["EVENT_TYPES"]);
         assert_eq!(compared(&[types], &[("EVENT_TYPES", " c.d, a.b")]), [""; 0]);
-        assert_eq!(compared(&[("STREAM_MAXLEN", "10000")], &[]), [""; 0], "the default is the default");
+        assert_eq!(compared(&[("LENGTH", "10000")], &[]), [""; 0], "the default is the default");
         assert_eq!(compared(&[("SERVER_PORT", "1")], &[("SERVER_PORT", "2")]), [""; 0]);
         let (keys, turned) = (("INTERNAL_API_KEY", "new,old"), ("INTERNAL_API_KEY", "old,new"));
         assert_eq!(compared(&[keys, types], &[turned, types]), [""; 0]);
@@ -212,10 +211,16 @@ mod tests {
     }
 
     #[test]
+    fn what_no_instance_may_have_otherwise_is_told_in_clear_text() {
+        let told = required(PARTS, &values(&[("MODE", "closed"), ("EVENT_TYPES", "a.b")]));
+        assert_eq!(told.into_iter().collect::<Vec<_>>(), [("MODE".to_owned(), "closed".to_owned())]);
+    }
+
+    #[test]
     fn hashes_say_nothing_without_the_secrets() {
         let types = ("EVENT_TYPES", "a.b");
-        let of = |given: &[(&str, &str)]| hashes(&values(given)).remove("EVENT_TYPES");
+        let of = |given: &[(&str, &str)]| hashes(PARTS, &values(given)).remove("EVENT_TYPES");
         assert_ne!(of(&[types]), of(&[types, ("INTERNAL_API_KEY", "another")]));
-        assert!(hashes(&values(&[types])).values().all(|hash| hash.len() == HASH_LEN));
+        assert!(hashes(PARTS, &values(&[types])).values().all(|hash| hash.len() == HASH_LEN));
     }
 }

@@ -2,11 +2,12 @@
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{EventType, Id, crash_point};
-use bongsu_outbox::worker::{Failed, Handler};
-use bongsu_outbox::{Relay, Row, To};
 use bongsu_rooms::Rooms;
 use bongsu_rooms::publish::{Publish, PublishError};
 use bongsu_sql::Boxed;
+
+use crate::worker::{Failed, Handler};
+use crate::{Relay, Row, To};
 
 /// Publishes rows to rooms.
 pub(crate) struct ToRooms {

@@ -1,7 +1,7 @@
 //! Opens what records and events are kept in, in two steps: whatever may refuse a start is found first, tables are made then.
 //!
-//! Which tables there are follows from the settings: those of an application only where its role runs, those of the outbox
-//! under the names that it was given.
+//! Which tables there are follows from the settings: those of an application only where its role runs, and under the names that
+//! a part was given.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,20 +11,17 @@ use bongsu_kernel::Id;
 use bongsu_kernel::settings::{Bad, Values};
 use bongsu_kernel::task::Supervisor;
 use bongsu_live::log::embedded;
-use bongsu_outbox::TableNames;
-use bongsu_rooms::store::sql as rooms;
 use bongsu_sql::{
     Claim, DATA_DIR, DATABASE_URL, DataFolder, Database, Dialect, Migrations, Names, PreparedFile,
     PreparedServer, Records,
 };
 
-use crate::failure::Failure;
 use crate::roles::Roles;
-use crate::settings;
+use crate::{Failure, Parts, settings};
 
 /// Why storage is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// To serve. A database server is claimed.
     Serve(Claim),
     /// Only to make tables.
@@ -33,7 +30,7 @@ pub(crate) enum Purpose {
 
 /// The data folder and the database server, as far as they are used. Nothing in them was changed yet, and nothing is when
 /// this is dropped.
-pub(crate) struct Storage {
+pub struct Storage {
     file: Option<PreparedFile>,
     server: Option<PreparedServer>,
     /// The names of tables in the folder.
@@ -42,21 +39,22 @@ pub(crate) struct Storage {
 }
 
 /// The same, migrated.
-pub(crate) struct Opened {
+pub struct Opened {
     /// With the names of its tables.
-    pub(crate) file: Option<(Database, Arc<Names>)>,
+    pub file: Option<(Database, Arc<Names>)>,
     /// On a server, if there is one.
-    pub(crate) records: Option<Records>,
+    pub records: Option<Records>,
 }
 
 impl Storage {
     /// Takes the data folder and the database server, and finds whatever would refuse them.
-    pub(crate) async fn prepare(
+    pub async fn prepare(
+        parts: Parts,
         values: &Values,
         database: Option<&bongsu_sql::Options>,
         purpose: Purpose,
     ) -> Result<Self, Failure> {
-        let in_folder = folder_migrations(values)?;
+        let in_folder = parts.folder_migrations(values)?;
         let file = if settings::uses_folder(values) {
             let folder = DataFolder::take(Path::new(values.text(&DATA_DIR)))?;
             Some(PreparedFile::prepare(folder, &in_folder)?)
@@ -69,7 +67,7 @@ impl Storage {
         };
         let server = match database {
             Some(options) => {
-                let migrations = migrations(values, options.address.dialect())?;
+                let migrations = parts.migrations(values, options.address.dialect())?;
                 Some(PreparedServer::prepare(options, &migrations, claim).await?)
             }
             None => None,
@@ -79,7 +77,7 @@ impl Storage {
     }
 
     /// What this instance says of its records: whoever has the same database may be alive beside it.
-    pub(crate) fn standing(&self) -> Result<registry::Records, Failure> {
+    pub fn standing(&self) -> Result<registry::Records, Failure> {
         let Some(server) = &self.server else {
             return Ok(if self.keeps_records { registry::Records::Own } else { registry::Records::Off });
         };
@@ -92,7 +90,7 @@ impl Storage {
     }
 
     /// Brings all of it to this version's schema.
-    pub(crate) async fn migrate(self, supervisor: &Supervisor) -> Result<Opened, Failure> {
+    pub async fn migrate(self, supervisor: &Supervisor) -> Result<Opened, Failure> {
         let records = match self.server {
             Some(server) => Some(server.migrate(supervisor).await?),
             None => None,
@@ -102,39 +100,32 @@ impl Storage {
     }
 }
 
-/// The tables of all parts.
-fn known() -> Migrations {
-    Migrations::new([
-        embedded::MIGRATIONS,
-        rooms::MIGRATIONS,
-        bongsu_coordination::MIGRATIONS,
-        bongsu_inbox::store::MIGRATIONS,
-        bongsu_outbox::store::MIGRATIONS,
-        bongsu_decisions::store::MIGRATIONS,
-        bongsu_sql::MIGRATIONS,
-    ])
-}
+impl Parts {
+    /// The tables of the engines and of all parts.
+    fn known(self) -> Migrations {
+        let of_engines = [embedded::MIGRATIONS, bongsu_coordination::MIGRATIONS, bongsu_sql::MIGRATIONS];
+        Migrations::new(of_engines.into_iter().chain(self.0.iter().map(|part| part.migrations())))
+    }
 
-/// Those that the settings want in the database where records are kept.
-pub(crate) fn migrations(values: &Values, dialect: Dialect) -> Result<Migrations, Bad> {
-    let mut wanted = known();
-    for unused in Roles::from_settings(values)?.unused_parts() {
-        wanted = wanted.without(unused);
+    /// The tables that the settings want in the database where records are kept.
+    pub fn migrations(self, values: &Values, dialect: Dialect) -> Result<Migrations, Bad> {
+        let roles = Roles::from_settings(values, self)?;
+        let mut wanted = self.known();
+        for part in self.0 {
+            wanted = if part.is_application() && !roles.runs(part.name()) {
+                wanted.without(part.name())
+            } else {
+                part.choose_tables(wanted, values, dialect)?
+            };
+        }
+        Ok(wanted)
     }
-    if !bongsu_outbox::is_on(values) {
-        return Ok(wanted.without(bongsu_outbox::store::PART));
-    }
-    let names = TableNames::from_settings(values, dialect)?;
-    if names.has_query() {
-        wanted = wanted.without_step(bongsu_outbox::store::PART, bongsu_outbox::store::MEMBERSHIPS_STEP);
-    }
-    Ok(wanted.named(Arc::new(names.on(dialect))))
-}
 
-/// Those that they want in the data folder, where other programs' tables are only while records are.
-pub(crate) fn folder_migrations(values: &Values) -> Result<Migrations, Bad> {
-    if values.given(&DATABASE_URL).is_none() {
-        return migrations(values, Dialect::Sqlite);
+    /// Those that they want in the data folder: beside a database only what engines keep there.
+    pub fn folder_migrations(self, values: &Values) -> Result<Migrations, Bad> {
+        if values.given(&DATABASE_URL).is_none() {
+            return self.migrations(values, Dialect::Sqlite);
+        }
+        Ok(self.0.iter().fold(self.known(), |known, part| known.without(part.name())))
     }
-    Ok(known().without(bongsu_outbox::store::PART).without(bongsu_decisions::store::PART))
 }

@@ -1,15 +1,16 @@
 //! The way from the inbox to the streams: those of this process, or of all hubs over the bus ([`redis`]).
 
-pub mod redis;
+pub(crate) mod redis;
 
 use std::time::Instant;
 
-use bongsu_inbox::{Changed, Live, Notice, Told, subject, told};
 use bongsu_kernel::{Clock, Id, Millis, StreamId};
 use bongsu_live::log::{Delivery, Sink};
 use bongsu_live::{Entry, Hub};
 use bytes::Bytes;
 use serde::Serialize;
+
+use crate::{Changed, Live, Notice, Told, subject, told};
 
 /// Tells streams of what was saved and read here.
 pub struct Personal {

@@ -1,0 +1,97 @@
+//! The parts of the hub and the applications beside it, in the order in which they start. Whoever adds one adds it here.
+
+use bongsu_part::Parts;
+
+pub const PARTS: Parts = Parts(&[
+    &bongsu_presence::PresencePart,
+    &bongsu_rooms::RoomsPart,
+    &bongsu_outbox::OutboxPart,
+    &bongsu_inbox::InboxPart,
+    &bongsu_members::MembersPart,
+    &bongsu_decisions::DecisionsPart,
+]);
+
+#[cfg(test)]
+mod tests {
+    use bongsu_kernel::settings::{Input, load};
+
+    use super::*;
+
+    fn check(given: &[(&str, &str)]) -> Result<bongsu_part::Roles, String> {
+        let environment =
+            given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let values = load(&PARTS.settings(), &Input { environment, ..Input::default() });
+        values.and_then(|values| PARTS.check(&values)).map_err(|bad| bad.to_string())
+    }
+
+    fn roles(given: &str) -> Result<bongsu_part::Roles, String> {
+        check(&[("ROLES", given)])
+    }
+
+    #[test]
+    fn every_default_is_allowed_and_every_name_is_given_once() {
+        let settings = PARTS.settings();
+        let defaults = settings
+            .iter()
+            .filter(|setting| !setting.default.is_empty())
+            .map(|setting| (setting.name.to_owned(), setting.default.to_owned()))
+            .collect();
+        load(&settings, &Input { environment: defaults, ..Input::default() }).unwrap();
+        let mut names: Vec<_> = settings.iter().map(|setting| setting.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), settings.len());
+    }
+
+    #[test]
+    fn applications_run_beside_the_hub_when_they_are_asked_for() {
+        assert!(!roles("hub").unwrap().runs("decisions"));
+        for given in
+            ["all", "hub,decisions", " decisions , hub ", "hub,all", "api,worker,decisions,decisions"]
+        {
+            let roles = roles(given).unwrap();
+            assert!(roles.runs("decisions") && roles.api && roles.worker, "{given}");
+        }
+    }
+
+    #[test]
+    fn api_and_worker_run_apart_where_they_share_everything() {
+        let shared = [("REDIS_URL", "redis://127.0.0.1"), ("DATABASE_URL", "postgres://a@127.0.0.1/a")];
+        let apart = |given| check(&[&shared[..], &[("ROLES", given)]].concat());
+        let (api, worker) = (apart("api").unwrap(), apart("worker").unwrap());
+        assert_eq!([api.api, api.worker, worker.api, worker.worker], [true, false, false, true]);
+        assert!(apart("api,decisions").unwrap().runs("decisions"));
+        for given in ["api", "worker"] {
+            for engines in [&shared[..0], &shared[..1], &shared[1..]] {
+                let refused = check(&[engines, &[("ROLES", given)]].concat()).unwrap_err();
+                assert!(refused.contains("unless REDIS_URL and DATABASE_URL are set"), "{refused}");
+            }
+        }
+        let without_records = |given| check(&[shared[0], ("RECORDS", "off"), ("ROLES", given)]);
+        assert!(without_records("api").is_ok());
+        assert!(without_records("worker").unwrap_err().contains("there is no work to do"));
+    }
+
+    #[test]
+    fn roles_that_cannot_be_are_named_with_what_is_allowed() {
+        for (given, named) in [
+            ("hub,chess", "chess"),
+            ("decisions", "decisions"),
+            ("Hub", "Hub"),
+            ("worker,decisions", "worker,decisions"),
+        ] {
+            let refused = roles(given).unwrap_err();
+            assert!(
+                refused.starts_with(&format!("ROLES={named:?} is not allowed: hub, all, api,")),
+                "{refused}"
+            );
+        }
+        for given in ["hub decisions", ","] {
+            assert!(roles(given).unwrap_err().starts_with("ROLES="), "{given}");
+        }
+        assert!(check(&[("ROLES", "all"), ("OUTBOX", "off")]).unwrap_err().contains("OUTBOX"));
+        assert!(check(&[("ROLES", "hub"), ("OUTBOX", "off")]).is_ok());
+        let query = ("OUTBOX_MEMBERSHIP_QUERY", "SELECT :event_id, :user_id");
+        assert!(check(&[("ROLES", "all"), query]).unwrap_err().contains("OUTBOX_MEMBERSHIP_QUERY"));
+    }
+}

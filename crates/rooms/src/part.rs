@@ -1,0 +1,61 @@
+//! Rooms as a part of the hub.
+
+use std::sync::Arc;
+
+use bongsu_kernel::settings::{Bad, Setting, Values};
+use bongsu_part::{Assembly, Boxed, Failure, Part, keeps_records};
+use bongsu_sql::{Migration, Query};
+
+use crate::store::Store;
+use crate::store::sql::{MIGRATIONS, QUERIES, SqlStore};
+use crate::{FAMILY, Mode, Options, Rooms, SETTINGS, routes};
+
+/// Everyone who looks at the same page sees what happens there.
+pub struct RoomsPart;
+
+impl Part for RoomsPart {
+    fn name(&self) -> &'static str {
+        "rooms"
+    }
+
+    fn settings(&self) -> &'static [&'static Setting] {
+        SETTINGS
+    }
+
+    fn migrations(&self) -> &'static [Migration] {
+        MIGRATIONS
+    }
+
+    fn queries(&self) -> &'static [&'static Query] {
+        QUERIES
+    }
+
+    fn check(&self, values: &Values) -> Result<(), Bad> {
+        if Options::from_settings(values)?.mode == Mode::Registered && !keeps_records(values) {
+            return Err(Bad("ROOMS_MODE is registered, which needs records: set RECORDS to on".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn start<'a>(&'a self, assembly: &'a mut Assembly) -> Boxed<'a, Result<(), Failure>> {
+        Box::pin(async {
+            let presence = assembly.expect_shared()?;
+            let engines = &assembly.engines;
+            let options = Options::from_settings(&engines.values)?;
+            let store: Option<Arc<dyn Store>> = match &engines.records {
+                Some(records) => Some(Arc::new(SqlStore::open(records.clone(), &engines.supervisor).await?)),
+                None => None,
+            };
+            engines.hub.serves(FAMILY, engines.log_family());
+            let (hub, log, buckets) = (engines.hub.clone(), engines.log.clone(), engines.buckets.clone());
+            let rooms = Rooms::new(hub, log, store.clone(), presence, buckets, options);
+            let identity = engines.identity.clone();
+            if let Some(store) = store {
+                assembly.share(store);
+            }
+            assembly.share(rooms.clone());
+            assembly.routes(routes::router(rooms, identity));
+            Ok(())
+        })
+    }
+}

@@ -96,6 +96,13 @@ async fn give(admin: &Admin, order: Order) -> Result<(), ApiError> {
                 Code::Redis5002,
                 Text::new("Redis가 요청을 거부했습니다.", "Redis refused the command."),
             ),
+            Error::Records(_) => ApiError::new(
+                Code::Common503,
+                Text::new(
+                    "적용되었지만 데이터베이스에 기록하지 못했습니다. 다시 시도해 주세요.",
+                    "It is in force, but the database could not record it; repeat it.",
+                ),
+            ),
             _ => ApiError::new(
                 Code::Redis5001,
                 Text::new(

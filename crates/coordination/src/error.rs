@@ -11,6 +11,9 @@ pub enum Error {
     /// The engine refused, and will go on to until somebody has looked at it.
     #[error("{0}")]
     Refused(String),
+    /// The records could not be asked, or did not take it.
+    #[error("{0}")]
+    Records(String),
     /// Nothing was done.
     #[error("{0}")]
     Failed(String),
@@ -42,6 +45,6 @@ impl From<bongsu_redis::Error> for Error {
 
 impl From<bongsu_sql::Error> for Error {
     fn from(error: bongsu_sql::Error) -> Self {
-        Self::Failed(error.to_string())
+        Self::Records(error.to_string())
     }
 }

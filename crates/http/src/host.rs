@@ -101,7 +101,12 @@ pub(crate) fn authority(parts: &Parts) -> Result<Option<Authority>, ApiError> {
 
 fn readable(host: &HeaderValue) -> Option<Authority> {
     // The parser would take a user's name and password before the host.
-    host.to_str().ok().filter(|host| !host.contains('@')).and_then(|host| host.parse().ok())
+    let host = host.to_str().ok().filter(|host| !host.contains('@'))?;
+    let authority: Authority = host.parse().ok()?;
+    // And anything after a bracket or a colon.
+    let rest = host.strip_prefix(authority.host())?;
+    let is_port = |port: &str| port.is_empty() || port.parse::<u16>().is_ok();
+    (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port)).then_some(authority)
 }
 
 fn bad(ko: &'static str, en: &'static str) -> ApiError {
@@ -174,6 +179,9 @@ mod tests {
             (Version::HTTP_11, "/", &[""]),
             (Version::HTTP_11, "/", &["user@a"]),
             (Version::HTTP_11, "/", &["a b"]),
+            (Version::HTTP_11, "/", &["[::1].evil.example"]),
+            (Version::HTTP_11, "/", &["localhost:evil"]),
+            (Version::HTTP_11, "/", &["localhost:99999"]),
             (Version::HTTP_2, "/", &[]),
             (Version::HTTP_2, "http://a/", &["b"]),
             (Version::HTTP_2, "http://a/", &["a", "a"]),

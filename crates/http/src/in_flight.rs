@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::response::Response;
 use bongsu_kernel::Id;
-use bongsu_kernel::settings::{Setting, Values};
+use bongsu_kernel::settings::{Scope, Setting, Values};
 use bongsu_kernel::task::Supervisor;
 use http_body::Body as _;
 use metrics::{Counter, Gauge};
@@ -29,14 +29,14 @@ pub(crate) const HTTP_MAX_REQUESTS_PER_USER: Setting = Setting::text(
     "HTTP_MAX_REQUESTS_PER_USER",
     "64",
     "Requests of one person that this process works on or whose responses wait for the client; the next one is refused (429). Open streams do not count. 0: no limit.",
-)
+).scope(Scope::Instance)
 .whole(0, 1_000_000);
 pub(crate) const HTTP_WAITING_BYTES: Setting = Setting::text(
     "server",
     "HTTP_WAITING_BYTES",
     "67108864",
     "Bytes of responses in memory that wait for slow clients, over all connections. Past it, the response that has waited longest for its client is cut off.",
-)
+).scope(Scope::Instance)
 .whole(65_536, u64::MAX);
 pub(crate) const HTTP_STALL_SECS: Setting = Setting::text(
     "server",
@@ -44,6 +44,7 @@ pub(crate) const HTTP_STALL_SECS: Setting = Setting::text(
     "30",
     "A response of which the client takes nothing for so long is cut off.",
 )
+.scope(Scope::Instance)
 .whole(1, 3_600);
 
 /// A response of this size costs no more than the HTTP/1.1 connection that it has to itself, and most are that small.
@@ -96,6 +97,8 @@ struct OpenResponse {
     /// None where a request came over no socket, as in tests.
     peer: Option<Peer>,
     bytes: usize,
+    /// Whether the connection has all there is, and what comes next is still being read: nothing waits for the client then.
+    is_read_on: bool,
     progress_at: Instant,
     cut_at: Option<Instant>,
 }
@@ -156,7 +159,10 @@ impl InFlight {
         let mut responses = self.responses();
         let id = responses.next_id;
         responses.next_id += 1;
-        responses.open.insert(id, OpenResponse { peer, bytes: 0, progress_at: Instant::now(), cut_at: None });
+        responses.open.insert(
+            id,
+            OpenResponse { peer, bytes: 0, is_read_on: false, progress_at: Instant::now(), cut_at: None },
+        );
         id
     }
 
@@ -164,9 +170,11 @@ impl InFlight {
         self.responses().open.remove(&id);
     }
 
-    fn note_progress(&self, id: u64) {
+    /// The connection has come for more.
+    fn note_progress(&self, id: u64, is_read_on: bool) {
         if let Some(response) = self.responses().open.get_mut(&id) {
             response.progress_at = Instant::now();
+            response.is_read_on = is_read_on;
         }
     }
 
@@ -187,7 +195,9 @@ impl InFlight {
                 Some(cut_at) if now.duration_since(cut_at) >= CHECK_INTERVAL => {
                     close.extend(response.peer.clone());
                 }
-                None if now.duration_since(response.progress_at) >= self.0.options.stall => {
+                None if response.waits_for_client()
+                    && now.duration_since(response.progress_at) >= self.0.options.stall =>
+                {
                     cut.extend(response.cut(now, waiting_bytes));
                     self.0.stalled.increment(1);
                 }
@@ -237,6 +247,11 @@ impl Responses {
 }
 
 impl OpenResponse {
+    /// Whether it is the client's turn, and not that of whoever produces the response.
+    fn waits_for_client(&self) -> bool {
+        self.bytes > 0 || !self.is_read_on
+    }
+
     fn cut(&mut self, now: Instant, waiting_bytes: &mut usize) -> Option<Peer> {
         self.cut_at = Some(now);
         *waiting_bytes -= self.bytes;

@@ -21,6 +21,8 @@ use crate::stream::{Piece, SubscriptionGuard};
 pub struct ManyStream {
     // Before `entered`: readers stand up before their person is counted out.
     followed: Vec<Followed>,
+    /// Where rooms ended whose right was withdrawn: who is let in again reads on from there.
+    removed: Vec<(RoomKey, StreamId)>,
     entered: Entered,
     greeting: Option<Bytes>,
     ended: bool,
@@ -48,7 +50,8 @@ impl ManyStream {
             needs_snapshot: false,
         };
         let followed = readers.into_iter().map(follow).collect();
-        let mut stream = Self { followed, entered, greeting: None, ended: false, turn: 0 };
+        let mut stream =
+            Self { followed, removed: Vec::new(), entered, greeting: None, ended: false, turn: 0 };
         stream.greeting = Some(sse::greeting(random::between(1_000, 3_000), Some(stream.position())).into());
         stream
     }
@@ -70,7 +73,8 @@ impl ManyStream {
     }
 
     fn positions(&self) -> impl Iterator<Item = (&RoomKey, StreamId)> {
-        self.followed.iter().map(|followed| (&followed.key, followed.reader.place().named()))
+        let followed = self.followed.iter().map(|followed| (&followed.key, followed.reader.place().named()));
+        followed.chain(self.removed.iter().map(|(key, place)| (key, *place)))
     }
 
     fn position(&self) -> String {
@@ -139,7 +143,8 @@ impl Body for ManyStream {
                     return this.entered.deliver(bytes, accepted);
                 }
                 Poll::Ready(Said::Removed) => {
-                    let Followed { room, .. } = this.followed.remove(at);
+                    let Followed { room, key, reader, .. } = this.followed.remove(at);
+                    this.removed.push((key, reader.place().named()));
                     let told = sse::removed(&room, Some(this.position()));
                     return this.entered.hand_out(told, Instant::now());
                 }

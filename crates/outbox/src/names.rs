@@ -34,8 +34,7 @@ pub(crate) const OUTBOX_MEMBERSHIP_QUERY: Setting = Setting::text(
     "Instead of a table: a SELECT that gives a row when the person :user_id may follow the event :event_id. Nothing is made for it; rows system.removed that say when a right ends are the program's to write.",
 );
 
-const TABLE_ALLOWED: &str =
-    "a name of up to 48 letters, digits and underscores that does not begin with bongsu_, or schema.name";
+const TABLE_ALLOWED: &str = "a name of up to 48 letters, digits and underscores that does not begin with bongsu_, or schema.name with a schema of your own";
 const COLUMNS_ALLOWED: &str = "three names of columns, separated by commas: event, person, status";
 const QUERY_ALLOWED: &str =
     "one SELECT with :event_id and :user_id, and OUTBOX_MEMBERSHIP_TABLE and _COLUMNS left as they are";
@@ -81,15 +80,16 @@ impl TableNames {
             return Ok(Self { outbox, memberships: Memberships::Query(query.trim().to_owned()) });
         }
         let memberships = table(values, &OUTBOX_MEMBERSHIP_TABLE, dialect)?;
-        if memberships == outbox {
+        if memberships.to_string().eq_ignore_ascii_case(&outbox.to_string()) {
             let allowed = "another table than OUTBOX_TABLE";
             return Err(Bad::value(&OUTBOX_MEMBERSHIP_TABLE, &memberships.to_string(), allowed));
         }
         let columns = values.list(&OUTBOX_MEMBERSHIP_COLUMNS);
         let columns: Option<Vec<Identifier>> = columns.iter().map(|column| Identifier::new(column)).collect();
         let columns = columns.and_then(|columns| <[Identifier; 3]>::try_from(columns).ok());
-        let is_double =
-            |[event, user, status]: &[Identifier; 3]| event == user || user == status || status == event;
+        let is_double = |[event, user, status]: &[Identifier; 3]| {
+            event.is_like(user) || user.is_like(status) || status.is_like(event)
+        };
         let Some([event, user, status]) = columns.filter(|columns| !is_double(columns)) else {
             let given = values.text(&OUTBOX_MEMBERSHIP_COLUMNS);
             return Err(Bad::value(&OUTBOX_MEMBERSHIP_COLUMNS, given, COLUMNS_ALLOWED));
@@ -152,7 +152,8 @@ impl TableNames {
 fn table(values: &Values, setting: &Setting, dialect: Dialect) -> Result<TableName, Bad> {
     let given = values.text(setting);
     let table = TableName::parse(given)
-        .filter(|table| !table.name.as_str().to_ascii_lowercase().starts_with("bongsu_"));
+        .filter(|table| !table.name.as_str().to_ascii_lowercase().starts_with("bongsu_"))
+        .filter(|table| !table.schema.as_ref().is_some_and(Identifier::is_of_server));
     let table = table.ok_or_else(|| Bad::value(setting, given, TABLE_ALLOWED))?;
     if dialect == Dialect::Sqlite && table.schema.is_some() {
         return Err(Bad::value(
@@ -241,6 +242,10 @@ mod tests {
             (Dialect::Postgres, ("OUTBOX_TABLE", "Bongsu_rooms")),
             (Dialect::Postgres, ("OUTBOX_TABLE", "a\";DROP TABLE b;--")),
             (Dialect::Sqlite, ("OUTBOX_TABLE", "app.outbox")),
+            (Dialect::Mysql, ("OUTBOX_TABLE", "information_schema.outbox")),
+            (Dialect::Postgres, ("OUTBOX_MEMBERSHIP_TABLE", "pg_temp.members")),
+            (Dialect::Mysql, ("OUTBOX_MEMBERSHIP_TABLE", "Outbox_Events")),
+            (Dialect::Mysql, ("OUTBOX_MEMBERSHIP_COLUMNS", "A,a,c")),
             (Dialect::Postgres, ("OUTBOX_MEMBERSHIP_TABLE", "app.")),
             (Dialect::Postgres, ("OUTBOX_MEMBERSHIP_TABLE", "outbox_events")),
             (Dialect::Postgres, ("OUTBOX_MEMBERSHIP_COLUMNS", "event_id,user_id")),

@@ -31,6 +31,18 @@ impl Identifier {
         &self.0
     }
 
+    /// Whether a database may take the two for the same: most do not look at capital letters.
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.0.eq_ignore_ascii_case(&other.0)
+    }
+
+    /// Whether it is a schema that a server keeps for itself.
+    pub fn is_of_server(&self) -> bool {
+        let name = self.0.to_ascii_lowercase();
+        name.starts_with("pg_")
+            || ["information_schema", "mysql", "performance_schema", "sys"].contains(&name.as_str())
+    }
+
     /// SQLite takes a name in double quotes that it does not know for text, so it gets the quotes of MariaDB.
     pub fn quoted(&self, dialect: Dialect) -> String {
         match dialect {

@@ -117,6 +117,9 @@ async fn who_was_removed_is_ended_for_good_and_may_come_back_when_let_in_again()
     api.publish_to(43, "a.b", json!({"n": 3})).await;
     assert_eq!(many.expect_event("a.b", SOON).await.json()["roomId"], 43, "the other room goes on");
     put(&api, "/api/v1/rooms/42/members/7").await;
+    let position = many.last_event_id().to_owned();
+    let many = Stream::request(&hub, "/api/v1/stream?rooms=42,43").person(7).last_event_id(&position);
+    assert_eq!(open(many).await.expect_event("a.b", SOON).await.json()["n"], 2, "what happened meanwhile");
     let mut again = open(listen(&hub, "42", 7).last_event_id("0-0")).await;
     for n in 1..=2 {
         assert_eq!(

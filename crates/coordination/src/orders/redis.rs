@@ -172,12 +172,23 @@ impl Inner {
         self.redis.key(format_args!("{{orders}}:revoked:{user}"))
     }
 
-    /// Records a revocation first: an order that was given is in both places, and one that was not may be given again.
+    /// A revocation goes to Redis and to the records. What one of them could not take is in force by the other; after an error it
+    /// may be given again.
     async fn give(&self, order: &Order) -> Result<(), Error> {
-        if let (Order::Revoke { user, issued_before }, Some(records)) = (order, &self.records) {
-            records.store(user, *issued_before).await?;
+        let record = async {
+            match (order, &self.records) {
+                (Order::Revoke { user, issued_before }, Some(records)) => {
+                    records.store(user, *issued_before).await
+                }
+                _ => Ok(()),
+            }
+        };
+        let (recorded, sent) = tokio::join!(record, self.send(order, WriteCondition::Always));
+        if let Order::Revoke { user, issued_before } = order {
+            // Before it comes back by the feed: Redis may lose it until then. What it did not take it gets when it is back.
+            self.feed.remember(user, *issued_before, sent.is_ok());
         }
-        self.send(order, WriteCondition::Always).await
+        sent.and(recorded)
     }
 
     async fn send(&self, order: &Order, condition: WriteCondition) -> Result<(), Error> {

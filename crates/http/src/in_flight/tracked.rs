@@ -91,9 +91,10 @@ impl http_body::Body for TrackedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = &mut *self;
-        this.tracked.in_flight.note_progress(this.tracked.id);
         while this.rest.is_empty() {
-            match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
+            let polled = Pin::new(&mut this.inner).poll_frame(cx);
+            this.tracked.in_flight.note_progress(this.tracked.id, polled.is_pending());
+            match ready!(polled) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(bytes) if bytes.is_empty() => {}
                     Ok(bytes) => this.rest = this.count(bytes),
@@ -102,6 +103,7 @@ impl http_body::Body for TrackedBody {
                 end => return Poll::Ready(end),
             }
         }
+        this.tracked.in_flight.note_progress(this.tracked.id, false);
         let piece = this.rest.split_to(this.rest.len().min(PIECE_BYTES));
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }

@@ -11,7 +11,7 @@ use bongsu_http::{Part, Person, listed};
 use bongsu_testkit::http2::{self, Http2};
 use bongsu_testkit::wait::until;
 use bongsu_testkit::{Api, raw, tokens};
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -125,6 +125,29 @@ async fn a_response_whose_client_takes_nothing_is_cut_off() {
     assert!(rest.len() < PARTS * ITEM, "all of it came: {} bytes", rest.len());
     // The person's place is free again.
     until(LONG, || async { unread(&serving, 7).await.1 == "HTTP/1.1 200" }).await;
+}
+
+#[tokio::test]
+async fn a_response_that_is_produced_slowly_is_not_the_clients_fault() {
+    // Longer than a client may take nothing for. The pause is what is tested, not a wait for something.
+    let pause = 4 * SOON;
+    let slow = async move |_: Person| {
+        let parts = stream::iter(1..=2).then(move |number| async move {
+            tokio::time::sleep(if number == 2 { pause } else { Duration::ZERO }).await;
+            match number {
+                2 => Part::Last(Vec::new(), Listing { items: Vec::new(), count: 1 }),
+                number => Part::Items(vec![item(number)]),
+            }
+        });
+        listed("items", Box::pin(parts)).await
+    };
+    let limits = Options { per_person: 0, waiting_bytes: 1 << 30, stall: SOON };
+    let serving = Serving::start_within(limits, |identity| {
+        Router::new().route("/slow", get(slow)).with_state(App(identity))
+    })
+    .await;
+    let reader = Api::at(&format!("http://{}", serving.addr)).person(1);
+    assert_eq!(reader.get("/slow").await.expect(200).result()["count"], 1);
 }
 
 #[tokio::test]

@@ -58,6 +58,39 @@ SET @step = (SELECT IF(COUNT(*) = 1, 'DO 0', 'SELECT `the database of OUTBOX_TAB
     FROM information_schema.schemata WHERE schema_name = {outbox_schema:DATABASE()});
 PREPARE step FROM @step;
 EXECUTE step;
+-- The hub keeps ids as signed numbers.
+SET @too_large = 0;
+SET @step = (SELECT COALESCE(MAX('SELECT COALESCE(MAX(id) > 9223372036854775807, 0) INTO @too_large FROM {outbox_events}'), 'DO 0')
+    FROM information_schema.tables
+    WHERE table_schema = {outbox_schema:DATABASE()} AND table_name = '{outbox_name:outbox_events}');
+PREPARE step FROM @step;
+EXECUTE step;
+SET @step = IF(@too_large, 'SELECT `{outbox_name:outbox_events}.id has to stay below 2 to the 63; see OUTBOX`', 'DO 0');
+PREPARE step FROM @step;
+EXECUTE step;
+-- Rows of every status have to fit, whatever else the program demands of its table. They are tried, and undone.
+SET @row = NULL;
+SET @columns = NULL;
+SELECT GROUP_CONCAT(column_name ORDER BY column_name SEPARATOR ', '),
+    GROUP_CONCAT(CASE
+        WHEN column_name = 'event_type' THEN '''system.removed'''
+        WHEN column_name = 'payload' THEN '''{}'''
+        WHEN column_name = 'status' THEN '''?'''
+        WHEN column_name = 'target_event_id' THEN '''-'''
+        WHEN data_type IN ('datetime', 'timestamp') THEN 'UTC_TIMESTAMP()'
+        ELSE '0'
+    END ORDER BY column_name SEPARATOR ', ')
+INTO @columns, @row
+FROM information_schema.columns
+WHERE table_schema = {outbox_schema:DATABASE()} AND table_name = '{outbox_name:outbox_events}'
+    AND column_name IN ('event_type', 'payload', 'status', 'target_event_id', 'attempts', 'available_at', 'created_at');
+SET @step = IF(@columns IS NULL, 'DO 0', CONCAT('INSERT INTO {outbox_events} (', @columns, ') VALUES (',
+    REPLACE(@row, '?', 'PENDING'), '), (', REPLACE(@row, '?', 'PROCESSING'), '), (', REPLACE(@row, '?', 'DONE'), '), (',
+    REPLACE(@row, '?', 'FAILED'), ')'));
+PREPARE step FROM @step;
+START TRANSACTION;
+EXECUTE step;
+ROLLBACK;
 -- End of checks.
 
 CREATE TABLE IF NOT EXISTS {outbox_events} (
@@ -97,7 +130,7 @@ SET @step = IF(@missing IS NULL, 'DO 0', CONCAT('ALTER TABLE {outbox_events} ', 
 PREPARE step FROM @step;
 EXECUTE step;
 
-SET @step = (SELECT COALESCE(MAX('UPDATE {outbox_events} SET created_at = TIMESTAMPDIFF(MICROSECOND, ''1970-01-01 00:00:00'', bongsu_created) DIV 1000 WHERE bongsu_created IS NOT NULL'), 'DO 0')
+SET @step = (SELECT COALESCE(MAX('UPDATE {outbox_events} SET created_at = COALESCE(TIMESTAMPDIFF(MICROSECOND, ''1970-01-01 00:00:00'', bongsu_created) DIV 1000, 0) WHERE bongsu_created IS NOT NULL'), 'DO 0')
     FROM information_schema.columns
     WHERE table_schema = {outbox_schema:DATABASE()} AND table_name = '{outbox_name:outbox_events}'
         AND column_name = 'bongsu_created');

@@ -186,3 +186,17 @@ $$;
 
 CREATE OR REPLACE TRIGGER bongsu_outbox_emptied BEFORE TRUNCATE ON {outbox_events} FOR EACH STATEMENT
 EXECUTE FUNCTION bongsu_outbox_emptied();
+
+-- Rows of every status have to fit, whatever else the program demands of its table. They are tried, and undone.
+DO $$
+BEGIN
+    INSERT INTO {outbox_events} (event_type, payload, target_event_id, status) VALUES
+        ('system.removed', '{}', '-', 'PENDING'), ('system.removed', '{}', '-', 'PROCESSING'),
+        ('system.removed', '{}', '-', 'DONE'), ('system.removed', '{}', '-', 'FAILED');
+    RAISE SQLSTATE 'UNDO0';
+EXCEPTION
+    WHEN SQLSTATE 'UNDO0' THEN NULL;
+    WHEN integrity_constraint_violation THEN
+        RAISE EXCEPTION '{outbox_name:outbox_events}: rows of the hub do not fit: %. OUTBOX=off leaves the table alone', SQLERRM;
+END
+$$;

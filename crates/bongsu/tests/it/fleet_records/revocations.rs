@@ -3,7 +3,7 @@
 
 use bongsu_testkit::hub::Builder;
 use bongsu_testkit::redis::Redis;
-use bongsu_testkit::sql::Flavour;
+use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::sse::Stream;
 use bongsu_testkit::tokens::{self, Claims};
 use bongsu_testkit::{Api, Hub, tier, wait};
@@ -77,6 +77,41 @@ async fn a_revocation_in_postgres_outlasts_a_redis_that_loses_its_data() {
 #[tokio::test]
 async fn a_revocation_in_mariadb_outlasts_a_redis_that_loses_its_data() {
     a_revocation_outlasts_a_redis_that_loses_its_data(Flavour::MariaDb).await;
+}
+
+#[tokio::test]
+async fn a_revocation_that_redis_or_the_database_did_not_take_is_in_force() {
+    if !can_run(Flavour::Postgres) {
+        return;
+    }
+    let (redis, server) = (Redis::start().await, Server::start(Flavour::Postgres).await);
+    let database = server.database();
+    let (one, other) =
+        tokio::join!(open_rooms(&redis, &database).start(), open_rooms(&redis, &database).start());
+    let old = token_before_revocation();
+    let revoke = async || Api::at(&one.url("")).admin().post("/api/admin/users/7/revoke", json!({})).await;
+    let mut stream = Stream::request(&other, &format!("{ROOM}/stream")).bearer(&old).open().await.unwrap();
+    redis.kill9().await;
+    revoke().await.expect_error(503, "REDIS5001");
+    redis.restart().await;
+    wait_written_back(&redis).await;
+    assert_eq!(stream.expect_event("system.close", SOON).await.json()["code"], 3502);
+    for hub in [&one, &other] {
+        expect_revoked(hub, &old).await;
+    }
+    // Redis has it, the database does not: the operator is told to repeat it.
+    let old = Claims::new(9).iat(tokens::now() - 60).sign();
+    server.kill9().await;
+    let revoke = async || Api::at(&one.url("")).admin().post("/api/admin/users/9/revoke", json!({})).await;
+    revoke().await.expect_error(503, "COMMON503");
+    assert_eq!(redis.command(&["EXISTS", "{orders}:revoked:9"]).await.integer(), 1);
+    server.restart().await;
+    wait::until(SOON, async || revoke().await.status == 200).await;
+    Api::at(&other.url(""))
+        .bearer(&old)
+        .get(&format!("{ROOM}/events?since=0-0"))
+        .await
+        .expect_error(401, "AUTH4001");
 }
 
 #[tokio::test]

@@ -4,7 +4,8 @@
 use bongsu_testkit::hub::Builder;
 use bongsu_testkit::redis::Redis;
 use bongsu_testkit::sql::Flavour;
-use bongsu_testkit::{Hub, tier, wait};
+use bongsu_testkit::{Api, Hub, tier, wait};
+use serde_json::json;
 
 use super::{SOON, can_run, health, hub, is_healthy};
 use crate::BONGSU;
@@ -30,6 +31,35 @@ async fn a_hub_with_another_rooms_mode_is_refused_and_the_first_goes_on() {
     first.terminate().await;
     let changed = hub(&redis, &database).env("ROOMS_MODE", "open").start().await;
     is_healthy(&changed).await;
+}
+
+#[tokio::test]
+async fn a_hub_that_starts_without_redis_serves_nobody_before_it_was_let_into_the_fleet() {
+    if !can_run(Flavour::Postgres) {
+        return;
+    }
+    let (redis, database) = (Redis::start().await, Flavour::Postgres.database().await);
+    let first = hub(&redis, &database).env("ROOMS_MODE", "registered").start().await;
+    let api = Api::new(&first);
+    api.call("PUT", "/api/v1/rooms/secret", "").await.expect(200);
+    api.publish_to("secret", "a.b", json!({"n": 1})).await;
+    redis.kill9().await;
+    let second = hub(&redis, &database).env("ROOMS_MODE", "open").start().await;
+    let events = "/api/v1/rooms/secret/events?since=0-0";
+    let stranger = Api::new(&second).person(9);
+    stranger.get(events).await.expect_error(503, "REDIS5001");
+    redis.restart().await;
+    // Until it is refused, and ends.
+    while let Ok(answer) = stranger.try_call("GET", events, "").await {
+        answer.expect_error(503, "REDIS5001");
+    }
+    wait::until(SOON, async || second.log().contains("this instance may not be part of the fleet")).await;
+    // One with the settings of the others is let in.
+    redis.kill9().await;
+    let third = hub(&redis, &database).env("ROOMS_MODE", "registered").start().await;
+    Api::new(&third).person(9).get(events).await.expect_error(503, "REDIS5001");
+    redis.restart().await;
+    wait::until(SOON, async || Api::new(&third).person(9).get(events).await.status == 403).await;
 }
 
 /// Waits until the health of a hub names exactly one setting that differs from that of the other one.

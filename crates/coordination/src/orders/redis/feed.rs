@@ -105,9 +105,7 @@ impl Feed {
             }
             Page::Lost(head) => {
                 self.miss(&mut state);
-                state.data_losses += 1;
-                self.restored.send_replace(false);
-                self.certain_until.store(0, Ordering::Release);
+                self.lose_data(&mut state);
                 state.position = Some(head);
                 None
             }
@@ -157,9 +155,13 @@ impl Feed {
         state.revoked.get(user).copied()
     }
 
-    /// Remembers a revocation that Redis may not have.
-    pub(super) fn remember(&self, user: &Id, before: Millis) {
-        self.state().remember(user, before);
+    /// Remembers a revocation. One that Redis does not have is written back to it.
+    pub(super) fn remember(&self, user: &Id, before: Millis, is_in_redis: bool) {
+        let mut state = self.state();
+        state.remember(user, before);
+        if !is_in_redis {
+            self.lose_data(&mut state);
+        }
     }
 
     /// Whether Redis has every revocation that this hub knows of.
@@ -203,6 +205,13 @@ impl Feed {
         state.changes += 1;
         state.not_revoked = Recent::new(REMEMBERED);
         self.apply.missed();
+    }
+
+    /// Redis lacks what it should have, until it is written back.
+    fn lose_data(&self, state: &mut State) {
+        state.data_losses += 1;
+        self.restored.send_replace(false);
+        self.certain_until.store(0, Ordering::Release);
     }
 
     fn doubt_state(&self, state: &mut State) {

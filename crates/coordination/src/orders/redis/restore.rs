@@ -34,7 +34,7 @@ impl Inner {
                 let batch = records.after(last.as_ref(), BATCH_SIZE).await?;
                 written += self.write_back(&batch).await?;
                 for (user, before) in &batch {
-                    self.feed.remember(user, *before);
+                    self.feed.remember(user, *before, true);
                 }
                 match batch.into_iter().nth(BATCH_SIZE - 1) {
                     Some((user, _)) => last = Some(user),

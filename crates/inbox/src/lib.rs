@@ -12,6 +12,7 @@ mod list;
 mod live;
 pub mod marks;
 mod notice;
+mod notification;
 mod notify;
 mod options;
 mod part;
@@ -23,7 +24,6 @@ pub mod settings;
 mod source;
 pub mod store;
 pub mod templates;
-pub mod told;
 mod untold;
 
 use std::sync::Arc;

@@ -19,7 +19,8 @@ use crate::marks::redis::RedisBuffer;
 use crate::personal::redis::RedisPersonal;
 use crate::store::{MIGRATIONS, QUERIES};
 use crate::{
-    Beside, FAMILY, FromRooms, Inbox, InboxSource, Live, Options, Personal, RoomMembers, SETTINGS, routes,
+    Beside, FAMILY, FromRooms, Inbox, InboxSource, Live, Options, Personal, RoomMembers, SETTINGS, Templates,
+    routes,
 };
 
 /// What people are told of.
@@ -69,14 +70,23 @@ struct Ways {
 }
 
 impl Ways {
-    fn of(engines: &Engines) -> Self {
-        let (hub, clock) = (engines.hub.clone(), engines.clock.clone());
-        let alone =
-            || Self { live: Arc::new(Personal::new(hub.clone(), clock.clone())), bus: None, beside: None };
+    fn of(engines: &Engines, templates: &Templates) -> Self {
+        let (hub, clock, templates) = (engines.hub.clone(), engines.clock.clone(), templates.clone());
+        let alone = || {
+            let live = Personal::new(hub.clone(), clock.clone(), templates.clone());
+            Self { live: Arc::new(live), bus: None, beside: None }
+        };
         engines.choose(alone, |Fleet { redis, .. }| {
             let (buffer, supervisor) = (Arc::new(RedisBuffer::new(redis.clone())), &engines.supervisor);
-            let personal =
-                RedisPersonal::start(redis.clone(), buffer.clone(), hub.clone(), clock.clone(), supervisor);
+            let (redis, hub, clock) = (redis.clone(), hub.clone(), clock.clone());
+            let personal = RedisPersonal::start(
+                redis.clone(),
+                buffer.clone(),
+                hub,
+                clock,
+                templates.clone(),
+                supervisor,
+            );
             let personal = Arc::new(personal);
             let cache = Arc::new(RedisCache::start(redis.clone(), supervisor));
             Self { live: personal.clone(), bus: Some(personal), beside: Some(Beside { buffer, cache }) }
@@ -91,7 +101,7 @@ fn start(assembly: &Assembly) -> Result<Option<Inbox>, Failure> {
         return Ok(None);
     };
     let options = Options::from_settings(&engines.values).map_err(Bad)?;
-    let Ways { live, bus, beside } = Ways::of(engines);
+    let Ways { live, bus, beside } = Ways::of(engines, &options.templates);
     let buffered = beside.is_some();
     let members = Arc::new(Registered(assembly.expect_shared()?));
     let rooms = FromRooms { family: bongsu_rooms::FAMILY, follow_ups, members };

@@ -5,15 +5,16 @@
 
 use std::collections::HashMap;
 
-use bongsu_kernel::{Id, StreamId, sse};
+use bongsu_kernel::{Id, StreamId};
 use bongsu_live::log::{Boxed, LogError, Most};
-use bongsu_live::{Entry as LiveEntry, Page, Place, Source, Start, SubjectName};
+use bongsu_live::{Item, MessageId, Page, Place, Source, Start, SubjectName};
 use bongsu_sql::{self as sql, Error, Transaction};
 
 use crate::list::overlaid;
 use crate::marks::{Marks, numbers};
+use crate::notification::{Notification, WordedNotice, place};
 use crate::settings::settings;
-use crate::{Entry, Inbox, Standing, store, told};
+use crate::{Entry, Inbox, Standing, Templates, store};
 
 /// So much is replayed to one who comes back; who missed more is told to look at the list.
 const REPLAYED: usize = 100;
@@ -47,12 +48,18 @@ impl From<Unread> for LogError {
 }
 
 impl Source for InboxSource {
-    fn read(&self, subject: &SubjectName, after: StreamId, _: Most) -> Boxed<'_, Result<Page, LogError>> {
+    fn read(
+        &self,
+        subject: &SubjectName,
+        after: StreamId,
+        _: Most,
+    ) -> Boxed<'_, Result<Page<Item>, LogError>> {
         let person = Id::new(subject.parts().1);
         Box::pin(async move {
             let person = person.map_err(|_| LogError::Failed("no person".to_owned()))?;
             let read = |marks| self.0.records().read((person.clone(), marks, after.ms), after_position);
-            self.0.read_with_marks(&person, read).await.map_err(LogError::from)
+            let page = self.0.read_with_marks(&person, read).await.map_err(LogError::from)?;
+            Ok(page.worded(self.0.templates()))
         })
     }
 
@@ -68,42 +75,53 @@ impl Source for InboxSource {
         })
     }
 
-    fn begin(&self, subject: &SubjectName) -> Option<Boxed<'_, Result<Page, LogError>>> {
+    fn begin(&self, subject: &SubjectName) -> Option<Boxed<'_, Result<Page<Item>, LogError>>> {
         let person = Id::new(subject.parts().1).ok()?;
         Some(Box::pin(async move {
             let read = |marks| self.0.records().read((person.clone(), marks), newest_unread);
-            self.0.read_with_marks(&person, read).await.map_err(LogError::from)
+            let page = self.0.read_with_marks(&person, read).await.map_err(LogError::from)?;
+            Ok(page.worded(self.0.templates()))
         }))
     }
 
-    fn frame(&self, entry: &LiveEntry) -> Vec<u8> {
-        sse::named(told::EVENT, entry.place.id, &entry.data)
+    fn name(&self, place: StreamId) -> MessageId {
+        MessageId::Number(place.ms.cast_signed())
+    }
+}
+
+/// Entries of a person, and the count of the moment at which they were read.
+struct EntryPage {
+    start: Start,
+    entries: Vec<Entry>,
+    standing: Standing,
+}
+
+impl EntryPage {
+    fn worded(self, templates: &Templates) -> Page<Item> {
+        let Standing { unread, version, last_seq, .. } = self.standing;
+        let item = |Entry { seq, notice, created_at, .. }: Entry| {
+            let worded = WordedNotice::new(&notice, created_at, templates);
+            Notification { seq, unread: Some(unread), version: Some(version), worded }.into_item()
+        };
+        let entries = self.entries.into_iter().map(item).collect();
+        Page { start: self.start, entries, more: false, head: head(last_seq) }
     }
 }
 
 fn head(last_seq: u64) -> Place {
-    if last_seq == 0 { Place { number: None, ..Place::START } } else { told::place(last_seq) }
-}
-
-/// All with the count of the moment at which they were read.
-fn written(entries: &[Entry], Standing { unread, version, .. }: Standing) -> Result<Vec<LiveEntry>, Error> {
-    let unwritable = || Error::Failed("an entry cannot be told".to_owned());
-    let written = |Entry { seq, notice, created_at, .. }: &Entry| {
-        told::written(*seq, notice, *created_at, (unread, version)).ok_or_else(unwritable)
-    };
-    entries.iter().map(written).collect()
+    if last_seq == 0 { Place { number: None, ..Place::START } } else { place(last_seq) }
 }
 
 fn after_position<'t>(
     given: &'t (Id, Marks, u64),
     tx: &'t mut Transaction<'_>,
-) -> sql::Boxed<'t, Result<Page, Unread>> {
+) -> sql::Boxed<'t, Result<EntryPage, Unread>> {
     Box::pin(async move {
         let (person, marks, after) = given;
         let standing = overlaid(person, marks, tx).await?;
         let last = standing.last_seq;
         if *after > last {
-            return Ok(Page { start: Start::Unknown, entries: Vec::new(), more: false, head: head(last) });
+            return Ok(EntryPage { start: Start::Unknown, entries: Vec::new(), standing });
         }
         let arguments =
             [("person", person.into()), ("after", (*after).into()), ("limit", (REPLAYED + 1).into())];
@@ -116,16 +134,15 @@ fn after_position<'t>(
         let whole = *after == last || first.is_some_and(|first| first == after + 1);
         let start = if whole && entries.len() <= REPLAYED { Start::Known } else { Start::Cut };
         let settings = settings(person, tx).await?;
-        let wanted: Vec<Entry> =
-            entries.into_iter().take(REPLAYED).filter(|entry| settings.wants(&entry.notice.kind)).collect();
-        Ok(Page { start, entries: written(&wanted, standing)?, more: false, head: head(last) })
+        let wanted = entries.into_iter().take(REPLAYED).filter(|entry| settings.wants(&entry.notice.kind));
+        Ok(EntryPage { start, entries: wanted.collect(), standing })
     })
 }
 
 fn newest_unread<'t>(
     given: &'t (Id, Marks),
     tx: &'t mut Transaction<'_>,
-) -> sql::Boxed<'t, Result<Page, Unread>> {
+) -> sql::Boxed<'t, Result<EntryPage, Unread>> {
     Box::pin(async move {
         let (person, marks) = given;
         let standing = overlaid(person, marks, tx).await?;
@@ -137,8 +154,7 @@ fn newest_unread<'t>(
         entries.retain(|entry| settings.wants(&entry.notice.kind));
         entries.truncate(SHOWN);
         entries.reverse();
-        let (entries, head) = (written(&entries, standing)?, head(standing.last_seq));
-        Ok(Page { start: Start::Known, entries, more: false, head })
+        Ok(EntryPage { start: Start::Known, entries, standing })
     })
 }
 

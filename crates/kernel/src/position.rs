@@ -26,6 +26,12 @@ impl StreamId {
     /// comes next.
     pub const UNKNOWN: Self = Self { ms: u64::MAX, seq: u64::MAX };
 
+    /// The place of a number, for subjects whose places are numbers; None for what is no number of the usual form.
+    pub fn of_number(text: &str) -> Option<Self> {
+        let number = canonical(text).ok()?;
+        Some(if number == 0 { Self::EMPTY } else { Self::new(number, 0) })
+    }
+
     /// How the hub names this place to a client.
     #[must_use]
     pub fn named(self) -> Self {

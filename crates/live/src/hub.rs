@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use bongsu_http::{Person, StreamPerson};
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, Close, Id, StreamId, clock, random, shrink, sse};
-use bytes::Bytes;
+use bongsu_kernel::text::Language;
+use bongsu_kernel::{Clock, Close, Id, StreamId, clock, random, shrink};
 use futures_util::future::try_join_all;
 use metrics::{Counter, Histogram};
 
@@ -20,16 +20,18 @@ use crate::Options;
 use crate::SubjectName;
 use crate::budget::Budget;
 use crate::door::{Gate, Places};
-use crate::log::{Delivery, LogError, Passing, Place, Sink};
+use crate::log::{Delivery, LogError, Passing, Sink};
 use crate::many::ManyStream;
+use crate::message::{Encoder, Item, Message, Target};
 use crate::options::Manner;
 use crate::people::{Full, People};
+use crate::personal::PersonalFeed;
 use crate::reader::Reader;
 use crate::repair::Doubts;
-use crate::ring::{Frame, Pushed, Ring};
+use crate::ring::{Pushed, Ring, RingEntry};
 use crate::seat::{Seat, Terms, Tick};
 use crate::shard::{Inbox, Keeper, dispatch};
-use crate::socket::{Desk, LiveSocket};
+use crate::socket::{LiveSocket, Operation, SocketPolicy};
 use crate::source::Family;
 use crate::stream::LiveStream;
 use crate::subject::Subject;
@@ -51,6 +53,8 @@ pub(crate) struct Inner {
     pub(crate) inboxes: Vec<Inbox>,
     pub(crate) doubts: Doubts,
     families: RwLock<HashMap<&'static str, Family, foldhash::fast::RandomState>>,
+    personal: OnceLock<StdArc<dyn PersonalFeed>>,
+    operations: RwLock<HashMap<&'static str, StdArc<dyn Operation>>>,
     pub(crate) gate: OnceLock<StdArc<dyn Gate>>,
     places: OnceLock<StdArc<dyn Places>>,
     keepers: Vec<Keeper>,
@@ -87,6 +91,8 @@ impl Hub {
             keepers: (0..shards).map(|_| Keeper::new(0)).collect(),
             doubts: Doubts::default(),
             families: RwLock::default(),
+            personal: OnceLock::new(),
+            operations: RwLock::default(),
             gate: OnceLock::new(),
             places: OnceLock::new(),
             draining: AtomicBool::new(false),
@@ -100,6 +106,26 @@ impl Hub {
     /// it comes second.
     pub fn serves(&self, family: &'static str, served: Family) {
         self.0.families.write().unwrap_or_else(PoisonError::into_inner).insert(family, served);
+    }
+
+    /// Offers the personal stream to connections that follow rooms.
+    pub fn offer_personal(&self, feed: StdArc<dyn PersonalFeed>) {
+        // Only the first counts; there is one part that has it.
+        let _ = self.0.personal.set(feed);
+    }
+
+    /// The personal stream; None where nothing is recorded.
+    pub fn personal(&self) -> Option<StdArc<dyn PersonalFeed>> {
+        self.0.personal.get().cloned()
+    }
+
+    /// Adds an operation to WebSockets. Names are given once; `subscribe` and `unsubscribe` are the hub's own.
+    pub fn add_operation(&self, name: &'static str, operation: StdArc<dyn Operation>) {
+        self.0.operations.write().unwrap_or_else(PoisonError::into_inner).insert(name, operation);
+    }
+
+    pub(crate) fn operation(&self, name: &str) -> Option<StdArc<dyn Operation>> {
+        self.0.operations.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
     /// What a hub of a fleet asks before it lets somebody in or tells somebody something.
@@ -199,20 +225,24 @@ impl Hub {
     ) -> Result<LiveStream, OpenError> {
         let greeting = manner.greeting.clone();
         let entered = self.enter(caller, manner).await?;
-        let reader = Self::read(&entered.chair, subject, position).await?;
+        let encoder = Encoder::sse(entered.language);
+        let reader = Self::read(&entered.chair, subject, position, encoder).await?;
         self.look_after(&entered.chair);
         Ok(LiveStream::new(entered, reader, position, &greeting))
     }
 
-    /// Follows several subjects, each named by the id that their frames carry.
+    /// Follows several subjects, in a manner of its own where one is given.
     pub async fn open_many(
         &self,
         caller: StreamPerson,
-        subjects: Vec<(Id, SubjectName, Option<StreamId>)>,
+        subjects: Vec<(Target, SubjectName, Option<StreamId>)>,
+        manner: Option<Manner>,
     ) -> Result<ManyStream, OpenError> {
-        let entered = self.enter(caller, self.0.options.manner()).await?;
-        let reading = subjects.into_iter().map(async |(id, subject, position)| {
-            Ok::<_, OpenError>((id, Self::read(&entered.chair, subject, position).await?))
+        let entered = self.enter(caller, manner.unwrap_or_else(|| self.0.options.manner())).await?;
+        let reading = subjects.into_iter().map(async |(target, subject, position)| {
+            let encoder = Encoder::sse_part(&target, entered.language);
+            let reader = Self::read(&entered.chair, subject, position, encoder).await?;
+            Ok::<_, OpenError>((target, reader))
         });
         let readers = try_join_all(reading).await?;
         self.look_after(&entered.chair);
@@ -223,11 +253,12 @@ impl Hub {
     pub async fn open_socket(
         &self,
         caller: StreamPerson,
-        desk: Box<dyn Desk>,
+        policy: Box<dyn SocketPolicy>,
     ) -> Result<LiveSocket, OpenError> {
+        let person = caller.person().clone();
         let entered = self.enter(caller, self.0.options.manner()).await?;
         self.look_after(&entered.chair);
-        Ok(LiveSocket::new(entered, desk))
+        Ok(LiveSocket::new(entered, person, policy))
     }
 
     /// Counts somebody in.
@@ -248,7 +279,8 @@ impl Hub {
         })?;
         // From here on the guards undo what was done, whatever happens.
         let chair = Chair { hub: self.clone(), seat, shard };
-        let mut entered = Entered { chair, person: person.id, held: Vec::new(), alive: manner.alive };
+        let (language, held) = (bongsu_http::frame::language(), Vec::new());
+        let mut entered = Entered { chair, person: person.id, held, alive: manner.alive, language };
         if let (Some(places), true) = (inner.places.get(), manner.per_person > 0) {
             entered.held.push(places.take(&entered.person).await?);
         }
@@ -264,6 +296,7 @@ impl Hub {
         chair: &Chair,
         subject: SubjectName,
         position: Option<StreamId>,
+        encoder: Encoder,
     ) -> Result<Reader, OpenError> {
         let Family { source, bus } = chair.hub.0.family(&subject)?;
         let listening = Listening::start(chair, subject);
@@ -279,14 +312,29 @@ impl Hub {
         if let Some(bus) = &bus {
             bus.announce(&listening.name, listening.subject.listeners()).await;
         }
-        Ok(Reader::new(listening, source, position))
+        Ok(Reader::new(listening, source, encoder, position))
     }
 
-    /// A subject has come to a place of which nobody is told.
-    pub fn advance(&self, name: &SubjectName, previous: StreamId, place: Place) {
-        let Some(subject) = self.0.subject(name) else { return };
-        if subject.push(previous, Frame::silent(place), &self.0.inboxes) == Pushed::Gap {
-            self.doubt_subject(name, &subject);
+    /// An entry of a subject that its source holds already, for those who listen right now.
+    pub fn push(&self, name: &SubjectName, previous: StreamId, item: Item, accepted: Instant) {
+        if let Some(subject) = self.0.subject(name) {
+            self.push_to(&subject, name, previous, item, accepted);
+        }
+    }
+
+    fn push_to(
+        &self,
+        subject: &Arc<Subject>,
+        name: &SubjectName,
+        previous: StreamId,
+        item: Item,
+        accepted: Instant,
+    ) {
+        // While the orders are not known, it is left to be read from the source.
+        let is_held_back = item.message.is_some() && !self.may_pass();
+        let push = || subject.push(previous, RingEntry::new(item, accepted), &self.0.inboxes);
+        if is_held_back || push() == Pushed::Gap {
+            self.doubt_subject(name, subject);
         }
     }
 
@@ -299,10 +347,10 @@ impl Hub {
         }
     }
 
-    /// Something that nobody keeps, as streams are told it, for those who listen right now.
-    pub fn pass_frame(&self, name: &SubjectName, frame: Bytes) {
+    /// A message that no source holds, for those who listen right now.
+    pub fn pass_message(&self, name: &SubjectName, message: Message) {
         let Some(subject) = self.0.subject(name).filter(|_| self.may_pass()) else { return };
-        subject.pass(frame, Instant::now(), &self.0.inboxes);
+        subject.pass(message, Instant::now(), &self.0.inboxes);
     }
 
     /// Has the clock look at a stream from now on.
@@ -390,20 +438,14 @@ impl Inner {
 
 impl Sink for Hub {
     fn deliver(&self, delivery: Delivery<'_>) {
-        let Some(subject) = self.0.subject(delivery.subject) else { return };
-        if !self.may_pass() {
-            // It is read from the log once the orders are known.
-            return self.doubt_subject(delivery.subject, &subject);
-        }
-        let Ok(Family { source, .. }) = self.0.family(delivery.subject) else { return };
-        let frame = Frame::of(delivery.entry, &*source, delivery.accepted);
-        if subject.push(delivery.previous, frame, &self.0.inboxes) == Pushed::Gap {
-            self.doubt_subject(delivery.subject, &subject);
+        let Delivery { subject: name, previous, entry, accepted } = delivery;
+        if let Some(subject) = self.0.subject(name) {
+            self.push_to(&subject, name, previous, Item::of_entry(entry, Message::of_event), accepted);
         }
     }
 
     fn pass(&self, name: &SubjectName, passing: &Passing) {
-        self.pass_frame(name, sse::passing(&passing.event_type, &passing.data, passing.at).into());
+        self.pass_message(name, Message::passing(passing));
     }
 
     fn doubt(&self, name: &SubjectName) {
@@ -429,6 +471,8 @@ pub(crate) struct Entered {
     pub(crate) held: Vec<Box<dyn Any + Send>>,
     /// What it says when it has been silent for long.
     pub(crate) alive: &'static [u8],
+    /// Of the texts that it sends.
+    pub(crate) language: Language,
 }
 
 impl Drop for Entered {

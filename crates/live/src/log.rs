@@ -222,9 +222,9 @@ pub struct Most {
 
 /// What a read gave.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub struct Page<T = Entry> {
     pub start: Start,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<T>,
     /// Whether the log holds more after these.
     pub more: bool,
     /// The newest place of the subject.

@@ -1,6 +1,6 @@
-//! One stream for several subjects.
+//! One stream for several subjects: rooms, and the person's inbox.
 //!
-//! Each has a reader of its own. A frame's event and data are the shared bytes, with the id of the room added to the
+//! Each has a reader of its own. A message's event and data are shared bytes, with the id of the room added to the
 //! data; its id is the positions of all of them together, which a client gives back as it got it.
 
 use std::convert::Infallible;
@@ -8,21 +8,22 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use bongsu_kernel::{Close, Id, StreamId, random, sse};
+use bongsu_kernel::{Close, StreamId, random, sse};
 use bytes::Bytes;
 use http_body::Body;
 
-use crate::composite::{self, RoomKey, Writer};
+use crate::composite::{self, PartKey, Writer};
 use crate::hub::Entered;
+use crate::message::{Frames, Message, Target};
 use crate::reader::{Reader, Said};
-use crate::stream::{Piece, SubscriptionGuard};
+use crate::stream::{Ender, Piece, SubscriptionGuard};
 
 /// The body of an answer that follows several subjects.
 pub struct ManyStream {
     // Before `entered`: readers stand up before their person is counted out.
     followed: Vec<Followed>,
     /// Where rooms ended whose right was withdrawn: who is let in again reads on from there.
-    removed: Vec<(RoomKey, StreamId)>,
+    removed: Vec<(PartKey, Option<StreamId>)>,
     entered: Entered,
     greeting: Option<Bytes>,
     ended: bool,
@@ -30,21 +31,19 @@ pub struct ManyStream {
     turn: usize,
 }
 
-/// One of the rooms.
+/// One of the subjects.
 struct Followed {
-    room: Id,
-    key: RoomKey,
+    key: PartKey,
     reader: Reader,
-    /// Held while the room is followed; none before [`ManyStream::begin_with`].
+    /// Held while the subject is followed; None before [`ManyStream::begin_with`].
     guard: Option<Box<dyn SubscriptionGuard>>,
     needs_snapshot: bool,
 }
 
 impl ManyStream {
-    pub(crate) fn new(entered: Entered, readers: Vec<(Id, Reader)>) -> Self {
-        let follow = |(room, reader)| Followed {
-            key: RoomKey::of(&room),
-            room,
+    pub(crate) fn new(entered: Entered, readers: Vec<(Target, Reader)>) -> Self {
+        let follow = |(target, reader)| Followed {
+            key: PartKey::of(&target),
             reader,
             guard: None,
             needs_snapshot: false,
@@ -61,19 +60,24 @@ impl ManyStream {
         self.entered.chair.seat.closing().is_some()
     }
 
-    /// Holds a guard for as long as each room is followed, in the order in which the rooms were given, and sends their
-    /// snapshots after the greeting, one at a time.
+    /// What ends it from elsewhere.
+    pub fn ender(&self) -> Ender {
+        self.entered.ender()
+    }
+
+    /// Holds a guard for as long as each subject is followed, in the order in which the subjects were given, and sends
+    /// their snapshots after the greeting, one at a time.
     #[must_use]
-    pub fn begin_with(mut self, guards: impl IntoIterator<Item = impl SubscriptionGuard>) -> Self {
+    pub fn begin_with(mut self, guards: impl IntoIterator<Item = Box<dyn SubscriptionGuard>>) -> Self {
         for (followed, guard) in self.followed.iter_mut().zip(guards) {
-            followed.guard = Some(Box::new(guard));
+            followed.guard = Some(guard);
             followed.needs_snapshot = true;
         }
         self
     }
 
-    fn positions(&self) -> impl Iterator<Item = (&RoomKey, StreamId)> {
-        let followed = self.followed.iter().map(|followed| (&followed.key, followed.reader.place().named()));
+    fn positions(&self) -> impl Iterator<Item = (&PartKey, Option<StreamId>)> {
+        let followed = self.followed.iter().map(|followed| (&followed.key, followed.reader.position()));
         followed.chain(self.removed.iter().map(|(key, place)| (key, *place)))
     }
 
@@ -81,28 +85,42 @@ impl ManyStream {
         composite::write(self.positions())
     }
 
-    /// The first frame of a room that has told nothing yet.
+    /// The first message of a subject that has told nothing yet.
     fn next_snapshot(&mut self) -> Option<Bytes> {
-        while let Some(at) = self.followed.iter().position(|followed| followed.needs_snapshot) {
-            let Followed { reader, guard, needs_snapshot, .. } = &mut self.followed[at];
-            *needs_snapshot = false;
-            if let Some(frame) = guard.as_deref().and_then(|guard| reader.begin_with(guard)) {
-                return Some(self.retold(at, &frame));
+        while let Some(followed) = self.followed.iter_mut().find(|followed| followed.needs_snapshot) {
+            followed.needs_snapshot = false;
+            if let Some(guard) = followed.guard.as_deref()
+                && let Some(frame) = followed.reader.begin_with(guard)
+            {
+                return Some(frame);
             }
         }
         None
     }
 
-    /// The frames of one reader as this stream says them.
-    fn retold(&self, at: usize, frames: &[u8]) -> Bytes {
-        let room = serde_json::to_string(&self.followed[at].room).unwrap_or_default();
+    /// The messages of one reader, each with the position of all subjects together in front of it.
+    fn with_positions(&self, at: usize, frames: Frames) -> Bytes {
+        let frames = match frames {
+            Frames::Joined(bytes) => return bytes,
+            Frames::Separate(frames) => frames,
+        };
         let writer = Writer::new(&self.positions().collect::<Vec<_>>(), at);
-        let mut out = Vec::with_capacity(frames.len() + 128);
-        for frame in sse::parts(frames) {
-            let id = frame.id.and_then(|id| id.parse().ok()).map(|id| writer.write(id));
-            sse::retell(&frame, &room, id.as_deref(), &mut out);
+        let mut out = Vec::with_capacity(frames.iter().map(|(_, frame)| frame.len() + 128).sum());
+        for (place, frame) in frames {
+            if let Some(place) = place {
+                out.extend_from_slice(format!("id: {}\n", writer.write(place.named())).as_bytes());
+            }
+            out.extend_from_slice(&frame);
         }
         out.into()
+    }
+
+    /// The right to read a subject has ended: the others go on.
+    fn remove(&mut self, at: usize) -> Bytes {
+        let Followed { key, reader, .. } = self.followed.remove(at);
+        self.removed.push((key, reader.position()));
+        let told = reader.encoder().encode(&Message::removed("{}".to_owned()));
+        [format!("id: {}\n", self.position()).as_bytes(), &told[..]].concat().into()
     }
 }
 
@@ -137,15 +155,13 @@ impl Body for ManyStream {
             }
             let at = this.turn % this.followed.len();
             match this.followed[at].reader.poll(cx, &this.entered.person) {
-                Poll::Ready(Said::Frames(bytes, accepted)) => {
+                Poll::Ready(Said::Frames(frames, accepted)) => {
                     this.turn = at + 1;
-                    let bytes = this.retold(at, &bytes);
+                    let bytes = this.with_positions(at, frames);
                     return this.entered.deliver(bytes, accepted);
                 }
                 Poll::Ready(Said::Removed) => {
-                    let Followed { room, key, reader, .. } = this.followed.remove(at);
-                    this.removed.push((key, reader.place().named()));
-                    let told = sse::removed(&room, Some(this.position()));
+                    let told = this.remove(at);
                     return this.entered.hand_out(told, Instant::now());
                 }
                 Poll::Ready(Said::Failed) => this.entered.end(Close::EngineLost),

@@ -9,13 +9,14 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Instant;
 
+use bongsu_kernel::text::Language;
 use bongsu_kernel::{Id, StreamId};
-use bytes::Bytes;
 use shuttle::{check_pct, check_random, future, thread};
 
 use crate::budget::Budget;
 use crate::log::Place;
-use crate::ring::{Cursor, Frame, Ring, Taken};
+use crate::message::{Data, Encoder, Frames, Item, Message};
+use crate::ring::{Cursor, Ring, RingEntry, Taken};
 use crate::seat::{Seat, Terms};
 use crate::shard::Inbox;
 use crate::subject::Subject;
@@ -26,25 +27,27 @@ fn place(number: u64) -> Place {
 }
 
 fn push(subject: &Arc<Subject>, number: u64, inboxes: &[Inbox]) {
-    let frame = Frame {
-        place: place(number),
-        passing: false,
-        removes: None,
-        bytes: Bytes::from(vec![number as u8]),
-        accepted: Instant::now(),
-    };
-    subject.push(StreamId::new(number - 1, 0), frame, inboxes);
+    let message = Message::own("n", None, Data::Json(number.to_string().into()));
+    let entry = RingEntry::new(Item::new(place(number), message), Instant::now());
+    subject.push(StreamId::new(number - 1, 0), entry, inboxes);
+}
+
+fn numbers(frames: &Frames) -> Vec<u8> {
+    let Frames::Joined(bytes) = frames else { return Vec::new() };
+    let text = String::from_utf8_lossy(bytes);
+    text.lines().filter_map(|line| line.strip_prefix("data: ")?.parse().ok()).collect()
 }
 
 /// Reads until `last` was seen. One that is behind reads the log, which here is simply all numbers.
 async fn read_all(subject: Arc<Subject>, seat: Arc<Seat>, mut cursor: Cursor, last: u64) -> Vec<u8> {
     let mut seen = Vec::new();
     let nobody = Id::new("nobody").expect("an id");
+    let encoder = Encoder::sse(Language::Korean);
     poll_fn(|cx| {
         loop {
             seat.listen(cx.waker());
-            match subject.take(&mut cursor, &nobody, StreamId::START) {
-                Taken::Frames { bytes, .. } => seen.extend_from_slice(&bytes),
+            match subject.take(&mut cursor, &nobody, StreamId::START, &encoder) {
+                Taken::Frames { frames, .. } => seen.extend(numbers(&frames)),
                 Taken::Behind => {
                     let next = place(cursor.place.id.ms + 1);
                     seen.push(next.id.ms as u8);

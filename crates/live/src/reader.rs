@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::{Id, StreamId, random, sse};
-use bytes::Bytes;
+use bongsu_kernel::{Id, StreamId, random};
 
-use crate::control;
 use crate::hub::Listening;
 use crate::log::{Boxed, LogError, Most, Page, Place, Start};
+use crate::message::{Encoder, FrameWriter, Frames, Item, Message, MessageId};
 use crate::ring::{Cursor, Taken};
 use crate::source::Source;
 
@@ -25,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Reader {
     listening: Listening,
     source: Arc<dyn Source>,
+    encoder: Encoder,
     cursor: Cursor,
     state: State,
     /// Whether the client's own position is still to be checked.
@@ -37,7 +37,7 @@ pub(crate) struct Reader {
 
 enum State {
     Following,
-    Reading(Boxed<'static, Result<Page, LogError>>),
+    Reading(Boxed<'static, Result<Page<Item>, LogError>>),
     /// The right has ended; nothing comes after what was said.
     Removed,
     /// Where it stands is nowhere in a log that has other events: who comes back is told so, and looked at anew.
@@ -46,8 +46,8 @@ enum State {
 
 /// What a reader has to say.
 pub(crate) enum Said {
-    /// Whole frames, and when the oldest of them was accepted, where that was a moment ago.
-    Frames(Bytes, Option<Instant>),
+    /// Messages, and when the oldest of them was accepted, where that was a moment ago.
+    Frames(Frames, Option<Instant>),
     /// The person may not read on.
     Removed,
     /// The log cannot be read; why was logged.
@@ -55,7 +55,12 @@ pub(crate) enum Said {
 }
 
 impl Reader {
-    pub(crate) fn new(listening: Listening, source: Arc<dyn Source>, position: Option<StreamId>) -> Self {
+    pub(crate) fn new(
+        listening: Listening,
+        source: Arc<dyn Source>,
+        encoder: Encoder,
+        position: Option<StreamId>,
+    ) -> Self {
         let found = match position {
             None => Some(listening.subject.end()),
             Some(StreamId::EMPTY) => listening.subject.find(StreamId::START),
@@ -72,6 +77,7 @@ impl Reader {
             begins: position.is_none() && source.begin(&listening.name).is_some(),
             since: listening.subject.last().id,
             source,
+            encoder,
             listening,
         };
         if reader.unchecked || reader.begins {
@@ -80,9 +86,13 @@ impl Reader {
         reader
     }
 
-    /// Where it stands.
-    pub(crate) fn place(&self) -> StreamId {
-        self.cursor.place.id
+    pub(crate) fn encoder(&self) -> &Encoder {
+        &self.encoder
+    }
+
+    /// The position that a client comes back with; None while the beginning of its subject was not sent.
+    pub(crate) fn position(&self) -> Option<StreamId> {
+        (!self.begins).then(|| self.cursor.place.id.named())
     }
 
     /// Leaves out the events without an id that were passed on until now.
@@ -91,7 +101,7 @@ impl Reader {
     }
 
     /// Where it stands, as clients are told it.
-    pub(crate) fn place_name(&self) -> String {
+    pub(crate) fn place_name(&self) -> MessageId {
         self.source.name(self.cursor.place.id)
     }
 
@@ -101,7 +111,7 @@ impl Reader {
             if self.listening.subject.is_lost() && !matches!(self.state, State::Removed | State::Lost) {
                 let told = self.lose();
                 if !told.is_empty() {
-                    return Poll::Ready(Said::Frames(told.into(), None));
+                    return Poll::Ready(Said::Frames(told, None));
                 }
             }
             match &mut self.state {
@@ -110,9 +120,9 @@ impl Reader {
                 State::Reading(page) => match page.as_mut().poll(cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Ok(page)) => {
-                        let out = self.take_page(&page, person);
-                        if !out.is_empty() {
-                            return Poll::Ready(Said::Frames(out.into(), None));
+                        let frames = self.take_page(&page, person);
+                        if !frames.is_empty() {
+                            return Poll::Ready(Said::Frames(frames, None));
                         }
                     }
                     Poll::Ready(Err(error)) => {
@@ -120,15 +130,18 @@ impl Reader {
                         return Poll::Ready(Said::Failed);
                     }
                 },
-                State::Following => match self.listening.subject.take(&mut self.cursor, person, self.since) {
-                    Taken::Frames { bytes, events, oldest } => {
-                        self.listening.chair.hub.0.delivered.increment(events);
-                        return Poll::Ready(Said::Frames(bytes, (events > 0).then_some(oldest)));
+                State::Following => {
+                    let subject = &self.listening.subject;
+                    match subject.take(&mut self.cursor, person, self.since, &self.encoder) {
+                        Taken::Frames { frames, events, oldest } => {
+                            self.listening.chair.hub.0.delivered.increment(events);
+                            return Poll::Ready(Said::Frames(frames, (events > 0).then_some(oldest)));
+                        }
+                        Taken::Removed => self.state = State::Removed,
+                        Taken::Behind => self.read_log(),
+                        Taken::Level => return Poll::Pending,
                     }
-                    Taken::Removed => self.state = State::Removed,
-                    Taken::Behind => self.read_log(),
-                    Taken::Level => return Poll::Pending,
-                },
+                }
             }
         }
     }
@@ -145,7 +158,7 @@ impl Reader {
                     let beginning = if begins { source.begin(&name) } else { None };
                     let page = beginning.unwrap_or_else(|| source.read(&name, after, PAGE)).await?;
                     hub.pass_gate().await?;
-                    Ok::<Page, LogError>(page)
+                    Ok::<Page<Item>, LogError>(page)
                 };
                 match page.await {
                     Err(error) if error.may_pass() && started.elapsed() < PATIENCE => {
@@ -157,52 +170,54 @@ impl Reader {
         }));
     }
 
-    /// The bytes of a page, and where to go on after it.
-    fn take_page(&mut self, page: &Page, person: &Id) -> Vec<u8> {
-        let first = std::mem::take(&mut self.unchecked);
-        let mut out = Vec::new();
+    /// The messages of a page, and where to go on after it.
+    fn take_page(&mut self, page: &Page<Item>, person: &Id) -> Frames {
+        let is_first = std::mem::take(&mut self.unchecked);
         if std::mem::take(&mut self.begins) {
             return self.take_beginning(page);
         }
+        // A copy, because the position moves while messages are written.
+        let encoder = self.encoder.clone();
+        let mut out = FrameWriter::new(&encoder);
         match page.start {
-            Start::Trimmed { oldest } if first => out = sse::reset_trimmed(self.source.name(oldest.id)),
+            Start::Trimmed { oldest } if is_first => {
+                out.push(&Message::reset_trimmed(self.source.name(oldest.id)), None);
+            }
             Start::Unknown if page.entries.is_empty() => {
                 self.cursor.place = page.head;
                 // What ends a right in this log comes after its end, which may be before the one that was lost.
                 self.since = self.since.min(page.head.id);
-                out = sse::reset_unknown(Some(&self.source.name(page.head.id)));
+                let now = Some(self.source.name(page.head.id));
+                out.push(&Message::reset_unknown(now), Some(page.head.id));
             }
-            Start::Unknown if first => out = sse::reset_unknown(None),
+            Start::Unknown if is_first => out.push(&Message::reset_unknown(None), None),
             Start::Unknown => return self.lose(),
-            Start::Known if first => {}
+            Start::Known if is_first => {}
             Start::Cut => {}
             // One that fell behind: what the log lost meanwhile shows in the numbers, also when it had nothing yet and
             // so stands at the beginning, which is always known.
-            Start::Known | Start::Trimmed { .. } => out = self.tell_missed(page),
+            Start::Known | Start::Trimmed { .. } => self.tell_missed(page, &mut out),
         }
         if page.entries.is_empty() && page.head.id == self.cursor.place.id {
             // Now it is known which event that was: should it be trimmed, the next one still follows on it.
             self.cursor.place = page.head;
         }
         let mut events = 0;
-        for entry in &page.entries {
-            match control::removed(entry) {
-                Some(removed) if removed.concerns(person) && entry.place.id > self.since => {
-                    self.state = State::Removed;
-                    return out;
-                }
-                Some(_) => {}
-                None => {
-                    events += 1;
-                    out.extend_from_slice(&self.source.frame(entry));
-                }
+        for item in &page.entries {
+            if item.place.id > self.since && item.ends_right_of(person) {
+                self.state = State::Removed;
+                return out.finish();
             }
-            self.cursor.place = entry.place;
+            if let Some(message) = &item.message {
+                events += 1;
+                out.push(message, Some(item.place.id));
+            }
+            self.cursor.place = item.place;
         }
         // Who was here all along gets everything, page by page; only who comes back is told to look at the list.
-        let cut = page.start == Start::Cut && (first || page.entries.is_empty());
+        let cut = page.start == Start::Cut && (is_first || page.entries.is_empty());
         if cut {
-            out.extend_from_slice(&sse::reset_cut(&self.source.name(page.head.id)));
+            out.push(&Message::reset_cut(self.source.name(page.head.id)), Some(page.head.id));
         }
         let more = page.more || (page.start == Start::Cut && !cut);
         if !more && page.head.id > self.cursor.place.id {
@@ -211,32 +226,36 @@ impl Reader {
         }
         self.listening.chair.hub.0.delivered.increment(events);
         self.go_on(more);
-        out
+        out.finish()
     }
 
     /// Its log is another one, so its right is looked at anew as well. What it says before it ends: where its position may
     /// come to mean another event, that this is over, and that all there is comes next.
-    fn lose(&mut self) -> Vec<u8> {
+    fn lose(&mut self) -> Frames {
         tracing::warn!(subject = ?self.listening.name, "a stream has lost its place: its log is another one");
         self.state = State::Lost;
+        let mut out = FrameWriter::new(&self.encoder);
         if self.source.reuses_names() {
-            sse::reset_unknown(Some(&self.source.name(StreamId::START)))
-        } else {
-            Vec::new()
+            let beginning = Some(self.source.name(StreamId::START));
+            out.push(&Message::reset_unknown(beginning), Some(StreamId::START));
         }
+        out.finish()
     }
 
     /// What a stream without a position begins with; it goes on from the end, and the client is told where that is.
-    fn take_beginning(&mut self, page: &Page) -> Vec<u8> {
-        let mut out = Vec::new();
-        for entry in &page.entries {
-            out.extend_from_slice(&self.source.frame(entry));
+    fn take_beginning(&mut self, page: &Page<Item>) -> Frames {
+        let encoder = self.encoder.clone();
+        let mut out = FrameWriter::new(&encoder);
+        for item in &page.entries {
+            if let Some(message) = &item.message {
+                out.push(message, Some(item.place.id));
+            }
         }
-        out.extend_from_slice(&sse::place(self.source.name(page.head.id)));
+        out.push(&Message::place(self.source.name(page.head.id)), Some(page.head.id));
         self.listening.chair.hub.0.delivered.increment(page.entries.len() as u64);
         self.cursor.place = page.head;
         self.go_on(false);
-        out
+        out.finish()
     }
 
     /// In the ring, when it has all that comes next.
@@ -251,14 +270,14 @@ impl Reader {
     }
 
     /// Says how many events were trimmed before this reader took them, if any.
-    fn tell_missed(&self, page: &Page) -> Vec<u8> {
-        let next = page.entries.first().and_then(|entry| entry.place.number);
+    fn tell_missed(&self, page: &Page<Item>, out: &mut FrameWriter<'_>) {
+        let next = page.entries.first().and_then(|item| item.place.number);
         let missed = next.zip(self.cursor.place.number).map(|(next, had)| next.saturating_sub(had + 1));
         match (missed, page.start) {
-            (Some(0), _) | (None, Start::Known) => Vec::new(),
+            (Some(0), _) | (None, Start::Known) => {}
             (missed, _) => {
                 self.listening.chair.hub.0.lagged.increment(missed.unwrap_or(1));
-                sse::lagged(missed)
+                out.push(&Message::lagged(missed), None);
             }
         }
     }

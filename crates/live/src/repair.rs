@@ -16,7 +16,8 @@ use tokio::sync::{Mutex, mpsc};
 
 use crate::hub::Hub;
 use crate::log::{LogError, Most, Start};
-use crate::ring::{Frame, Pushed};
+use crate::message::Item;
+use crate::ring::{Pushed, RingEntry};
 use crate::source::Family;
 use crate::subject::Subject;
 use crate::sync::Arc;
@@ -113,18 +114,20 @@ impl Hub {
             return Ok(());
         }
         let mut previous = last.id;
-        for entry in &page.entries {
-            let frame = Frame::of(entry, &*source, Instant::now());
+        for item in page.entries {
+            let place = item.place;
+            let entry = RingEntry::new(item, Instant::now());
             // What came over the bus meanwhile is known already.
-            if subject.push(previous, frame, &self.0.inboxes) == Pushed::Gap {
+            if subject.push(previous, entry, &self.0.inboxes) == Pushed::Gap {
                 subject.doubt();
                 return Ok(());
             }
-            previous = entry.place.id;
+            previous = place.id;
         }
         if page.head.id > previous {
             // What follows up to there is nothing to be told of.
-            subject.push(previous, Frame::silent(page.head), &self.0.inboxes);
+            let end = RingEntry::new(Item::silent(page.head), Instant::now());
+            subject.push(previous, end, &self.0.inboxes);
         }
         Ok(())
     }

@@ -1,86 +1,114 @@
-//! A subject's recent frames, and cursors into them.
+//! A subject's recent entries, and cursors into them.
 //!
 //! The ring is gapless from its floor to its end: a reader whose last id is at or above the floor misses nothing by
-//! reading on from here, and one below it reads the log first. It is bounded in frames and, with all other rings,
-//! in bytes.
+//! reading on from here, and one below it reads the log first. It is bounded in entries and, with all other rings,
+//! in bytes. An entry is encoded when the first reader takes it in an encoding, once for all who read it so.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Instant;
 
 use bongsu_kernel::{Id, StreamId};
 use bytes::{Bytes, BytesMut};
 
 use crate::budget::Budget;
-use crate::control::{self, Removed};
-use crate::log::{Entry, Place};
-use crate::source::Source;
+use crate::control::Removed;
+use crate::log::Place;
+use crate::message::{Encoder, Encoding, Format, Frames, Item, Message};
 use crate::sync::Arc;
 
-/// So many bytes leave in one write at most, but at least one frame.
-const WRITE_BYTES: usize = 16 << 10;
+/// Bytes of one write at most, but at least one entry.
+const MAX_WRITE_BYTES: usize = 16 << 10;
 
 pub(crate) struct Ring {
-    frames: VecDeque<Frame>,
-    /// The number that the next frame gets; those in the ring are numbered without a hole up to it.
+    entries: VecDeque<RingEntry>,
+    /// The number that the next entry gets; those in the ring are numbered without a hole up to it.
     next: u64,
-    /// The place just before the first frame. Unknown until the log was asked, or the first frame told it.
+    /// The place just before the first entry. Unknown until the log was asked, or the first entry told it.
     floor: Option<Place>,
-    /// The place of the newest frame, or the floor.
+    /// The place of the newest entry, or the floor.
     last: Place,
     capacity: usize,
     budget: Arc<Budget>,
-    /// The last frames that were joined: readers that are level with each other share the bytes.
-    joined: Option<(u64, u64, Bytes)>,
+    /// The last entries that were joined in each encoding: readers that are level with each other share the bytes.
+    joined: Vec<Joined>,
 }
 
-/// One encoded event.
-pub(crate) struct Frame {
+/// The bytes of entries from one number up to another.
+struct Joined {
+    encoding: Encoding,
+    range: (u64, u64),
+    bytes: Bytes,
+}
+
+/// An entry that readers of the subject get.
+pub(crate) struct RingEntry {
     /// Of one that no log holds: the place of the one before it.
-    pub(crate) place: Place,
+    place: Place,
     /// No log holds it: who is not here now does not get it.
-    pub(crate) passing: bool,
-    /// Whose right it ends: a record, with no bytes of its own.
-    pub(crate) removes: Option<Removed>,
-    pub(crate) bytes: Bytes,
-    pub(crate) accepted: Instant,
+    passing: bool,
+    /// Whose right it ends.
+    removes: Option<Removed>,
+    /// None for records and places that nobody is told of.
+    message: Option<Message>,
+    encoded: Vec<(Encoding, Bytes)>,
+    accepted: Instant,
 }
 
-impl Frame {
-    /// An event, encoded once for all its readers.
-    pub(crate) fn of(entry: &Entry, source: &dyn Source, accepted: Instant) -> Self {
-        let (removes, bytes) = (control::removed(entry), source.frame(entry).into());
-        Self { place: entry.place, passing: false, removes, bytes, accepted }
+impl RingEntry {
+    pub(crate) fn new(item: Item, accepted: Instant) -> Self {
+        let Item { place, removes, message } = item;
+        Self { place, passing: false, removes, message, encoded: Vec::new(), accepted }
     }
 
-    /// A place that nobody is told of.
-    pub(crate) fn silent(place: Place) -> Self {
-        Self { place, passing: false, removes: None, bytes: Bytes::new(), accepted: Instant::now() }
+    /// The bytes that the entry takes of the budget.
+    fn size(&self) -> usize {
+        let encoded: usize = self.encoded.iter().map(|(_, bytes)| bytes.len()).sum();
+        self.message.as_ref().map_or(0, Message::size) + encoded
+    }
+
+    /// Whether it is an event that the log holds.
+    fn is_stored_event(&self) -> bool {
+        !self.passing && self.message.is_some()
+    }
+
+    /// The message in the encoding of a reader; None for what nobody is told of.
+    fn encode(&mut self, encoder: &Encoder, budget: &Budget) -> Option<&Bytes> {
+        let message = self.message.as_ref()?;
+        let encoding = encoder.encoding_of(message);
+        let at = self.encoded.iter().position(|(known, _)| *known == encoding).unwrap_or_else(|| {
+            let bytes = encoder.encode(message);
+            budget.take(bytes.len());
+            self.encoded.push((encoding, bytes));
+            self.encoded.len() - 1
+        });
+        Some(&self.encoded[at].1)
     }
 }
 
-/// What became of a frame.
+/// What became of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
     Added,
     /// It was here already.
     Known,
-    /// Frames before it are missing: the log has them.
+    /// Entries before it are missing: the log has them.
     Gap,
 }
 
-/// Where a reader stands: the number of the next frame it wants, and the place of the last one it had.
+/// Where a reader stands: the number of the next entry it wants, and the place of the last one it had.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
     pub(crate) next: u64,
     pub(crate) place: Place,
-    /// Passing frames with lower numbers are not for this reader: it was not here, or has had them.
+    /// Passing entries with lower numbers are not for this reader: it was not here, or has had them.
     pub(crate) here_since: u64,
 }
 
 /// What a reader gets.
 pub(crate) enum Taken {
     Frames {
-        bytes: Bytes,
+        frames: Frames,
         /// How many of them are events that the log holds.
         events: u64,
         oldest: Instant,
@@ -96,17 +124,17 @@ pub(crate) enum Taken {
 impl Ring {
     pub(crate) fn new(capacity: usize, budget: Arc<Budget>) -> Self {
         Self {
-            frames: VecDeque::new(),
+            entries: VecDeque::new(),
             next: 0,
             floor: None,
             last: Place::START,
             capacity,
             budget,
-            joined: None,
+            joined: Vec::new(),
         }
     }
 
-    /// Says where the log ended when this ring began, unless a frame has told it already.
+    /// Says where the log ended when this ring began, unless an entry has told it already.
     pub(crate) fn begin_at(&mut self, place: Place) {
         if self.floor.is_none() {
             self.floor = Some(place);
@@ -118,70 +146,71 @@ impl Ring {
         self.floor.is_some()
     }
 
-    /// Adds a frame that follows `previous` in the log. One that is here already changes nothing, and neither does one
+    /// Adds an entry that follows `previous` in the log. One that is here already changes nothing, and neither does one
     /// that does not follow on: whoever pushes has to fill the gap first.
-    pub(crate) fn push(&mut self, previous: StreamId, frame: Frame) -> Pushed {
-        let before = Place { id: previous, number: frame.place.number.map(|n| n.saturating_sub(1)) };
+    pub(crate) fn push(&mut self, previous: StreamId, entry: RingEntry) -> Pushed {
+        let before = Place { id: previous, number: entry.place.number.map(|n| n.saturating_sub(1)) };
         self.begin_at(before);
-        if frame.place.id <= self.last.id {
+        if entry.place.id <= self.last.id {
             return Pushed::Known;
         }
         if previous != self.last.id {
             return Pushed::Gap;
         }
-        if frame.removes.as_ref().is_some_and(Removed::concerns_everybody) {
+        if entry.removes.as_ref().is_some_and(Removed::concerns_everybody) {
             // What came before is nobody's any more. Those who are here find the record in the log.
-            self.restart_at(frame.place);
+            self.restart_at(entry.place);
             return Pushed::Added;
         }
-        self.last = frame.place;
-        self.add(frame);
+        self.last = entry.place;
+        self.add(entry);
         Pushed::Added
     }
 
-    /// Adds a frame that no log holds, for those who are here now.
-    pub(crate) fn pass(&mut self, bytes: Bytes, accepted: Instant) {
-        self.add(Frame { place: self.last, passing: true, removes: None, bytes, accepted });
+    /// Adds a message that no log holds, for those who are here now.
+    pub(crate) fn pass(&mut self, message: Message, accepted: Instant) {
+        let entry = RingEntry::new(Item::new(self.last, message), accepted);
+        self.add(RingEntry { passing: true, ..entry });
     }
 
     /// Begins anew at the log's end, because what is between cannot be filled in. Every reader goes through the log,
     /// which tells it what became of its own place.
     pub(crate) fn restart_at(&mut self, head: Place) {
         self.clear();
-        self.joined = None;
-        // A number that no frame has, so that also a reader that was level is behind now.
+        self.joined.clear();
+        // A number that no entry has, so that also a reader that was level is behind now.
         self.next += 1;
         self.floor = Some(head);
         self.last = head;
     }
 
     pub(crate) fn has_events(&self) -> bool {
-        self.frames.iter().any(|frame| !frame.passing)
+        self.entries.iter().any(|entry| !entry.passing)
     }
 
-    /// The place of the newest frame that the log holds, or where the ring began.
+    /// The place of the newest entry that the log holds, or where the ring began.
     pub(crate) fn last(&self) -> Place {
         self.last
     }
 
-    fn add(&mut self, frame: Frame) {
-        self.budget.take(frame.bytes.len());
-        self.frames.push_back(frame);
+    fn add(&mut self, entry: RingEntry) {
+        self.budget.take(entry.size());
+        self.entries.push_back(entry);
         self.next += 1;
-        while self.frames.len() > self.capacity || (self.budget.is_exceeded() && !self.frames.is_empty()) {
+        while self.entries.len() > self.capacity || (self.budget.is_exceeded() && !self.entries.is_empty()) {
             self.drop_oldest();
         }
     }
 
     fn drop_oldest(&mut self) {
-        if let Some(frame) = self.frames.pop_front() {
-            self.budget.give_back(frame.bytes.len());
-            self.floor = Some(frame.place);
+        if let Some(entry) = self.entries.pop_front() {
+            self.budget.give_back(entry.size());
+            self.floor = Some(entry.place);
         }
     }
 
     fn clear(&mut self) {
-        while !self.frames.is_empty() {
+        while !self.entries.is_empty() {
             self.drop_oldest();
         }
     }
@@ -196,8 +225,8 @@ impl Ring {
         if self.floor.is_some_and(|floor| floor.id == id) {
             return self.floor.map(|place| self.cursor(0, place, self.next));
         }
-        let at = self.frames.partition_point(|frame| frame.place.id < id);
-        let found = self.frames.get(at).filter(|frame| frame.place.id == id)?;
+        let at = self.entries.partition_point(|entry| entry.place.id < id);
+        let found = self.entries.get(at).filter(|entry| entry.place.id == id)?;
         Some(self.cursor(at + 1, found.place, self.next))
     }
 
@@ -208,91 +237,114 @@ impl Ring {
         if self.floor.is_none_or(|floor| place.id < floor.id) {
             return None;
         }
-        // Passing frames after its place may be for it: `take` knows which it has had.
-        let at = self.frames.partition_point(|frame| frame.place.id < place.id);
+        // Passing entries after its place may be for it: `take` knows which it has had.
+        let at = self.entries.partition_point(|entry| entry.place.id < place.id);
         Some(self.cursor(at, place, cursor.here_since.max(cursor.next)))
     }
 
-    /// At the frame with this index, which may be one past the last.
+    /// At the entry with this index, which may be one past the last.
     fn cursor(&self, index: usize, place: Place, here_since: u64) -> Cursor {
         Cursor { next: self.first() + index as u64, place, here_since }
     }
 
     /// Takes what is new for a reader, as much as fits into one write, up to a record after `since` that ends the
     /// person's right.
-    pub(crate) fn take(&mut self, cursor: &mut Cursor, person: &Id, since: StreamId) -> Taken {
+    pub(crate) fn take(
+        &mut self,
+        cursor: &mut Cursor,
+        person: &Id,
+        since: StreamId,
+        encoder: &Encoder,
+    ) -> Taken {
         if cursor.next < self.first() {
             return Taken::Behind;
         }
         let mut start = usize::try_from(cursor.next - self.first()).unwrap_or(usize::MAX);
-        while self.frames.get(start).is_some_and(|frame| cursor.passes_over(frame)) {
+        while self.entries.get(start).is_some_and(|entry| cursor.passes_over(entry)) {
             start += 1;
             cursor.next += 1;
         }
-        let Some(first) = self.frames.get(start) else { return Taken::Level };
-        let removes = |frame: &Frame| {
-            frame.removes.as_ref().is_some_and(|removed| removed.concerns(person)) && frame.place.id > since
+        let Some(first) = self.entries.get(start) else { return Taken::Level };
+        let removes = |entry: &RingEntry| {
+            entry.removes.as_ref().is_some_and(|removed| removed.concerns(person)) && entry.place.id > since
         };
         if removes(first) {
             return Taken::Removed;
         }
-        let oldest = first.accepted;
-        let mut size = 0;
-        let mut ahead = *cursor;
-        let fits = |frame: &&Frame| {
-            size += frame.bytes.len();
-            let fits = !ahead.passes_over(frame)
-                && !removes(frame)
-                && (size <= WRITE_BYTES || size == frame.bytes.len());
-            ahead.next += 1;
-            fits
-        };
-        let count = self.frames.range(start..).take_while(fits).count();
-        let bytes = self.join(cursor.next, start, count);
-        let place = self.frames[start + count - 1].place;
-        let events = self.frames.range(start..start + count).filter(|frame| !frame.passing).count();
-        cursor.next += count as u64;
-        // A passing frame has the place of one that the reader may be ahead of.
+        let (oldest, from) = (first.accepted, cursor.next);
+        let (mut size, mut events, mut end) = (0, 0, start);
+        while let Some(entry) = self.entries.get_mut(end) {
+            if cursor.passes_over(entry) || removes(entry) {
+                break;
+            }
+            let len = entry.encode(encoder, &self.budget).map_or(0, Bytes::len);
+            if size > 0 && size + len > MAX_WRITE_BYTES {
+                break;
+            }
+            size += len;
+            events += u64::from(entry.is_stored_event());
+            end += 1;
+            cursor.next += 1;
+        }
+        let frames = self.frames(from, start..end, encoder);
+        let place = self.entries[end - 1].place;
+        // A passing entry has the place of one that the reader may be ahead of.
         if place.id > cursor.place.id {
             cursor.place = place;
         }
-        if bytes.is_empty() {
+        if frames.is_empty() {
             // Records about others: there may be events behind them.
-            return self.take(cursor, person, since);
+            return self.take(cursor, person, since, encoder);
         }
-        Taken::Frames { bytes, events: events as u64, oldest }
+        Taken::Frames { frames, events, oldest }
     }
 
-    /// The bytes of `count` frames from number `from` on, which is at `start`. One frame is shared as it is; several
-    /// are copied together once, for all readers that stand at the same place.
-    fn join(&mut self, from: u64, start: usize, count: usize) -> Bytes {
-        let to = from + count as u64;
+    /// The bytes of encoded entries, the first of which has the number `from`. One is shared as it is; several are copied
+    /// together once, for all readers that stand at the same place.
+    fn frames(&mut self, from: u64, range: Range<usize>, encoder: &Encoder) -> Frames {
+        let (count, encoding) = (range.len() as u64, encoder.encoding);
+        let budget = &self.budget;
+        let mut entries = self.entries.range_mut(range);
+        if encoding.format == Format::SsePart {
+            let frame = |entry: &mut RingEntry| {
+                let place = (!entry.passing).then_some(entry.place.id);
+                Some((place, entry.encode(encoder, budget)?.clone()))
+            };
+            return Frames::Separate(entries.filter_map(frame).collect());
+        }
         if count == 1 {
-            return self.frames[start].bytes.clone();
+            let only = entries.next().and_then(|entry| entry.encode(encoder, budget)).cloned();
+            return Frames::Joined(only.unwrap_or_default());
         }
-        if let Some((known_from, known_to, bytes)) = &self.joined
-            && (*known_from, *known_to) == (from, to)
+        let range = (from, from + count);
+        let known = self.joined.iter_mut().find(|joined| joined.encoding == encoding);
+        if let Some(joined) = &known
+            && joined.range == range
         {
-            return bytes.clone();
+            return Frames::Joined(joined.bytes.clone());
         }
-        let mut joined = BytesMut::new();
-        for frame in self.frames.range(start..start + count) {
-            joined.extend_from_slice(&frame.bytes);
+        let mut bytes = BytesMut::new();
+        for entry in entries {
+            bytes.extend_from_slice(entry.encode(encoder, budget).map_or(&[], |bytes| &bytes[..]));
         }
-        let bytes = joined.freeze();
-        self.joined = Some((from, to, bytes.clone()));
-        bytes
+        let bytes = bytes.freeze();
+        let joined = Joined { encoding, range, bytes: bytes.clone() };
+        match known {
+            Some(known) => *known = joined,
+            None => self.joined.push(joined),
+        }
+        Frames::Joined(bytes)
     }
 
     fn first(&self) -> u64 {
-        self.next - self.frames.len() as u64
+        self.next - self.entries.len() as u64
     }
 }
 
 impl Cursor {
-    /// Whether the frame that is next is none for this reader: the log may have shown it before it came here.
-    fn passes_over(&self, frame: &Frame) -> bool {
-        if frame.passing { self.next < self.here_since } else { frame.place.id <= self.place.id }
+    /// Whether the entry that is next is none for this reader: the log may have shown it before it came here.
+    fn passes_over(&self, entry: &RingEntry) -> bool {
+        if entry.passing { self.next < self.here_since } else { entry.place.id <= self.place.id }
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use bongsu_kernel::{StreamId, sse};
+use bongsu_kernel::StreamId;
 use futures_util::StreamExt;
 
-use crate::log::{Boxed, Bus, Entry, Log, LogError, Most, Page, Place};
-use crate::{SubjectName, control};
+use crate::SubjectName;
+use crate::log::{Boxed, Bus, Log, LogError, Most, Page, Place};
+use crate::message::{Item, Message, MessageId};
 
 /// So many subjects are asked about at the same time.
 const AT_ONCE: usize = 64;
@@ -17,13 +18,18 @@ const AT_ONCE: usize = 64;
 /// - **Complete.** Everything up to [`Page::head`] is in the page, or after it where there is more.
 pub trait Source: Send + Sync {
     /// Reads on after a position, at most so many events and about so many bytes, but at least one event.
-    fn read(&self, subject: &SubjectName, after: StreamId, most: Most) -> Boxed<'_, Result<Page, LogError>>;
+    fn read(
+        &self,
+        subject: &SubjectName,
+        after: StreamId,
+        most: Most,
+    ) -> Boxed<'_, Result<Page<Item>, LogError>>;
 
     /// The newest places of subjects, in their order, each with an outcome of its own.
     fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Vec<Result<Place, LogError>>>;
 
     /// What a stream without a position begins with; nothing where it begins with what comes next.
-    fn begin(&self, _subject: &SubjectName) -> Option<Boxed<'_, Result<Page, LogError>>> {
+    fn begin(&self, _subject: &SubjectName) -> Option<Boxed<'_, Result<Page<Item>, LogError>>> {
         None
     }
 
@@ -39,12 +45,9 @@ pub trait Source: Send + Sync {
         false
     }
 
-    /// An event as streams are told it; empty for what is a record and no event.
-    fn frame(&self, entry: &Entry) -> Vec<u8>;
-
     /// How clients are told a place, and come back to it.
-    fn name(&self, place: StreamId) -> String {
-        place.named().to_string()
+    fn name(&self, place: StreamId) -> MessageId {
+        MessageId::Entry(place.named())
     }
 }
 
@@ -59,8 +62,18 @@ pub struct Family {
 pub struct LogSource(pub Arc<dyn Log>);
 
 impl Source for LogSource {
-    fn read(&self, subject: &SubjectName, after: StreamId, most: Most) -> Boxed<'_, Result<Page, LogError>> {
-        self.0.read(subject, after, most)
+    fn read(
+        &self,
+        subject: &SubjectName,
+        after: StreamId,
+        most: Most,
+    ) -> Boxed<'_, Result<Page<Item>, LogError>> {
+        let page = self.0.read(subject, after, most);
+        Box::pin(async move {
+            let Page { start, entries, more, head } = page.await?;
+            let entries = entries.iter().map(|entry| Item::of_entry(entry, Message::of_event)).collect();
+            Ok(Page { start, entries, more, head })
+        })
     }
 
     fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Vec<Result<Place, LogError>>> {
@@ -72,12 +85,5 @@ impl Source for LogSource {
     fn tells_everything(&self) -> bool {
         // The thread that writes tells it.
         true
-    }
-
-    fn frame(&self, entry: &Entry) -> Vec<u8> {
-        if control::is_control(entry) {
-            return Vec::new();
-        }
-        sse::event(&entry.event_type, entry.place.id, &entry.data, entry.at)
     }
 }

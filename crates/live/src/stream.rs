@@ -14,6 +14,7 @@ use http_body::{Body, Frame};
 
 use crate::hub::{Chair, Entered};
 use crate::log::Passing;
+use crate::message::Message;
 use crate::options::Greeting;
 use crate::reader::{Reader, Said};
 
@@ -26,12 +27,8 @@ pub struct LiveStream {
     reader: Reader,
     entered: Entered,
     greeting: Option<Bytes>,
-    dress: Option<Dress>,
     ended: bool,
 }
-
-/// Rewrites frames for one connection.
-type Dress = Box<dyn Fn(&[u8]) -> Bytes + Send>;
 
 impl LiveStream {
     pub(crate) fn new(
@@ -43,7 +40,7 @@ impl LiveStream {
         let place = (greeting.placed && position.is_none()).then(|| reader.place_name());
         let (shortest, longest) = greeting.retry_ms;
         let greeting = Some(sse::greeting(random::between(shortest, longest), place).into());
-        Self { reader, entered, greeting, dress: None, ended: false }
+        Self { reader, entered, greeting, ended: false }
     }
 }
 
@@ -56,12 +53,12 @@ pub trait SubscriptionGuard: Send + 'static {
 }
 
 impl Reader {
-    /// The frame of the guard's state. Events that were passed on before it are left out from here on.
-    pub(crate) fn begin_with(&mut self, guard: &dyn SubscriptionGuard) -> Option<Vec<u8>> {
+    /// The encoded state of the guard. Events that were passed on before it are left out from here on.
+    pub(crate) fn begin_with(&mut self, guard: &dyn SubscriptionGuard) -> Option<Bytes> {
         let mut frame = None;
         guard.snapshot(&mut |state| {
             self.skip_passed();
-            frame = state.map(|state| sse::passing(&state.event_type, &state.data, state.at));
+            frame = state.map(|state| self.encoder().encode(&Message::passing(state)));
         });
         frame
     }
@@ -72,7 +69,7 @@ impl LiveStream {
     #[must_use]
     pub fn begin_with(mut self, guard: impl SubscriptionGuard) -> Self {
         if let (Some(frame), Some(greeting)) = (self.reader.begin_with(&guard), &mut self.greeting) {
-            *greeting = [&greeting[..], &frame].concat().into();
+            *greeting = [&greeting[..], &frame[..]].concat().into();
         }
         self.holding(guard)
     }
@@ -84,7 +81,7 @@ impl LiveStream {
 
     /// What ends it from elsewhere.
     pub fn ender(&self) -> Ender {
-        Ender(self.entered.chair.clone())
+        self.entered.ender()
     }
 
     /// Keeps something for as long as the stream lives.
@@ -92,22 +89,6 @@ impl LiveStream {
     pub fn holding(mut self, what: impl std::any::Any + Send) -> Self {
         self.entered.held.push(Box::new(what));
         self
-    }
-}
-
-impl LiveStream {
-    /// Says everything in words of this connection's own.
-    #[must_use]
-    pub fn dressed(mut self, dress: impl Fn(&[u8]) -> Bytes + Send + 'static) -> Self {
-        self.dress = Some(Box::new(dress));
-        self
-    }
-
-    fn dress(&self, bytes: Bytes) -> Bytes {
-        match &self.dress {
-            Some(dress) => dress(&bytes),
-            None => bytes,
-        }
     }
 }
 
@@ -128,12 +109,11 @@ impl Body for LiveStream {
             this.entered.chair.seat.listen(cx.waker());
             if let Some(close) = this.entered.chair.seat.closing() {
                 this.ended = true;
-                let last = this.dress(sse::close(close, this.reader.place_name()).into());
-                return this.entered.hand_out(last, Instant::now());
+                return this.entered.hand_out(sse::close(close, this.reader.place_name()), Instant::now());
             }
             match this.reader.poll(cx, &this.entered.person) {
-                Poll::Ready(Said::Frames(bytes, accepted)) => {
-                    return this.entered.deliver(this.dress(bytes), accepted);
+                Poll::Ready(Said::Frames(frames, accepted)) => {
+                    return this.entered.deliver(frames.into_bytes(), accepted);
                 }
                 Poll::Ready(Said::Removed) => this.entered.end(Close::Withdrawn),
                 Poll::Ready(Said::Failed) => this.entered.end(Close::EngineLost),
@@ -154,6 +134,10 @@ impl Ender {
 }
 
 impl Entered {
+    pub(crate) fn ender(&self) -> Ender {
+        Ender(self.chair.clone())
+    }
+
     pub(crate) fn end(&self, close: Close) {
         self.chair.seat.end(close, self.chair.hub.0.tick());
     }

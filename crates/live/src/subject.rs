@@ -8,10 +8,10 @@ use std::sync::Arc as StdArc;
 use std::time::Instant;
 
 use bongsu_kernel::{Id, StreamId};
-use bytes::Bytes;
 
 use crate::log::Place;
-use crate::ring::{Cursor, Frame, Pushed, Ring, Taken};
+use crate::message::{Encoder, Message};
+use crate::ring::{Cursor, Pushed, Ring, RingEntry, Taken};
 use crate::seat::Seat;
 use crate::shard::Inbox;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -119,19 +119,19 @@ impl Subject {
         (ring.has_begun() && !self.repairing.load(Ordering::SeqCst)).then(|| ring.last())
     }
 
-    /// Adds a frame and leaves word at every shard that has listeners. One that sits down meanwhile looks into the
-    /// ring afterwards, and finds the frame there.
-    pub(crate) fn push(self: &Arc<Self>, previous: StreamId, frame: Frame, inboxes: &[Inbox]) -> Pushed {
-        let pushed = lock(&self.ring).push(previous, frame);
+    /// Adds an entry and leaves word at every shard that has listeners. One that sits down meanwhile looks into the
+    /// ring afterwards, and finds the entry there.
+    pub(crate) fn push(self: &Arc<Self>, previous: StreamId, entry: RingEntry, inboxes: &[Inbox]) -> Pushed {
+        let pushed = lock(&self.ring).push(previous, entry);
         if pushed == Pushed::Added {
             self.leave_word(inboxes);
         }
         pushed
     }
 
-    /// Adds a frame that no log holds.
-    pub(crate) fn pass(self: &Arc<Self>, bytes: Bytes, accepted: Instant, inboxes: &[Inbox]) {
-        lock(&self.ring).pass(bytes, accepted);
+    /// Adds a message that no log holds.
+    pub(crate) fn pass(self: &Arc<Self>, message: Message, accepted: Instant, inboxes: &[Inbox]) {
+        lock(&self.ring).pass(message, accepted);
         self.leave_word(inboxes);
     }
 
@@ -213,7 +213,7 @@ impl Subject {
         lock(&self.ring).last()
     }
 
-    pub(crate) fn take(&self, cursor: &mut Cursor, person: &Id, since: StreamId) -> Taken {
-        lock(&self.ring).take(cursor, person, since)
+    pub(crate) fn take(&self, cursor: &mut Cursor, person: &Id, since: StreamId, encoder: &Encoder) -> Taken {
+        lock(&self.ring).take(cursor, person, since, encoder)
     }
 }

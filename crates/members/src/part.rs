@@ -25,7 +25,7 @@ impl Part for MembersPart {
         Box::pin(async {
             let engines = &assembly.engines;
             let (options, supervisor) = (Options::from_settings(&engines.values), &engines.supervisor);
-            let members = assembly.shared::<Inbox>().map(|inbox| {
+            let members = assembly.shared::<Inbox>().map(|_| {
                 let connections: Arc<dyn Connections> = engines.choose(
                     || Arc::new(EmbeddedConnections::new(&options)) as Arc<dyn Connections>,
                     |Fleet { redis, instances }| {
@@ -33,8 +33,11 @@ impl Part for MembersPart {
                         Arc::new(RedisConnections::start(redis, instances, &options, supervisor))
                     },
                 );
-                Members::new(engines.hub.clone(), inbox, connections, options)
+                Members::new(engines.hub.clone(), engines.identity.clone(), connections, options)
             });
+            if let Some(members) = &members {
+                engines.hub.offer_personal(Arc::new(members.clone()));
+            }
             let identity = engines.identity.clone();
             assembly.routes(routes::router(members, identity));
             Ok(())

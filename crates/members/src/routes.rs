@@ -2,18 +2,15 @@
 
 use axum::extract::{FromRef, FromRequestParts, State};
 use axum::response::Response;
-use bongsu_http::frame::language;
 use bongsu_http::stream::resumed;
 use bongsu_http::{ApiError, Identity, StreamLanguage, StreamPerson};
-use bongsu_kernel::text::Text;
-use bongsu_kernel::{Code, StreamId};
-use bongsu_live::OpenError;
+use bongsu_kernel::StreamId;
+use bongsu_live::PersonalFeed;
 use http::request::Parts;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::Members;
-use crate::dress::dress;
 
 const STREAM: &str = "retry: 2140\n\nid: 17\nevent: notification\ndata: {\"id\":17,\"eventId\":\"0b3f\",\
     \"type\":\"POST_LIKE\",\"message\":\"...\",\"refId\":100,\"unread\":3,\"version\":21}\n\nevent: ping\ndata: {}\n\n";
@@ -52,7 +49,7 @@ impl<S: Sync> FromRequestParts<S> for Resume {
 ///
 /// Notifications as they are saved, and what was read on other devices. With a position, what was saved after it first
 /// (100 at most, then `system.reset`); without, the 10 newest that are unread. A fourth connection of a person ends the
-/// oldest, for good.
+/// oldest, for good. `GET /api/v1/stream?inbox=1` is the same, and carries rooms as well where they are named.
 #[utoipa::path(
     get,
     path = "/api/notifications/stream",
@@ -76,39 +73,6 @@ async fn stream(
     caller: StreamPerson,
     State(state): State<MembersState>,
 ) -> Result<Response, ApiError> {
-    let MembersState { members, identity } = state;
-    let members = members.ok_or_else(ApiError::no_records)?;
-    let person = caller.person().clone();
-    let (inner, user) = (&members.0, person.id.clone());
-    let subject = bongsu_inbox::subject(&user);
-    let stream = inner.hub.open_in(caller, subject, position, inner.options.manner()).await;
-    let stream = stream.map_err(not_opened)?;
-    if stream.is_ending() {
-        return Ok(bongsu_http::stream::answer(stream));
-    }
-    identity.check_revoked(&person).await?;
-    let place = inner.connections.enter(&user, stream.ender()).await;
-    let place = place.map_err(|away| unavailable(&away.0))?;
-    let (templates, language) = (inner.inbox.templates().clone(), language());
-    let stream = stream.holding(place).dressed(move |frames| dress(&templates, language, frames));
-    Ok(bongsu_http::stream::answer(stream))
-}
-
-fn not_opened(error: OpenError) -> ApiError {
-    match error {
-        OpenError::TooManyForPerson | OpenError::TooMany => {
-            ApiError::too_many("지금은 연결이 너무 많습니다.", "Too many streams are open right now.")
-        }
-        OpenError::Away(error) => unavailable(&error),
-        OpenError::Log(error) => unavailable(&error.to_string()),
-    }
-}
-
-fn unavailable(error: &str) -> ApiError {
-    tracing::error!(error, "a personal stream could not be opened");
-    let text = Text::new(
-        "지금은 실시간 알림을 받을 수 없습니다. 알림함을 이용해 주세요.",
-        "Live delivery is not available right now; use the inbox.",
-    );
-    ApiError::new(Code::Sse5001, text)
+    let members = state.members.ok_or_else(ApiError::no_records)?;
+    Ok(bongsu_http::stream::answer(members.open(caller, position).await?))
 }

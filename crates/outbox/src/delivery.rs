@@ -9,7 +9,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use bongsu_kernel::{Id, StreamId};
-use bongsu_live::log::{Delivery, Sink as _};
 
 use crate::{Outbox, Row, subject};
 
@@ -70,8 +69,8 @@ impl Outbox {
                 self.ends().forget(&target);
                 continue;
             }
-            if let (Some(previous), Some(entry)) = (self.ends().pass(&target, row.place().id), row.entry()) {
-                hub.deliver(Delivery { subject: &subject, previous, entry: &entry, accepted });
+            if let (Some(previous), Some(item)) = (self.ends().pass(&target, row.place().id), row.item()) {
+                hub.push(&subject, previous, item, accepted);
             }
         }
     }

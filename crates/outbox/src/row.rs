@@ -7,7 +7,7 @@ use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{EventType, Id, Millis, StreamId};
-use bongsu_live::{Entry, Place};
+use bongsu_live::{Data, Entry, Item, Message, MessageId, Place};
 use bongsu_sql::Error;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -116,6 +116,16 @@ impl Row {
             at: self.created_at,
             trace: self.trace,
         })
+    }
+
+    /// As streams are given it. Its data alone says what happened.
+    pub(crate) fn item(&self) -> Option<Item> {
+        let message = |entry: &Entry| Message {
+            event: None,
+            id: Some(MessageId::Number(self.id)),
+            data: Data::Json(entry.data.as_str().into()),
+        };
+        Some(Item::of_entry(&self.entry()?, message))
     }
 
     fn told(&self) -> Result<(EventType, Object), Fault> {

@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use bongsu_kernel::{Id, StreamId, sse};
+use bongsu_kernel::{Id, StreamId};
 use bongsu_live::log::{Boxed, LogError, Most};
-use bongsu_live::{Entry, Page, Place, Source, Start, SubjectName, control};
+use bongsu_live::{Item, MessageId, Page, Place, Source, Start, SubjectName};
 use bongsu_sql::{self as sql, Error, Transaction};
 
 use crate::right::{LOOK, PATIENCE};
@@ -40,7 +40,12 @@ impl From<Unread> for LogError {
 }
 
 impl Source for OutboxSource {
-    fn read(&self, subject: &SubjectName, after: StreamId, most: Most) -> Boxed<'_, Result<Page, LogError>> {
+    fn read(
+        &self,
+        subject: &SubjectName,
+        after: StreamId,
+        most: Most,
+    ) -> Boxed<'_, Result<Page<Item>, LogError>> {
         let target = Id::new(subject.parts().1);
         Box::pin(async move {
             let target = target.map_err(|_| LogError::Failed("no event".to_owned()))?;
@@ -72,15 +77,8 @@ impl Source for OutboxSource {
         true
     }
 
-    fn frame(&self, entry: &Entry) -> Vec<u8> {
-        if control::is_control(entry) {
-            return Vec::new();
-        }
-        sse::unnamed(entry.place.id.seq.cast_signed(), &entry.data)
-    }
-
-    fn name(&self, place: StreamId) -> String {
-        id_at(place).unwrap_or_default().to_string()
+    fn name(&self, place: StreamId) -> MessageId {
+        MessageId::Number(id_at(place).unwrap_or_default())
     }
 }
 
@@ -173,7 +171,7 @@ fn ends<'t>(
     })
 }
 
-fn page<'t>(asked: &'t Asked, tx: &'t mut Transaction<'_>) -> sql::Boxed<'t, Result<Page, Unread>> {
+fn page<'t>(asked: &'t Asked, tx: &'t mut Transaction<'_>) -> sql::Boxed<'t, Result<Page<Item>, Unread>> {
     Box::pin(async move {
         let Asked { target, after, most, reached } = asked;
         let known = ends(&(vec![target.clone()], *reached), tx).await?;
@@ -192,7 +190,7 @@ fn page<'t>(asked: &'t Asked, tx: &'t mut Transaction<'_>) -> sql::Boxed<'t, Res
         let rows = tx.rows(&store::AFTER, &wanted).await?;
         let rows = rows.iter().map(Row::read).collect::<Result<Vec<_>, _>>()?;
         let unwritable = || Error::Failed("a row cannot be told".to_owned());
-        let entries = rows.iter().map(|row| row.entry().ok_or_else(unwritable));
+        let entries = rows.iter().map(|row| row.item().ok_or_else(unwritable));
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
         let head = ended.head();
         let start = match (start, entries.first()) {

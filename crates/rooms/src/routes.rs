@@ -18,7 +18,7 @@ use bongsu_http::{
     StreamPerson, fields, listed,
 };
 use bongsu_kernel::Reason;
-use bongsu_live::Entry;
+use bongsu_live::{Entry, SubjectName, SubscriptionGuard, Target};
 use futures_util::future::join_all;
 use futures_util::stream;
 use utoipa_axum::router::OpenApiRouter;
@@ -26,7 +26,7 @@ use utoipa_axum::routes;
 
 use self::documents::{BatchResult, Batched, EventItem, Events, PublishAnswer};
 use self::refusals::{not_allowed, not_opened, not_published, not_read};
-use self::requests::{Resume, ResumeMany, RoomPath, read_publish, read_rooms};
+use self::requests::{Resume, ResumeMany, RoomPath, read_inbox, read_publish, read_rooms};
 use crate::catch_up::Piece;
 use crate::publish::MOST_IN_BATCH;
 use crate::{Rooms, catch_up, subject};
@@ -110,16 +110,18 @@ async fn stream(
     Ok(bongsu_http::stream::answer(stream))
 }
 
-/// Follow several rooms
+/// Follow several rooms and the inbox
 ///
-/// One connection for up to 32 rooms. `roomId` is added to the data of every event; the id holds the positions of all
-/// rooms together, and is given back as it came.
+/// One connection for up to 32 rooms and, with `inbox=1`, the personal stream. `roomId` is added to the data of every
+/// event of a room; the id holds the positions of all of them together, and is given back as it came, to a stream of the
+/// same rooms. With `inbox=1` and no rooms it is the personal stream.
 #[utoipa::path(
     get,
     path = "/api/v1/stream",
     tag = "rooms",
     params(
-        ("rooms" = String, Query, description = "The rooms, separated by commas.", example = "1,2,3"),
+        ("rooms" = Option<String>, Query, description = "The rooms, separated by commas. Required unless inbox is 1.", example = "1,2,3"),
+        ("inbox" = Option<String>, Query, description = "1: carry the personal stream as well.", example = "1"),
         ("Last-Event-ID" = Option<String>, Header, description = "The last id that the client had; wins over lastEventId."),
         ("lastEventId" = Option<String>, Query, description = "The same, for clients that cannot send headers. 0-0: from the beginning of all rooms.", example = "0-0"),
         ("ticket" = Option<String>, Query, description = "A stream ticket, instead of a header or cookie."),
@@ -134,7 +136,7 @@ async fn stream(
 )]
 async fn stream_many(
     _: StreamLanguage,
-    ResumeMany(position): ResumeMany,
+    resume: ResumeMany,
     caller: StreamPerson,
     observes: Observes,
     query: Query,
@@ -142,16 +144,34 @@ async fn stream_many(
     State(identity): State<Identity>,
 ) -> Result<Response, ApiError> {
     let person = caller.person().clone();
-    let (user, wanted) = (person.id.clone(), read_rooms(&query)?);
+    let (user, hub) = (person.id.clone(), &rooms.0.hub);
+    let inbox = read_inbox(&query)?;
+    let wanted = read_rooms(&query, inbox)?;
+    let personal = if inbox { Some(hub.personal().ok_or_else(ApiError::no_records)?) } else { None };
+    let position = match (resume, &personal) {
+        (ResumeMany::Inbox(position), Some(personal)) => {
+            return Ok(bongsu_http::stream::answer(personal.open(caller, position).await?));
+        }
+        (ResumeMany::Inbox(_), None) => None,
+        (ResumeMany::Together(position), _) => position,
+    };
     for room in &wanted {
         rooms.may_read(room, &user).await.map_err(not_allowed)?;
     }
-    let positions = match &position {
-        Some(position) => position.positions(&wanted),
-        None => vec![None; wanted.len()],
+    let mut targets: Vec<Target> = wanted.iter().cloned().map(Target::Room).collect();
+    let mut subjects: Vec<SubjectName> = wanted.iter().map(subject).collect();
+    if let Some(personal) = &personal {
+        targets.push(Target::Inbox);
+        subjects.push(personal.subject(&user));
+    }
+    let positions = match position {
+        Some((position, field)) => position.positions(&targets).map_err(|reason| invalid(field, reason))?,
+        None => vec![None; targets.len()],
     };
-    let subjects = wanted.iter().zip(positions).map(|(room, at)| (room.clone(), subject(room), at));
-    let stream = rooms.0.hub.open_many(caller, subjects.collect()).await.map_err(not_opened)?;
+    let subjects = targets.into_iter().zip(subjects).zip(positions);
+    let subjects = subjects.map(|((target, subject), position)| (target, subject, position)).collect();
+    let manner = personal.as_ref().map(|personal| personal.manner());
+    let stream = hub.open_many(caller, subjects, manner).await.map_err(not_opened)?;
     if stream.is_ending() {
         return Ok(bongsu_http::stream::answer(stream));
     }
@@ -161,8 +181,12 @@ async fn stream_many(
         rooms.may_read(room, &user).await.map_err(not_allowed)?;
     }
     let joined = join_all(wanted.iter().map(|room| rooms.join(room, &user, observes))).await;
-    let stream = stream.begin_with(joined);
-    Ok(bongsu_http::stream::answer(stream))
+    let mut guards: Vec<Box<dyn SubscriptionGuard>> =
+        joined.into_iter().map(|guard| Box::new(guard) as Box<dyn SubscriptionGuard>).collect();
+    if let Some(personal) = &personal {
+        guards.push(personal.join(&user, stream.ender()).await?);
+    }
+    Ok(bongsu_http::stream::answer(stream.begin_with(guards)))
 }
 
 /// Publish an event

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bongsu_testkit::sse::Stream;
 use bongsu_testkit::tokens::{Claims, token};
-use bongsu_testkit::{Api, Browser, Fixture, Hub, wait};
+use bongsu_testkit::{Api, Browser, Fixture, Hub, tier, wait};
 use serde_json::{Value, json};
 
 use crate::BONGSU;
@@ -295,4 +295,59 @@ async fn the_page_of_the_api_shows_every_operation() {
     browser.screenshot(format!("{folder}/docs-narrow.png")).await;
     let width = browser.eval("phone().documentElement.scrollWidth").await.as_u64().unwrap();
     assert!(width <= 400, "the page is {width} pixels wide on a screen of 400");
+}
+
+/// Makes `open()`, which opens one EventSource for two rooms and the inbox in a frame of its own, as a tab would, and
+/// keeps what it receives in `tabs`.
+const OPEN_TAB: &str = "window.tabs = [];
+window.open = () => {
+    const frame = document.body.appendChild(document.createElement('iframe'));
+    const tab = { a: [], b: [], inbox: [], opened: 0, source: new frame.contentWindow.EventSource('/api/v1/stream?rooms=a,b&inbox=1') };
+    tab.source.addEventListener('open', () => tab.opened += 1);
+    tab.source.addEventListener('test.happened', e => tab[JSON.parse(e.data).roomId].push(JSON.parse(e.data).number));
+    tab.source.addEventListener('notification', e => tab.inbox.push(Number(JSON.parse(e.data).eventId)));
+    tabs.push(tab);
+}";
+
+/// Publishes a number to both rooms and to the inbox of person 7.
+async fn publish_everywhere(hub: &Hub, number: u64) {
+    let api = Api::new(hub);
+    for room in ["a", "b"] {
+        api.publish_to(room, "test.happened", json!({ "number": number })).await;
+    }
+    let notice = json!({"eventId": number.to_string(), "type": "POST_LIKE", "targetIds": [7]});
+    api.post("/api/v1/members/notify", notice).await.expect(202);
+}
+
+#[tokio::test]
+async fn three_tabs_with_two_rooms_and_the_inbox_miss_nothing_through_kill_9_and_leave_the_page_responsive() {
+    let Some(browser) = Browser::start().await else { return };
+    let hub = Hub::builder(BONGSU).records().start().await;
+    goto(&browser, &hub.url("/docs")).await;
+    browser.set_cookie("access_token", &token(7)).await;
+    browser.eval(OPEN_TAB).await;
+    for _ in 0..3 {
+        browser.eval("open()").await;
+    }
+    browser.wait_for("tabs.every(tab => tab.opened > 0)", LONG).await;
+    let mut last = 0;
+    for round in 0..tier::size(2, 10) {
+        for _ in 0..5 {
+            last += 1;
+            publish_everywhere(&hub, last).await;
+        }
+        let all = upto(last);
+        let has_all = format!("tabs.every(tab => ['a', 'b', 'inbox'].every(of => tab[of].length >= {last}))");
+        browser.wait_for(&has_all, LONG).await;
+        let seen = browser.eval("tabs.map(tab => [tab.a, tab.b, tab.inbox])").await;
+        assert_eq!(seen, json!([[all, all, all], [all, all, all], [all, all, all]]), "round {round}");
+        // A browser has six connections for a host over HTTP/1.1, and three of them are streams.
+        browser.eval("fetch('/health').then(answer => window.healthStatus = answer.status)").await;
+        browser.wait_for("window.healthStatus === 200", LONG).await;
+        browser.eval("delete window.healthStatus").await;
+        hub.kill9().await;
+        browser.wait_for("tabs.every(tab => tab.source.readyState === 0)", LONG).await;
+        hub.restart().await;
+    }
+    assert_eq!(browser.eval("tabs.every(tab => tab.source.readyState !== 2)").await, json!(true));
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
 mod away;
+mod beside_rooms;
 mod devices;
 mod exact;
 mod faults;

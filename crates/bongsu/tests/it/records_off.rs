@@ -100,6 +100,8 @@ async fn what_needs_records_answers_503_and_names_the_setting() {
         (&person, "GET", "/api/notifications/settings", ""),
         (&person, "PUT", "/api/notifications/settings", "{}"),
         (&person, "GET", "/api/notifications/stream", ""),
+        (&person, "GET", "/api/v1/stream?inbox=1", ""),
+        (&person, "GET", "/api/v1/stream?rooms=42&inbox=1", ""),
         (&person, "GET", "/events/1/stream", ""),
     ];
     for (api, method, path, body) in requests {

@@ -8,18 +8,19 @@ use std::sync::Arc;
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, EventType, Id, Millis};
+use bongsu_kernel::{Clock, Id, Millis};
 use bongsu_live::log::{Boxed, Bus, LogError, Sink};
-use bongsu_live::{Entry, Hub, SubjectName};
+use bongsu_live::{Hub, SubjectName};
 use bongsu_redis::redis::cmd;
 use bongsu_redis::{self as redis, Channel, Listener, Redis, Repeat};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
-use super::{deliver, pass_over, read_frame};
+use super::{deliver, pass_over, pass_read, read_data};
 use crate::marks::Buffer;
-use crate::{Changed, FAMILY, Live, Notice, Told, subject, told};
+use crate::notification::{Notification, WordedNotice};
+use crate::{Changed, FAMILY, Live, Notice, Templates, Told, subject};
 
 /// A message may have so many bytes; a larger entry is read from the records.
 const LARGEST: usize = 8 << 10;
@@ -35,6 +36,7 @@ pub(crate) struct RedisPersonal {
     redis: Redis,
     bus: redis::Bus,
     queue: mpsc::Sender<Message>,
+    templates: Templates,
 }
 
 struct Message {
@@ -50,14 +52,15 @@ impl RedisPersonal {
         marks: Arc<dyn Buffer>,
         hub: Hub,
         clock: Clock,
+        templates: Templates,
         supervisor: &Supervisor,
     ) -> Self {
-        let ears = Arc::new(Ears { redis: redis.clone(), hub, clock });
+        let ears = Arc::new(Ears { redis: redis.clone(), hub, clock, templates: templates.clone() });
         let bus = redis::Bus::start(redis.clone(), ears, supervisor);
         let sender = redis.clone();
         let send = move |some| send(sender.clone(), marks.clone(), some);
         let queue = supervisor.queue("member-bus", (QUEUE, GATHERED), send);
-        Self { redis, bus, queue }
+        Self { redis, bus, queue, templates }
     }
 
     fn put(&self, message: Message) {
@@ -102,21 +105,21 @@ async fn send(redis: Redis, marks: Arc<dyn Buffer>, mut some: Vec<Message>) {
 
 impl Live for RedisPersonal {
     fn saved(&self, notice: &Notice, at: Millis, saved: &[Told]) {
+        let worded = WordedNotice::new(notice, at, &self.templates);
         for one in saved {
-            let Told { seq, unread, version, .. } = *one;
-            let entry = told::written(seq, notice, at, (unread, version)).filter(|_| !one.silent);
-            let (text, entry) = match entry {
+            let seq = one.seq;
+            let wire = if one.silent { None } else { one.notification(&worded).to_wire() };
+            let (text, entry) = match wire {
                 None => (format!("1 {seq} -\n"), None),
-                Some(entry) if entry.data.as_str().len() > LARGEST => (by_records(seq), None),
-                Some(entry) => (format!("1 {seq} +\n{at} {}", entry.data.as_str()), Some(seq)),
+                Some(wire) if wire.len() > LARGEST => (by_records(seq), None),
+                Some(wire) => (format!("1 {seq} +\n{at} {wire}"), Some(seq)),
             };
             self.put(Message { person: one.person.clone(), text, entry });
         }
     }
 
     fn changed(&self, person: &Id, changed: &Changed) {
-        let frame = read_frame(changed);
-        let text = format!("1 0 r\n{}", String::from_utf8_lossy(&frame));
+        let text = format!("1 0 r\n{}", read_data(changed));
         self.put(Message { person: person.clone(), text, entry: None });
     }
 }
@@ -142,6 +145,7 @@ struct Ears {
     redis: Redis,
     hub: Hub,
     clock: Clock,
+    templates: Templates,
 }
 
 impl Ears {
@@ -158,16 +162,13 @@ impl Ears {
         let seq: u64 = head.next()?.parse().ok()?;
         match head.next()? {
             "+" => {
-                let (at, data) = rest.split_once(' ')?;
-                let (at, data) = (at.parse().ok()?, Object::stored(data)?);
-                let event_type = EventType::new(told::SAVED).ok()?;
-                let entry =
-                    Entry { place: told::place(seq), event_type, data, publisher: None, at, trace: None };
-                deliver(&self.hub, person, &entry, self.clock.moment(at));
+                let (at, wire) = rest.split_once(' ')?;
+                let (at, notification) = (at.parse().ok()?, Notification::from_wire(wire, &self.templates)?);
+                deliver(&self.hub, person, notification, self.clock.moment(at));
             }
             "-" => pass_over(&self.hub, person, seq),
             "?" => self.hub.doubt(&subject(person)),
-            "r" => self.hub.pass_frame(&subject(person), Bytes::from(rest.to_owned())),
+            "r" => pass_read(&self.hub, person, Object::stored(rest)?.as_str().to_owned()),
             _ => return None,
         }
         Some(())

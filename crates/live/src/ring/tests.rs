@@ -1,21 +1,37 @@
 //! The ring beside a log of a few lines: nobody misses anything, nobody sees anything twice.
 
+use bongsu_kernel::text::Language;
 use proptest::prelude::*;
 
 use super::*;
+use crate::message::Data;
 
 fn place(n: u64) -> Place {
     Place { id: StreamId::new(n, 0), number: Some(n) }
 }
 
-fn frame(n: u64) -> Frame {
-    Frame {
-        place: place(n),
-        passing: false,
-        removes: None,
-        bytes: Bytes::from(format!("{n};")),
-        accepted: Instant::now(),
-    }
+/// An entry whose message is its number.
+fn frame(n: u64) -> RingEntry {
+    RingEntry::new(Item::new(place(n), message(&n)), Instant::now())
+}
+
+fn record(n: u64, removes: Option<Removed>) -> RingEntry {
+    RingEntry { removes, message: None, ..frame(n) }
+}
+
+fn message(data: &impl ToString) -> Message {
+    Message::own("n", None, Data::Json(data.to_string().into()))
+}
+
+/// The data of the messages, each followed by a semicolon.
+fn text(frames: &Frames) -> String {
+    let Frames::Joined(bytes) = frames else { unreachable!("a stream of one subject") };
+    let frames = String::from_utf8_lossy(bytes).into_owned();
+    frames.lines().filter_map(|line| line.strip_prefix("data: ")).map(|data| format!("{data};")).collect()
+}
+
+fn sse() -> Encoder {
+    Encoder::sse(Language::Korean)
 }
 
 fn ring(capacity: usize, limit: usize) -> Ring {
@@ -28,8 +44,8 @@ fn at(n: u64) -> Cursor {
 }
 
 fn read(ring: &mut Ring, cursor: &mut Cursor) -> Option<String> {
-    match ring.take(cursor, &nobody(), StreamId::START) {
-        Taken::Frames { bytes, .. } => Some(String::from_utf8_lossy(&bytes).into_owned()),
+    match ring.take(cursor, &nobody(), StreamId::START, &sse()) {
+        Taken::Frames { frames, .. } => Some(text(&frames)),
         Taken::Level => Some(String::new()),
         Taken::Behind => None,
         Taken::Removed => Some("removed".to_owned()),
@@ -118,15 +134,15 @@ fn passing_frames_are_for_those_who_are_here() {
     let mut ring = ring(8, 1_000);
     ring.begin_at(place(1));
     let pass = |ring: &mut Ring, text: &'static str| {
-        ring.pass(Bytes::from_static(text.as_bytes()), Instant::now());
+        ring.pass(message(&text), Instant::now());
     };
     let mut here = ring.end();
     ring.push(place(1).id, frame(2));
-    pass(&mut ring, "a;");
+    pass(&mut ring, "a");
     let mut back = ring.find(place(2).id).unwrap();
     let mut late = ring.find(place(1).id).unwrap();
     ring.push(place(2).id, frame(3));
-    pass(&mut ring, "b;");
+    pass(&mut ring, "b");
     assert_eq!(read(&mut ring, &mut here).unwrap(), "2;a;3;b;");
     assert_eq!(read(&mut ring, &mut back).unwrap(), "3;b;", "it may have had the first before");
     let mut from_the_log = ring.resume(Cursor { place: place(3), ..late }).unwrap();
@@ -146,15 +162,19 @@ fn a_record_ends_one_persons_reading_and_is_nothing_to_others() {
     let removes = |person: &Id| serde_json::from_str(&format!("{{\"userId\":\"{person}\"}}")).ok();
     let (mut annas, mut bens) = (ring.end(), ring.end());
     ring.push(place(1).id, frame(2));
-    ring.push(place(2).id, Frame { removes: removes(&anna), bytes: Bytes::new(), ..frame(3) });
+    ring.push(place(2).id, record(3, removes(&anna)));
     ring.push(place(3).id, frame(4));
-    let mut take =
-        |cursor: &mut Cursor, person: &Id, since: u64| match ring.take(cursor, person, place(since).id) {
-            Taken::Frames { bytes, .. } => String::from_utf8_lossy(&bytes).into_owned(),
-            Taken::Removed => "removed".to_owned(),
-            Taken::Level => "level".to_owned(),
-            Taken::Behind => "behind".to_owned(),
-        };
+    let mut take = |cursor: &mut Cursor, person: &Id, since: u64| match ring.take(
+        cursor,
+        person,
+        place(since).id,
+        &sse(),
+    ) {
+        Taken::Frames { frames, .. } => text(&frames),
+        Taken::Removed => "removed".to_owned(),
+        Taken::Level => "level".to_owned(),
+        Taken::Behind => "behind".to_owned(),
+    };
     let mut came_back = annas;
     assert_eq!(take(&mut annas, &anna, 1), "2;");
     assert_eq!(take(&mut annas, &anna, 1), "removed");
@@ -173,7 +193,7 @@ fn the_end_of_everybodys_right_leaves_nothing_of_before() {
     assert_eq!(read(&mut ring, &mut level).as_deref(), Some("1;2;"));
     let removes = serde_json::from_str("{\"userId\":null}").ok();
     assert!(removes.is_some());
-    ring.push(place(2).id, Frame { removes, bytes: Bytes::new(), ..frame(3) });
+    ring.push(place(2).id, record(3, removes));
     assert_eq!(read(&mut ring, &mut level), None, "the log tells it");
     for old in 0..=2 {
         assert!(ring.find(place(old).id).is_none(), "{old} is the log's to judge");
@@ -212,10 +232,9 @@ proptest! {
         let mut seen = vec![Vec::new(); 3];
         let mut written = 0;
         let read_on = |ring: &mut Ring, cursor: &mut Cursor, seen: &mut Vec<u64>, written: u64| loop {
-            match ring.take(cursor, &nobody(), StreamId::START) {
-                Taken::Frames { bytes, .. } => {
-                    let text = String::from_utf8(bytes.to_vec()).unwrap();
-                    seen.extend(text.split_terminator(';').map(|n| n.parse::<u64>().unwrap()));
+            match ring.take(cursor, &nobody(), StreamId::START, &sse()) {
+                Taken::Frames { frames, .. } => {
+                    seen.extend(text(&frames).split_terminator(';').map(|n| n.parse::<u64>().unwrap()));
                 }
                 Taken::Level | Taken::Removed => return,
                 Taken::Behind => {
@@ -242,4 +261,38 @@ proptest! {
             prop_assert_eq!(&seen[reader], &(1..=written).collect::<Vec<_>>());
         }
     }
+}
+
+#[test]
+fn an_entry_is_encoded_once_for_all_readers_of_a_format() {
+    let budget = Arc::new(Budget::new(1_000));
+    let mut ring = Ring::new(4, budget.clone());
+    ring.begin_at(place(0));
+    let (first, second) = (ring.end(), ring.end());
+    ring.push(place(0).id, frame(1));
+    ring.push(place(1).id, frame(2));
+    let mut take = |mut cursor: Cursor, encoder: &Encoder| match ring.take(
+        &mut cursor,
+        &nobody(),
+        StreamId::START,
+        encoder,
+    ) {
+        Taken::Frames { frames, .. } => frames,
+        _ => unreachable!("there is something new"),
+    };
+    let room = crate::message::Target::Room(Id::new("42").unwrap());
+    let (socket, part) =
+        (Encoder::websocket(&room, Language::Korean), Encoder::sse_part(&room, Language::Korean));
+    for encoder in [&sse(), &socket] {
+        let (Frames::Joined(one), Frames::Joined(other)) = (take(first, encoder), take(second, encoder))
+        else {
+            unreachable!("formats with ids of their own")
+        };
+        assert_eq!(one.as_ptr(), other.as_ptr(), "the bytes are shared");
+    }
+    let Frames::Separate(parts) = take(first, &part) else { unreachable!("a stream of several subjects") };
+    let places: Vec<_> = parts.iter().map(|(place, _)| *place).collect();
+    assert_eq!(places, [Some(place(1).id), Some(place(2).id)]);
+    let Frames::Separate(again) = take(second, &part) else { unreachable!("a stream of several subjects") };
+    assert_eq!(parts[0].1.as_ptr(), again[0].1.as_ptr());
 }

@@ -40,27 +40,43 @@ impl<S: Sync> FromRequestParts<S> for Resume {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
         let position = position(parts, str::parse).map_err(IntoResponse::into_response)?;
-        position.map(Self).ok_or_else(|| StatusCode::NO_CONTENT.into_response())
+        let position = position.ok_or_else(|| StatusCode::NO_CONTENT.into_response())?;
+        Ok(Self(position.map(|(position, _)| position)))
     }
 }
 
-/// The same of a stream that follows several rooms.
-pub(super) struct ResumeMany(pub(super) Option<Composite>);
+/// The same of a stream that follows several subjects.
+pub(super) enum ResumeMany {
+    /// With rooms: a position of all subjects together, and the name of the field that has it.
+    Together(Option<(Composite, &'static str)>),
+    /// Without rooms: a number of the person's inbox.
+    Inbox(Option<StreamId>),
+}
 
 impl<S: Sync> FromRequestParts<S> for ResumeMany {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
-        let position = position(parts, str::parse).map_err(IntoResponse::into_response)?;
-        position.map(Self).ok_or_else(|| StatusCode::NO_CONTENT.into_response())
+        let query = Query::of(parts.uri.query()).map_err(|error| ApiError::from(error).into_response())?;
+        let has_rooms = query.get("rooms").is_some_and(|rooms| !rooms.is_empty());
+        let read = |text: &str| text.parse::<Composite>();
+        let number = |text: &str| StreamId::of_number(text).ok_or(Reason::Position);
+        let resume = if has_rooms {
+            position(parts, read).map(|position| position.map(Self::Together))
+        } else {
+            let position = position(parts, number);
+            position.map(|outer| outer.map(|inner| Self::Inbox(inner.map(|(number, _)| number))))
+        };
+        let resume = resume.map_err(IntoResponse::into_response)?;
+        resume.ok_or_else(|| StatusCode::NO_CONTENT.into_response())
     }
 }
 
-/// Outer nothing: an earlier stream ended for good.
+/// The position and the name of the field that has it. The outer None: an earlier stream ended for good.
 fn position<T>(
     parts: &Parts,
     read: impl Fn(&str) -> Result<T, Reason>,
-) -> Result<Option<Option<T>>, ApiError> {
+) -> Result<Option<Option<(T, &'static str)>>, ApiError> {
     let query = Query::of(parts.uri.query())?;
     let (name, position) = match parts.headers.get("last-event-id") {
         Some(header) => {
@@ -75,13 +91,25 @@ fn position<T>(
     if position.is_empty() {
         return Ok(Some(None));
     }
-    read(position).map(|position| Some(Some(position))).map_err(|reason| invalid(name, reason))
+    read(position).map(|position| Some(Some((position, name)))).map_err(|reason| invalid(name, reason))
 }
 
-/// The rooms of a stream, each once, in the order given.
-pub(super) fn read_rooms(query: &Query) -> Result<Vec<Id>, ApiError> {
-    let given = query.get("rooms").filter(|rooms| !rooms.is_empty());
-    let given = given.ok_or_else(|| invalid("rooms", Reason::Required))?;
+/// Whether a stream carries the person's inbox.
+pub(super) fn read_inbox(query: &Query) -> Result<bool, ApiError> {
+    match query.get("inbox").unwrap_or_default() {
+        "1" | "true" => Ok(true),
+        "" | "0" | "false" => Ok(false),
+        _ => Err(invalid("inbox", Reason::OneOf(&["0", "1"]))),
+    }
+}
+
+/// The rooms of a stream, each once, in the order given. There may be none where it carries the inbox.
+pub(super) fn read_rooms(query: &Query, inbox: bool) -> Result<Vec<Id>, ApiError> {
+    let given = match query.get("rooms").filter(|rooms| !rooms.is_empty()) {
+        Some(given) => given,
+        None if inbox => return Ok(Vec::new()),
+        None => return Err(invalid("rooms", Reason::Required)),
+    };
     let mut rooms: Vec<Id> = Vec::new();
     for room in given.split(',') {
         let room = Id::new(room).map_err(|reason| invalid("rooms", reason))?;

@@ -1,4 +1,6 @@
-//! Rooms over a WebSocket.
+//! Rooms and the inbox over a WebSocket.
+
+use std::future::ready;
 
 use axum::extract::State;
 use axum::response::Response;
@@ -6,7 +8,7 @@ use bongsu_http::websocket::Upgrade;
 use bongsu_http::{ApiError, Identity, Observes, StreamLanguage, StreamPerson};
 use bongsu_kernel::{Code, Id};
 use bongsu_live::log::Boxed;
-use bongsu_live::{Desk, SubjectName, SubscriptionGuard};
+use bongsu_live::{Ender, SocketPolicy, SubjectName, SubscriptionGuard, Target};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -18,11 +20,12 @@ pub(super) fn router() -> OpenApiRouter<RoomsState> {
     OpenApiRouter::new().routes(routes!(socket))
 }
 
-/// Follow rooms over a WebSocket
+/// Follow rooms and the inbox over a WebSocket
 ///
 /// The client sends `{"op":"subscribe","room":42,"since":"0-0"}` and `{"op":"unsubscribe","room":42}`, and gets
 /// `{"event","id","room","data"}`; the first event after `system.subscribed` is a `presence.update` with who is there now.
-/// Refusals are `{"event":"error","code","room"}`. It ends with a close code from 3000
+/// With `"inbox":true` instead of a room it follows the personal stream, and gets `{"event","id","inbox","data"}`.
+/// Refusals are `{"event":"error","code","room"}` or `{"event":"error","code","inbox"}`. It ends with a close code from 3000
 /// on; below 3500 the client comes back.
 #[utoipa::path(
     get,
@@ -48,37 +51,60 @@ async fn socket(
     State(identity): State<Identity>,
 ) -> Result<Response, ApiError> {
     let person = caller.person().clone();
-    let desk = RoomDesk { user: person.id.clone(), observes, rooms: rooms.clone() };
-    let socket = rooms.0.hub.open_socket(caller, Box::new(desk)).await.map_err(not_opened)?;
+    let policy = RoomSockets { user: person.id.clone(), observes, rooms: rooms.clone() };
+    let socket = rooms.0.hub.open_socket(caller, Box::new(policy)).await.map_err(not_opened)?;
     identity.check_revoked(&person).await?;
     Ok(upgrade.answer(socket))
 }
 
-struct RoomDesk {
+struct RoomSockets {
     user: Id,
     observes: Observes,
     rooms: Rooms,
 }
 
-impl Desk for RoomDesk {
-    fn subject(&self, room: &Id) -> SubjectName {
-        subject(room)
+impl SocketPolicy for RoomSockets {
+    fn subject(&self, target: &Target) -> Result<SubjectName, Code> {
+        match target {
+            Target::Room(room) => Ok(subject(room)),
+            Target::Inbox => match self.rooms.0.hub.personal() {
+                Some(personal) => Ok(personal.subject(&self.user)),
+                None => Err(ApiError::no_records().code),
+            },
+        }
     }
 
-    fn may_read(&self, room: &Id) -> Boxed<'static, Result<(), Code>> {
-        let (rooms, room, user) = (self.rooms.clone(), room.clone(), self.user.clone());
-        Box::pin(async move { rooms.may_read(&room, &user).await.map_err(|error| not_allowed(error).code) })
+    fn may_read(&self, target: &Target) -> Boxed<'static, Result<(), Code>> {
+        let (rooms, user) = (self.rooms.clone(), self.user.clone());
+        match target.clone() {
+            Target::Room(room) => Box::pin(async move {
+                rooms.may_read(&room, &user).await.map_err(|error| not_allowed(error).code)
+            }),
+            Target::Inbox => Box::pin(ready(Ok(()))),
+        }
     }
 
-    fn joined(&self, room: &Id) -> Boxed<'static, Box<dyn SubscriptionGuard>> {
-        let (rooms, room) = (self.rooms.clone(), room.clone());
-        let (user, observes) = (self.user.clone(), self.observes);
-        Box::pin(
-            async move { Box::new(rooms.join(&room, &user, observes).await) as Box<dyn SubscriptionGuard> },
-        )
+    fn joined(
+        &self,
+        target: &Target,
+        ender: Ender,
+    ) -> Boxed<'static, Result<Box<dyn SubscriptionGuard>, Code>> {
+        let (rooms, user, observes) = (self.rooms.clone(), self.user.clone(), self.observes);
+        let target = target.clone();
+        Box::pin(async move {
+            match target {
+                Target::Room(room) => {
+                    Ok(Box::new(rooms.join(&room, &user, observes).await) as Box<dyn SubscriptionGuard>)
+                }
+                Target::Inbox => {
+                    let personal = rooms.0.hub.personal().ok_or(ApiError::no_records().code)?;
+                    personal.join(&user, ender).await.map_err(|error| error.code)
+                }
+            }
+        })
     }
 
-    fn most_rooms(&self) -> usize {
+    fn max_rooms(&self) -> usize {
         MOST_ROOMS
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Written `m2!<room>~<ms>[~<seq>]!...`, numbers in base 36. A room name of up to 22 characters stands as it is, a longer
 //! one as `*` and 132 bits of its SHA-256, so that 32 rooms stay within two KiB. The part of the person's inbox has no
-//! name, `~<number>`, or `~-` while its beginning was not sent. Clients give the id back as they got it: a part too many or
-//! too few is refused. A position that could mean two rooms, or has another version, is answered with `system.reset`.
+//! name, `~<number>`, or `~-` while its beginning was not sent. Clients give the id back as they got it, also to a stream of
+//! other rooms. A part that occurs twice is refused, and so is one of an inbox that the stream does not have, or the other
+//! way round. A position that could mean two rooms, or has another version, is answered with `system.reset`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -39,8 +40,9 @@ pub enum Composite {
 }
 
 impl Composite {
-    /// Where each of the targets continues, None for an inbox that begins anew. Refuses a position that has not exactly one
-    /// part for each of them. Where one part could mean two of the rooms, their position is [`StreamId::UNKNOWN`].
+    /// Where each of the targets continues: after a position, or None, which is with what comes next for a room and anew for
+    /// an inbox. Refuses a part that occurs twice, and an inbox in one of position and targets only. Where one part could
+    /// mean two of the rooms, their position is [`StreamId::UNKNOWN`].
     pub fn positions(&self, targets: &[Target]) -> Result<Vec<Option<StreamId>>, Reason> {
         let parts = match self {
             Self::Parts(parts) => parts,
@@ -53,21 +55,25 @@ impl Composite {
         let keys: Vec<PartKey> = targets.iter().map(PartKey::of).collect();
         for (at, (key, _)) in parts.iter().enumerate() {
             if parts[..at].iter().any(|(other, _)| other == key) {
-                return Err(key.refused(("두 번 들어 있습니다", "has it twice")));
-            }
-            if !keys.contains(key) {
-                return Err(key.refused(("요청하지 않은 대상입니다", "names it, but it was not asked for")));
+                return Err(key.refused(("두 번 들어 있습니다", "it is there twice")));
             }
         }
+        // Rooms come and go, and one that is new has no position. An inbox without one would skip what is unread.
+        match [parts.iter().any(|(key, _)| *key == PartKey::INBOX), keys.contains(&PartKey::INBOX)] {
+            [true, false] => {
+                return Err(
+                    PartKey::INBOX.refused(("요청하지 않은 대상입니다", "it was not asked for (inbox=1)"))
+                );
+            }
+            [false, true] => return Err(PartKey::INBOX.refused(("위치가 없습니다", "it has no part"))),
+            _ => {}
+        }
         let position = |key: &PartKey| {
-            let (_, position) = parts
-                .iter()
-                .find(|(part, _)| part == key)
-                .ok_or_else(|| key.refused(("들어 있지 않습니다", "does not name it")))?;
+            let (_, position) = parts.iter().find(|(part, _)| part == key)?;
             let is_shared = keys.iter().filter(|other| *other == key).count() > 1;
-            Ok(if is_shared { Some(StreamId::UNKNOWN) } else { *position })
+            if is_shared { Some(StreamId::UNKNOWN) } else { *position }
         };
-        keys.iter().map(position).collect()
+        Ok(keys.iter().map(position).collect())
     }
 }
 
@@ -140,7 +146,7 @@ impl PartKey {
         };
         Reason::Given(Text::owned(
             format!("이 스트림의 위치가 아닙니다. {ko_name}: {ko}"),
-            format!("is not a position of this stream: {en_name}: it {en}"),
+            format!("is not a position of this stream: {en_name}: {en}"),
         ))
     }
 }
@@ -255,6 +261,11 @@ mod tests {
         let text = written(&[(&short, Some(first)), (&long, Some(second))]);
         assert_eq!(text, "m2!42~lsod0jk0!*-KeUEIk6f7yuNKdX1Ir68u~lsod0jk1~7", "the form is never changed");
         assert_eq!(positions(&text, &[long.clone(), short.clone()]), [Some(second), Some(first)]);
+        assert_eq!(
+            positions(&text, &[room("43"), short.clone()]),
+            [None, Some(first)],
+            "one added, one removed"
+        );
         assert_eq!(positions("0-0", std::slice::from_ref(&short)), [Some(StreamId::START)]);
         let keys = [PartKey::of(&short), PartKey::of(&long)];
         let writer = Writer::new(&[(&keys[0], Some(first)), (&keys[1], Some(second))], 0);
@@ -290,8 +301,7 @@ mod tests {
         let PartKey(key) = PartKey::of(&long);
         let named_so = room(&key[1..]);
         let text = written(&[(&named_so, Some(StreamId::new(7, 0)))]);
-        assert!(read(&text).positions(&[long]).is_err());
-        assert_eq!(positions(&text, &[named_so]), [Some(StreamId::new(7, 0))]);
+        assert_eq!(positions(&text, &[long, named_so]), [None, Some(StreamId::new(7, 0))]);
     }
 
     #[test]
@@ -306,14 +316,12 @@ mod tests {
     }
 
     #[test]
-    fn positions_that_have_not_one_part_for_each_target_are_refused() {
+    fn a_part_twice_and_an_inbox_too_many_or_too_few_are_refused() {
         for (text, targets, named) in [
-            ("m2!a~7!a~9", vec![room("a")], "room a: it has it twice"),
-            ("m2!a~7!~1!~2", vec![room("a"), Target::Inbox], "the inbox: it has it twice"),
-            ("m2!a~7!b~8", vec![room("a")], "room b: it names it"),
-            ("m2!a~7!~1", vec![room("a")], "the inbox: it names it"),
-            ("m2!a~7", vec![room("a"), room("b")], "room b: it does not name it"),
-            ("m2!a~7", vec![room("a"), Target::Inbox], "the inbox: it does not name it"),
+            ("m2!a~7!a~9", vec![room("a")], "room a: it is there twice"),
+            ("m2!a~7!~1!~2", vec![room("a"), Target::Inbox], "the inbox: it is there twice"),
+            ("m2!a~7!~1", vec![room("a")], "the inbox: it was not asked for"),
+            ("m2!a~7", vec![room("a"), Target::Inbox], "the inbox: it has no part"),
         ] {
             let refused = read(text).positions(&targets).unwrap_err().text();
             assert!(refused.en.contains(named), "{text}: {}", refused.en);

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bongsu_kernel::task::Supervisor;
+use bongsu_live::Operation;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::{Boxed, DeadLetters, Engines, Failure};
@@ -50,6 +51,11 @@ impl Assembly {
         if self.engines.roles.api {
             self.routes = std::mem::take(&mut self.routes).merge(routes);
         }
+    }
+
+    /// Adds an operation to WebSockets: `{"op":"<name>",...}`. Only processes that serve routes have WebSockets.
+    pub fn operation(&self, name: &'static str, operation: impl Operation + 'static) {
+        self.engines.hub.add_operation(name, Arc::new(operation));
     }
 
     /// What runs the loops that only some processes of a fleet have to run; None where others do.

@@ -1,7 +1,7 @@
 //! What a part of the hub is, and what it gets to work with.
 //!
 //! A [`Part`] describes itself: its settings, tables and queries. When the hub starts, it gets an [`Assembly`] with the
-//! [`Engines`] and adds what it serves and runs: routes, loops, health checks, dead letters. The binary holds a list of
+//! [`Engines`] and adds what it serves and runs: routes, loops, health checks, dead letters, WebSocket operations. The binary holds a list of
 //! parts and knows nothing of their insides; which engine is behind a port is decided in [`Engines`] alone.
 
 mod assembly;

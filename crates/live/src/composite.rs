@@ -1,10 +1,9 @@
 //! The position of a stream that follows several subjects: one id that holds the position of each of them.
 //!
 //! Written `m2!<room>~<ms>[~<seq>]!...`, numbers in base 36. A room name of up to 22 characters stands as it is, a longer
-//! one as `*` and 132 bits of its SHA-256, so that 32 rooms stay within two KiB. The part of the person's inbox has no
-//! name, `~<number>`, or `~-` while its beginning was not sent. Clients give the id back as they got it, also to a stream of
-//! other rooms. A part that occurs twice is refused, and so is one of an inbox that the stream does not have, or the other
-//! way round. A position that could mean two rooms, or has another version, is answered with `system.reset`.
+//! one as `*` and 132 bits of its SHA-256, so that 32 rooms stay within two KiB. The part of the person's inbox has no name,
+//! `~<number>`, or `~-` while its beginning was not sent. Clients give the id back as they got it. A position that could
+//! mean two rooms, or has another version, is answered with `system.reset`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,7 +15,7 @@ use bongsu_kernel::text::Text;
 use bongsu_kernel::{Id, Reason, StreamId};
 use sha2::{Digest, Sha256};
 
-use crate::message::Target;
+use crate::encode::Target;
 
 const VERSION: &str = "2";
 /// Neither character occurs in the name of a room, and both stand in a URL as they are.

@@ -3,7 +3,6 @@
 //! It keeps no queue: what is durable is told to it in order, and it wakes those who listen. Opening a stream
 //! subscribes first and looks at the log afterwards.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc as StdArc, OnceLock, PoisonError, RwLock};
@@ -11,18 +10,19 @@ use std::time::{Duration, Instant};
 
 use bongsu_http::{Person, StreamPerson};
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::text::Language;
-use bongsu_kernel::{Clock, Close, Id, StreamId, clock, random, shrink};
+use bongsu_kernel::{Clock, Close, StreamId, clock, random, shrink};
 use futures_util::future::try_join_all;
 use metrics::{Counter, Histogram};
 
 use crate::Options;
 use crate::SubjectName;
 use crate::budget::Budget;
+use crate::connection::{Chair, Entered, Listening};
 use crate::door::{Gate, Places};
+use crate::encode::{Encoder, Target};
 use crate::log::{Delivery, LogError, Passing, Sink};
 use crate::many::ManyStream;
-use crate::message::{Encoder, Item, Message, Target};
+use crate::message::{Item, Message};
 use crate::options::Manner;
 use crate::people::{Full, People};
 use crate::personal::PersonalFeed;
@@ -379,7 +379,19 @@ impl Inner {
         family.ok_or_else(|| LogError::Failed("nobody keeps such subjects".to_owned()))
     }
 
-    fn tell_audience(&self, name: &SubjectName, subject: &Subject) {
+    /// Has a connection listen to a subject, which is made when it is the first.
+    pub(crate) fn sit_down(&self, name: &SubjectName, chair: &Chair) -> Arc<Subject> {
+        let mut subjects = self.subjects.write().unwrap_or_else(PoisonError::into_inner);
+        let subject = subjects.entry(name.clone()).or_insert_with(|| {
+            let ring = Ring::new(self.options.ring_frames, self.budget.clone());
+            Arc::new(Subject::new(ring, self.inboxes.len()))
+        });
+        // Under the lock that the sweep takes, so that the subject is not swept between.
+        subject.sit_down(chair.shard, chair.seat.clone());
+        subject.clone()
+    }
+
+    pub(crate) fn tell_audience(&self, name: &SubjectName, subject: &Subject) {
         if let Ok(Family { bus: Some(bus), .. }) = self.family(name) {
             bus.audience(name, subject.listeners());
         }
@@ -395,7 +407,7 @@ impl Inner {
 
     /// Forgets a subject that nobody listens to any more and that had no events meanwhile: there is nothing to keep for
     /// those who come back, and anybody can name as many subjects as they like. Others are left to the sweep.
-    fn forget_unused(&self, name: &SubjectName, subject: &Arc<Subject>) {
+    pub(crate) fn forget_unused(&self, name: &SubjectName, subject: &Arc<Subject>) {
         if subject.listeners() > 0 || subject.has_events() {
             return;
         }
@@ -452,65 +464,5 @@ impl Sink for Hub {
         if let Some(subject) = self.0.subject(name) {
             self.doubt_subject(name, &subject);
         }
-    }
-}
-
-/// A connection's place at a shard of the hub.
-#[derive(Clone)]
-pub(crate) struct Chair {
-    pub(crate) hub: Hub,
-    pub(crate) seat: Arc<Seat>,
-    shard: usize,
-}
-
-/// A person's stream is counted in; out again when this is dropped.
-pub(crate) struct Entered {
-    pub(crate) chair: Chair,
-    pub(crate) person: Id,
-    /// What goes when the stream goes.
-    pub(crate) held: Vec<Box<dyn Any + Send>>,
-    /// What it says when it has been silent for long.
-    pub(crate) alive: &'static [u8],
-    /// Of the texts that it sends.
-    pub(crate) language: Language,
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        let Chair { hub, seat, .. } = &self.chair;
-        seat.leave();
-        hub.0.people.leave(&self.person, seat);
-    }
-}
-
-/// A stream listens to a subject until this is dropped.
-pub(crate) struct Listening {
-    pub(crate) name: SubjectName,
-    pub(crate) subject: Arc<Subject>,
-    pub(crate) chair: Chair,
-}
-
-impl Listening {
-    fn start(chair: &Chair, name: SubjectName) -> Self {
-        let inner = &chair.hub.0;
-        let mut subjects = inner.subjects.write().unwrap_or_else(PoisonError::into_inner);
-        let subject = subjects.entry(name.clone()).or_insert_with(|| {
-            let ring = Ring::new(inner.options.ring_frames, inner.budget.clone());
-            Arc::new(Subject::new(ring, inner.inboxes.len()))
-        });
-        let subject = subject.clone();
-        // Under the lock that the sweep takes, so that the subject is not swept between.
-        subject.sit_down(chair.shard, chair.seat.clone());
-        drop(subjects);
-        Self { name, subject, chair: chair.clone() }
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        let inner = &self.chair.hub.0;
-        self.subject.stand_up(self.chair.shard, &self.chair.seat);
-        inner.tell_audience(&self.name, &self.subject);
-        inner.forget_unused(&self.name, &self.subject);
     }
 }

@@ -7,8 +7,10 @@
 
 mod budget;
 pub mod composite;
+mod connection;
 pub mod control;
 mod door;
+mod encode;
 mod hub;
 pub mod log;
 mod many;
@@ -31,10 +33,11 @@ mod sync;
 mod wheel;
 
 pub use door::{Gate, Places};
+pub use encode::Target;
 pub use hub::{Hub, OpenError};
 pub use log::{Append, AppendError, Appended, Entry, Log, LogError, Page, Place, Start};
 pub use many::ManyStream;
-pub use message::{Data, Item, Localized, Message, MessageId, Target};
+pub use message::{Data, Item, Localized, Message, MessageId};
 pub use options::{Greeting, Manner, Options, SETTINGS};
 pub use personal::PersonalFeed;
 pub use socket::{LiveSocket, Operation, SocketPolicy};

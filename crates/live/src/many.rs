@@ -13,8 +13,9 @@ use bytes::Bytes;
 use http_body::Body;
 
 use crate::composite::{self, PartKey, Writer};
-use crate::hub::Entered;
-use crate::message::{Frames, Message, Target};
+use crate::connection::Entered;
+use crate::encode::{Frames, Target};
+use crate::message::Message;
 use crate::reader::{Reader, Said};
 use crate::stream::{Ender, Piece, SubscriptionGuard};
 

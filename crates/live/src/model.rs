@@ -14,8 +14,9 @@ use bongsu_kernel::{Id, StreamId};
 use shuttle::{check_pct, check_random, future, thread};
 
 use crate::budget::Budget;
+use crate::encode::{Encoder, Frames};
 use crate::log::Place;
-use crate::message::{Data, Encoder, Frames, Item, Message};
+use crate::message::{Data, Item, Message};
 use crate::ring::{Cursor, Ring, RingEntry, Taken};
 use crate::seat::{Seat, Terms};
 use crate::shard::Inbox;

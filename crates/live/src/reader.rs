@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use bongsu_kernel::{Id, StreamId, random};
 
-use crate::hub::Listening;
+use crate::connection::Listening;
+use crate::encode::{Encoder, FrameWriter, Frames};
 use crate::log::{Boxed, LogError, Most, Page, Place, Start};
-use crate::message::{Encoder, FrameWriter, Frames, Item, Message, MessageId};
+use crate::message::{Item, Message, MessageId};
 use crate::ring::{Cursor, Taken};
 use crate::source::Source;
 

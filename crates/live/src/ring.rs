@@ -13,8 +13,9 @@ use bytes::{Bytes, BytesMut};
 
 use crate::budget::Budget;
 use crate::control::Removed;
+use crate::encode::{Encoder, Encoding, Format, Frames};
 use crate::log::Place;
-use crate::message::{Encoder, Encoding, Format, Frames, Item, Message};
+use crate::message::{Item, Message};
 use crate::sync::Arc;
 
 /// Bytes of one write at most, but at least one entry.

@@ -15,9 +15,10 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::hub::Entered;
+use crate::connection::Entered;
+use crate::encode::{Encoder, Target};
 use crate::log::Boxed;
-use crate::message::{Encoder, Message, MessageId, Target};
+use crate::message::{Message, MessageId};
 use crate::reader::{Reader, Said};
 use crate::stream::{Ender, SubscriptionGuard};
 use crate::{Hub, OpenError, SubjectName};

@@ -12,7 +12,7 @@ use bongsu_kernel::{Close, StreamId, random, sse};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
-use crate::hub::{Chair, Entered};
+use crate::connection::{Chair, Entered};
 use crate::log::Passing;
 use crate::message::Message;
 use crate::options::Greeting;

@@ -9,8 +9,9 @@ use std::time::Instant;
 
 use bongsu_kernel::{Id, StreamId};
 
+use crate::encode::Encoder;
 use crate::log::Place;
-use crate::message::{Encoder, Message};
+use crate::message::Message;
 use crate::ring::{Cursor, Pushed, Ring, RingEntry, Taken};
 use crate::seat::Seat;
 use crate::shard::Inbox;

@@ -297,10 +297,9 @@ async fn the_page_of_the_api_shows_every_operation() {
     assert!(width <= 400, "the page is {width} pixels wide on a screen of 400");
 }
 
-/// Makes `open()`, which opens one EventSource for two rooms and the inbox in a frame of its own, as a tab would, and
+/// Makes `openTab()`, which opens one EventSource for two rooms and the inbox in a frame of its own, as a tab would, and
 /// keeps what it receives in `tabs`.
-const OPEN_TAB: &str = "window.tabs = [];
-window.open = () => {
+const OPEN_TAB: &str = "window.tabs = [], window.openTab = () => {
     const frame = document.body.appendChild(document.createElement('iframe'));
     const tab = { a: [], b: [], inbox: [], opened: 0, source: new frame.contentWindow.EventSource('/api/v1/stream?rooms=a,b&inbox=1') };
     tab.source.addEventListener('open', () => tab.opened += 1);
@@ -327,7 +326,7 @@ async fn three_tabs_with_two_rooms_and_the_inbox_miss_nothing_through_kill_9_and
     browser.set_cookie("access_token", &token(7)).await;
     browser.eval(OPEN_TAB).await;
     for _ in 0..3 {
-        browser.eval("open()").await;
+        browser.eval("openTab()").await;
     }
     browser.wait_for("tabs.every(tab => tab.opened > 0)", LONG).await;
     let mut last = 0;

@@ -280,7 +280,7 @@ fn an_entry_is_encoded_once_for_all_readers_of_a_format() {
         Taken::Frames { frames, .. } => frames,
         _ => unreachable!("there is something new"),
     };
-    let room = crate::message::Target::Room(Id::new("42").unwrap());
+    let room = crate::encode::Target::Room(Id::new("42").unwrap());
     let (socket, part) =
         (Encoder::websocket(&room, Language::Korean), Encoder::sse_part(&room, Language::Korean));
     for encoder in [&sse(), &socket] {

@@ -1,4 +1,6 @@
-//! Reads requests, field by field.
+//! Reads requests, field by field: the room of a path, where streams begin, and what is published.
+//!
+//! An error names the field that it is about. Positions are read before credentials are looked at.
 
 use axum::extract::{FromRequestParts, Path};
 use axum::response::{IntoResponse, Response};

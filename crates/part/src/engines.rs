@@ -136,7 +136,7 @@ impl Engines {
                 let options = log::redis::Options { most_keys };
                 log = Arc::new(RedisLog::start(redis.clone(), options, clock.clone(), supervisor));
                 if records.is_some() {
-                    follow_ups = Some(Arc::new(RedisFollowUps::start(redis.clone(), supervisor)));
+                    follow_ups = Some(Arc::new(RedisFollowUps::new(redis.clone())));
                 }
                 let recorded = records.clone().map(|records| RevocationRecords::new(records, clock.clone()));
                 orders = Arc::new(RedisOrders::start(redis.clone(), recorded, doorkeeper, supervisor));

@@ -11,12 +11,16 @@ mod manager;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bongsu_kernel::Backoff;
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::Error;
 use crate::{COMMAND_TIMEOUT, Redis};
 use manager::SubscriptionManager;
+
+/// The delay before a server is tried again: none, then 3 s, 6 s, 12 s and so on up to a minute.
+const RECONNECT: Backoff = Backoff::new(Duration::from_secs(3), Duration::from_secs(60), (80, 100));
 
 /// What one can listen to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -116,25 +120,13 @@ impl Subscriber {
     }
 }
 
-/// The delay before a reconnect: none, then 3 s, 6 s, 12 s and so on up to a minute, each a little shorter by chance so
-/// that a fleet does not come back in step.
-fn reconnect_delay(attempt: u32) -> Duration {
-    match attempt {
-        0 => Duration::ZERO,
-        _ => {
-            let whole = 3_000_u64.saturating_mul(1 << (attempt - 1).min(10)).min(60_000);
-            Duration::from_millis(bongsu_kernel::random::between(whole * 4 / 5, whole))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn reconnect_delays_grow_to_a_minute() {
-        let seconds = |attempt| reconnect_delay(attempt).as_secs_f64();
+        let seconds = |attempt| RECONNECT.delay(attempt).as_secs_f64();
         assert!(seconds(0) == 0.0);
         for (attempt, whole) in [(1, 3.0), (2, 6.0), (3, 12.0), (5, 48.0), (6, 60.0), (1_000, 60.0)] {
             assert!((whole * 0.8..=whole).contains(&seconds(attempt)), "{attempt}");

@@ -16,7 +16,7 @@ use redis::{PushInfo, PushKind, Value};
 use tokio::sync::{mpsc, oneshot};
 
 use super::connection::{Connection, ConnectionId, QUEUE_SIZE, Received};
-use super::{Channel, Command, Listener, reconnect_delay};
+use super::{Channel, Command, Listener, RECONNECT};
 use crate::Redis;
 use crate::error::Error;
 
@@ -81,7 +81,7 @@ enum Link {
 /// How often reaching a server failed in a row, and when to try again; None while an attempt is under way.
 #[derive(Default)]
 struct Retry {
-    attempt: u32,
+    failures: u64,
     at: Option<Instant>,
 }
 
@@ -379,7 +379,7 @@ impl SubscriptionManager {
         let was_connected = std::mem::replace(&mut self.was_connected, self.redis.is_connected());
         if self.was_connected && !was_connected {
             // Redis is back: waiting out a delay that grew during the outage gains nothing.
-            self.retries.values_mut().for_each(|retry| *retry = Retry { attempt: 0, at: Some(now) });
+            self.retries.values_mut().for_each(|retry| *retry = Retry { failures: 0, at: Some(now) });
         }
         let mut is_due = false;
         for retry in self.retries.values_mut() {
@@ -410,8 +410,8 @@ impl SubscriptionManager {
     fn retry_later(&mut self, url: &str) {
         let retry = self.retries.entry(url.to_owned()).or_default();
         if retry.at.is_none() {
-            retry.at = Some(Instant::now() + reconnect_delay(retry.attempt));
-            retry.attempt += 1;
+            retry.at = Some(Instant::now() + RECONNECT.delay(retry.failures));
+            retry.failures += 1;
         }
     }
 

@@ -27,7 +27,7 @@ pub mod trace;
 pub use backoff::Backoff;
 pub use clock::{Clock, Millis};
 pub use close::Close;
-pub use error::{Code, Invalid, Reason};
+pub use error::{Code, Invalid, Outage, Reason};
 pub use event::EventType;
 pub use id::Id;
 pub use position::StreamId;

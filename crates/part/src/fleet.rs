@@ -74,7 +74,7 @@ impl Places for StreamPlaces {
             match self.cap.enter(person.as_str(), self.most).await {
                 Ok(place) => Ok(Box::new(place) as Box<dyn Any + Send>),
                 Err(Refused::Full) => Err(OpenError::TooManyForPerson),
-                Err(Refused::Away(away)) => Err(OpenError::Away(away.to_string())),
+                Err(Refused::Away(away)) => Err(OpenError::Away(away)),
             }
         })
     }

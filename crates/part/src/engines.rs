@@ -15,7 +15,7 @@ use bongsu_coordination::orders::records::RevocationRecords;
 use bongsu_coordination::orders::redis::RedisOrders;
 use bongsu_coordination::registry::redis::RedisRegistry;
 use bongsu_coordination::registry::{self, About, Standing};
-use bongsu_coordination::{LEASE, Locks, Orders, Registry};
+use bongsu_coordination::{LEASE, Locks, Orders};
 use bongsu_http::identity::{self, Identity, OwnTickets, Tickets};
 use bongsu_http::origins::Origins;
 use bongsu_http::server;

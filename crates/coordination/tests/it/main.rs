@@ -1,6 +1,6 @@
 //! What coordination promises, held against every engine, and what it does when engines and hubs fail.
 //!
-//! The promises stand on the ports (`Registry`, `Locks`, `Orders`) and on `runner::start`; the `*_contract` files test
+//! The promises stand on `RedisRegistry`, the ports (`Locks`, `Orders`) and `runner::start`; the `*_contract` files test
 //! them once, over any engine. `faults` has a Redis of its own for every test, and does things to it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
@@ -31,7 +31,6 @@ macro_rules! contract {
     };
     ($engine:ty) => {
         $crate::contract! { $engine:
-            registry_contract { who_joins_is_alive }
             lock_contract {
                 a_lock_has_one_owner
                 a_lock_that_was_released_is_free
@@ -58,6 +57,7 @@ macro_rules! contract {
         $crate::contract!($engine);
         $crate::contract! { $engine:
             registry_contract {
+                who_joins_is_alive
                 those_who_join_see_each_other_and_who_leaves_is_gone
                 who_is_killed_is_gone_when_its_lease_ends
                 who_stood_still_knows_that_it_was_given_up

@@ -2,10 +2,9 @@
 //! ([`runner`]), and who is to be sent away everywhere ([`orders`]).
 //!
 //! Locks and orders are ports with two adapters: embedded, for one process, and Redis, for a fleet; only a fleet has a
-//! registry. Time is the engine's, not a node's. What must not be done by somebody who only thinks that it is its turn is guarded by a [`Fence`].
+//! registry. Time is the engine's, not a node's.
 
 mod error;
-mod fence;
 pub mod lock;
 mod options;
 pub mod orders;
@@ -15,7 +14,6 @@ pub mod runner;
 use std::pin::Pin;
 
 pub use error::Error;
-pub use fence::Fence;
 pub use lock::Locks;
 pub use options::{LEASE, Options, SETTINGS};
 pub use orders::{Apply, Order, Orders};

@@ -67,7 +67,8 @@ impl Inbox {
         }
     }
 
-    /// Writes marks, until it is dropped.
+    /// Writes marks, until it is dropped: a loop that one hub of the fleet runs. Two at once do no harm: a mark that is
+    /// written again changes nothing.
     pub async fn write_behind(self) {
         loop {
             tokio::time::sleep(self.pace().interval).await;

@@ -169,7 +169,7 @@ impl Engines {
                 Arc::new(RedisTickets { redis: redis.clone(), clock: clock.clone() }),
             ),
             None => (
-                Arc::new(EmbeddedLocks::new(lock_ttl, clock.clone())),
+                Arc::new(EmbeddedLocks::new(lock_ttl)),
                 Arc::new(EmbeddedBuckets::new(clock.clone())),
                 Arc::new(OwnTickets::new(clock.clone())),
             ),

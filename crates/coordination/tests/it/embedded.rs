@@ -53,7 +53,7 @@ impl Embedded {
         let orders =
             EmbeddedOrders::open(writer.clone(), readers, self.clock.clone(), applied.clone(), &supervisor);
         let coordination = Coordination {
-            locks: Arc::new(EmbeddedLocks::new(LEASE, self.clock.clone())),
+            locks: Arc::new(EmbeddedLocks::new(LEASE)),
             orders: Arc::new(orders.await.unwrap()),
         };
         Open { coordination, applied, supervisor, writer, thread, _database: database }

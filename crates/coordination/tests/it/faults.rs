@@ -173,7 +173,7 @@ async fn while_redis_stands_still_nobody_runs_and_everybody_counts_as_lost() {
     for (who, hub) in [&near, &far].into_iter().enumerate() {
         run(hub, who, &diary);
     }
-    let (_, fence) = diary.runs_on().await;
+    let (_, turn) = diary.runs_on().await;
     let quiet = Arc::new(Diary::default());
     run_quietly(&near, &quiet);
     wait::until(PATIENCE, || async { quiet.running() == 1 }).await;
@@ -186,7 +186,7 @@ async fn while_redis_stands_still_nobody_runs_and_everybody_counts_as_lost() {
         assert!(!hub.coordination.orders.is_current());
     }
     redis.resume();
-    assert!(diary.runs_on().await.1 > fence);
+    assert!(diary.runs_on().await.1 > turn);
     assert!(diary.was_in_order());
     for hub in [&near, &far] {
         wait::until(PATIENCE, || async { hub.registry().holds() }).await;

@@ -37,7 +37,6 @@ macro_rules! contract {
                 a_lock_ends_by_itself_and_its_late_owner_cannot_touch_it
                 a_lock_that_is_renewed_lasts
                 of_many_at_once_one_gets_the_lock
-                tokens_only_grow
             }
             runner_contract {
                 a_loop_runs_and_comes_again_after_it_returned
@@ -70,7 +69,6 @@ macro_rules! contract {
                 a_loop_moves_when_its_hub_is_killed
                 a_holder_that_stood_still_takes_no_further_step
                 a_holder_that_stood_still_and_goes_on_at_once_takes_no_further_step
-                a_late_write_of_a_holder_that_stood_still_is_refused
             }
             orders_contract {
                 every_hub_applies_the_same_orders

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bongsu_kernel::Id;
 
-use crate::{Boxed, Error, Fence};
+use crate::{Boxed, Error};
 
 /// Locks by name, each with one owner for a while.
 ///
@@ -18,7 +18,8 @@ use crate::{Boxed, Error, Fence};
 ///   false no later than that.
 /// - **Only its owner** renews or releases it. Both say whether it was still the owner's. A grant that is dropped
 ///   without being released lasts to its end.
-/// - **Fenced.** Every grant of a lock has a larger [`Fence`] than those before it.
+/// - **Not a fence.** An owner that stands still may write after its grant has ended and the next owner has begun. So
+///   whatever is done under a lock bears being done by two at once.
 /// - **Errors.** After an error of `acquire` the lock may stay taken for one `ttl`, by nobody.
 pub trait Locks: Send + Sync {
     /// Takes a lock if it is free. Does not wait for it.
@@ -45,17 +46,12 @@ pub enum Acquired {
 pub struct Grant {
     event: Id,
     owner: String,
-    fence: Fence,
     until: Instant,
 }
 
 impl Grant {
     pub fn event(&self) -> &Id {
         &self.event
-    }
-
-    pub fn fence(&self) -> Fence {
-        self.fence
     }
 
     /// When it ends unless it is renewed, by this process's own clock: counted from before the engine was asked, so

@@ -1,45 +1,18 @@
 //! The registry: which hubs are alive, and whether this one still counts as alive itself.
 //!
-//! The contract is written on [`Registry`]; `tests/it/registry_contract.rs` holds every adapter against it.
+//! Only a fleet has one. The contract is written on [`RedisRegistry`](redis::RedisRegistry);
+//! `tests/it/registry_contract.rs` tests it.
 
-pub mod embedded;
 pub mod redis;
 mod settled;
 
 use std::collections::BTreeMap;
 
 use bongsu_kernel::{Id, Millis};
-use tokio::sync::watch;
 
 pub use settled::settled;
 
-use crate::{Boxed, Error};
-
-/// Who is alive in the fleet. This process is in it from [`Registry::join`] on, for as long as its lease is renewed.
-///
-/// - **Leases.** An instance that was killed, or paused for longer than the lease, is no longer alive when its lease
-///   ends, by the engine's clock. One that shuts down leaves at once.
-/// - **Told.** What [`Registry::fleet`] shows follows within two seconds, on every hub that reaches the engine.
-/// - **Own end.** Whose lease ended may have been given up by the others: what it held in the fleet is gone and has to be
-///   taken again. [`Registry::holds`] turns false no later than the lease ends; when it is alive again, it has a new
-///   `joined_at`.
-/// - **Who may join.** Instances share their records, or all have none. One that keeps records that no other can see
-///   stays alone. Nobody joins whose required settings differ from those of an instance that is alive. Checking and
-///   joining are one step, so of two that come at once one is refused.
-/// - **Errors.** While the engine is away the last known fleet stays.
-pub trait Registry: Send + Sync {
-    /// Joins the fleet. It is also tried again and again by itself; this is for a start that wants to know.
-    fn join(&self) -> Boxed<'_, Result<(), JoinError>>;
-
-    /// The fleet as it was seen last, and every change of it.
-    fn fleet(&self) -> watch::Receiver<Fleet>;
-
-    /// Whether this instance certainly still counts as alive.
-    fn holds(&self) -> bool;
-
-    /// This process, as others see it.
-    fn me(&self) -> &str;
-}
+use crate::Error;
 
 /// What an instance says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //!
 //! The instance that has the loop's lock runs it, and renews the lock meanwhile. When it cannot be renewed (the
 //! engine is away, the process stood still, somebody took the lock) the work is dropped where it waits, and another
-//! instance takes over. What it was just writing at that moment is held off by its [`Fence`]. Embedded there is nobody
-//! else, so the work runs always.
+//! instance takes over. What it was just writing at that moment may still happen. Embedded there is nobody else, so the
+//! work runs always.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,8 +15,8 @@ use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_kernel::{Id, Invalid, random};
 use tokio_util::sync::CancellationToken;
 
+use crate::Locks;
 use crate::lock::{Acquired, Grant};
-use crate::{Fence, Locks};
 
 /// How long an instance waits at least before it tries again: a lock of a few milliseconds is no reason to hammer.
 const LEAST_PAUSE: Duration = Duration::from_millis(50);
@@ -24,13 +24,13 @@ const LEAST_PAUSE: Duration = Duration::from_millis(50);
 /// Runs `work` on this instance whenever it is its turn, until shutdown.
 ///
 /// `work` is a loop: it goes on until it is dropped, which may happen wherever it waits. When it returns, the turn
-/// ends, and the next one begins a moment later, here or elsewhere. What it writes is guarded by the fence it was
-/// handed; who is fenced off returns.
+/// ends, and the next one begins a moment later, here or elsewhere. A write of the last turn may arrive after the next one
+/// has begun, so every write is idempotent, or serialised by a lock of the database.
 pub fn start<F>(
     locks: Arc<dyn Locks>,
     name: &'static str,
     supervisor: &Supervisor,
-    work: impl Fn(Fence) -> F + Send + Sync + 'static,
+    work: impl Fn() -> F + Send + Sync + 'static,
 ) -> Result<(), Invalid>
 where
     F: Future<Output = ()> + Send + 'static,
@@ -61,7 +61,7 @@ enum Ended {
 }
 
 impl Runner {
-    async fn run<F: Future<Output = ()>>(&self, work: &(impl Fn(Fence) -> F + Sync)) {
+    async fn run<F: Future<Output = ()>>(&self, work: &(impl Fn() -> F + Sync)) {
         let mut troubled = false;
         while !self.stop.is_cancelled() {
             let acquired = self.locks.acquire(&self.lock).await;
@@ -94,19 +94,18 @@ impl Runner {
         }
     }
 
-    async fn turn<F: Future<Output = ()>>(&self, mut grant: Grant, work: &(impl Fn(Fence) -> F + Sync)) {
-        let fence = grant.fence();
-        tracing::info!(runner = self.name, %fence, "runs here");
+    async fn turn<F: Future<Output = ()>>(&self, mut grant: Grant, work: &(impl Fn() -> F + Sync)) {
+        tracing::info!(runner = self.name, "runs here");
         let until = Mutex::new(grant.until());
         let ended = tokio::select! {
             biased;
             () = self.stop.cancelled() => Ended::Stopped,
             () = self.keep(&mut grant, &until) => Ended::Lost,
             () = end_of(&until) => Ended::Lost,
-            ended = while_held(work(fence), &until) => ended,
+            ended = while_held(work(), &until) => ended,
         };
         if ended == Ended::Lost {
-            tracing::warn!(runner = self.name, %fence, "does not run here any more: its lease was lost");
+            tracing::warn!(runner = self.name, "does not run here any more: its lease was lost");
         } else {
             // What does not arrive ends with the lease.
             let _ = self.locks.release(&grant).await;

@@ -66,7 +66,8 @@ impl From<Error> for Failure {
 }
 
 impl Inbox {
-    /// Turns records into entries, until it is dropped.
+    /// Turns records into entries, until it is dropped: a loop that one hub of the fleet runs. Two at once do no harm: an
+    /// entry is unique by its event and its person, a dead letter by its record.
     pub async fn derive(self) {
         let Some(rooms) = self.rooms() else { return std::future::pending().await };
         let watch = rooms.follow_ups.watch().await;

@@ -9,19 +9,14 @@ pub mod redis;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use bongsu_kernel::{Id, Millis, crash_point};
+use bongsu_kernel::{Id, Millis, Outage, crash_point};
 use bongsu_sql::{self as sql, Error, Transaction};
 
 use crate::read::change;
 use crate::{Inbox, store};
 
 /// A future that a trait object can give.
-pub type Boxed<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, Away>> + Send + 'a>>;
-
-/// The engine that keeps them cannot be used.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Away(pub String);
+pub type Boxed<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, Outage>> + Send + 'a>>;
 
 /// Entries of a person by number, and when they were read.
 pub type Marks = BTreeMap<u64, Millis>;
@@ -72,7 +67,8 @@ impl Inbox {
         }
     }
 
-    /// Writes marks, until it is dropped.
+    /// Writes marks, until it is dropped: a loop that one hub of the fleet runs. Two at once do no harm: a mark that is
+    /// written again changes nothing.
     pub async fn write_behind(self) {
         loop {
             tokio::time::sleep(self.pace().interval).await;
@@ -150,7 +146,7 @@ impl Inbox {
 #[derive(Debug, thiserror::Error)]
 enum Unwritten {
     #[error(transparent)]
-    Buffer(#[from] Away),
+    Buffer(#[from] Outage),
     #[error(transparent)]
     Records(#[from] Error),
 }

@@ -112,11 +112,11 @@ fn start(assembly: &Assembly) -> Result<Option<Inbox>, Failure> {
         let unnamed = |invalid: Invalid| Failure::Other(invalid.to_string());
         inbox.start_retention(worker);
         let deriving = inbox.clone();
-        let derive = move |_| deriving.clone().derive();
+        let derive = move || deriving.clone().derive();
         runner::start(engines.locks.clone(), "inbox-derivation", worker, derive).map_err(unnamed)?;
         if buffered {
             let writing = inbox.clone();
-            let write = move |_| writing.clone().write_behind();
+            let write = move || writing.clone().write_behind();
             runner::start(engines.locks.clone(), "inbox-write-behind", worker, write).map_err(unnamed)?;
         }
     }

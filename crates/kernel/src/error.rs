@@ -5,6 +5,11 @@
 
 use crate::text::Text;
 
+/// An engine cannot be used now, and why; the same may work later.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Outage(pub String);
+
 /// The stable codes of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {

@@ -1,9 +1,10 @@
 //! What every other crate stands on: ids, positions, events, JSON text, SSE frames, close codes, errors,
-//! settings, time, supervised tasks and telemetry.
+//! settings, time, backoff, supervised tasks and telemetry.
 //!
 //! Nothing here knows HTTP, storage or a part. Types make bad states impossible to carry further: an [`Id`],
 //! an [`EventType`] or a [`json::Object`] was checked once, where it came in.
 
+mod backoff;
 pub mod clock;
 pub mod close;
 pub mod crash;
@@ -23,9 +24,10 @@ pub mod telemetry;
 pub mod text;
 pub mod trace;
 
+pub use backoff::Backoff;
 pub use clock::{Clock, Millis};
 pub use close::Close;
-pub use error::{Code, Invalid, Reason};
+pub use error::{Code, Invalid, Outage, Reason};
 pub use event::EventType;
 pub use id::Id;
 pub use position::StreamId;

@@ -7,7 +7,9 @@ pub mod redis;
 
 use std::time::Duration;
 
-use crate::{Away, Boxed};
+use bongsu_kernel::Outage;
+
+use crate::Boxed;
 
 /// Buckets by name, each of which fills at its rate up to its burst.
 ///
@@ -54,6 +56,7 @@ pub enum Refused {
     /// More than the bucket holds: waiting does not help.
     #[error("more than is ever allowed at once")]
     Never,
-    #[error(transparent)]
-    Away(#[from] Away),
+    /// The engine cannot be asked now, or did not answer.
+    #[error("limits cannot be checked: {0}")]
+    Away(#[from] Outage),
 }

@@ -9,6 +9,7 @@ pub mod cap;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bongsu_kernel::Outage as Away;
 pub use bucket::{Buckets, Rate};
 pub use cap::{Cap, Place};
 
@@ -20,15 +21,4 @@ pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub struct Limits {
     pub cap: Arc<dyn Cap>,
     pub buckets: Arc<dyn Buckets>,
-}
-
-/// The engine cannot be asked now, or did not answer: nothing was let in or taken, or it is given back by itself.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("limits cannot be checked: {0}")]
-pub struct Away(String);
-
-impl From<bongsu_redis::Error> for Away {
-    fn from(error: bongsu_redis::Error) -> Self {
-        Self(error.to_string())
-    }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bongsu_http::{Person, StreamPerson};
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, Close, StreamId, clock, random, shrink};
+use bongsu_kernel::{Clock, Close, Outage, StreamId, clock, random, shrink};
 use futures_util::future::try_join_all;
 use metrics::{Counter, Histogram};
 
@@ -72,8 +72,8 @@ pub enum OpenError {
     #[error("the hub has too many streams open")]
     TooMany,
     /// The engine that counts them is away.
-    #[error("{0}")]
-    Away(String),
+    #[error(transparent)]
+    Away(#[from] Outage),
     #[error(transparent)]
     Log(#[from] LogError),
 }

@@ -93,7 +93,7 @@ fn not_opened(error: OpenError) -> ApiError {
         OpenError::TooManyForPerson | OpenError::TooMany => {
             ApiError::too_many("지금은 연결이 너무 많습니다.", "Too many streams are open right now.")
         }
-        OpenError::Away(error) => unavailable(&error),
+        OpenError::Away(outage) => unavailable(&outage.0),
         OpenError::Log(error) => unavailable(&error.to_string()),
     }
 }

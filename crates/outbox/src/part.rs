@@ -83,10 +83,10 @@ async fn start(assembly: &mut Assembly) -> Result<Option<Outbox>, Failure> {
     let Some(worker) = assembly.worker() else { return Ok(Some(outbox)) };
     let unnamed = |invalid: Invalid| Failure::Other(invalid.to_string());
     let sequencing = outbox.clone();
-    let sequence = move |_| sequencing.clone().sequence();
+    let sequence = move || sequencing.clone().sequence();
     runner::start(engines.locks.clone(), "outbox-sequencer", worker, sequence).map_err(unnamed)?;
     let forgetting = outbox.clone();
-    let forget = move |_| forgetting.clone().forget();
+    let forget = move || forgetting.clone().forget();
     runner::start(engines.locks.clone(), "outbox-retention", worker, forget).map_err(unnamed)?;
     if !relay.is_empty() {
         // Every worker of a fleet does it.

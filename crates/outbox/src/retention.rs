@@ -23,7 +23,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub const RECONNECT: Duration = Duration::from_secs(30 * 60);
 
 impl Outbox {
-    /// Forgets what is too old until it is dropped: a loop that one hub of the fleet runs.
+    /// Forgets what is too old until it is dropped: a loop that one hub of the fleet runs. Two at once do no harm: a row is
+    /// removed once, and the remembered position of a target only grows.
     pub async fn forget(self) {
         let mut told = false;
         loop {

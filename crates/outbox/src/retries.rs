@@ -4,14 +4,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bongsu_kernel::random;
+use bongsu_kernel::Backoff;
 use bongsu_sql::Error;
 
 use crate::Outbox;
 
-/// It is tried again after so long at first, and so long at last.
-const AGAIN: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(5);
+/// The delay before the next attempt.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5), (50, 100));
 
 /// Something that goes on all the time, and whether it does.
 pub(crate) struct Part {
@@ -47,17 +46,17 @@ impl Part {
 /// One who does it. When it is dropped, it is somebody else's matter whether it works.
 pub(crate) struct Retries<'a> {
     part: &'a Part,
-    again: Duration,
+    /// In a row.
+    failures: u64,
 }
 
 impl<'a> Retries<'a> {
     pub(crate) fn of(part: &'a Part) -> Self {
-        Self { part, again: AGAIN }
+        Self { part, failures: 0 }
     }
 
     pub(crate) fn worked(&mut self) {
-        if self.again > AGAIN {
-            self.again = AGAIN;
+        if std::mem::take(&mut self.failures) > 0 {
             self.part.set(false);
         }
     }
@@ -65,16 +64,15 @@ impl<'a> Retries<'a> {
     /// Returns when it may be tried again.
     pub(crate) async fn failed(&mut self, error: &Error) {
         // What passes at once troubles nobody. What stays may be something else than what came first.
-        let stays = self.again > AGAIN;
+        let stays = self.failures > 0;
         if !self.part.fails.load(Ordering::Relaxed) {
             tracing::warn!(%error, part = self.part.label, stays, "the outbox does not go on");
         }
         if stays {
             self.part.set(true);
         }
-        self.again = (self.again * 2).min(LONGEST);
-        let spread = u64::try_from(self.again.as_millis() / 2).unwrap_or_default();
-        tokio::time::sleep(self.again - Duration::from_millis(random::between(0, spread))).await;
+        self.failures += 1;
+        tokio::time::sleep(RETRY.delay(self.failures)).await;
     }
 }
 

@@ -25,7 +25,8 @@ const SELDOM: Duration = Duration::from_millis(100);
 const A_WHILE: Duration = Duration::from_secs(10);
 
 impl Outbox {
-    /// Gives positions until it is dropped: a loop that one hub of the fleet runs.
+    /// Gives positions until it is dropped: a loop that one hub of the fleet runs. Two at once do no harm: the row lock on
+    /// the counter serialises their transactions.
     pub async fn sequence(self) {
         let (records, mut last) = (self.records().own_lane(), Instant::now());
         let mut retries = Retries::of(&self.0.sequencer);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bongsu_kernel::{Millis, random};
+use bongsu_kernel::{Backoff, Millis};
 use bongsu_sql::{Boxed, Error};
 use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
@@ -24,10 +24,9 @@ pub(crate) const LEASE: Duration = Duration::from_secs(30);
 const AT_ONCE: usize = 16;
 /// Rows that have to wait, and those of workers that were killed, are looked for so often. New ones make themselves heard.
 const PAUSE: Duration = Duration::from_millis(500);
-/// A row that failed is tried again after so long, twice as long each time, and not more than so often.
-const AGAIN: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(300);
-const TRIES: u64 = 8;
+/// The delay before a row that failed is tried again, and the attempts after which it is given up.
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(300), (100, 125));
+const MAX_ATTEMPTS: u64 = 8;
 /// While an engine or the database is away, everything waits for so long.
 const AWAY: Duration = Duration::from_secs(2);
 
@@ -140,12 +139,12 @@ fn failed(claimed: &Claimed, failure: Failed, now: Millis) -> Ending {
     let attempts = claimed.attempts + 1;
     match failure {
         Failed::Hopeless(reason) => return claimed.given_up(attempts, reason, now),
-        Failed::Refused(reason) if attempts >= TRIES => return claimed.given_up(attempts, reason, now),
+        Failed::Refused(reason) if attempts >= MAX_ATTEMPTS => {
+            return claimed.given_up(attempts, reason, now);
+        }
         _ => {}
     }
-    let doublings = u32::try_from(claimed.attempts).unwrap_or(u32::MAX);
-    let pause = millis(LONGEST).min(millis(AGAIN).saturating_mul(2_u64.saturating_pow(doublings)));
-    claimed.tried_again(attempts, now + pause + random::between(0, pause / 4))
+    claimed.tried_again(attempts, now + millis(RETRY.delay(attempts)))
 }
 
 pub(crate) fn millis(duration: Duration) -> Millis {

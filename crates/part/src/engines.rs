@@ -15,7 +15,7 @@ use bongsu_coordination::orders::records::RevocationRecords;
 use bongsu_coordination::orders::redis::RedisOrders;
 use bongsu_coordination::registry::redis::RedisRegistry;
 use bongsu_coordination::registry::{self, About, Standing};
-use bongsu_coordination::{LEASE, Locks, Orders, Registry};
+use bongsu_coordination::{LEASE, Locks, Orders};
 use bongsu_http::identity::{self, Identity, OwnTickets, Tickets};
 use bongsu_http::origins::Origins;
 use bongsu_http::server;
@@ -136,7 +136,7 @@ impl Engines {
                 let options = log::redis::Options { most_keys };
                 log = Arc::new(RedisLog::start(redis.clone(), options, clock.clone(), supervisor));
                 if records.is_some() {
-                    follow_ups = Some(Arc::new(RedisFollowUps::start(redis.clone(), supervisor)));
+                    follow_ups = Some(Arc::new(RedisFollowUps::new(redis.clone())));
                 }
                 let recorded = records.clone().map(|records| RevocationRecords::new(records, clock.clone()));
                 orders = Arc::new(RedisOrders::start(redis.clone(), recorded, doorkeeper, supervisor));
@@ -169,7 +169,7 @@ impl Engines {
                 Arc::new(RedisTickets { redis: redis.clone(), clock: clock.clone() }),
             ),
             None => (
-                Arc::new(EmbeddedLocks::new(lock_ttl, clock.clone())),
+                Arc::new(EmbeddedLocks::new(lock_ttl)),
                 Arc::new(EmbeddedBuckets::new(clock.clone())),
                 Arc::new(OwnTickets::new(clock.clone())),
             ),

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bongsu_coordination::orders::REVOCATION_LIFE;
+use bongsu_coordination::registry::redis::RedisRegistry;
 use bongsu_coordination::registry::{JoinError, Standing};
-use bongsu_coordination::{Apply, LEASE, Order, Orders, Registry};
+use bongsu_coordination::{Apply, LEASE, Order, Orders};
 use bongsu_http::identity::{LONGEST_LIFE, Revocations};
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_kernel::{Id, Millis};
@@ -74,14 +75,14 @@ impl Places for StreamPlaces {
             match self.cap.enter(person.as_str(), self.most).await {
                 Ok(place) => Ok(Box::new(place) as Box<dyn Any + Send>),
                 Err(Refused::Full) => Err(OpenError::TooManyForPerson),
-                Err(Refused::Away(away)) => Err(OpenError::Away(away.to_string())),
+                Err(Refused::Away(away)) => Err(OpenError::Away(away)),
             }
         })
     }
 }
 
 /// An instance that came in while Redis was away may turn out not to be allowed: it must not go on beside the other.
-pub(crate) fn watch(registry: &dyn Registry, supervisor: &Supervisor) {
+pub(crate) fn watch(registry: &RedisRegistry, supervisor: &Supervisor) {
     let (fleet, alarm) = (registry.fleet(), supervisor.clone());
     supervisor.spawn("registry-watch", OnEnd::Restart, move || {
         let (mut fleet, alarm) = (fleet.clone(), alarm.clone());
@@ -125,7 +126,7 @@ const SETTLING: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(250);
 
 /// Joins the fleet, unless another instance does not allow it. While Redis is away it is tried on by itself.
-pub(crate) async fn join(registry: &dyn Registry) -> Result<(), Failure> {
+pub(crate) async fn join(registry: &RedisRegistry) -> Result<(), Failure> {
     let started = Instant::now();
     let mut told = false;
     loop {

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bongsu_coordination::Registry;
 use bongsu_coordination::registry::Fleet;
+use bongsu_coordination::registry::redis::RedisRegistry;
 use bongsu_kernel::settings::{Kind, Scope, Setting, Values};
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use hmac::{Hmac, KeyInit, Mac};
@@ -59,7 +59,7 @@ impl Comparison {
     pub(crate) fn start(
         parts: Parts,
         values: &Values,
-        registry: &dyn Registry,
+        registry: &RedisRegistry,
         supervisor: &Supervisor,
     ) -> Self {
         let (instance, fleet) = (registry.me().to_owned(), registry.fleet());

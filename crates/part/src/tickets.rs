@@ -5,9 +5,9 @@
 use bongsu_http::Person;
 use bongsu_http::identity::tickets::{Boxed, LIFETIME, MOST_PER_PERSON, new_ticket};
 use bongsu_http::identity::{Ticket, TicketError, Tickets};
-use bongsu_kernel::{Clock, Id, Millis};
+use bongsu_kernel::{Clock, Id, Millis, Outage};
 use bongsu_redis::redis::{self, FromRedisValue};
-use bongsu_redis::{Error, Redis, Repeat, Script};
+use bongsu_redis::{Redis, Repeat, Script};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -36,17 +36,13 @@ impl RedisTickets {
     }
 }
 
-fn away(error: &Error) -> TicketError {
-    TicketError::Away(error.to_string())
-}
-
 impl Tickets for RedisTickets {
     fn issue(&self, person: Person) -> Boxed<'_, Ticket> {
         Box::pin(async move {
             let own = self.redis.key(format_args!("tickets-of:{}", person.id));
             let life = LIFETIME.to_string();
             let count = self.redis.run(&COUNT, Repeat::Safe, &[&own], &[life.as_bytes()]).await;
-            let count = count.map_err(|error| away(&error))?;
+            let count = count.map_err(Outage::from)?;
             if u32::from_redis_value(count).unwrap_or(u32::MAX) > MOST_PER_PERSON {
                 return Err(TicketError::TooMany);
             }
@@ -59,7 +55,7 @@ impl Tickets for RedisTickets {
             let key = self.key(&ticket);
             let mut set = redis::cmd("SET");
             set.arg(&key).arg(kept).arg("PX").arg(life);
-            self.redis.ask("set", &key, &set, Repeat::Safe).await.map_err(|error| away(&error))?;
+            self.redis.ask("set", &key, &set, Repeat::Safe).await.map_err(Outage::from)?;
             Ok(Ticket { ticket, expires_in: life.div_ceil(1_000) })
         })
     }
@@ -70,8 +66,7 @@ impl Tickets for RedisTickets {
             let mut take = redis::cmd("GETDEL");
             take.arg(&key);
             // Not repeated: an answer that was lost took the ticket with it.
-            let kept =
-                self.redis.ask("getdel", &key, &take, Repeat::Never).await.map_err(|error| away(&error))?;
+            let kept = self.redis.ask("getdel", &key, &take, Repeat::Never).await.map_err(Outage::from)?;
             let kept: Option<String> = redis::from_redis_value(kept).unwrap_or_default();
             let kept = kept.and_then(|kept| {
                 let read = serde_json::from_str::<Kept>(&kept).ok().filter(|kept| kept.v == 1);

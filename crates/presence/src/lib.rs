@@ -71,7 +71,7 @@ impl Presence {
     ) -> Self {
         let (own, followed) = (redis.instance().to_owned(), fleet.clone());
         let this = Self::start(options, sink, supervisor, |ears| {
-            Arc::new(RedisStore::start(options, redis, fleet, ears, supervisor))
+            Arc::new(RedisStore::new(options, redis, fleet, ears))
         });
         this.start_following(own, followed, supervisor);
         this

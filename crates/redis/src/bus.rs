@@ -1,22 +1,26 @@
-//! The bus: messages between hubs over Redis' pub/sub, which may lose some.
+//! The bus: messages between hubs over Redis' pub/sub, which may lose some. A process has one, started with [`Redis`].
 //!
-//! Whoever listens is told when that may have happened: a connection broke, a slot moved, too much came at once. It
-//! is told after the channel is subscribed again, so that reading the log from there on leaves no hole. Channels of
-//! a slot are published to by the script that writes the slot's keys; channels everywhere are for other programs.
+//! A [`Subscriber`] subscribes its [`Listener`] to channels; every message goes to the listeners of its channel. They are
+//! also told when messages may have been lost: a connection broke, a slot moved, too much came at once. They are told
+//! after the channel is subscribed again, so that reading the log from there on leaves no hole. Channels of a slot are
+//! published to by the script that writes the slot's keys; channels everywhere are for other programs.
 
-mod keeper;
-mod line;
+mod connection;
+mod manager;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bongsu_kernel::Backoff;
 use bongsu_kernel::task::{OnEnd, Supervisor};
-use bytes::Bytes;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::error::Error;
-use crate::{PATIENCE, Redis};
-use keeper::Keeper;
+use crate::{COMMAND_TIMEOUT, Redis};
+use manager::SubscriptionManager;
+
+/// The delay before a server is tried again: none, then 3 s, 6 s, 12 s and so on up to a minute.
+const RECONNECT: Backoff = Backoff::new(Duration::from_secs(3), Duration::from_secs(60), (80, 100));
 
 /// What one can listen to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,75 +53,70 @@ impl Channel {
     }
 }
 
-/// Who is told. Called on the bus's own task: it must not wait.
+/// Receives the messages of the channels that it is subscribed to. All listeners are called on the one task of the bus,
+/// so none may wait or compute for long: what takes time is handed to a task of its own.
 pub trait Listener: Send + Sync + 'static {
-    fn message(&self, channel: &Channel, payload: Bytes);
+    fn message(&self, channel: &Channel, payload: &[u8]);
 
-    /// From now on messages on this channel may be lost; [`Listener::doubt`] follows once it is heard again. For those
-    /// who have to stop until then.
+    /// From now on messages on this channel may be lost; [`Listener::mark_stale`] follows once it is subscribed again.
+    /// For listeners that have to stop until then.
     fn lost(&self, _channel: &Channel) {}
 
     /// Messages on this channel may have been lost until now.
-    fn doubt(&self, channel: &Channel);
+    fn mark_stale(&self, channel: &Channel);
 }
 
-enum Command {
-    Subscribe(Channel, oneshot::Sender<()>),
-    Unsubscribe(Channel),
+pub(crate) enum Command {
+    Subscribe(Channel, Arc<dyn Listener>, oneshot::Sender<()>),
+    Unsubscribe(Channel, Arc<dyn Listener>),
 }
 
-/// A handle on the bus. Cheap to clone.
-#[derive(Clone)]
-pub struct Bus(mpsc::UnboundedSender<Command>);
+/// The sending half of the bus's commands.
+pub(crate) type Commands = mpsc::UnboundedSender<Command>;
 
-impl Bus {
-    pub fn start(redis: Redis, listener: Arc<dyn Listener>, supervisor: &Supervisor) -> Self {
-        let (commands, queue) = mpsc::unbounded_channel();
-        // Should the task ever fail, the next one goes on with the same queue.
-        let queue = Arc::new(Mutex::new(queue));
-        let stop = supervisor.stop();
-        supervisor.spawn("bus", OnEnd::Fatal, move || {
-            let (redis, listener) = (redis.clone(), listener.clone());
-            let (queue, stop) = (queue.clone(), stop.clone());
-            async move {
-                let mut queue = queue.lock().await;
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = Keeper::new(redis, listener).run(&mut queue) => {}
-                }
+/// Runs the bus until shutdown. It opens connections when there are subscriptions.
+pub(crate) fn start(redis: Redis, commands: mpsc::UnboundedReceiver<Command>, supervisor: &Supervisor) {
+    let (stop, mut parts) = (supervisor.stop(), Some((redis, commands)));
+    supervisor.spawn("bus", OnEnd::Fatal, move || {
+        let (stop, parts) = (stop.clone(), parts.take());
+        async move {
+            if let Some((redis, mut commands)) = parts {
+                let running = SubscriptionManager::new(redis).run(&mut commands);
+                let _ = stop.run_until_cancelled(running).await;
             }
-        });
-        Self(commands)
+        }
+    });
+}
+
+/// Subscribes one listener to channels. Another listener of the same channel is not affected. Cheap to clone.
+#[derive(Clone)]
+pub struct Subscriber {
+    commands: Commands,
+    listener: Arc<dyn Listener>,
+}
+
+impl Subscriber {
+    pub(crate) fn new(commands: Commands, listener: Arc<dyn Listener>) -> Self {
+        Self { commands, listener }
     }
 
     /// Returns when everything that is published from now on arrives. Until it is unsubscribed the bus goes on
     /// trying, also when this gave up waiting.
     pub async fn subscribe(&self, channel: Channel) -> Result<(), Error> {
         let (done, confirmed) = oneshot::channel();
-        let gone = || Error::Unreachable("the bus has ended".to_owned());
-        self.0.send(Command::Subscribe(channel, done)).map_err(|_| gone())?;
-        match tokio::time::timeout(PATIENCE, confirmed).await {
+        let ended = || Error::Unreachable("the bus has ended".to_owned());
+        let command = Command::Subscribe(channel, self.listener.clone(), done);
+        self.commands.send(command).map_err(|_| ended())?;
+        match tokio::time::timeout(COMMAND_TIMEOUT, confirmed).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(gone()),
+            Ok(Err(_)) => Err(ended()),
             Err(_) => Err(Error::Unreachable("the bus is not connected".to_owned())),
         }
     }
 
     pub fn unsubscribe(&self, channel: Channel) {
         // When the bus has ended there is nothing to unsubscribe from.
-        let _ = self.0.send(Command::Unsubscribe(channel));
-    }
-}
-
-/// When to try again: at once, then after 3 s, 6 s, 12 s and so on up to a minute, each a little off so that a fleet does
-/// not come back in step.
-fn pause(attempt: u32) -> Duration {
-    match attempt {
-        0 => Duration::ZERO,
-        _ => {
-            let whole = 3_000_u64.saturating_mul(1 << (attempt - 1).min(10)).min(60_000);
-            Duration::from_millis(bongsu_kernel::random::between(whole * 4 / 5, whole))
-        }
+        let _ = self.commands.send(Command::Unsubscribe(channel, self.listener.clone()));
     }
 }
 
@@ -126,8 +125,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_a_minute() {
-        let seconds = |attempt| pause(attempt).as_secs_f64();
+    fn reconnect_delays_grow_to_a_minute() {
+        let seconds = |attempt| RECONNECT.delay(attempt).as_secs_f64();
         assert!(seconds(0) == 0.0);
         for (attempt, whole) in [(1, 3.0), (2, 6.0), (3, 12.0), (5, 48.0), (6, 60.0), (1_000, 60.0)] {
             assert!((whole * 0.8..=whole).contains(&seconds(attempt)), "{attempt}");

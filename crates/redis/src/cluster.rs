@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
 
-use crate::PATIENCE;
+use crate::COMMAND_TIMEOUT;
 use crate::address::{Address, Login};
 use crate::error::Error;
 use crate::node::{Failure, Node, Source};
@@ -155,21 +155,23 @@ impl Cluster {
                 Failure::NotSent(_) => None,
             };
             match directed {
-                Some(direction) if turns < MOST_TURNS && started.elapsed() < PATIENCE => match direction {
-                    Direction::Moved(to) => {
-                        self.moved(slot, &to);
-                        (server, asking) = (to, false);
+                Some(direction) if turns < MOST_TURNS && started.elapsed() < COMMAND_TIMEOUT => {
+                    match direction {
+                        Direction::Moved(to) => {
+                            self.moved(slot, &to);
+                            (server, asking) = (to, false);
+                        }
+                        Direction::Ask(to) => (server, asking) = (to, true),
+                        Direction::Wait => {
+                            tokio::time::sleep(CHANGING).await;
+                            self.look().await?;
+                            (server, asking) = (self.server_of(slot).await?, false);
+                        }
                     }
-                    Direction::Ask(to) => (server, asking) = (to, true),
-                    Direction::Wait => {
-                        tokio::time::sleep(CHANGING).await;
-                        self.look().await?;
-                        (server, asking) = (self.server_of(slot).await?, false);
-                    }
-                },
+                }
                 _ => {
                     // For those who come next. Whoever asked has waited long enough if the server was silent.
-                    let left = PATIENCE.saturating_sub(started.elapsed());
+                    let left = COMMAND_TIMEOUT.saturating_sub(started.elapsed());
                     if failure.told().may_pass() && !left.is_zero() {
                         let _ = tokio::time::timeout(left, self.look()).await;
                     }

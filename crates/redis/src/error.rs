@@ -1,5 +1,6 @@
 //! What can go wrong with Redis, as those who ask it need to tell it apart.
 
+use bongsu_kernel::Outage;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -57,5 +58,11 @@ impl Error {
             ErrorKind::Io => Self::Unanswered(told),
             _ => Self::Unexpected(told),
         }
+    }
+}
+
+impl From<Error> for Outage {
+    fn from(error: Error) -> Self {
+        Self(error.to_string())
     }
 }

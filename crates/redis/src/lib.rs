@@ -1,8 +1,8 @@
 //! Redis as the engine that a fleet of hubs shares: one server, a master found through Sentinel, or a Cluster.
 //!
 //! A [`Redis`] is asked by commands and [`Script`]s, each with a timeout, a metric and an error that says whether
-//! anything may have happened; a [`Bus`] carries messages between hubs and says when some may have been lost. What
-//! the keys mean is known to the crates above.
+//! anything may have happened; its bus carries messages between hubs to [`Listener`]s and tells them when some may have
+//! been lost. What the keys mean is known to the crates above.
 
 mod address;
 mod bus;
@@ -25,9 +25,10 @@ use bongsu_kernel::random;
 use bongsu_kernel::settings::{Bad, Kind, Scope, Setting, Values};
 use bongsu_kernel::task::Supervisor;
 use redis::{Cmd, Value};
+use tokio::sync::mpsc;
 
 pub use address::Address;
-pub use bus::{Bus, Channel, Listener};
+pub use bus::{Channel, Listener, Subscriber};
 pub use error::Error;
 pub use index::{Index, Marked};
 pub use redis;
@@ -51,13 +52,13 @@ pub const REDIS_KEY_PREFIX: Setting = Setting::text(
 .scope(Scope::Instance);
 pub const SETTINGS: &[&Setting] = &[&REDIS_URL, &REDIS_KEY_PREFIX];
 
-/// How long a command may take.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Redis is asked whether it is there so often.
-const WATCH: Duration = Duration::from_secs(1);
-/// A command that may be repeated is tried so often, with a pause between.
-const TRIES: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(100);
+/// A command that takes longer has failed.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time between two checks of the servers.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// A command that may be repeated is sent so often, with this delay between.
+const MAX_ATTEMPTS: u32 = 3;
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// What the settings say of Redis.
 #[derive(Clone, Debug)]
@@ -112,12 +113,15 @@ struct Inner {
     refusals: Findings,
     /// How often another server has become the master.
     promotions: AtomicU64,
+    /// To the bus.
+    commands: bus::Commands,
 }
 
 impl Redis {
     /// Does not wait for Redis: a hub starts without it and works when it is there. Whether it is, is known after the
     /// first [`Redis::look`].
     pub fn start(options: Options, supervisor: &Supervisor) -> Self {
+        let (commands, queue) = mpsc::unbounded_channel();
         let this = Self(Arc::new(Inner {
             servers: Servers::new(options.address),
             prefix: options.prefix,
@@ -126,13 +130,20 @@ impl Redis {
             findings: Findings::default(),
             refusals: Findings::default(),
             promotions: AtomicU64::new(0),
+            commands,
         }));
+        bus::start(this.clone(), queue, supervisor);
         let watched = this.clone();
-        supervisor.every("redis-watch", WATCH, move || {
+        supervisor.every("redis-watch", WATCH_INTERVAL, move || {
             let redis = watched.clone();
             async move { redis.look().await }
         });
         this
+    }
+
+    /// Subscribes a listener to channels of the bus.
+    pub fn subscriber(&self, listener: Arc<dyn Listener>) -> Subscriber {
+        Subscriber::new(self.0.commands.clone(), listener)
     }
 
     /// Asks every server whether it is there, whether it takes writes, and how safe what it keeps is.
@@ -237,9 +248,9 @@ impl Redis {
         let mut tries = 1;
         loop {
             match self.0.servers.ask(key, command).await {
-                Err(error) if repeat == Repeat::Safe && error.may_pass() && tries < TRIES => {
+                Err(error) if repeat == Repeat::Safe && error.may_pass() && tries < MAX_ATTEMPTS => {
                     tries += 1;
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(RETRY_DELAY).await;
                 }
                 outcome => return outcome,
             }

@@ -11,7 +11,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::runtime::Handle;
 
-use crate::PATIENCE;
+use crate::COMMAND_TIMEOUT;
 use crate::address::Login;
 use crate::error::Error;
 
@@ -173,7 +173,7 @@ pub(crate) async fn connect(
     url: String,
     config: AsyncConnectionConfig,
 ) -> Result<MultiplexedConnection, String> {
-    let config = config.set_connection_timeout(Some(CONNECT)).set_response_timeout(Some(PATIENCE));
+    let config = config.set_connection_timeout(Some(CONNECT)).set_response_timeout(Some(COMMAND_TIMEOUT));
     let client = Client::open(url).map_err(|error| error.to_string())?;
     // The handshake within has no timeout of its own.
     match tokio::time::timeout(2 * CONNECT, client.get_multiplexed_async_connection_with_config(&config))

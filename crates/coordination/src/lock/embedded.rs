@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::{Clock, Id};
+use bongsu_kernel::Id;
 
 use super::{Acquired, Grant, Locks};
-use crate::{Boxed, Error, Fence};
+use crate::{Boxed, Error};
 
 /// With more than so many, those that have ended are looked for and forgotten.
 const TIDY: usize = 1_024;
@@ -15,20 +15,19 @@ const TIDY: usize = 1_024;
 /// See the module.
 pub struct EmbeddedLocks {
     ttl: Duration,
-    clock: Clock,
     held: Mutex<Held>,
 }
 
 #[derive(Default)]
 struct Held {
-    /// By the token of their grant.
-    locks: HashMap<Id, (u64, Instant)>,
-    last_token: u64,
+    /// The owner of each, and when it ends.
+    locks: HashMap<Id, (String, Instant)>,
+    last_owner: u64,
 }
 
 impl EmbeddedLocks {
-    pub fn new(ttl: Duration, clock: Clock) -> Self {
-        Self { ttl, clock, held: Mutex::default() }
+    pub fn new(ttl: Duration) -> Self {
+        Self { ttl, held: Mutex::default() }
     }
 
     fn take(&self, event: &Id) -> Acquired {
@@ -42,16 +41,10 @@ impl EmbeddedLocks {
         if held.locks.len() >= TIDY {
             held.locks.retain(|_, (_, until)| *until > now);
         }
-        // By the clock, so that tokens also grow over a restart; what they guard may be in a file.
-        held.last_token = self.clock.now().saturating_mul(1_000).max(held.last_token + 1);
-        let (token, until) = (held.last_token, now + self.ttl);
-        held.locks.insert(event.clone(), (token, until));
-        Acquired::Granted(Grant {
-            event: event.clone(),
-            owner: String::new(),
-            fence: Fence::new(token),
-            until,
-        })
+        held.last_owner += 1;
+        let (owner, until) = (held.last_owner.to_string(), now + self.ttl);
+        held.locks.insert(event.clone(), (owner.clone(), until));
+        Acquired::Granted(Grant { event: event.clone(), owner, until })
     }
 
     /// Lets a lock last until then if the grant still has it.
@@ -59,7 +52,7 @@ impl EmbeddedLocks {
         let now = Instant::now();
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         match held.locks.get_mut(&grant.event) {
-            Some((token, ends)) if *token == grant.fence.token() && *ends > now => *ends = until,
+            Some((owner, ends)) if *owner == grant.owner && *ends > now => *ends = until,
             _ => return false,
         }
         if until <= now {

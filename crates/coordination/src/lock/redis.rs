@@ -8,14 +8,11 @@ use bongsu_redis::redis::from_redis_value;
 use bongsu_redis::{Redis, Repeat, Script};
 
 use super::{Acquired, Grant, Locks};
-use crate::{Boxed, Error, Fence};
+use crate::{Boxed, Error};
 
 static ACQUIRE: Script = Script::new("lock_acquire", include_str!("../../lua/acquire.lua"));
 static RENEW: Script = Script::new("lock_renew", include_str!("../../lua/renew.lua"));
 static RELEASE: Script = Script::new("lock_release", include_str!("../../lua/release.lua"));
-
-/// The last token of a lock is remembered for so long, in ms. After that the engine's clock has passed it anyway.
-const TOKEN_LIFE: &[u8] = b"86400000";
 
 /// See the module.
 pub struct RedisLocks {
@@ -36,22 +33,16 @@ impl RedisLocks {
 
     async fn take(&self, event: &Id) -> Result<Acquired, Error> {
         let owner = format!("{}.{}", self.redis.instance(), self.owners.fetch_add(1, Ordering::Relaxed));
-        let key = self.key(event);
-        let (fence, ttl) = (self.redis.beside(&key, "fence"), self.ttl.as_millis().to_string());
+        let (key, ttl) = (self.key(event), self.ttl.as_millis().to_string());
         let until = Instant::now() + self.ttl;
         // Repeated by the same owner it is the same lock.
-        let arguments = [owner.as_bytes(), ttl.as_bytes(), TOKEN_LIFE];
-        let answer = self.redis.run(&ACQUIRE, Repeat::Safe, &[&key, &fence], &arguments).await?;
-        let (outcome, number): (String, i64) =
-            from_redis_value(answer).map_err(|_| Error::unreadable("a lock"))?;
-        let number = u64::try_from(number).ok();
-        match (outcome.as_str(), number) {
-            ("granted", Some(token)) => {
-                Ok(Acquired::Granted(Grant { event: event.clone(), owner, fence: Fence::new(token), until }))
-            }
-            ("granted", None) => Err(Error::unreadable("a lock's token")),
-            (_, ends) => Ok(Acquired::Taken(ends.map(Duration::from_millis))),
-        }
+        let arguments = [owner.as_bytes(), ttl.as_bytes()];
+        let answer = self.redis.run(&ACQUIRE, Repeat::Safe, &[&key], &arguments).await?;
+        let ends: Option<i64> = from_redis_value(answer).map_err(|_| Error::unreadable("a lock"))?;
+        Ok(match ends {
+            None => Acquired::Granted(Grant { event: event.clone(), owner, until }),
+            Some(ends) => Acquired::Taken(u64::try_from(ends).ok().map(Duration::from_millis)),
+        })
     }
 
     /// Runs a script that does something only for the owner.

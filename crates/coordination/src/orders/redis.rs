@@ -15,7 +15,7 @@ use std::time::Duration;
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_kernel::{Id, Millis, StreamId};
 use bongsu_redis::redis::{self, Value, from_redis_value};
-use bongsu_redis::{Bus, Channel, Redis, Repeat, Script};
+use bongsu_redis::{Channel, Redis, Repeat, Script, Subscriber};
 use tokio::sync::Mutex;
 
 use super::records::RevocationRecords;
@@ -42,7 +42,7 @@ pub struct RedisOrders(Arc<Inner>);
 
 struct Inner {
     redis: Redis,
-    bus: Bus,
+    bus: Subscriber,
     channel: Channel,
     stream: String,
     feed: Arc<Feed>,
@@ -64,7 +64,7 @@ impl RedisOrders {
         let name = |name: &str| redis.key(format_args!("{{orders}}:{name}"));
         let (stream, channel) = (name("feed"), Channel::OfSlot(name("bus").into()));
         let this = Self(Arc::new(Inner {
-            bus: Bus::start(redis.clone(), feed.clone(), supervisor),
+            bus: redis.subscriber(feed.clone()),
             redis,
             channel,
             stream,

@@ -14,8 +14,8 @@ use bongsu_redis::{Redis, Repeat, Script};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use super::{About, Fleet, Instance, JoinError, Records, Refused, Registry, Standing};
-use crate::{Boxed, Error};
+use super::{About, Fleet, Instance, JoinError, Records, Refused, Standing};
+use crate::Error;
 
 static JOIN: Script = Script::new("registry_join", include_str!("../../lua/join.lua"));
 static LEAVE: Script = Script::new("registry_leave", include_str!("../../lua/leave.lua"));
@@ -23,7 +23,19 @@ static LEAVE: Script = Script::new("registry_leave", include_str!("../../lua/lea
 /// The registry is looked at so often, or three times in a lease if that is more.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// See the module. Cheap to clone.
+/// Who is alive in the fleet. This process is in it from [`RedisRegistry::join`] on, for as long as its lease is renewed.
+/// Cheap to clone.
+///
+/// - **Leases.** An instance that was killed, or paused for longer than the lease, is no longer alive when its lease
+///   ends, by Redis' clock. One that shuts down leaves at once.
+/// - **Told.** What [`RedisRegistry::fleet`] shows follows within two seconds, on every hub that reaches Redis.
+/// - **Own end.** Whose lease ended may have been given up by the others: what it held in the fleet is gone and has to be
+///   taken again. [`RedisRegistry::holds`] turns false no later than the lease ends; when it is alive again, it has a new
+///   `joined_at`.
+/// - **Who may join.** Instances share their records, or all have none. One that keeps records that no other can see
+///   stays alone. Nobody joins whose required settings differ from those of an instance that is alive. Checking and
+///   joining are one step, so of two that come at once one is refused.
+/// - **Errors.** While Redis is away the last known fleet stays.
 #[derive(Clone)]
 pub struct RedisRegistry(Arc<Inner>);
 
@@ -88,7 +100,7 @@ impl RedisRegistry {
             let turn = async {
                 tokio::time::sleep(pause).await;
                 // What went wrong shows in the fleet's standing.
-                let _ = self.turn().await;
+                let _ = self.join().await;
             };
             match self.until() {
                 // Not later than the lease ends, whatever Redis does meanwhile.
@@ -101,8 +113,9 @@ impl RedisRegistry {
         }
     }
 
-    /// Joins or renews, and looks who is alive.
-    async fn turn(&self) -> Result<(), JoinError> {
+    /// Joins the fleet or renews the lease, and looks who is alive. It is also called again and again by itself; this is
+    /// for a start that wants to know.
+    pub async fn join(&self) -> Result<(), JoinError> {
         let (inner, asked) = (&self.0, Instant::now());
         let (lease, records) = (inner.lease.as_millis().to_string(), inner.about.records.as_text());
         let arguments = [inner.redis.instance(), &lease, &records, &inner.stored].map(str::as_bytes);
@@ -153,6 +166,21 @@ impl RedisRegistry {
         let _ = self.0.redis.run(&LEAVE, Repeat::Never, &keys, &[self.0.redis.instance().as_bytes()]).await;
     }
 
+    /// The fleet as it was seen last, and every change of it.
+    pub fn fleet(&self) -> watch::Receiver<Fleet> {
+        self.0.fleet.subscribe()
+    }
+
+    /// Whether this instance certainly still counts as alive.
+    pub fn holds(&self) -> bool {
+        self.until().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// This process, as others see it.
+    pub fn me(&self) -> &str {
+        self.0.redis.instance()
+    }
+
     fn until(&self) -> Option<Instant> {
         *self.0.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -187,22 +215,4 @@ fn instance(stored: Value) -> Option<Instance> {
         serde_json::from_str(parts.next()?).ok()?;
     let about = About { records, version, address, started_at, required_settings, setting_hashes };
     Some(Instance { id, about, joined_at })
-}
-
-impl Registry for RedisRegistry {
-    fn join(&self) -> Boxed<'_, Result<(), JoinError>> {
-        Box::pin(self.turn())
-    }
-
-    fn fleet(&self) -> watch::Receiver<Fleet> {
-        self.0.fleet.subscribe()
-    }
-
-    fn holds(&self) -> bool {
-        self.until().is_some_and(|until| Instant::now() < until)
-    }
-
-    fn me(&self) -> &str {
-        self.0.redis.instance()
-    }
 }

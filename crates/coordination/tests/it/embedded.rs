@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
+use bongsu_coordination::MIGRATIONS;
 use bongsu_coordination::lock::embedded::EmbeddedLocks;
 use bongsu_coordination::orders::REVOCATION_LIFE;
 use bongsu_coordination::orders::embedded::EmbeddedOrders;
-use bongsu_coordination::registry::Records;
-use bongsu_coordination::registry::embedded::EmbeddedRegistry;
-use bongsu_coordination::{Coordination, MIGRATIONS};
 use bongsu_kernel::Clock;
 use bongsu_kernel::task::Supervisor;
 use bongsu_sql::rusqlite::Connection;
@@ -15,7 +13,7 @@ use bongsu_sql::{DataFolder, Database, Migrations, Writer, WriterState};
 use tempfile::TempDir;
 
 use crate::contract;
-use crate::hub::{Engine, Hub, LEASE, Memory, PATIENCE, about, revoke};
+use crate::hub::{Coordination, Engine, Hub, LEASE, Memory, PATIENCE, revoke};
 
 contract!(Embedded);
 
@@ -55,8 +53,7 @@ impl Embedded {
         let orders =
             EmbeddedOrders::open(writer.clone(), readers, self.clock.clone(), applied.clone(), &supervisor);
         let coordination = Coordination {
-            registry: Arc::new(EmbeddedRegistry::new(about(Records::Own), &self.clock)),
-            locks: Arc::new(EmbeddedLocks::new(LEASE, self.clock.clone())),
+            locks: Arc::new(EmbeddedLocks::new(LEASE)),
             orders: Arc::new(orders.await.unwrap()),
         };
         Open { coordination, applied, supervisor, writer, thread, _database: database }

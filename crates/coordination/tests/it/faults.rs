@@ -173,23 +173,23 @@ async fn while_redis_stands_still_nobody_runs_and_everybody_counts_as_lost() {
     for (who, hub) in [&near, &far].into_iter().enumerate() {
         run(hub, who, &diary);
     }
-    let (_, fence) = diary.runs_on().await;
+    let (_, turn) = diary.runs_on().await;
     let quiet = Arc::new(Diary::default());
     run_quietly(&near, &quiet);
     wait::until(PATIENCE, || async { quiet.running() == 1 }).await;
     redis.pause();
     wait::until(PATIENCE, || async { diary.running() == 0 && quiet.running() == 0 }).await;
     for hub in [&near, &far] {
-        let registry = &hub.coordination.registry;
+        let registry = hub.registry();
         wait::until(PATIENCE, || async { registry.fleet().borrow().standing == Standing::Lost }).await;
         assert!(!registry.holds());
         assert!(!hub.coordination.orders.is_current());
     }
     redis.resume();
-    assert!(diary.runs_on().await.1 > fence);
+    assert!(diary.runs_on().await.1 > turn);
     assert!(diary.was_in_order());
     for hub in [&near, &far] {
-        wait::until(PATIENCE, || async { hub.coordination.registry.holds() }).await;
+        wait::until(PATIENCE, || async { hub.registry().holds() }).await;
         hub.sees(&[&near, &far]).await;
         hub.is_current().await;
     }
@@ -203,7 +203,7 @@ async fn a_redis_that_lost_everything_is_noticed_by_all() {
         hub.applied.comes_to(&[revoke("anna", 100)]).await;
         assert_eq!(hub.revoked("ben").await, None);
     }
-    let joined = near.coordination.registry.fleet().borrow().alive.clone();
+    let joined = near.registry().fleet().borrow().alive.clone();
     redis.command(&["FLUSHALL"]).await.accepted();
     redis.command(&["SET", "{orders}:revoked:ben", "200"]).await.accepted();
     for hub in [&near, &far] {
@@ -221,7 +221,7 @@ async fn a_redis_that_lost_everything_is_noticed_by_all() {
         let mut applied = hub.applied.orders();
         applied.dedup();
         assert_eq!(applied, [revoke("anna", 100), kick("cho")]);
-        let again = || hub.coordination.registry.fleet().borrow().alive.clone();
+        let again = || hub.registry().fleet().borrow().alive.clone();
         wait::until(PATIENCE, || async {
             again().len() == 2 && again().iter().all(|instance| !joined.contains(instance))
         })

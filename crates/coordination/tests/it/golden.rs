@@ -69,7 +69,7 @@ async fn an_instance_is_written_as_in_version_2_and_older_ones_are_understood() 
         redis.command(&["HSET", "{instances}:about", "other", golden.trim_end()]).await.accepted();
         redis.command(&["ZADD", "{instances}:leases", "99999999999999", "other"]).await.accepted();
         hub.join().await;
-        let alive = hub.coordination.registry.fleet().borrow().alive.clone();
+        let alive = hub.registry().fleet().borrow().alive.clone();
         let other = alive.iter().find(|instance| instance.id == "other");
         assert_eq!(other, Some(&Instance { id: "other".to_owned(), about, joined_at: 1_708_070_400_000 }));
         // Nor does it keep others out.

@@ -10,7 +10,7 @@ use bongsu_coordination::lock::redis::RedisLocks;
 use bongsu_coordination::orders::redis::RedisOrders;
 use bongsu_coordination::registry::redis::RedisRegistry;
 use bongsu_coordination::registry::{About, Records};
-use bongsu_coordination::{Apply, Coordination, Order};
+use bongsu_coordination::{Apply, Locks, Order, Orders};
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, random};
 use bongsu_redis::{Address, Options, Redis};
@@ -34,6 +34,13 @@ pub(crate) trait Engine: Sized {
     async fn kill(&mut self, hubs: Vec<Hub>);
 }
 
+/// What every hub has.
+#[derive(Clone)]
+pub(crate) struct Coordination {
+    pub(crate) locks: Arc<dyn Locks>,
+    pub(crate) orders: Arc<dyn Orders>,
+}
+
 pub(crate) struct Hub {
     pub(crate) coordination: Coordination,
     pub(crate) applied: Arc<Memory>,
@@ -45,6 +52,7 @@ pub(crate) struct Hub {
 pub(crate) struct Process {
     pub(crate) island: Island,
     pub(crate) redis: Redis,
+    registry: RedisRegistry,
 }
 
 impl Hub {
@@ -57,34 +65,37 @@ impl Hub {
         let (island, supervisor) = (Island::start(), Supervisor::new());
         let options = Options { address: Address::parse(url).unwrap(), prefix: prefix.to_owned() };
         let applied = Arc::new(Memory::default());
-        let (coordination, redis) = {
+        let (coordination, redis, registry) = {
             let _there = island.enter();
             let redis = Redis::start(options, &supervisor);
             let registry = RedisRegistry::start(redis.clone(), about, LEASE, &supervisor);
             let orders = RedisOrders::start(redis.clone(), None, applied.clone(), &supervisor);
             let coordination = Coordination {
-                registry: Arc::new(registry),
                 locks: Arc::new(RedisLocks::new(redis.clone(), LEASE)),
                 orders: Arc::new(orders),
             };
-            (coordination, redis)
+            (coordination, redis, registry)
         };
         // So that its connections live there, too.
         let looking = redis.clone();
         island.run(async move { looking.look().await }).await;
-        Self { coordination, applied, supervisor, process: Some(Process { island, redis }) }
+        Self { coordination, applied, supervisor, process: Some(Process { island, redis, registry }) }
     }
 
     pub(crate) fn island(&self) -> &Island {
         &self.process.as_ref().expect("a hub of a fleet").island
     }
 
+    pub(crate) fn registry(&self) -> &RedisRegistry {
+        &self.process.as_ref().expect("a hub of a fleet").registry
+    }
+
     pub(crate) fn id(&self) -> &str {
-        self.coordination.registry.me()
+        self.registry().me()
     }
 
     pub(crate) async fn join(&self) {
-        self.coordination.registry.join().await.unwrap();
+        self.registry().join().await.unwrap();
     }
 
     /// Ends it in order.
@@ -100,7 +111,7 @@ impl Hub {
 
     /// The ids of those that it thinks alive.
     pub(crate) fn alive(&self) -> Vec<String> {
-        let fleet = self.coordination.registry.fleet().borrow().clone();
+        let fleet = self.registry().fleet().borrow().clone();
         fleet.alive.into_iter().map(|instance| instance.id).collect()
     }
 

@@ -69,7 +69,6 @@ pub(crate) async fn a_lock_ends_by_itself_and_its_late_owner_cannot_touch_it<E: 
 pub(crate) async fn a_lock_that_is_renewed_lasts<E: Engine>(mut engine: E) {
     let ([one, two], _hubs) = locks(&mut engine).await;
     let (mut grant, brief) = (granted(&one, "42").await, granted(&one, "43").await);
-    let fence = grant.fence();
     // For as long as it takes the other one to end.
     let deadline = std::time::Instant::now() + PATIENCE;
     while !matches!(two.acquire(&id("43")).await.unwrap(), Acquired::Granted(_)) {
@@ -80,7 +79,6 @@ pub(crate) async fn a_lock_that_is_renewed_lasts<E: Engine>(mut engine: E) {
         tokio::time::sleep(LEASE / 12).await;
     }
     assert!(grant.is_held() && !brief.is_held());
-    assert_eq!(grant.fence(), fence);
 }
 
 pub(crate) async fn of_many_at_once_one_gets_the_lock<E: Engine>(mut engine: E) {
@@ -94,17 +92,5 @@ pub(crate) async fn of_many_at_once_one_gets_the_lock<E: Engine>(mut engine: E) 
         }
         let granted = tries.join_all().await.into_iter().filter(|granted| *granted).count();
         assert_eq!(granted, 1, "in round {round}");
-    }
-}
-
-pub(crate) async fn tokens_only_grow<E: Engine>(mut engine: E) {
-    let (locks, _hubs) = locks(&mut engine).await;
-    let mut last = None;
-    for round in 0..50 {
-        let locks = &locks[round % 2];
-        let grant = granted(locks, "42").await;
-        assert!(Some(grant.fence()) > last, "{} in round {round}", grant.fence());
-        last = Some(grant.fence());
-        assert!(locks.release(&grant).await.unwrap());
     }
 }

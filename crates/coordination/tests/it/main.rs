@@ -1,6 +1,6 @@
 //! What coordination promises, held against every engine, and what it does when engines and hubs fail.
 //!
-//! The promises stand on the ports (`Registry`, `Locks`, `Orders`) and on `runner::start`; the `*_contract` files test
+//! The promises stand on `RedisRegistry`, the ports (`Locks`, `Orders`) and `runner::start`; the `*_contract` files test
 //! them once, over any engine. `faults` has a Redis of its own for every test, and does things to it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
@@ -31,14 +31,12 @@ macro_rules! contract {
     };
     ($engine:ty) => {
         $crate::contract! { $engine:
-            registry_contract { who_joins_is_alive }
             lock_contract {
                 a_lock_has_one_owner
                 a_lock_that_was_released_is_free
                 a_lock_ends_by_itself_and_its_late_owner_cannot_touch_it
                 a_lock_that_is_renewed_lasts
                 of_many_at_once_one_gets_the_lock
-                tokens_only_grow
             }
             runner_contract {
                 a_loop_runs_and_comes_again_after_it_returned
@@ -58,6 +56,7 @@ macro_rules! contract {
         $crate::contract!($engine);
         $crate::contract! { $engine:
             registry_contract {
+                who_joins_is_alive
                 those_who_join_see_each_other_and_who_leaves_is_gone
                 who_is_killed_is_gone_when_its_lease_ends
                 who_stood_still_knows_that_it_was_given_up
@@ -70,7 +69,6 @@ macro_rules! contract {
                 a_loop_moves_when_its_hub_is_killed
                 a_holder_that_stood_still_takes_no_further_step
                 a_holder_that_stood_still_and_goes_on_at_once_takes_no_further_step
-                a_late_write_of_a_holder_that_stood_still_is_refused
             }
             orders_contract {
                 every_hub_applies_the_same_orders

@@ -1,7 +1,6 @@
 //! The contract of the registry.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Instant;
 
 use bongsu_coordination::registry::{About, Fleet, JoinError, Records, Standing};
@@ -11,7 +10,7 @@ use crate::hub::{Engine, Hub, LEASE, PATIENCE, Shared, about, id};
 
 pub(crate) async fn who_joins_is_alive<E: Engine>(mut engine: E) {
     let hub = engine.hub().await;
-    let registry = &hub.coordination.registry;
+    let registry = hub.registry();
     assert!(registry.holds());
     let Fleet { alive, seen_at, .. } = registry.fleet().borrow().clone();
     assert_eq!(alive.len(), 1);
@@ -49,7 +48,7 @@ pub(crate) async fn who_is_killed_is_gone_when_its_lease_ends<E: Shared>(mut eng
         hub.sees(&[&one, &two, &three]).await;
     }
     let told = [&one, &two].map(|hub| {
-        let mut fleet = hub.coordination.registry.fleet();
+        let mut fleet = hub.registry().fleet();
         let before = fleet.borrow_and_update().clone();
         (fleet, before)
     });
@@ -64,16 +63,16 @@ pub(crate) async fn who_is_killed_is_gone_when_its_lease_ends<E: Shared>(mut eng
         let fleet = tokio::time::timeout(PATIENCE, ended).await.unwrap().unwrap();
         assert_eq!(fleet.ended_since(&before).map(|ended| &ended.id).collect::<Vec<_>>(), [&killed]);
     }
-    assert!(one.coordination.registry.holds());
+    assert!(one.registry().holds());
 }
 
 pub(crate) async fn who_stood_still_knows_that_it_was_given_up<E: Shared>(mut engine: E) {
     let [one, two] = [engine.hub().await, engine.hub().await];
     one.sees(&[&one, &two]).await;
-    let registry = Arc::clone(&two.coordination.registry);
-    let before = one.coordination.registry.fleet().borrow().clone();
+    let registry = two.registry().clone();
+    let before = one.registry().fleet().borrow().clone();
     let joined_at = |hub: &Hub| {
-        let fleet = hub.coordination.registry.fleet().borrow().clone();
+        let fleet = hub.registry().fleet().borrow().clone();
         fleet.alive.iter().find(|instance| instance.id == two.id()).map(|instance| instance.joined_at)
     };
     let first = joined_at(&one);
@@ -85,7 +84,7 @@ pub(crate) async fn who_stood_still_knows_that_it_was_given_up<E: Shared>(mut en
     let again = joined_at(&two);
     assert_ne!(again, first);
     wait::until(PATIENCE, || async { joined_at(&one) == again }).await;
-    let now = one.coordination.registry.fleet().borrow().clone();
+    let now = one.registry().fleet().borrow().clone();
     let ended: Vec<_> = now.ended_since(&before).map(|ended| ended.id.as_str()).collect();
     assert_eq!(ended, [two.id()], "who missed the moment can still tell");
 }
@@ -105,17 +104,17 @@ pub(crate) async fn records_decide_who_may_join<E: Shared>(mut engine: E) {
         let one = engine.hub_with(first).await;
         one.join().await;
         let two = engine.hub_with(second).await;
-        let joined = two.coordination.registry.join().await;
+        let joined = two.registry().join().await;
         if allowed {
             assert_eq!(joined, Ok(()), "{what}");
-            assert!(two.coordination.registry.holds());
+            assert!(two.registry().holds());
         } else {
             let Err(JoinError::Refused(refused)) = joined else { panic!("{what} went together") };
             assert_eq!(refused.other.id, one.id());
             let told = refused.to_string();
             assert!(told.contains(one.id()) && told.contains("hub.test:8083"), "{told}");
-            assert!(!two.coordination.registry.holds());
-            assert!(matches!(two.coordination.registry.fleet().borrow().standing, Standing::Refused(_)));
+            assert!(!two.registry().holds());
+            assert!(matches!(two.registry().fleet().borrow().standing, Standing::Refused(_)));
             one.join().await;
             assert_eq!(one.alive(), [one.id()], "{what}");
         }
@@ -132,14 +131,12 @@ pub(crate) async fn required_settings_decide_who_may_join<E: Shared>(mut engine:
         About { required_settings: named.collect(), ..about(Records::Off) }
     };
     let two = engine.hub_as(&with(&[("MODE", "registered")])).await;
-    let Err(JoinError::Refused(refused)) = two.coordination.registry.join().await else {
-        panic!("it joined")
-    };
+    let Err(JoinError::Refused(refused)) = two.registry().join().await else { panic!("it joined") };
     let told = refused.to_string();
     for part in [one.id(), "hub.test:8083", "MODE=open", "MODE=registered"] {
         assert!(told.contains(part), "{part:?} is not in {told:?}");
     }
-    assert!(!two.coordination.registry.holds());
+    assert!(!two.registry().holds());
     two.stop().await;
     // What the other one does not name is nothing to differ in, and what is only hashed keeps nobody out.
     let hashes = Some(BTreeMap::from([("KEY".to_owned(), "fedcba9876543210".to_owned())]));
@@ -160,7 +157,7 @@ pub(crate) async fn required_settings_decide_who_may_join<E: Shared>(mut engine:
 /// What one hub sees of another one that is alive.
 async fn one_sees(one: &Hub, other: &Hub) -> About {
     one.join().await;
-    let alive = one.coordination.registry.fleet().borrow().alive.clone();
+    let alive = one.registry().fleet().borrow().alive.clone();
     alive.into_iter().find(|instance| instance.id == other.id()).unwrap().about
 }
 
@@ -172,7 +169,7 @@ pub(crate) async fn of_many_with_records_of_their_own_one_joins<E: Shared>(mut e
     let joins: Vec<_> = hubs
         .iter()
         .map(|hub| {
-            let registry = hub.coordination.registry.clone();
+            let registry = hub.registry().clone();
             hub.island().run(async move { registry.join().await.is_ok() })
         })
         .collect();
@@ -181,7 +178,7 @@ pub(crate) async fn of_many_with_records_of_their_own_one_joins<E: Shared>(mut e
         joined += usize::from(join.await);
     }
     assert_eq!(joined, 1);
-    assert_eq!(hubs.iter().filter(|hub| hub.coordination.registry.holds()).count(), 1);
+    assert_eq!(hubs.iter().filter(|hub| hub.registry().holds()).count(), 1);
 }
 
 pub(crate) async fn the_place_of_one_that_was_killed_is_free_after_its_lease<E: Shared>(mut engine: E) {
@@ -189,12 +186,12 @@ pub(crate) async fn the_place_of_one_that_was_killed_is_free_after_its_lease<E: 
     let before_it_joined = Instant::now();
     one.join().await;
     let two = engine.hub_with(Records::Own).await;
-    assert!(two.coordination.registry.join().await.is_err());
+    assert!(two.registry().join().await.is_err());
     one.kill();
     // Unless this test itself was held up for longer than that.
-    let lasts_on = two.coordination.registry.join().await.is_err();
+    let lasts_on = two.registry().join().await.is_err();
     assert!(lasts_on || before_it_joined.elapsed() >= LEASE, "its lease lasts on");
     // It goes on trying by itself.
-    wait::until(PATIENCE, || async { two.coordination.registry.holds() }).await;
+    wait::until(PATIENCE, || async { two.registry().holds() }).await;
     assert_eq!(two.alive(), [two.id()]);
 }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bongsu_kernel::{Clock, Id, Millis, random};
+use bongsu_kernel::{Clock, Id, Millis, Outage, random};
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -44,7 +44,7 @@ pub enum TicketError {
     #[error("too many tickets wait")]
     TooMany,
     #[error("tickets cannot be kept right now: {0}")]
-    Away(String),
+    Away(#[from] Outage),
 }
 
 /// What a new ticket is called.

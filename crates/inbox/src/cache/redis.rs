@@ -2,8 +2,8 @@
 //!
 //! Standings are written behind those who asked for them, a few at a time.
 
-use bongsu_kernel::Id;
 use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Id, Outage};
 use bongsu_redis::redis::{Cmd, cmd};
 use bongsu_redis::{Redis, Repeat, Script};
 use serde_json::{Map, Value};
@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 
 use super::Cache;
 use crate::Standing;
+use crate::marks::Boxed;
 use crate::marks::redis::read;
-use crate::marks::{Away, Boxed};
 use crate::settings::Settings;
 
 static REMEMBER: Script = Script::new("unread_remember", include_str!("../../lua/remember.lua"));
@@ -49,7 +49,7 @@ impl RedisCache {
         &self,
         name: &'static str,
         key: &str,
-    ) -> Result<T, Away> {
+    ) -> Result<T, Outage> {
         let mut command: Cmd = cmd(name);
         command.arg(key);
         read(self.redis.ask(name, key, &command, Repeat::Safe).await?)
@@ -102,7 +102,7 @@ impl Cache for RedisCache {
 
     fn remember_settings<'a>(&'a self, person: &'a Id, settings: &'a Settings) -> Boxed<'a, ()> {
         Box::pin(async move {
-            let unreadable = |_| Away("settings cannot be written".to_owned());
+            let unreadable = |_| Outage("settings cannot be written".to_owned());
             let Value::Object(fields) = serde_json::to_value(settings).map_err(unreadable)? else {
                 return Ok(());
             };

@@ -4,15 +4,15 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::random;
+use bongsu_kernel::Backoff;
 use bongsu_live::log::Pending;
 
 use crate::dead_letters::digest;
 
 /// A record that was refused so often becomes a dead letter.
 pub(super) const MAX_ATTEMPTS: u64 = 3;
-/// Before the second attempt; twice as long before each further one, and up to a quarter longer.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The delay before the second attempt and before the third.
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(2), (100, 125));
 /// While so many records wait, a refusal of another one is taken for an outage: the database seems to refuse everything.
 const MAX_WAITING: usize = 256;
 
@@ -56,10 +56,7 @@ impl Retries {
 
     /// Leaves a record out until it is due again.
     pub(super) fn put_off(&mut self, pending: Pending, attempts: u64) {
-        let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
-        let delay = RETRY_DELAY.saturating_mul(2_u32.saturating_pow(doublings));
-        let jitter = random::between(0, u64::try_from(delay.as_millis() / 4).unwrap_or_default());
-        self.due.push(Instant::now() + delay + Duration::from_millis(jitter));
+        self.due.push(Instant::now() + RETRY.delay(attempts));
         self.waiting.push(pending);
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use bongsu_kernel::{Id, Millis};
+use bongsu_kernel::{Id, Millis, Outage};
 use bongsu_redis::redis::{Value, cmd, from_redis_value};
-use bongsu_redis::{Error, Index, Redis, Repeat, Script};
+use bongsu_redis::{Index, Redis, Repeat, Script};
 
-use super::{Away, Boxed, Buffer, Marks, Waiting};
+use super::{Boxed, Buffer, Marks, Waiting};
 use crate::read::canonical;
 
 static PUT: Script = Script::new("read_put", include_str!("../../lua/put.lua"));
@@ -34,14 +34,8 @@ impl RedisBuffer {
     }
 }
 
-impl From<Error> for Away {
-    fn from(error: Error) -> Self {
-        Self(error.to_string())
-    }
-}
-
-pub(crate) fn read<T: bongsu_redis::redis::FromRedisValue>(value: Value) -> Result<T, Away> {
-    from_redis_value(value).map_err(|_| Away("a mark in Redis is not readable".to_owned()))
+pub(crate) fn read<T: bongsu_redis::redis::FromRedisValue>(value: Value) -> Result<T, Outage> {
+    from_redis_value(value).map_err(|_| Outage("a mark in Redis is not readable".to_owned()))
 }
 
 impl Buffer for RedisBuffer {
@@ -54,15 +48,16 @@ impl Buffer for RedisBuffer {
                 let answer: String = read(self.redis.run(&PUT, Repeat::Safe, &[&key], &arguments).await?)?;
                 match answer.as_str() {
                     "unmarked" => self.index.forget_mark(person.as_str()),
-                    "full" => return Err(Away("too many marks wait to be written".to_owned())),
+                    "full" => return Err(Outage("too many marks wait to be written".to_owned())),
                     "new" => return Ok(None),
                     read_at => {
-                        let read_at = read_at.parse().map_err(|_| Away("a mark is not readable".to_owned()));
+                        let read_at =
+                            read_at.parse().map_err(|_| Outage("a mark is not readable".to_owned()));
                         return read_at.map(Some);
                     }
                 }
             }
-            Err(Away("the index of marks could not be marked in time".to_owned()))
+            Err(Outage("the index of marks could not be marked in time".to_owned()))
         })
     }
 

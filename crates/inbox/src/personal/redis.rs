@@ -12,8 +12,7 @@ use bongsu_kernel::{Clock, Id, Millis};
 use bongsu_live::log::{Boxed, Bus, LogError, Sink};
 use bongsu_live::{Hub, SubjectName};
 use bongsu_redis::redis::cmd;
-use bongsu_redis::{self as redis, Channel, Listener, Redis, Repeat};
-use bytes::Bytes;
+use bongsu_redis::{Channel, Listener, Redis, Repeat, Subscriber};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
@@ -34,7 +33,7 @@ const BUS: &str = "bus";
 /// The bus, both ways.
 pub(crate) struct RedisPersonal {
     redis: Redis,
-    bus: redis::Bus,
+    bus: Subscriber,
     queue: mpsc::Sender<Message>,
     templates: Templates,
 }
@@ -55,8 +54,8 @@ impl RedisPersonal {
         templates: Templates,
         supervisor: &Supervisor,
     ) -> Self {
-        let ears = Arc::new(Ears { redis: redis.clone(), hub, clock, templates: templates.clone() });
-        let bus = redis::Bus::start(redis.clone(), ears, supervisor);
+        let listener = PersonalListener { redis: redis.clone(), hub, clock, templates: templates.clone() };
+        let bus = redis.subscriber(Arc::new(listener));
         let sender = redis.clone();
         let send = move |some| send(sender.clone(), marks.clone(), some);
         let queue = supervisor.queue("member-bus", (QUEUE, GATHERED), send);
@@ -141,21 +140,21 @@ impl Bus for RedisPersonal {
     }
 }
 
-struct Ears {
+struct PersonalListener {
     redis: Redis,
     hub: Hub,
     clock: Clock,
     templates: Templates,
 }
 
-impl Ears {
+impl PersonalListener {
     fn person(&self, channel: &Channel) -> Option<Id> {
         let key = self.redis.beside_what(channel.name(), BUS)?;
         Id::new(key.strip_prefix(FAMILY)?.strip_prefix(':')?).ok()
     }
 
-    /// Nothing when it is none of ours, or of a later version.
-    fn hear(&self, person: &Id, message: &str) -> Option<()> {
+    /// None when the message is none of ours, or of a later version.
+    fn apply(&self, person: &Id, message: &str) -> Option<()> {
         let (head, rest) = message.split_once('\n')?;
         let mut head = head.split(' ');
         head.next().filter(|version| *version == "1")?;
@@ -175,17 +174,17 @@ impl Ears {
     }
 }
 
-impl Listener for Ears {
-    fn message(&self, channel: &Channel, payload: Bytes) {
+impl Listener for PersonalListener {
+    fn message(&self, channel: &Channel, payload: &[u8]) {
         let Some(person) = self.person(channel) else { return };
-        if std::str::from_utf8(&payload).ok().and_then(|text| self.hear(&person, text)).is_none() {
+        if std::str::from_utf8(payload).ok().and_then(|text| self.apply(&person, text)).is_none() {
             metrics::counter!("bus_malformed_total").increment(1);
             tracing::warn!("a message about a person was not readable");
             self.hub.doubt(&subject(&person));
         }
     }
 
-    fn doubt(&self, channel: &Channel) {
+    fn mark_stale(&self, channel: &Channel) {
         if let Some(person) = self.person(channel) {
             self.hub.doubt(&subject(&person));
         }

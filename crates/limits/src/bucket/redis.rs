@@ -1,10 +1,11 @@
 //! Buckets in Redis, for the fleet: one script looks, takes and lets the bucket expire, by the server's clock.
 
+use bongsu_kernel::Outage;
 use bongsu_redis::redis::from_redis_value;
 use bongsu_redis::{Redis, Repeat, Script};
 
 use super::{Buckets, ROUNDING, Rate, Refused};
-use crate::{Away, Boxed};
+use crate::Boxed;
 
 static TAKE: Script = Script::new("bucket_take", include_str!("../../lua/take.lua"));
 
@@ -27,13 +28,13 @@ impl Buckets for RedisBuckets {
             let arguments = [rate.per_second, rate.burst, cost.into(), ROUNDING].map(|n: f64| n.to_string());
             let arguments = arguments.each_ref().map(String::as_bytes);
             // A second time it would be taken twice.
-            let answer = self.0.run(&TAKE, Repeat::Never, &[&key], &arguments).await.map_err(Away::from)?;
-            let missing: Option<String> =
-                from_redis_value(answer).map_err(|_| Away("a bucket in Redis is not readable".to_owned()))?;
+            let answer = self.0.run(&TAKE, Repeat::Never, &[&key], &arguments).await.map_err(Outage::from)?;
+            let missing: Option<String> = from_redis_value(answer)
+                .map_err(|_| Outage("a bucket in Redis is not readable".to_owned()))?;
             match missing.map(|missing| missing.parse()) {
                 None => Ok(()),
                 Some(Ok(missing)) => Err(Refused::RetryAfter(rate.wait(missing))),
-                Some(Err(_)) => Err(Away("a bucket in Redis is not readable".to_owned()).into()),
+                Some(Err(_)) => Err(Outage("a bucket in Redis is not readable".to_owned()).into()),
             }
         })
     }

@@ -39,7 +39,7 @@ async fn open((url, prefix): (&str, &str), most_keys: u64, clock: Clock, sink: A
     let redis = Redis::start(bongsu_redis::Options { address, prefix: prefix.to_owned() }, &supervisor);
     redis.look().await;
     let bus = RedisBus::start(redis.clone(), sink, clock.clone(), &supervisor);
-    let follow_ups = Arc::new(RedisFollowUps::start(redis.clone(), &supervisor));
+    let follow_ups = Arc::new(RedisFollowUps::new(redis.clone()));
     let log = Arc::new(RedisLog::start(redis, Options { most_keys }, clock, &supervisor));
     Running { log, bus, follow_ups, supervisor }
 }

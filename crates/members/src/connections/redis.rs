@@ -17,8 +17,7 @@ use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_kernel::{Id, Millis, random};
 use bongsu_live::Ender;
 use bongsu_redis::redis::from_redis_value;
-use bongsu_redis::{Bus, Channel, Error, Listener, Redis, Repeat, Script};
-use bytes::Bytes;
+use bongsu_redis::{Channel, Error, Listener, Redis, Repeat, Script, Subscriber};
 use futures_util::StreamExt;
 use serde::Deserialize;
 use tokio::sync::{Notify, watch};
@@ -94,7 +93,7 @@ impl RedisConnections {
             deciding: Notify::new(),
             doubt: Notify::new(),
         }));
-        let bus = Bus::start(this.0.redis.clone(), Arc::new(Ears(this.clone())), supervisor);
+        let bus = this.0.redis.subscriber(Arc::new(Ears(this.clone())));
         let (looking, stop) = (this.clone(), supervisor.stop());
         supervisor.spawn("member-connections", OnEnd::Restart, move || {
             let (this, stop, bus) = (looking.clone(), stop.clone(), bus.clone());
@@ -140,7 +139,7 @@ impl Inner {
     }
 
     /// Once it is heard, the bus itself tells what becomes of it.
-    async fn listen(&self, bus: &Bus) {
+    async fn listen(&self, bus: &Subscriber) {
         for channel in [self.channel(), self.question()] {
             while bus.subscribe(Channel::Everywhere(channel.clone().into())).await.is_err() {
                 tokio::time::sleep(AGAIN).await;
@@ -389,9 +388,9 @@ impl Ears {
 }
 
 impl Listener for Ears {
-    fn message(&self, channel: &Channel, payload: Bytes) {
+    fn message(&self, channel: &Channel, payload: &[u8]) {
         if channel.name() == self.0.0.question() {
-            return self.asked(&payload);
+            return self.asked(payload);
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -399,13 +398,13 @@ impl Listener for Ears {
             member_id: Id,
             connection_id: String,
         }
-        match serde_json::from_slice::<Disconnect>(&payload) {
+        match serde_json::from_slice::<Disconnect>(payload) {
             Ok(one) => self.0.0.held().replaced(&one.member_id, &one.connection_id),
             Err(_) => metrics::counter!("bus_malformed_total").increment(1),
         }
     }
 
-    fn doubt(&self, _: &Channel) {
+    fn mark_stale(&self, _: &Channel) {
         self.0.0.doubt.notify_one();
     }
 }

@@ -10,11 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bongsu_coordination::registry::Fleet;
-use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, Millis};
 use bongsu_live::log::Boxed;
 use bongsu_redis::redis::{self as client, FromRedisValue, Value};
-use bongsu_redis::{Bus, Channel, Redis, Repeat, Script};
+use bongsu_redis::{Channel, Redis, Repeat, Script, Subscriber};
 use tokio::sync::watch;
 
 use super::{Ears, Error, GATHER, MAX_PAGE_SIZE, MOST_LISTED, Online, Store, Told, Who};
@@ -36,7 +35,7 @@ const MAX_LIST_CALLS: usize = 1_000;
 pub struct RedisStore {
     redis: Redis,
     fleet: watch::Receiver<Fleet>,
-    bus: Bus,
+    bus: Subscriber,
     renewal: Duration,
     /// What the script is told every time.
     settings: [String; 4],
@@ -58,15 +57,8 @@ type Answered = (i64, String, String, usize, Vec<(String, String)>);
 
 impl RedisStore {
     /// People of instances that are not in the fleet leave.
-    pub fn start(
-        options: Options,
-        redis: Redis,
-        fleet: watch::Receiver<Fleet>,
-        ears: Arc<dyn Ears>,
-        supervisor: &Supervisor,
-    ) -> Self {
-        let listener = Listener::new(redis.clone(), ears);
-        let bus = Bus::start(redis.clone(), Arc::new(listener), supervisor);
+    pub fn new(options: Options, redis: Redis, fleet: watch::Receiver<Fleet>, ears: Arc<dyn Ears>) -> Self {
+        let bus = redis.subscriber(Arc::new(Listener::new(redis.clone(), ears)));
         let settings = [options.user_ttl, options.hash_ttl, GATHER]
             .map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX >> 1).to_string());
         let [life, keys, gather] = settings;

@@ -46,7 +46,7 @@ impl Place {
     /// A store for an instance of which nobody knows.
     fn store(&self, options: Options, ears: Arc<dyn Ears>, supervisor: &Supervisor) -> Arc<dyn Store> {
         let fleet = Instances::default().fleet();
-        Arc::new(RedisStore::start(options, self.redis(supervisor), fleet, ears, supervisor))
+        Arc::new(RedisStore::new(options, self.redis(supervisor), fleet, ears))
     }
 }
 

@@ -112,7 +112,7 @@ async fn servers_of_a_cluster_that_stand_still_or_die_hold_up_nobody_for_long_an
 
 /// How often the bus could not reach a server.
 fn tries(hub: &Hub) -> usize {
-    hub.log().matches("the bus cannot reach Redis").count()
+    hub.log().matches("the bus failed to connect to Redis").count()
 }
 
 /// A room that another server has is published to as if nothing had happened, and read, unless nobody can know who was

@@ -101,7 +101,7 @@ async fn hubs_that_start_without_redis_say_so_and_work_when_it_is_there() {
 
     // By now the bus tries less and less often.
     for hub in &fleet.hubs {
-        let tries = || hub.log().matches("the bus cannot reach Redis").count();
+        let tries = || hub.log().matches("the bus failed to connect to Redis").count();
         wait::until(LONG, async || tries() >= 3).await;
     }
     redis.restart().await;

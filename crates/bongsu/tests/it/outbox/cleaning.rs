@@ -33,7 +33,7 @@ pub(super) fn make_old(fleet: &Fleet, positions: u64) {
 /// there is one.
 pub(super) async fn have_cleaned(fleet: &Fleet) -> &Hub {
     let turn = wait::value_within(LONG, || async { fleet.last_turn("outbox-retention") });
-    let (fence, at) = turn.await.expect("a hub that removes old rows");
+    let (began, at) = turn.await.expect("a hub that removes old rows");
     if fleet.hubs.len() == 1 {
         fleet.hubs[0].restart().await;
         return &fleet.hubs[0];
@@ -41,7 +41,7 @@ pub(super) async fn have_cleaned(fleet: &Fleet) -> &Hub {
     fleet.hubs[at].kill9().await;
     // A turn that begins from now on. On a busy machine a lease may end by itself: a hub that had its turn before has
     // looked already, and looks again only after a while.
-    let is_next = |turn: (u64, usize)| turn.0 > fence && turn.1 != at;
+    let is_next = |turn: (String, usize)| turn.0 > began && turn.1 != at;
     wait::until(LONG, async || fleet.last_turn("outbox-retention").is_some_and(is_next)).await;
     &fleet.hubs[1 - at]
 }

@@ -218,18 +218,18 @@ impl Fleet {
         self.last_turn(name).map(|(_, at)| at)
     }
 
-    /// The lease of something that was granted last: its fencing token, and the hub that has it.
-    pub(super) fn last_turn(&self, name: &str) -> Option<(u64, usize)> {
+    /// The turn of something that began last: when, as the log writes it, and on which hub.
+    pub(super) fn last_turn(&self, name: &str) -> Option<(String, usize)> {
         let granted = |hub: &Hub| {
             let log = hub.log();
             let turn = format!("runs here\",\"runner\":\"{name}\"");
             let turns = log.lines().filter(|line| line.contains(&turn));
-            let fence =
-                |line: &str| line.split_once("\"fence\":\"")?.1.split('"').next()?.parse::<u64>().ok();
-            turns.filter_map(fence).max()
+            let began =
+                |line: &str| Some(line.split_once("\"timestamp\":\"")?.1.split('"').next()?.to_owned());
+            turns.filter_map(began).max()
         };
-        let fences = self.hubs.iter().map(granted).enumerate();
-        fences.filter_map(|(at, fence)| Some((fence?, at))).max()
+        let turns = self.hubs.iter().map(granted).enumerate();
+        turns.filter_map(|(at, began)| Some((began?, at))).max()
     }
 
     /// Waits until another hub gives positions than the one that did.

@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use bongsu_kernel::{Id, Millis, Recent, StreamId};
 use bongsu_redis::{Channel, Listener};
-use bytes::Bytes;
 use tokio::sync::{Notify, watch};
 
 use crate::orders::{Apply, Order};
@@ -24,7 +23,7 @@ pub(super) struct Feed {
     apply: Arc<dyn Apply>,
     state: Mutex<State>,
     started: Instant,
-    /// In ms after the start; 0 while there is a doubt. Changed under the state's lock only.
+    /// In ms after the start; 0 while the feed has to be read. Changed under the state's lock only.
     certain_until: AtomicU64,
     /// Rung when the feed should be read at once.
     pub(super) bell: Notify,
@@ -38,7 +37,8 @@ struct State {
     /// Whether the bus is up.
     heard: bool,
     losses: u64,
-    doubts: u64,
+    /// How often something made the feed uncertain.
+    interruptions: u64,
     /// Counts what could make a look at somebody's revocation old.
     changes: u64,
     /// How often Redis may have lost what it had.
@@ -51,7 +51,7 @@ struct State {
 pub(super) struct Look {
     pub(super) position: Option<StreamId>,
     began: u64,
-    doubts: u64,
+    interruptions: u64,
 }
 
 /// What was read of the feed.
@@ -68,7 +68,7 @@ impl Feed {
             position: None,
             heard: false,
             losses: 0,
-            doubts: 0,
+            interruptions: 0,
             changes: 0,
             data_losses: 0,
             revoked: Recent::new(REMEMBERED),
@@ -86,7 +86,7 @@ impl Feed {
 
     pub(super) fn begin(&self) -> Look {
         let state = self.state();
-        Look { position: state.position, began: self.now(), doubts: state.doubts }
+        Look { position: state.position, began: self.now(), interruptions: state.interruptions }
     }
 
     /// Applies what was read. Says from where to read on, if there is more.
@@ -115,7 +115,7 @@ impl Feed {
     /// The feed was read to its end.
     pub(super) fn finish(&self, look: &Look) {
         let state = self.state();
-        if state.heard && state.doubts == look.doubts && self.is_restored() {
+        if state.heard && state.interruptions == look.interruptions && self.is_restored() {
             self.certain_until.store(look.began + CERTAIN, Ordering::Release);
         }
     }
@@ -129,7 +129,7 @@ impl Feed {
         let mut state = self.state();
         if state.losses == losses {
             state.heard = true;
-            self.doubt_state(&mut state);
+            self.make_uncertain(&mut state);
         }
     }
 
@@ -214,8 +214,8 @@ impl Feed {
         self.certain_until.store(0, Ordering::Release);
     }
 
-    fn doubt_state(&self, state: &mut State) {
-        state.doubts += 1;
+    fn make_uncertain(&self, state: &mut State) {
+        state.interruptions += 1;
         self.certain_until.store(0, Ordering::Release);
         self.bell.notify_one();
     }
@@ -245,8 +245,8 @@ fn parse(message: &str) -> Option<(StreamId, StreamId, &str)> {
 }
 
 impl Listener for Feed {
-    fn message(&self, _: &Channel, payload: Bytes) {
-        let message = std::str::from_utf8(&payload).ok().and_then(parse);
+    fn message(&self, _: &Channel, payload: &[u8]) {
+        let message = std::str::from_utf8(payload).ok().and_then(parse);
         let mut state = self.state();
         match (message, state.position) {
             (Some((previous, id, order)), Some(position)) if previous == position => {
@@ -255,7 +255,7 @@ impl Listener for Feed {
             }
             // Read from the feed before it came over the bus.
             (Some((_, id, _)), Some(position)) if id <= position => {}
-            _ => self.doubt_state(&mut state),
+            _ => self.make_uncertain(&mut state),
         }
     }
 
@@ -263,13 +263,13 @@ impl Listener for Feed {
         let mut state = self.state();
         state.heard = false;
         state.losses += 1;
-        self.doubt_state(&mut state);
+        self.make_uncertain(&mut state);
     }
 
-    fn doubt(&self, _: &Channel) {
+    fn mark_stale(&self, _: &Channel) {
         let mut state = self.state();
         state.heard = true;
-        self.doubt_state(&mut state);
+        self.make_uncertain(&mut state);
     }
 }
 
@@ -320,7 +320,7 @@ mod tests {
 
     fn say(feed: &Feed, channel: &Channel, previous: u64, own: u64) {
         let message = format!("{} {} {}", id(previous), id(own), kick(own));
-        feed.message(channel, Bytes::from(message));
+        feed.message(channel, message.as_bytes());
     }
 
     #[test]
@@ -347,7 +347,7 @@ mod tests {
         look(&feed, Page::Next(vec![(id(6), kick(6))], false));
         assert!(!feed.is_current(), "nobody would tell of the next order");
         let began_before = feed.begin();
-        feed.doubt(&channel);
+        feed.mark_stale(&channel);
         feed.finish(&began_before);
         assert!(!feed.is_current(), "what came between the look and the subscription is unknown");
         look(&feed, Page::Next(Vec::new(), false));
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn what_a_newer_hub_orders_and_what_the_feed_lost_is_told_as_missed() {
         let (feed, memory, channel) = current();
-        feed.message(&channel, Bytes::from(format!("{} {} 2 banish user6", id(5), id(6))));
+        feed.message(&channel, format!("{} {} 2 banish user6", id(5), id(6)).as_bytes());
         look(&feed, Page::Lost(id(3)));
         say(&feed, &channel, 3, 4);
         assert_eq!(*memory.0.lock().unwrap(), ["missed".to_owned(), "missed".to_owned(), kick(4)]);
@@ -380,7 +380,7 @@ mod tests {
         let user = Id::new("anna").unwrap();
         let (known, mark) = feed.revoked(&user);
         assert_eq!(known, None);
-        feed.message(&channel, Bytes::from(format!("{} {} 1 revoke anna 42", id(5), id(6))));
+        feed.message(&channel, format!("{} {} 1 revoke anna 42", id(5), id(6)).as_bytes());
         assert_eq!(feed.learn(&user, None, mark), Some(42));
         assert_eq!(feed.revoked(&user).0, Some(Some(42)));
         feed.lost(&channel);

@@ -9,8 +9,7 @@ use bongsu_kernel::json::Object;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{Clock, EventType, Id};
-use bongsu_redis::{Bus, Channel, Listener, Redis};
-use bytes::Bytes;
+use bongsu_redis::{Channel, Listener, Redis, Subscriber};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -25,18 +24,15 @@ const FOREIGN_BYTES: usize = 64 << 10;
 /// See the module.
 pub struct RedisBus {
     redis: Redis,
-    bus: Bus,
+    bus: Subscriber,
     audience: Audience,
 }
 
 impl RedisBus {
     pub fn start(redis: Redis, sink: Arc<dyn Sink>, clock: Clock, supervisor: &Supervisor) -> Self {
         let audience = Audience::start(redis.clone(), clock.clone(), supervisor);
-        let bus = Bus::start(
-            redis.clone(),
-            Arc::new(Ears { sink, clock, redis: redis.clone(), prefix: redis.key("") }),
-            supervisor,
-        );
+        let listener = LogListener { sink, clock, redis: redis.clone(), prefix: redis.key("") };
+        let bus = redis.subscriber(Arc::new(listener));
         Self { redis, bus, audience }
     }
 
@@ -73,14 +69,14 @@ impl log::Bus for RedisBus {
     }
 }
 
-struct Ears {
+struct LogListener {
     sink: Arc<dyn Sink>,
     clock: Clock,
     redis: Redis,
     prefix: String,
 }
 
-impl Ears {
+impl LogListener {
     fn subject(&self, channel: &Channel) -> Option<SubjectName> {
         match channel {
             Channel::OfSlot(name) => {
@@ -145,10 +141,10 @@ impl Ears {
     }
 }
 
-impl Listener for Ears {
-    fn message(&self, channel: &Channel, payload: Bytes) {
+impl Listener for LogListener {
+    fn message(&self, channel: &Channel, payload: &[u8]) {
         let Some(subject) = self.subject(channel) else { return };
-        let outcome = match (channel, std::str::from_utf8(&payload)) {
+        let outcome = match (channel, std::str::from_utf8(payload)) {
             (_, Err(_)) => Err("not UTF-8"),
             (Channel::OfSlot(_), Ok(message)) => match self.deliver(&subject, message) {
                 Some(()) => Ok(()),
@@ -165,7 +161,7 @@ impl Listener for Ears {
         }
     }
 
-    fn doubt(&self, channel: &Channel) {
+    fn mark_stale(&self, channel: &Channel) {
         if let (Channel::OfSlot(_), Some(subject)) = (channel, self.subject(channel)) {
             self.sink.doubt(&subject);
         }

@@ -9,9 +9,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bongsu_kernel::StreamId;
-use bongsu_kernel::task::Supervisor;
 use bongsu_redis::redis;
-use bongsu_redis::{Bus, Channel, Index, Marked, Redis, Repeat, Script};
+use bongsu_redis::{Channel, Index, Marked, Redis, Repeat, Script, Subscriber};
 use futures_util::StreamExt;
 
 use self::heard::{Heard, Listening};
@@ -28,15 +27,15 @@ const AT_ONCE: usize = 32;
 pub struct RedisFollowUps {
     redis: Redis,
     index: Index,
-    bus: Bus,
+    bus: Subscriber,
     heard: Arc<Heard>,
 }
 
 impl RedisFollowUps {
-    pub fn start(redis: Redis, supervisor: &Supervisor) -> Self {
+    pub fn new(redis: Redis) -> Self {
         let index = Index::new(redis.clone(), FOLLOW_UPS);
         let heard = Arc::new(Heard::default());
-        let bus = Bus::start(redis.clone(), heard.clone(), supervisor);
+        let bus = redis.subscriber(heard.clone());
         Self { redis, index, bus, heard }
     }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bongsu_kernel::Id;
 use bongsu_redis::{Channel, Redis};
-use bytes::Bytes;
 
 use crate::store::{Change, Ears};
 
@@ -33,9 +32,9 @@ impl Listener {
 }
 
 impl bongsu_redis::Listener for Listener {
-    fn message(&self, channel: &Channel, payload: Bytes) {
+    fn message(&self, channel: &Channel, payload: &[u8]) {
         let Some(room) = self.room(channel) else { return };
-        match std::str::from_utf8(&payload).ok().and_then(read) {
+        match std::str::from_utf8(payload).ok().and_then(read) {
             Some(Message::Change(change)) => self.ears.change(&room, change),
             Some(Message::Soon(within)) => self.ears.soon(&room, within),
             None => {
@@ -47,7 +46,7 @@ impl bongsu_redis::Listener for Listener {
         }
     }
 
-    fn doubt(&self, channel: &Channel) {
+    fn mark_stale(&self, channel: &Channel) {
         if let Some(room) = self.room(channel) {
             self.ears.doubt(&room);
         }

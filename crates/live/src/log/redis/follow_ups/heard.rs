@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bongsu_kernel::Id;
-use bongsu_redis::{Bus, Channel, Listener};
-use bytes::Bytes;
+use bongsu_redis::{Channel, Listener, Subscriber};
 use tokio::sync::Notify;
 
 /// The index is looked at so often, for what was not heard.
@@ -82,8 +81,8 @@ impl Drop for Round<'_> {
 }
 
 impl Listener for Heard {
-    fn message(&self, _: &Channel, payload: Bytes) {
-        let room = std::str::from_utf8(&payload).ok();
+    fn message(&self, _: &Channel, payload: &[u8]) {
+        let room = std::str::from_utf8(payload).ok();
         let known = |room: &&str| room.split_once(':').is_some_and(|(_, id)| Id::new(id).is_ok());
         let Some(room) = room.filter(known) else {
             metrics::counter!("bus_malformed_total").increment(1);
@@ -100,7 +99,7 @@ impl Listener for Heard {
         self.news.notify_one();
     }
 
-    fn doubt(&self, _: &Channel) {
+    fn mark_stale(&self, _: &Channel) {
         self.lock().saw_index = None;
         self.news.notify_one();
     }
@@ -109,12 +108,12 @@ impl Listener for Heard {
 /// Listens until it is dropped.
 pub(super) struct Listening {
     heard: Arc<Heard>,
-    bus: Bus,
+    bus: Subscriber,
     channel: Channel,
 }
 
 impl Listening {
-    pub(super) fn new(heard: Arc<Heard>, bus: Bus, channel: Channel) -> Self {
+    pub(super) fn new(heard: Arc<Heard>, bus: Subscriber, channel: Channel) -> Self {
         // What was heard in an earlier turn is somebody else's by now.
         *heard.lock() = Rooms::default();
         Self { heard, bus, channel }
@@ -141,7 +140,7 @@ mod tests {
     #[test]
     fn a_room_stays_until_it_was_found_empty_after_it_was_named() {
         let (heard, channel) = (Heard::default(), Channel::Everywhere("news".into()));
-        let name = |room: &'static str| heard.message(&channel, Bytes::from_static(room.as_bytes()));
+        let name = |room: &'static str| heard.message(&channel, room.as_bytes());
         name("room:1");
         name("room:2");
         let mut round = heard.begin();
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_index_is_looked_at_first_and_after_a_doubt() {
+    fn the_index_is_read_first_and_after_messages_may_have_been_lost() {
         let (heard, channel) = (Heard::default(), Channel::Everywhere("news".into()));
         let mut round = heard.begin();
         assert!(round.looks_at_index());
@@ -168,7 +167,7 @@ mod tests {
         drop(round);
         assert!(!heard.begin().looks_at_index());
         assert_eq!(named(&heard), ["room:1"]);
-        heard.doubt(&channel);
+        heard.mark_stale(&channel);
         assert!(heard.begin().looks_at_index());
     }
 }

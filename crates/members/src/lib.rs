@@ -3,7 +3,6 @@
 //! What is on it is the inbox's ([`bongsu_inbox`]); here are the stream's own rules: what it says and in which language,
 //! how long it lives, and that a fourth device is let in and the oldest one asked to stay away.
 
-pub mod connections;
 mod dress;
 mod options;
 mod part;
@@ -12,9 +11,9 @@ pub mod routes;
 use std::sync::Arc;
 
 use bongsu_inbox::Inbox;
+use bongsu_limits::Connections;
 use bongsu_live::Hub;
 
-pub use connections::{Away, Boxed, Connections, EmbeddedConnections, Place};
 pub use options::{Options, SETTINGS};
 pub use part::MembersPart;
 

@@ -6,7 +6,7 @@ use bongsu_http::frame::language;
 use bongsu_http::stream::resumed;
 use bongsu_http::{ApiError, Identity, StreamLanguage, StreamPerson};
 use bongsu_kernel::text::Text;
-use bongsu_kernel::{Code, StreamId};
+use bongsu_kernel::{Close, Code, StreamId};
 use bongsu_live::OpenError;
 use http::request::Parts;
 use utoipa_axum::router::OpenApiRouter;
@@ -87,8 +87,9 @@ async fn stream(
         return Ok(bongsu_http::stream::answer(stream));
     }
     identity.check_revoked(&person).await?;
-    let place = inner.connections.enter(&user, stream.ender()).await;
-    let place = place.map_err(|away| unavailable(&away.0))?;
+    let ender = stream.ender();
+    let place = inner.connections.enter(&user, Box::new(move || ender.end(Close::Replaced))).await;
+    let place = place.map_err(|refused| unavailable(&refused.to_string()))?;
     let (templates, language) = (inner.inbox.templates().clone(), language());
     let stream = stream.holding(place).dressed(move |frames| dress(&templates, language, frames));
     Ok(bongsu_http::stream::answer(stream))

@@ -44,8 +44,6 @@ const ENTER_TIMEOUT: Duration = Duration::from_secs(2);
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(400);
 /// People of whom other instances are asked at the same time; the next check sees to the others.
 const MAX_ASKED: usize = 65_536;
-/// While Redis has to be told of so many people, nobody is let in who would add to them.
-const MAX_UNTOLD: usize = 65_536;
 /// Life of keys whose connections have no end, in milliseconds. Every check renews it.
 const KEY_LIFE: u128 = 3_600_000;
 
@@ -306,7 +304,7 @@ impl Inner {
     }
 
     async fn enter(self: Arc<Self>, person: Id, on_replaced: OnReplaced) -> Result<Place, Refused> {
-        if self.held().changed() >= MAX_UNTOLD {
+        if !self.held().can_change(&person) {
             return Err(Away("too many have gone of whom Redis was not told".to_owned()).into());
         }
         let (id, deadline): (Arc<str>, _) = (random::uuid().into(), Instant::now() + ENTER_TIMEOUT);

@@ -1,4 +1,6 @@
-//! The contract of the limit of connections. What both policies promise is asked of both.
+//! The contract of the limit of connections.
+//!
+//! What both policies promise alike is asked of `Refuse`, where it shows at once whether a place is free.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

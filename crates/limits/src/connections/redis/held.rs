@@ -1,4 +1,6 @@
 //! The connections that this instance holds, as it knows them itself, and of whom Redis has to be told.
+//!
+//! Nothing here waits: [`super`] sends the reports, and brings what is answered.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,6 +10,9 @@ use bongsu_kernel::{Id, Millis, shrink};
 use tokio::sync::Notify;
 
 use crate::connections::{OnReplaced, Policy};
+
+/// People of whom Redis has to be told at the same time. While there are so many, nobody is let in who would add to them.
+const MAX_CHANGED: usize = 65_536;
 
 type People<T> = HashMap<Id, T, foldhash::fast::RandomState>;
 
@@ -82,9 +87,10 @@ impl Held {
         self.people.get(person).is_some_and(|own| own.iter().any(|one| *one.id == *id))
     }
 
-    /// Gives up everything. Gives those of whom something was held.
+    /// Gives up everything. Gives those of whom Redis knows something, or may.
     pub(super) fn clear(&mut self) -> Vec<Id> {
-        std::mem::take(&mut self.people).into_keys().collect()
+        let untold = std::mem::take(&mut self.changed).into_keys();
+        std::mem::take(&mut self.people).into_keys().chain(untold).collect()
     }
 
     pub(super) fn report(&mut self, person: &Id) -> Report {
@@ -162,8 +168,9 @@ impl Held {
         self.on_change.notify_one();
     }
 
-    pub(super) fn changed(&self) -> usize {
-        self.changed.len()
+    /// Whether one more person of whom Redis has to be told is not one too many.
+    pub(super) fn can_change(&self, person: &Id) -> bool {
+        self.changed.len() < MAX_CHANGED || self.changed.contains_key(person)
     }
 
     /// Some of those of whom Redis has to be told. Whoever cannot tell puts them back.

@@ -49,17 +49,17 @@ async fn while_redis_is_away_nobody_is_replaced() {
     let mut open = vec![one.enter("anna").await.unwrap(), two.enter("anna").await.unwrap()];
     for kills in [true, false] {
         if kills {
-            redis.kill9().await
+            redis.kill9().await;
         } else {
-            redis.pause()
+            redis.pause();
         }
         for hub in [&one, &two] {
             assert!(matches!(hub.enter("anna").await, Err(Refused::Away(_))));
         }
         if kills {
-            redis.restart().await
+            redis.restart().await;
         } else {
-            redis.resume()
+            redis.resume();
         }
         // Those that gave up make nobody go, also when Redis reads of them later.
         wait::until(PATIENCE, || async { counted(&redis).await == 2 }).await;

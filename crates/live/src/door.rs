@@ -1,6 +1,6 @@
-//! What a hub of a fleet asks before it lets somebody in or tells somebody something: two ports that the wiring fills.
+//! What a hub asks before it lets somebody in or tells somebody something: two ports that the wiring fills.
 //!
-//! A hub alone needs neither: it knows its own people, and every order is carried out at once.
+//! Where no limit per person is set there are no places to ask for; a hub alone carries out every order at once.
 
 use std::any::Any;
 
@@ -9,7 +9,7 @@ use bongsu_kernel::{Close, Id, Millis};
 use crate::hub::{Hub, OpenError};
 use crate::log::{Boxed, LogError};
 
-/// Places over the whole fleet, of which a person has only so many.
+/// The limit of a person's streams, over the whole fleet.
 pub trait Places: Send + Sync {
     /// Takes one; it is given back when what comes back is dropped.
     fn take<'a>(&'a self, person: &'a Id) -> Boxed<'a, Result<Box<dyn Any + Send>, OpenError>>;

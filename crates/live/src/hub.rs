@@ -24,7 +24,7 @@ use crate::log::{Delivery, LogError, Passing, Sink};
 use crate::many::ManyStream;
 use crate::message::{Item, Message};
 use crate::options::Manner;
-use crate::people::{Full, People};
+use crate::people::People;
 use crate::personal::PersonalFeed;
 use crate::reader::Reader;
 use crate::repair::Doubts;
@@ -128,15 +128,14 @@ impl Hub {
         self.0.operations.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// What a hub of a fleet asks before it lets somebody in or tells somebody something.
-    pub fn asks(&self, places: StdArc<dyn Places>, gate: StdArc<dyn Gate>) {
-        // Only the first count; there is one wiring.
-        let _ = (self.0.places.set(places), self.0.gate.set(gate));
+    /// What a hub asks before it lets a person's stream in. Only the first one counts; there is one wiring.
+    pub fn limit_people(&self, places: StdArc<dyn Places>) {
+        let _ = self.0.places.set(places);
     }
 
-    /// Streams that a person may have open; 0 for any number.
-    pub fn most_per_person(&self) -> u32 {
-        u32::try_from(self.0.options.per_person).unwrap_or(u32::MAX)
+    /// What a hub of a fleet asks before it tells somebody something. Only the first one counts.
+    pub fn set_gate(&self, gate: StdArc<dyn Gate>) {
+        let _ = self.0.gate.set(gate);
     }
 
     /// What every shard runs beside its connections.
@@ -269,19 +268,14 @@ impl Hub {
         let (shard, now) = (peer.shard, inner.tick());
         let terms = inner.terms(now, &person, &manner);
         let seat = Arc::new(Seat::new(terms, Some(peer), now));
-        // Over a fleet the person's places are counted elsewhere.
-        let per_person = if inner.places.get().is_some() { 0 } else { manner.per_person };
-        inner.people.enter(&person.id, seat.clone(), per_person, inner.options.most).map_err(|full| {
-            match full {
-                Full::Person => OpenError::TooManyForPerson,
-                Full::Hub => OpenError::TooMany,
-            }
-        })?;
+        if !inner.people.enter(&person.id, seat.clone(), inner.options.most) {
+            return Err(OpenError::TooMany);
+        }
         // From here on the guards undo what was done, whatever happens.
         let chair = Chair { hub: self.clone(), seat, shard };
         let (language, held) = (bongsu_http::frame::language(), Vec::new());
         let mut entered = Entered { chair, person: person.id, held, alive: manner.alive, language };
-        if let (Some(places), true) = (inner.places.get(), manner.per_person > 0) {
+        if let (Some(places), true) = (inner.places.get(), manner.is_limited) {
             entered.held.push(places.take(&entered.person).await?);
         }
         // A refusal would be an HTTP error, after which an EventSource gives up for good.

@@ -62,6 +62,7 @@ pub struct Options {
     pub keepalive: Duration,
     pub stall: Duration,
     pub lifetime: Option<Duration>,
+    /// Streams that a person may have open; 0 for any number.
     pub per_person: usize,
     pub most: usize,
 }
@@ -73,8 +74,8 @@ pub struct Manner {
     /// What it says after so much silence.
     pub alive: &'static [u8],
     pub lifetime: Option<Duration>,
-    /// So many of a person's are let in; 0 where that is not for the hub to count.
-    pub per_person: usize,
+    /// Whether it counts among the streams that a person may have open (`Places`).
+    pub is_limited: bool,
     pub greeting: Greeting,
 }
 
@@ -100,7 +101,7 @@ impl Options {
             keepalive: self.keepalive,
             alive: sse::KEEPALIVE,
             lifetime: self.lifetime,
-            per_person: self.per_person,
+            is_limited: true,
             greeting: Greeting::default(),
         }
     }

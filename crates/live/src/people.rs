@@ -1,4 +1,4 @@
-//! Whose streams are open: for limits per person, and for reaching all streams at once.
+//! Whose streams are open: for the limit of a process, and for reaching all streams of a person, or all.
 
 use std::collections::HashMap;
 
@@ -17,33 +17,16 @@ struct Open {
     count: usize,
 }
 
-/// Why somebody is not let in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Full {
-    Person,
-    Hub,
-}
-
 impl People {
-    /// Counts a stream in, unless that would be one too many. A limit of 0 is none.
-    pub(crate) fn enter(
-        &self,
-        person: &Id,
-        seat: Arc<Seat>,
-        per_person: usize,
-        most: usize,
-    ) -> Result<(), Full> {
+    /// Counts a stream in, unless as many as `most` are open. A limit of 0 is none. False when it is one too many.
+    pub(crate) fn enter(&self, person: &Id, seat: Arc<Seat>, most: usize) -> bool {
         let mut open = lock(&self.0);
-        if most > 0 && open.count >= most {
-            return Err(Full::Hub);
+        let has_room = most == 0 || open.count < most;
+        if has_room {
+            open.seats.entry(person.clone()).or_default().push(seat);
+            open.count += 1;
         }
-        let seats = open.seats.entry(person.clone()).or_default();
-        if per_person > 0 && seats.len() >= per_person {
-            return Err(Full::Person);
-        }
-        seats.push(seat);
-        open.count += 1;
-        Ok(())
+        has_room
     }
 
     pub(crate) fn leave(&self, person: &Id, seat: &Arc<Seat>) {
@@ -77,7 +60,7 @@ mod tests {
     use crate::seat::Terms;
 
     #[test]
-    fn limits_hold_and_places_come_back() {
+    fn limit_holds_and_places_come_back() {
         let people = People::default();
         let seat = || {
             Arc::new(Seat::new(
@@ -88,16 +71,15 @@ mod tests {
         };
         let [anna, ben] = ["anna", "ben"].map(|name| Id::new(name).unwrap());
         let first = seat();
-        people.enter(&anna, first.clone(), 2, 3).unwrap();
-        people.enter(&anna, seat(), 2, 3).unwrap();
-        assert_eq!(people.enter(&anna, seat(), 2, 3), Err(Full::Person));
-        people.enter(&ben, seat(), 2, 3).unwrap();
-        assert_eq!(people.enter(&ben, seat(), 2, 3), Err(Full::Hub));
+        assert!(people.enter(&anna, first.clone(), 3));
+        assert!(people.enter(&anna, seat(), 3));
+        assert!(people.enter(&ben, seat(), 3));
+        assert!(!people.enter(&ben, seat(), 3));
         people.leave(&anna, &first);
         people.leave(&anna, &first);
         assert_eq!(people.count(), 2);
-        people.enter(&anna, seat(), 2, 3).unwrap();
-        people.enter(&anna, seat(), 0, 0).unwrap();
-        assert_eq!(people.everyone().len(), 4);
+        assert!(people.enter(&anna, seat(), 3));
+        assert!(people.enter(&anna, seat(), 0));
+        assert_eq!((people.of(&anna).len(), people.everyone().len()), (3, 4));
     }
 }

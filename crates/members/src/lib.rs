@@ -4,7 +4,6 @@
 //! device is let in and the oldest one asked to stay away. It is a connection of its own ([`routes`]), or one of the
 //! subjects of a connection that follows rooms as well.
 
-pub mod connections;
 mod options;
 mod part;
 pub mod routes;
@@ -13,11 +12,11 @@ use std::sync::Arc;
 
 use bongsu_http::{ApiError, Identity, StreamPerson};
 use bongsu_kernel::text::Text;
-use bongsu_kernel::{Code, Id, StreamId};
-use bongsu_live::log::Passing;
+use bongsu_kernel::{Close, Code, Id, StreamId};
+use bongsu_limits::{Connections, Place};
+use bongsu_live::log::{Boxed, Passing};
 use bongsu_live::{Ender, Hub, LiveStream, Manner, OpenError, PersonalFeed, SubjectName, SubscriptionGuard};
 
-pub use connections::{Away, Boxed, Connections, EmbeddedConnections, Place};
 pub use options::{Options, SETTINGS};
 pub use part::MembersPart;
 
@@ -35,6 +34,13 @@ struct Inner {
 impl Members {
     pub fn new(hub: Hub, identity: Identity, connections: Arc<dyn Connections>, options: Options) -> Self {
         Self(Arc::new(Inner { hub, identity, connections, options }))
+    }
+
+    /// Counts a connection among the person's.
+    async fn enter(&self, person: &Id, ender: Ender) -> Result<Place, ApiError> {
+        let on_replaced = Box::new(move || ender.end(Close::Replaced));
+        let place = self.0.connections.enter(person, on_replaced).await;
+        place.map_err(|refused| unavailable(&refused.to_string()))
     }
 }
 
@@ -55,16 +61,10 @@ impl PersonalFeed for Members {
         self.0.options.manner()
     }
 
-    fn join(
-        &self,
-        person: &Id,
-        ender: Ender,
-    ) -> bongsu_live::log::Boxed<'_, Result<Box<dyn SubscriptionGuard>, ApiError>> {
+    fn join(&self, person: &Id, ender: Ender) -> Boxed<'_, Result<Box<dyn SubscriptionGuard>, ApiError>> {
         let person = person.clone();
         Box::pin(async move {
-            let place = self.0.connections.enter(&person, ender).await;
-            let place = place.map_err(|away| unavailable(&away.0))?;
-            Ok(Box::new(Followed(place)) as Box<dyn SubscriptionGuard>)
+            Ok(Box::new(Followed(self.enter(&person, ender).await?)) as Box<dyn SubscriptionGuard>)
         })
     }
 
@@ -72,7 +72,7 @@ impl PersonalFeed for Members {
         &self,
         caller: StreamPerson,
         position: Option<StreamId>,
-    ) -> bongsu_live::log::Boxed<'_, Result<LiveStream, ApiError>> {
+    ) -> Boxed<'_, Result<LiveStream, ApiError>> {
         Box::pin(async move {
             let (inner, person) = (&self.0, caller.person().clone());
             let subject = bongsu_inbox::subject(&person.id);
@@ -82,8 +82,8 @@ impl PersonalFeed for Members {
                 return Ok(stream);
             }
             inner.identity.check_revoked(&person).await?;
-            let place = inner.connections.enter(&person.id, stream.ender()).await;
-            Ok(stream.holding(place.map_err(|away| unavailable(&away.0))?))
+            let place = self.enter(&person.id, stream.ender()).await?;
+            Ok(stream.holding(place))
         })
     }
 }

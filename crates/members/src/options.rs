@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bongsu_kernel::settings::{Setting, Values};
+use bongsu_limits::{Limit, Policy};
 use bongsu_live::{Greeting, Manner};
 
 const PART: &str = "members";
@@ -46,13 +47,23 @@ impl Options {
         }
     }
 
+    /// The newest connections stay. Keys and messages of this name are also read by other programs.
+    pub(crate) fn limit(&self) -> Limit {
+        Limit {
+            name: "sse:notification",
+            max: self.most,
+            policy: Policy::Replace,
+            lifetime: Some(self.lifetime),
+        }
+    }
+
     pub(crate) fn manner(&self) -> Manner {
         Manner {
             keepalive: self.ping,
             alive: b"event: ping\ndata: {}\n\n",
             lifetime: Some(self.lifetime),
-            // Nobody is refused: see `connections`.
-            per_person: 0,
+            // It has a limit of its own.
+            is_limited: false,
             greeting: Greeting { placed: false, ..Greeting::default() },
         }
     }

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use bongsu_inbox::Inbox;
 use bongsu_kernel::settings::Setting;
-use bongsu_part::{Assembly, Boxed, Failure, Fleet, Part};
+use bongsu_part::{Assembly, Boxed, Failure, Part};
 
-use crate::connections::redis::RedisConnections;
-use crate::{Connections, EmbeddedConnections, Members, Options, SETTINGS, routes};
+use crate::{Members, Options, SETTINGS, routes};
 
 /// One personal stream per signed-in person.
 pub struct MembersPart;
@@ -24,15 +23,9 @@ impl Part for MembersPart {
     fn start<'a>(&'a self, assembly: &'a mut Assembly) -> Boxed<'a, Result<(), Failure>> {
         Box::pin(async {
             let engines = &assembly.engines;
-            let (options, supervisor) = (Options::from_settings(&engines.values), &engines.supervisor);
+            let options = Options::from_settings(&engines.values);
             let members = assembly.shared::<Inbox>().map(|_| {
-                let connections: Arc<dyn Connections> = engines.choose(
-                    || Arc::new(EmbeddedConnections::new(&options)) as Arc<dyn Connections>,
-                    |Fleet { redis, instances }| {
-                        let (redis, instances) = (redis.clone(), instances.clone());
-                        Arc::new(RedisConnections::start(redis, instances, &options, supervisor))
-                    },
-                );
+                let connections = engines.connections(options.limit());
                 Members::new(engines.hub.clone(), engines.identity.clone(), connections, options)
             });
             if let Some(members) = &members {

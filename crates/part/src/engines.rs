@@ -25,7 +25,9 @@ use bongsu_kernel::task::Supervisor;
 use bongsu_limits::bucket::Buckets;
 use bongsu_limits::bucket::embedded::EmbeddedBuckets;
 use bongsu_limits::bucket::redis::RedisBuckets;
-use bongsu_limits::cap::redis::RedisCap;
+use bongsu_limits::connections::embedded::EmbeddedConnections;
+use bongsu_limits::connections::redis::{Alive, CHECK_INTERVAL, RedisConnections};
+use bongsu_limits::{Connections, Limit, Policy};
 use bongsu_live::log::embedded::{self, EmbeddedLog};
 use bongsu_live::log::redis::{RedisBus, RedisFollowUps, RedisLog};
 use bongsu_live::log::{Bus, FollowUps};
@@ -154,11 +156,14 @@ impl Engines {
             (None, None) => return Err(Failure::Other("there is nowhere to keep events".to_owned())),
         }
         let ordered = Arc::new(Ordered(orders.clone()));
-        if let Some(Fleet { redis, .. }) = &fleet {
-            let cap = Arc::new(RedisCap::start(redis.clone(), LEASE, supervisor));
-            hub.asks(Arc::new(StreamPlaces { cap, most: hub.most_per_person() }), ordered.clone());
+        if fleet.is_some() {
+            hub.set_gate(ordered.clone());
             fleet::watch_stalls(hub.clone(), supervisor);
             fleet::settle(&*orders).await;
+        }
+        if let Some(limit) = stream_limit(values) {
+            let connections = count_connections(limit, fleet.as_ref(), supervisor);
+            hub.limit_people(Arc::new(StreamPlaces(connections)));
         }
         hub.start_upkeep(supervisor);
         let lock_ttl = bongsu_coordination::Options::from_settings(values).lock_ttl;
@@ -207,6 +212,11 @@ impl Engines {
         }
     }
 
+    /// Counts the connections that a limit is about, together with the other instances of a fleet.
+    pub fn connections(&self, limit: Limit) -> Arc<dyn Connections> {
+        count_connections(limit, self.fleet.as_ref(), &self.supervisor)
+    }
+
     /// A family of subjects whose events are in the log.
     pub fn log_family(&self) -> Family {
         Family { source: Arc::new(LogSource(self.log.clone())), bus: self.log_bus.clone() }
@@ -244,6 +254,25 @@ impl Engines {
     pub fn take_file(&mut self) -> Option<(Store, WriterState)> {
         self.file.take()
     }
+}
+
+fn count_connections(limit: Limit, fleet: Option<&Fleet>, supervisor: &Supervisor) -> Arc<dyn Connections> {
+    let Some(Fleet { redis, instances }) = fleet.cloned() else {
+        return Arc::new(EmbeddedConnections::new(limit));
+    };
+    let alive = move || {
+        let fleet = instances.borrow();
+        let instances = fleet.alive.iter().map(|instance| instance.id.clone()).collect();
+        Alive { instances, seen_at: fleet.seen_at }
+    };
+    Arc::new(RedisConnections::start(redis, limit, Arc::new(alive), CHECK_INTERVAL, supervisor))
+}
+
+/// Streams that a person may have open, but for those with a limit of their own. None for any number.
+fn stream_limit(values: &Values) -> Option<Limit> {
+    let max = bongsu_live::Options::from_settings(values).per_person;
+    let limit = Limit { name: "sse:streams", max, policy: Policy::Refuse, lifetime: None };
+    (max > 0).then_some(limit)
 }
 
 fn new_hub(values: &Values, shards: usize, clock: &Clock) -> Hub {

@@ -14,8 +14,8 @@ use bongsu_coordination::{Apply, LEASE, Order, Orders};
 use bongsu_http::identity::{LONGEST_LIFE, Revocations};
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_kernel::{Id, Millis};
-use bongsu_limits::Cap;
-use bongsu_limits::cap::Refused;
+use bongsu_limits::Connections;
+use bongsu_limits::connections::Refused;
 use bongsu_live::log::Boxed;
 use bongsu_live::{Gate, Hub, LogError, OpenError, Places};
 
@@ -64,15 +64,13 @@ impl Revocations for Ordered {
 }
 
 /// A person's streams over all hubs.
-pub(crate) struct StreamPlaces {
-    pub(crate) cap: Arc<dyn Cap>,
-    pub(crate) most: u32,
-}
+pub(crate) struct StreamPlaces(pub(crate) Arc<dyn Connections>);
 
 impl Places for StreamPlaces {
     fn take<'a>(&'a self, person: &'a Id) -> Boxed<'a, Result<Box<dyn Any + Send>, OpenError>> {
         Box::pin(async move {
-            match self.cap.enter(person.as_str(), self.most).await {
+            // Nobody is replaced: the next one is refused.
+            match self.0.enter(person, Box::new(|| {})).await {
                 Ok(place) => Ok(Box::new(place) as Box<dyn Any + Send>),
                 Err(Refused::Full) => Err(OpenError::TooManyForPerson),
                 Err(Refused::Away(away)) => Err(OpenError::Away(away)),

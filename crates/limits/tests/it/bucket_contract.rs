@@ -7,7 +7,7 @@ use bongsu_limits::bucket::Refused;
 use bongsu_testkit::wait;
 use tokio::task::JoinSet;
 
-use crate::hub::{Engine, Hub, PATIENCE};
+use crate::hub::{Engine, Hub, PATIENCE, refuse};
 
 /// So little flows in that a test does not notice.
 const TRICKLE: f64 = 0.001;
@@ -17,11 +17,11 @@ fn rate(per_second: f64, burst: u32) -> Rate {
 }
 
 async fn take(hub: &Hub, key: &str, rate: Rate, cost: u32) -> Result<(), Refused> {
-    hub.limits.buckets.take(key, rate, cost).await
+    hub.buckets.take(key, rate, cost).await
 }
 
 pub(crate) async fn a_bucket_holds_its_burst_and_says_when_there_is_more<E: Engine>(mut engine: E) {
-    let hubs = [engine.hub().await, engine.hub().await];
+    let hubs = [engine.hub(refuse(1)).await, engine.hub(refuse(1)).await];
     let rate = rate(TRICKLE, 5);
     for n in 0..5 {
         assert_eq!(take(&hubs[n % 2], "anna", rate, 1).await, Ok(()), "{n}");
@@ -36,7 +36,7 @@ pub(crate) async fn a_bucket_holds_its_burst_and_says_when_there_is_more<E: Engi
 }
 
 pub(crate) async fn what_was_announced_is_there<E: Engine>(mut engine: E) {
-    let hub = engine.hub().await;
+    let hub = engine.hub(refuse(1)).await;
     let rate = rate(20.0, 2);
     for round in 0..4 {
         wait::until(PATIENCE, || async { take(&hub, "anna", rate, 2).await.is_ok() }).await;
@@ -49,10 +49,10 @@ pub(crate) async fn what_was_announced_is_there<E: Engine>(mut engine: E) {
 }
 
 pub(crate) async fn of_many_at_once_no_more_is_taken_than_is_there<E: Engine>(mut engine: E) {
-    let hubs = [engine.hub().await, engine.hub().await];
+    let hubs = [engine.hub(refuse(1)).await, engine.hub(refuse(1)).await];
     let mut tries = JoinSet::new();
     for n in 0..100 {
-        let buckets = hubs[n % 2].limits.buckets.clone();
+        let buckets = hubs[n % 2].buckets.clone();
         tries.spawn(async move { buckets.take("anna", rate(TRICKLE, 30), 1).await.is_ok() });
     }
     let taken = tries.join_all().await.into_iter().filter(|taken| *taken).count();
@@ -60,7 +60,7 @@ pub(crate) async fn of_many_at_once_no_more_is_taken_than_is_there<E: Engine>(mu
 }
 
 pub(crate) async fn more_than_a_bucket_holds_is_never_given<E: Engine>(mut engine: E) {
-    let hub = engine.hub().await;
+    let hub = engine.hub(refuse(1)).await;
     assert_eq!(take(&hub, "anna", rate(1.0, 5), 6).await, Err(Refused::Never));
     assert_eq!(take(&hub, "anna", rate(TRICKLE, 5), 5).await, Ok(()));
     assert_eq!(take(&hub, "anna", rate(1.0, 5), 6).await, Err(Refused::Never));
@@ -70,7 +70,7 @@ pub(crate) async fn more_than_a_bucket_holds_is_never_given<E: Engine>(mut engin
 }
 
 pub(crate) async fn buckets_do_not_disturb_each_other<E: Engine>(mut engine: E) {
-    let hub = engine.hub().await;
+    let hub = engine.hub(refuse(1)).await;
     for n in 0..40 {
         // Also where a Cluster would look for a tag.
         let key = format!("user{n} {{}} {{x}}");
@@ -80,7 +80,7 @@ pub(crate) async fn buckets_do_not_disturb_each_other<E: Engine>(mut engine: E) 
 }
 
 pub(crate) async fn a_smaller_burst_holds_at_once<E: Engine>(mut engine: E) {
-    let hub = engine.hub().await;
+    let hub = engine.hub(refuse(1)).await;
     assert_eq!(take(&hub, "anna", rate(TRICKLE, 10), 1).await, Ok(()));
     assert_eq!(take(&hub, "anna", rate(TRICKLE, 2), 2).await, Ok(()));
     assert!(take(&hub, "anna", rate(TRICKLE, 2), 1).await.is_err());

@@ -1,23 +1,25 @@
 //! The engines, each of which runs the whole contract.
 
+use std::sync::Arc;
+
 use bongsu_kernel::Clock;
-use bongsu_limits::Limits;
 use bongsu_limits::bucket::embedded::EmbeddedBuckets;
-use bongsu_limits::cap::embedded::EmbeddedCap;
+use bongsu_limits::connections::embedded::EmbeddedConnections;
+use bongsu_limits::{Connections, Limit};
 
 use crate::hub::{Engine, Fleet, Hub};
 
-struct Embedded(Limits);
+/// One process with one limit: the first one that it is asked for.
+struct Embedded(Option<Arc<dyn Connections>>, Arc<EmbeddedBuckets>);
 
 impl Engine for Embedded {
     async fn start() -> Option<Self> {
-        let cap = std::sync::Arc::new(EmbeddedCap::default());
-        let buckets = std::sync::Arc::new(EmbeddedBuckets::new(Clock::system()));
-        Some(Self(Limits { cap, buckets }))
+        Some(Self(None, Arc::new(EmbeddedBuckets::new(Clock::system()))))
     }
 
-    async fn hub(&mut self) -> Hub {
-        Hub::embedded(self.0.clone())
+    async fn hub(&mut self, limit: Limit) -> Hub {
+        let connections = self.0.get_or_insert_with(|| Arc::new(EmbeddedConnections::new(limit)));
+        Hub::embedded(connections.clone(), self.1.clone())
     }
 }
 
@@ -28,8 +30,8 @@ impl Engine for OnRedis {
         Fleet::on(bongsu_testkit::Engine::Redis).await.map(Self)
     }
 
-    async fn hub(&mut self) -> Hub {
-        self.0.hub().await
+    async fn hub(&mut self, limit: Limit) -> Hub {
+        self.0.hub(limit).await
     }
 }
 
@@ -40,8 +42,8 @@ impl Engine for OnCluster {
         Fleet::on(bongsu_testkit::Engine::Cluster).await.map(Self)
     }
 
-    async fn hub(&mut self) -> Hub {
-        self.0.hub().await
+    async fn hub(&mut self, limit: Limit) -> Hub {
+        self.0.hub(limit).await
     }
 }
 

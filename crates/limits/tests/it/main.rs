@@ -1,14 +1,15 @@
 //! What limits promise, held against every engine, and what they do when engines and hubs fail.
 //!
-//! The promises stand on the ports (`Cap`, `Buckets`); the `*_contract` files test them once, over any engine.
+//! The promises stand on the ports (`Connections`, `Buckets`); the `*_contract` files test them once, over any engine.
 //! `faults` has a Redis of its own for every test, and does things to it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
 mod bucket_contract;
-mod cap_contract;
+mod connections_contract;
 mod engines;
 mod faults;
 mod hub;
+mod report_script;
 
 use hub::Engine;
 
@@ -26,12 +27,14 @@ macro_rules! contract {
     };
     ($engine:ty) => {
         $crate::contract! { $engine:
-            cap_contract {
-                there_are_as_many_places_as_the_limit_says
-                a_place_that_is_given_back_is_free_everywhere
-                scopes_do_not_disturb_each_other
-                limits_may_change
-                of_many_at_once_never_more_than_the_limit_are_in
+            connections_contract {
+                refuse_lets_in_as_many_as_the_limit
+                refuse_gives_a_free_place_to_every_instance
+                refuse_never_lets_in_more_than_the_limit_of_many_at_once
+                replace_ends_the_oldest_and_no_other
+                replace_lets_the_limit_stay_of_many_at_once
+                replace_counts_nobody_who_has_gone
+                people_do_not_disturb_each_other
                 who_gives_up_in_the_middle_keeps_no_place
             }
             bucket_contract {
@@ -47,11 +50,13 @@ macro_rules! contract {
     ($engine:ty, fleet) => {
         $crate::contract!($engine);
         $crate::contract! { $engine:
-            cap_contract {
-                the_places_of_one_that_was_killed_count_until_its_lease_ends
-                the_places_of_one_that_stops_are_free_at_once
-                places_count_for_much_longer_than_a_lease
-                who_stood_still_puts_its_places_back
+            connections_contract {
+                instances_may_have_different_limits
+                refuse_counts_a_killed_instance_until_it_is_not_in_the_fleet
+                replace_ends_nobody_because_of_a_killed_instance
+                places_of_an_instance_that_stops_are_free_at_once
+                connections_count_for_much_longer_than_a_lease
+                who_stood_still_puts_its_connections_back
             }
         }
     };

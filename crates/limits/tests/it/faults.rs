@@ -113,7 +113,7 @@ async fn after_redis_lost_everything_the_oldest_is_still_the_oldest() {
 }
 
 #[tokio::test]
-async fn a_connection_costs_one_report_when_it_comes_and_none_while_it_is_idle() {
+async fn a_connection_costs_one_report_when_it_comes_and_none_until_the_next_check() {
     if !tier::needs_engine("redis") {
         return;
     }

@@ -26,7 +26,7 @@ use bongsu_limits::bucket::Buckets;
 use bongsu_limits::bucket::embedded::EmbeddedBuckets;
 use bongsu_limits::bucket::redis::RedisBuckets;
 use bongsu_limits::connections::embedded::EmbeddedConnections;
-use bongsu_limits::connections::redis::{Alive, CHECK_INTERVAL, RedisConnections};
+use bongsu_limits::connections::redis::{Alive, RedisConnections, check_interval};
 use bongsu_limits::{Connections, Limit, Policy};
 use bongsu_live::log::embedded::{self, EmbeddedLog};
 use bongsu_live::log::redis::{RedisBus, RedisFollowUps, RedisLog};
@@ -265,7 +265,8 @@ fn count_connections(limit: Limit, fleet: Option<&Fleet>, supervisor: &Superviso
         let instances = fleet.alive.iter().map(|instance| instance.id.clone()).collect();
         Alive { instances, seen_at: fleet.seen_at }
     };
-    Arc::new(RedisConnections::start(redis, limit, Arc::new(alive), CHECK_INTERVAL, supervisor))
+    let interval = check_interval(limit.policy);
+    Arc::new(RedisConnections::start(redis, limit, Arc::new(alive), interval, supervisor))
 }
 
 /// Streams that a person may have open, but for those with a limit of their own. None for any number.

@@ -28,8 +28,16 @@ use notes::Notes;
 
 static REPORT: Script = Script::new("connections_report", include_str!("../../lua/report.lua"));
 
-/// Time between two checks of all connections that this instance holds.
-pub const CHECK_INTERVAL: Duration = Duration::from_secs(30);
+/// Time between two checks of all connections that this instance holds. A lost bus, as after a restart of Redis, has them
+/// checked at once. What else was lost shows with the next check: a connection that was replaced without a message has to
+/// end soon, while a count that is too low only lets one more in.
+pub fn check_interval(policy: Policy) -> Duration {
+    match policy {
+        Policy::Replace => Duration::from_secs(30),
+        Policy::Refuse => Duration::from_secs(600),
+    }
+}
+
 /// People who are checked in a second. With more of them than fit into the interval a check takes longer.
 const CHECKS_PER_SECOND: usize = 256;
 /// Reports that failed are repeated after this.
@@ -101,16 +109,14 @@ impl RedisConnections {
             doubt: Notify::new(),
             limit,
         }));
-        // Nobody is told of anything where nobody is replaced.
-        let replaces = this.0.limit.policy == Policy::Replace;
-        let bus = replaces.then(|| this.0.redis.subscriber(Arc::new(BusListener(this.clone()))));
+        let bus = this.0.redis.subscriber(Arc::new(BusListener(this.clone())));
         let (running, stop) = (this.clone(), supervisor.stop());
         supervisor.spawn(this.0.limit.name, OnEnd::Restart, move || {
             let (this, stop, bus) = (running.clone(), stop.clone(), bus.clone());
             async move {
                 tokio::select! {
                     () = stop.cancelled() => this.0.leave().await,
-                    () = this.0.listen(bus) => {}
+                    () = this.0.listen(&bus) => {}
                     () = this.0.check_for_ever() => {}
                     () = this.0.tell_for_ever() => {}
                     () = this.0.decide_for_ever() => {}
@@ -132,12 +138,10 @@ impl Inner {
     }
 
     /// Once a channel is heard, the bus itself tells what becomes of it.
-    async fn listen(&self, bus: Option<Subscriber>) {
-        if let Some(bus) = bus {
-            for channel in [self.key("disconnect"), self.key("ask")] {
-                while bus.subscribe(Channel::Everywhere(channel.clone().into())).await.is_err() {
-                    tokio::time::sleep(RETRY_DELAY).await;
-                }
+    async fn listen(&self, bus: &Subscriber) {
+        for channel in [self.key("disconnect"), self.key("ask")] {
+            while bus.subscribe(Channel::Everywhere(channel.clone().into())).await.is_err() {
+                tokio::time::sleep(RETRY_DELAY).await;
             }
         }
         std::future::pending::<()>().await;

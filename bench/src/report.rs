@@ -4,8 +4,8 @@
 use crate::Result;
 use crate::args::RunOptions;
 use crate::measure::{
-    CpuReport, DeliveryReport, FleetReport, InboxReport, MemoryReport, OutboxReport, PublishReport,
-    UnreadReport,
+    CpuReport, DeliveryReport, FleetReport, InboxReport, MembersReport, MemoryReport, OutboxReport,
+    PublishReport, UnreadReport,
 };
 use serde::Serialize;
 use std::fs;
@@ -13,6 +13,8 @@ use std::path::Path;
 
 /// Published and durable events a second with 256 publishers.
 const LEAST_PUBLISHED_PER_SECOND: f64 = 20_000.0;
+/// Publishes a second to an open room, against those to a registered one.
+const MOST_FOR_MEMBERS: f64 = 1.2;
 /// CPU per delivery against the bare loop, paced.
 const MOST_CPU_RATIO: f64 = 1.25;
 /// Resident memory per idle stream of one room.
@@ -43,6 +45,8 @@ pub(crate) struct Report {
     users: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) publish: Option<Vec<PublishReport>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) members: Option<MembersReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) delivery: Option<Vec<DeliveryReport>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,6 +88,7 @@ impl Report {
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
             users: options.users,
             publish: None,
+            members: None,
             delivery: None,
             cpu: None,
             memory: None,
@@ -112,6 +117,12 @@ impl Report {
             }
             let refused: u64 = rows.iter().map(|row| row.refused).sum();
             check("publishes not answered 200".into(), refused as f64, Bound::AtMost, 0.0);
+        }
+        if let Some(members) = &self.members {
+            let name = format!("published/s, open room : {} members", members.members);
+            check(name, members.ratio, Bound::AtMost, MOST_FOR_MEMBERS);
+            let refused = members.refused as f64;
+            check("publishes to these not answered 200".into(), refused, Bound::AtMost, 0.0);
         }
         for row in self.delivery.iter().flatten() {
             let outcome = &row.outcome;
@@ -213,6 +224,9 @@ impl Report {
                 "publish   {:>4} publishers {:>9.0}/s   p50 {:.2} p95 {:.2} p99 {:.2} ms",
                 row.publishers, row.per_second, latency.p50_ms, latency.p95_ms, latency.p99_ms
             );
+        }
+        if let Some(members) = &self.members {
+            members.print();
         }
         for row in self.delivery.iter().flatten() {
             let (outcome, latency) = (&row.outcome, row.outcome.delivery_latency);

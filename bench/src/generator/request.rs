@@ -27,6 +27,8 @@ static NEXT_NOTICE: AtomicU64 = AtomicU64::new(0);
 pub(crate) enum Request {
     /// An event of a room.
     Publish,
+    /// An event of a room that nobody gets an inbox entry of.
+    PublishForNobody,
     /// Subject 0 is the first so many people, subject 1 those after them.
     Notify { targets: u32 },
     /// With the token of the person.
@@ -50,8 +52,12 @@ enum Blanks {
 impl Form {
     pub(super) fn new(request: Request, target: &Target) -> Result<Self> {
         match request {
-            Request::Publish => {
-                let bytes = post("/api/v1/notifications/publish", EVENT, target);
+            Request::Publish | Request::PublishForNobody => {
+                let mut event = EVENT.to_owned();
+                if matches!(request, Request::PublishForNobody) {
+                    event.replace_range(EVENT.len() - 1.., r#","recipients":[]}"#);
+                }
+                let bytes = post("/api/v1/notifications/publish", &event, target);
                 let blanks = Blanks::Event { room_at: after(&bytes, ROOM_KEY)?, stamp_at: stamp_in(&bytes)? };
                 Ok(Self { bytes, blanks, success: 200 })
             }
@@ -142,6 +148,12 @@ mod tests {
         assert_eq!(event["roomId"], 100_001);
         assert_eq!(event["data"]["sentNs"], 1_000_000_000_000_012_u64);
         assert!((180..=220).contains(&EVENT.len()), "{}", EVENT.len());
+        assert_eq!(event.get("recipients"), None);
+        let for_nobody = body(&mut form(Request::PublishForNobody), 1);
+        assert_eq!(
+            (&for_nobody["roomId"], &for_nobody["recipients"]),
+            (&event["roomId"], &serde_json::json!([]))
+        );
     }
 
     #[test]

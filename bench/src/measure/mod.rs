@@ -6,6 +6,7 @@ mod database;
 mod delivery;
 mod fleet;
 mod inbox;
+mod members;
 mod memory;
 mod outbox;
 mod publish;
@@ -18,6 +19,7 @@ pub(crate) use cpu::CpuReport;
 pub(crate) use delivery::DeliveryReport;
 pub(crate) use fleet::FleetReport;
 pub(crate) use inbox::InboxReport;
+pub(crate) use members::MembersReport;
 pub(crate) use memory::MemoryReport;
 pub(crate) use outbox::OutboxReport;
 pub(crate) use publish::PublishReport;
@@ -40,6 +42,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<bool> {
     for part in &options.parts {
         match part {
             Part::Publish => report.publish = Some(publish::measure(&hubs, &sizes)?),
+            Part::Members => report.members = Some(members::measure(&hubs, &sizes)?),
             Part::Delivery => report.delivery = Some(delivery::measure(&hubs, &sizes)?),
             Part::Cpu => report.cpu = Some(cpu::measure(&hubs, &sizes)?),
             Part::Fleet => report.fleet = Some(fleet::measure(&hubs, &sizes)?),

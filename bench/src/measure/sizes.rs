@@ -8,6 +8,9 @@ pub(crate) struct Sizes {
     pub(crate) publish_rooms: u32,
     pub(crate) publish_window: Duration,
 
+    pub(crate) member_rounds: usize,
+    pub(crate) member_window: Duration,
+
     /// Subscribers in the one-room measurements and in the idle one.
     pub(crate) subscribers: usize,
     pub(crate) one_room_rate: u32,
@@ -75,6 +78,8 @@ impl Sizes {
             publishers: [1, 16, 256],
             publish_rooms: 1_000,
             publish_window: secs(8, 2),
+            member_rounds: 3,
+            member_window: secs(4, 2),
             subscribers: 10_000,
             one_room_rate: 4,
             rooms: 1_000,

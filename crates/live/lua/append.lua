@@ -2,15 +2,16 @@
 -- be told, and publishes it; all of it or nothing. Every publish runs this, so what few events need is a function apart.
 --
 -- KEYS  1 stream  2 answers by key (hash)  3 keys by expiry (zset)  4 follow-ups (list)  5 last id of a deleted log
---       6 streams that listen, by instance (hash)
+--       6 streams that listen, by instance (hash)  7 version of the membership
 -- ARGV  1 the hub's time in ms  2 its instance  3 its own streams that listen  4 channel
 --       5 entries to keep  6 life of a key in ms  7 when the index was marked, in ms, or ''
 --       8 channel for news of follow-ups  9 the subject, as it is named there
 --       then for each event:
 --       1 type  2 payload  3 publisher or ''  4 key or ''  5 digest  6 what earlier versions stored for it, or ''
 --       7 trace or ''  8, 9, 10 the follow-up record around its id and its time, or ''
--- Gives the audience, then for each event 'stored' and its id, 'again' and its kept answer, or 'conflict' and ''; or
--- 'unmarked' for all.
+--       11 the version of the membership that it was made for, or ''
+-- Gives the audience, then for each event 'stored' and its id, 'again' and its kept answer, or 'conflict' or 'stale' and '';
+-- or 'unmarked' for all. Behind an event that is stale nothing is stored, so that it is not overtaken when it comes again.
 local call, format, match = redis.call, string.format, string.match
 local stream, ms = KEYS[1], ARGV[1]
 local now = tonumber(ms)
@@ -64,11 +65,16 @@ local function keep_answer(key, digest, id)
   call('PEXPIRE', KEYS[3], life)
 end
 
-local answers, count = {audience}, 1
-for at = 10, #ARGV, 10 do
+local answers, count, is_stale = {audience}, 1, false
+for at = 10, #ARGV, 11 do
   local kind, payload, publisher, key = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local outcome, answer
   if key ~= '' then outcome, answer = answer_kept(key, ARGV[at + 4], ARGV[at + 5]) end
+  if not outcome then
+    local version = ARGV[at + 10]
+    is_stale = is_stale or version ~= '' and call('GET', KEYS[7]) ~= version
+    if is_stale then outcome, answer = 'stale', '' end
+  end
   if not outcome then
     -- The time, or the next number within it when the clocks of hubs differ or one went back: ids only grow.
     local id = ms .. '-0'
@@ -102,7 +108,7 @@ for at = 10, #ARGV, 10 do
 end
 -- Not every time; and every time when nobody counts.
 local keep = tonumber(ARGV[5])
-if not number or number % math.min(keep, 64) < (#ARGV - 9) / 10 then
+if not number or number % math.min(keep, 64) < (#ARGV - 9) / 11 then
   call('XTRIM', stream, 'MAXLEN', keep)
 end
 return answers

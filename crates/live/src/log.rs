@@ -31,6 +31,11 @@ pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// - **Told in order.** When it is durable, an event is given to the [`Sink`], in the order of its subject: by the log
 ///   itself before it answers, or by the [`Bus`] of a log that several hubs share.
 /// - **Trimmed.** A subject keeps at least its newest `keep` events, and not many more.
+/// - **Membership versions.** The recipients of an event may follow from who is a member of the subject, which is recorded
+///   elsewhere. Whoever caches members gets the version first, reads the members then, and appends with that version;
+///   whoever changes members makes the change durable first and changes the version then. An append whose version is not the
+///   current one keeps nothing ([`AppendError::StaleMembership`]), but a repeated key gets its first answer. Once a version
+///   was changed no append with it is taken any more. A version may also change for no reason, or be lost.
 /// - **Errors.** After an error nothing of an append was kept, unless the error says that this is unknown.
 pub trait Log: Send + Sync {
     /// Appends in the given order; each event has an outcome of its own.
@@ -44,6 +49,12 @@ pub trait Log: Send + Sync {
 
     /// Removes all of a subject but its newest entry, and the answers kept for its keys. Ids go on from there.
     fn purge(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>>;
+
+    /// The version of a subject's membership, for [`Append::membership_version`].
+    fn membership_version(&self, subject: &SubjectName) -> Boxed<'_, Result<u64, LogError>>;
+
+    /// Changes the version. After an error it may have changed or not: repeat it.
+    fn change_membership_version(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>>;
 
     /// What is wrong right now, if anything.
     fn trouble(&self) -> Option<&'static str>;
@@ -106,6 +117,8 @@ pub struct Append {
     pub once: Option<Once>,
     /// Who gets an inbox entry: written down with the event.
     pub recipients: Recipients,
+    /// The version of the membership that the recipients follow from. None: they follow from none, nothing is compared.
+    pub membership_version: Option<u64>,
     /// Kept with the answer under the key, so that the second answer equals the first.
     pub audience: u32,
     /// How many events the subject keeps.
@@ -147,6 +160,10 @@ pub enum AppendError {
     /// The key was used for other content; repeating cannot help.
     #[error("the idempotency key was used for other content")]
     Conflict,
+    /// The membership has changed since its version was read, or an earlier event of the same subject and batch met that:
+    /// events of a subject do not overtake each other. Reading it again and appending again helps.
+    #[error("the membership of the subject has changed")]
+    StaleMembership,
     /// This one could not be appended, while others of the same batch may have been.
     #[error(transparent)]
     Failed(LogError),

@@ -5,6 +5,7 @@
 //! settings say otherwise ([`register`]).
 
 pub mod catch_up;
+mod membership;
 mod options;
 mod part;
 pub mod publish;
@@ -23,7 +24,7 @@ use bongsu_presence::Presence;
 pub use options::{Mode, Options, SETTINGS};
 pub use part::RoomsPart;
 
-use store::Store;
+use membership::Memberships;
 
 /// Rooms that one stream follows, at most.
 pub const MOST_ROOMS: usize = 32;
@@ -37,8 +38,8 @@ pub struct Rooms(Arc<Inner>);
 struct Inner {
     hub: Hub,
     log: Arc<dyn Log>,
-    /// Nothing when nothing is recorded.
-    store: Option<Arc<dyn Store>>,
+    /// None when nothing is recorded.
+    memberships: Option<Memberships>,
     presence: Presence,
     buckets: Arc<dyn Buckets>,
     options: Options,
@@ -46,16 +47,16 @@ struct Inner {
 }
 
 impl Rooms {
-    pub fn new(
+    fn new(
         hub: Hub,
         log: Arc<dyn Log>,
-        store: Option<Arc<dyn Store>>,
+        memberships: Option<Memberships>,
         presence: Presence,
         buckets: Arc<dyn Buckets>,
         options: Options,
     ) -> Self {
         let published = BoundedCounters::new("events_published_total", "event_type", MOST_EVENT_TYPES);
-        Self(Arc::new(Inner { hub, log, store, presence, buckets, options, published }))
+        Self(Arc::new(Inner { hub, log, memberships, presence, buckets, options, published }))
     }
 }
 

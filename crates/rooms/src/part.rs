@@ -6,6 +6,7 @@ use bongsu_kernel::settings::{Bad, Setting, Values};
 use bongsu_part::{Assembly, Boxed, Failure, Part, keeps_records};
 use bongsu_sql::{Migration, Query};
 
+use crate::membership::Memberships;
 use crate::store::Store;
 use crate::store::sql::{MIGRATIONS, QUERIES, SqlStore};
 use crate::{FAMILY, Mode, Options, Rooms, SETTINGS, routes};
@@ -42,13 +43,15 @@ impl Part for RoomsPart {
             let presence = assembly.expect_shared()?;
             let engines = &assembly.engines;
             let options = Options::from_settings(&engines.values)?;
-            let store: Option<Arc<dyn Store>> = match &engines.records {
-                Some(records) => Some(Arc::new(SqlStore::open(records.clone(), &engines.supervisor).await?)),
-                None => None,
-            };
+            let store = |records| -> Arc<dyn Store> { Arc::new(SqlStore::new(records)) };
+            let store = engines.records.clone().map(store);
             engines.hub.serves(FAMILY, engines.log_family());
             let (hub, log, buckets) = (engines.hub.clone(), engines.log.clone(), engines.buckets.clone());
-            let rooms = Rooms::new(hub, log, store.clone(), presence, buckets, options);
+            let memberships = store.clone().map(|store| {
+                let (log, clock) = (log.clone(), engines.clock.clone());
+                Memberships::start(log, store, options.mode, clock, &engines.supervisor)
+            });
+            let rooms = Rooms::new(hub, log, memberships, presence, buckets, options);
             let identity = engines.identity.clone();
             if let Some(store) = store {
                 assembly.share(store);

@@ -1,15 +1,17 @@
 //! Publishing: one durable, atomic append; a repeated request is one event.
 //!
-//! Who gets an inbox entry is decided here: those named, or the registered members. In open mode that needs no
-//! records: members are looked up when the entries are made, so that events are taken while the database is away.
+//! Who gets an inbox entry is decided here: those named, or the registered members, as they are cached
+//! ([`membership`](crate::membership)). In open mode members are looked up when the entries are made, so that events are
+//! taken while the database is away.
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{EventType, Id, StreamId};
 use bongsu_live::log::{Once, Recipients};
-use bongsu_live::{Append, AppendError, LogError};
+use bongsu_live::{Append, AppendError, Appended, LogError};
 use sha2::{Digest, Sha256};
 
+use crate::membership::Membership;
 use crate::options::Mode;
 use crate::store::StoreError;
 use crate::{Rooms, subject};
@@ -20,6 +22,8 @@ pub const MOST_RECIPIENTS: usize = 1_000;
 pub const MOST_IN_BATCH: usize = 500;
 /// Characters of an idempotency key, at most.
 pub const KEY_LENGTH: usize = 256;
+/// Appends of an event that compare the version of the membership, at most.
+const MAX_COMPARED_APPENDS: u32 = 3;
 
 /// An event as a service publishes it.
 #[derive(Clone, Debug)]
@@ -67,76 +71,128 @@ impl Rooms {
     }
 
     /// Publishes in the given order. Each event has an outcome of its own; an error stands for all of them.
+    ///
+    /// An event whose members have changed since they were cached is appended again, with members that are read anew. Where
+    /// they change all the time, it has in the end those that were read for it, and nothing is compared.
     pub async fn publish_all(
         &self,
         events: Vec<Publish>,
     ) -> Result<Vec<Result<Published, PublishError>>, PublishError> {
-        let mut checked = Vec::with_capacity(events.len());
-        for event in events {
-            checked.push(self.check(event).await);
-        }
-        let types: Vec<EventType> =
-            checked.iter().flatten().map(|append| append.event_type.clone()).collect();
-        let appends = checked.iter().flatten().cloned().collect();
-        let mut outcomes = self.0.log.append(appends).await?.into_iter().zip(types);
-        let outcomes = checked.into_iter().map(|checked| {
-            checked?;
-            let (outcome, event_type) =
-                outcomes.next().ok_or_else(|| LogError::Failed("too few answers".to_owned()))?;
-            let appended = outcome.map_err(|error| match error {
-                AppendError::Conflict => PublishError::Conflict,
-                AppendError::Failed(error) => PublishError::Log(error),
-            })?;
-            if !appended.duplicate {
-                self.0.published.increment(event_type.as_str());
+        let mut outcomes = self.append_all(events.iter(), true).await?;
+        for attempt in 1..=MAX_COMPARED_APPENDS {
+            let stale: Vec<usize> = (0..outcomes.len()).filter(|at| outcomes[*at].is_none()).collect();
+            if stale.is_empty() {
+                break;
             }
-            Ok(Published { id: appended.id, delivered_to: appended.audience, duplicate: appended.duplicate })
+            let is_compared = attempt < MAX_COMPARED_APPENDS;
+            match self.append_all(stale.iter().map(|at| &events[*at]), is_compared).await {
+                Ok(again) => stale.into_iter().zip(again).for_each(|(at, again)| outcomes[at] = again),
+                Err(error) => stale.into_iter().for_each(|at| outcomes[at] = Some(Err(error.clone().into()))),
+            }
+        }
+        let unanswered = || Err(LogError::Failed("an append has no outcome".to_owned()).into());
+        Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(unanswered)).collect())
+    }
+
+    /// The outcome of each event; None when the cached members had changed.
+    async fn append_all<'e>(
+        &self,
+        events: impl Iterator<Item = &'e Publish> + Send,
+        is_compared: bool,
+    ) -> Result<Vec<Option<Result<Published, PublishError>>>, LogError> {
+        let (mut checked, mut appends) = (Vec::new(), Vec::new());
+        for event in events {
+            let append = self.check(event, is_compared).await;
+            checked
+                .push((event, append.as_ref().map(|append| append.membership_version).map_err(Clone::clone)));
+            appends.extend(append);
+        }
+        let mut appended = self.0.log.append(appends).await?.into_iter();
+        let outcomes = checked.into_iter().map(|(event, checked)| {
+            let version = match checked {
+                Ok(version) => version,
+                Err(error) => return Some(Err(error)),
+            };
+            match appended.next() {
+                Some(Ok(appended)) => Some(Ok(self.published(event, &appended))),
+                Some(Err(AppendError::Conflict)) => Some(Err(PublishError::Conflict)),
+                Some(Err(AppendError::Failed(error))) => Some(Err(PublishError::Log(error))),
+                Some(Err(AppendError::StaleMembership)) => {
+                    if let (Some(memberships), Some(version)) = (&self.0.memberships, version) {
+                        memberships.forget(&event.room, version);
+                    }
+                    None
+                }
+                None => Some(Err(LogError::Failed("too few answers".to_owned()).into())),
+            }
         });
         Ok(outcomes.collect())
     }
 
-    async fn check(&self, event: Publish) -> Result<Append, PublishError> {
+    fn published(&self, event: &Publish, appended: &Appended) -> Published {
+        if !appended.duplicate {
+            self.0.published.increment(event.event_type.as_str());
+        }
+        Published { id: appended.id, delivered_to: appended.audience, duplicate: appended.duplicate }
+    }
+
+    async fn check(&self, event: &Publish, is_compared: bool) -> Result<Append, PublishError> {
         if !self.0.options.allows(&event.event_type) {
-            return Err(PublishError::TypeNotAllowed(event.event_type));
+            return Err(PublishError::TypeNotAllowed(event.event_type.clone()));
         }
         let (subject, publisher) = (subject(&event.room), event.publisher.as_ref());
         let named = event.recipients.as_deref().map(|named| distinct(named, publisher));
         // Of what the caller said: members come and go between a request and its repetition.
         let once = |key: String| once(key, (&event.event_type, &event.data, publisher), named.as_deref());
-        let once = event.key.map(once);
-        let recipients = match self.0.options.mode {
-            Mode::Open => self.recipients(named)?,
-            Mode::Registered => {
-                let members = self.members(&event.room).await?.ok_or(PublishError::NoRoom)?;
-                Recipients::Named(match named {
-                    Some(mut named) => {
-                        named.retain(|named| members.binary_search(named).is_ok());
-                        named
-                    }
-                    None => distinct(&members, publisher),
-                })
-            }
-        };
+        let once = event.key.clone().map(once);
+        let (recipients, membership_version) = self.recipients(event, named, is_compared).await?;
         Ok(Append {
             once,
             audience: u32::try_from(self.0.hub.listeners(&subject)).unwrap_or(u32::MAX),
             keep: self.0.options.keep(&event.room),
             subject,
-            event_type: event.event_type,
-            data: event.data,
-            publisher: event.publisher,
+            event_type: event.event_type.clone(),
+            data: event.data.clone(),
+            publisher: event.publisher.clone(),
             recipients,
+            membership_version,
             trace: event.trace,
         })
     }
 
-    /// Who gets an entry in open mode, as far as that is known without asking the records.
-    fn recipients(&self, named: Option<Vec<Id>>) -> Result<Recipients, PublishError> {
-        match (named, &self.0.store) {
-            (Some(named), None) if !named.is_empty() => Err(PublishError::NoRecords),
-            (Some(named), _) => Ok(Recipients::Named(named)),
-            (None, Some(store)) if store.may_have_rooms() => Ok(Recipients::Members),
-            (None, _) => Ok(Recipients::NONE),
+    /// Who gets an entry, and the version of the membership that this follows from.
+    async fn recipients(
+        &self,
+        event: &Publish,
+        named: Option<Vec<Id>>,
+        is_compared: bool,
+    ) -> Result<(Recipients, Option<u64>), PublishError> {
+        let (room, memberships) = (&event.room, self.0.memberships.as_ref());
+        match (self.0.options.mode, named, memberships) {
+            (Mode::Open, Some(named), None) if !named.is_empty() => Err(PublishError::NoRecords),
+            (Mode::Open, Some(named), _) => Ok((Recipients::Named(named), None)),
+            (Mode::Open, None, None) => Ok((Recipients::NONE, None)),
+            (Mode::Open, None, Some(memberships)) => {
+                match memberships.cached(room).filter(|_| is_compared) {
+                    Some(Membership { version, members: None }) => Ok((Recipients::NONE, version)),
+                    // It is registered, or that is not known without asking the records.
+                    _ => Ok((Recipients::Members, None)),
+                }
+            }
+            (Mode::Registered, named, memberships) => {
+                let memberships = memberships.ok_or(PublishError::NoRoom)?;
+                let Membership { version, members } =
+                    if is_compared { memberships.get(room).await? } else { memberships.read(room).await? };
+                let members = members.ok_or(PublishError::NoRoom)?;
+                let people = match named {
+                    Some(mut named) => {
+                        named.retain(|named| members.binary_search(named).is_ok());
+                        named
+                    }
+                    None => distinct(&members, event.publisher.as_ref()),
+                };
+                Ok((Recipients::Named(people), version))
+            }
         }
     }
 }

@@ -1,14 +1,16 @@
 //! Registered rooms and members, and what follows from them: who may read, who is told, and how a right ends.
 //!
-//! A right ends in the room's own order: the store forgets it first, so that nobody gets in any more, and then a record
-//! between the events ends the streams that are open. A change whose answer was lost is repeated, and does both again.
+//! A change is in the store first, then every hub is made to read the members again ([`membership`](crate::membership)). A
+//! right ends in the room's own order: after that a record between the events ends the streams that are open. A change whose
+//! answer was lost is repeated, and does all of it again.
 
 use bongsu_kernel::{Id, trace};
 use bongsu_live::log::Recipients;
 use bongsu_live::{Append, AppendError, LogError, control};
 
+use crate::membership::Memberships;
 use crate::options::Mode;
-use crate::store::{Added, Standing, Store, StoreError};
+use crate::store::{Added, Standing, StoreError};
 use crate::{Rooms, subject};
 
 /// Members of a room, at most: in registered mode all of them are written down with an event that names no recipients.
@@ -41,20 +43,25 @@ pub enum RightError {
 
 impl Rooms {
     pub async fn register(&self, room: &Id) -> Result<(), RegisterError> {
-        Ok(self.records()?.register(room).await?)
+        let memberships = self.memberships()?;
+        memberships.store().register(room).await?;
+        Ok(memberships.changed(room).await?)
     }
 
     /// Ends the room's streams and deletes its log.
     pub async fn unregister(&self, room: &Id) -> Result<(), RegisterError> {
-        self.records()?.unregister(room).await?;
+        let memberships = self.memberships()?;
+        memberships.store().unregister(room).await?;
+        memberships.changed(room).await?;
         self.write_removal(room, None).await?;
         self.0.log.purge(&subject(room)).await?;
         Ok(())
     }
 
     pub async fn add_member(&self, room: &Id, user: &Id) -> Result<(), RegisterError> {
-        match self.records()?.add(room, user, MOST_MEMBERS).await? {
-            Added::Yes => Ok(()),
+        let memberships = self.memberships()?;
+        match memberships.store().add(room, user, MOST_MEMBERS).await? {
+            Added::Yes => Ok(memberships.changed(room).await?),
             Added::NoRoom => Err(RegisterError::NoRoom),
             Added::Full => Err(RegisterError::Full),
         }
@@ -62,9 +69,11 @@ impl Rooms {
 
     /// Nothing that comes after this in the room's order reaches that person.
     pub async fn remove_member(&self, room: &Id, user: &Id) -> Result<(), RegisterError> {
-        if !self.records()?.remove(room, user).await? {
+        let memberships = self.memberships()?;
+        if !memberships.store().remove(room, user).await? {
             return Err(RegisterError::NoRoom);
         }
+        memberships.changed(room).await?;
         // In an open room membership is no right, only an address.
         if self.0.options.mode == Mode::Registered {
             self.write_removal(room, Some(user)).await?;
@@ -78,24 +87,16 @@ impl Rooms {
         if self.0.options.mode == Mode::Open {
             return Ok(());
         }
-        let Some(store) = &self.0.store else { return Err(RightError::NoRoom) };
-        match store.standing(room, user).await? {
+        let Some(memberships) = &self.0.memberships else { return Err(RightError::NoRoom) };
+        match memberships.store().standing(room, user).await? {
             Standing::Member => Ok(()),
             Standing::Stranger => Err(RightError::Stranger),
             Standing::NoRoom => Err(RightError::NoRoom),
         }
     }
 
-    /// The registered members of a room; nothing when it is not registered.
-    pub(crate) async fn members(&self, room: &Id) -> Result<Option<Vec<Id>>, StoreError> {
-        match &self.0.store {
-            Some(store) if store.may_have_rooms() => store.members(room).await,
-            _ => Ok(None),
-        }
-    }
-
-    fn records(&self) -> Result<&dyn Store, RegisterError> {
-        self.0.store.as_deref().ok_or(RegisterError::NoRecords)
+    fn memberships(&self) -> Result<&Memberships, RegisterError> {
+        self.0.memberships.as_ref().ok_or(RegisterError::NoRecords)
     }
 
     async fn write_removal(&self, room: &Id, user: Option<&Id>) -> Result<(), LogError> {
@@ -108,6 +109,7 @@ impl Rooms {
             publisher: None,
             once: None,
             recipients: Recipients::NONE,
+            membership_version: None,
             audience: 0,
             keep: self.0.options.keep(room),
             trace: trace::current(),
@@ -116,7 +118,7 @@ impl Rooms {
         match written.ok_or_else(unwritable)? {
             Ok(_) => Ok(()),
             Err(AppendError::Failed(error)) => Err(error),
-            Err(AppendError::Conflict) => Err(unwritable()),
+            Err(AppendError::Conflict | AppendError::StaleMembership) => Err(unwritable()),
         }
     }
 }

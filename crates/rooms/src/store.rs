@@ -37,9 +37,6 @@ pub trait Store: Send + Sync {
 
     /// Those of these rooms that are registered.
     fn registered(&self, rooms: &[Id]) -> Boxed<'_, HashSet<Id>>;
-
-    /// Whether there may be a registered room: asked on every publish, so it must cost nothing.
-    fn may_have_rooms(&self) -> bool;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -145,7 +145,7 @@ async fn find(values: &Values, event: EventId, person: Option<Id>) -> Result<Fou
         && let Ok(room) = Id::new(subject.parts().1)
     {
         // The record names nobody: its entries go to the members at the time when they are made, which is now.
-        let store = SqlStore::open(records.clone(), &supervisor).await?;
+        let store = SqlStore::new(records.clone());
         let members = store.members(&room).await.map_err(Failure::other)?;
         record.recipients = Some(record.among(members.unwrap_or_default()));
     }

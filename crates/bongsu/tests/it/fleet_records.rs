@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
 mod dead_letters;
+mod membership;
 mod redis_away;
 mod revocations;
 mod roles;

@@ -71,6 +71,7 @@ fn event(room: &str) -> Append {
         publisher: None,
         once: None,
         recipients: Recipients::Named(vec![person()]),
+        membership_version: None,
         audience: 0,
         keep: 100,
         trace: None,

@@ -6,17 +6,19 @@
 mod append;
 mod follow_ups;
 mod look;
+mod membership;
 mod read;
 mod upkeep;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, StreamId};
 use bongsu_sql::{Error, Migration, Store};
 use tokio::sync::{Notify, oneshot};
 
+use self::membership::MembershipVersions;
 use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Place, Sink};
 use crate::SubjectName;
 
@@ -55,6 +57,7 @@ pub struct EmbeddedLog {
     sink: Arc<dyn Sink>,
     /// For whoever waits for follow-ups.
     news: Arc<Notify>,
+    memberships: Arc<MembershipVersions>,
 }
 
 impl EmbeddedLog {
@@ -66,7 +69,7 @@ impl EmbeddedLog {
         supervisor: &Supervisor,
     ) -> Self {
         upkeep::start(store.writer().clone(), options, clock.clone(), supervisor);
-        Self { store, clock, sink, news: Arc::default() }
+        Self { store, clock, sink, news: Arc::default(), memberships: Arc::default() }
     }
 
     /// What this log writes down for people.
@@ -82,8 +85,16 @@ impl Log for EmbeddedLog {
                 return Err(LogError::Failed("the disk does not answer".to_owned()));
             }
             let (reply, answer) = oneshot::channel();
-            let job =
-                append::Job::new(events, self.clock.clone(), self.sink.clone(), self.news.clone(), reply);
+            let job = append::Job {
+                outcomes: Vec::with_capacity(events.len()),
+                events,
+                clock: self.clock.clone(),
+                sink: self.sink.clone(),
+                news: self.news.clone(),
+                memberships: self.memberships.clone(),
+                reply,
+                accepted: Instant::now(),
+            };
             let appended = async {
                 self.store.writer().submit(Box::new(job)).await?;
                 answer.await.unwrap_or(Err(Error::Closed))
@@ -117,6 +128,15 @@ impl Log for EmbeddedLog {
             self.store.write(move |connection| append::purge(connection, &subject)).await?;
             Ok(())
         })
+    }
+
+    fn membership_version(&self, subject: &SubjectName) -> Boxed<'_, Result<u64, LogError>> {
+        Box::pin(std::future::ready(Ok(self.memberships.current(subject))))
+    }
+
+    fn change_membership_version(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>> {
+        self.memberships.change(subject);
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn trouble(&self) -> Option<&'static str> {

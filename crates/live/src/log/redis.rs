@@ -16,7 +16,7 @@ mod read;
 use std::collections::BTreeMap;
 
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, StreamId};
+use bongsu_kernel::{Clock, Millis, StreamId, random};
 use bongsu_redis::redis::{self, FromRedisValue, Value};
 use bongsu_redis::{Error, Index, Redis, Repeat, Script};
 use futures_util::future::join_all;
@@ -30,11 +30,18 @@ use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Pla
 use crate::SubjectName;
 
 static PURGE: Script = Script::new("purge", include_str!("../../lua/purge.lua"));
+static MEMBERSHIP_VERSION: Script =
+    Script::new("membership_version", include_str!("../../lua/membership_version.lua"));
 
 /// The list beside a stream, the index of those that have one, and the channel for news of them.
 const FOLLOW_UPS: &str = "follow-ups";
 /// Beside a stream: the answers kept under its idempotency keys, and the keys by the end of their life.
 const KEY_STORES: [&str; 2] = ["answers", "expiries"];
+/// Beside a stream: the version of its membership, a random number. It is made by whoever reads it first and removed by a change,
+/// so that none ever comes back, also when a change is repeated or Redis has lost it.
+const MEMBERSHIP: &str = "membership";
+/// A version that nobody has read for so long is forgotten, in milliseconds.
+const MEMBERSHIP_LIFE: Millis = 24 * 60 * 60 * 1_000;
 /// The channel beside a stream.
 const BUS: &str = "bus";
 
@@ -79,8 +86,12 @@ impl Log for RedisLog {
             answers.sort_by_key(|(at, _)| *at);
             let answers: Vec<_> = answers.into_iter().map(|(_, answer)| answer).collect();
             match &answers[..] {
-                // When nothing was appended, the error stands for all.
-                [Err(AppendError::Failed(error)), rest @ ..] if rest.iter().all(Result::is_err) => {
+                // When nothing was appended, the error stands for all, unless some are to be appended again.
+                [Err(AppendError::Failed(error)), rest @ ..]
+                    if rest.iter().all(|answer| {
+                        matches!(answer, Err(AppendError::Failed(_) | AppendError::Conflict))
+                    }) =>
+                {
                     Err(error.clone())
                 }
                 _ => Ok(answers),
@@ -103,6 +114,24 @@ impl Log for RedisLog {
         Box::pin(async move {
             let [answers, expiries] = KEY_STORES.map(|name| self.redis.beside(&stream, name));
             self.redis.run(&PURGE, Repeat::Safe, &[&stream, &answers, &expiries], &[]).await?;
+            Ok(())
+        })
+    }
+
+    fn membership_version(&self, subject: &SubjectName) -> Boxed<'_, Result<u64, LogError>> {
+        let key = self.redis.beside(&stream_key(&self.redis, subject), MEMBERSHIP);
+        Box::pin(async move {
+            let (new, life) = (random::between(0, u64::MAX - 1).to_string(), MEMBERSHIP_LIFE.to_string());
+            let arguments = [new.as_bytes(), life.as_bytes()];
+            // Sent again, it could bring back a version that was removed meanwhile.
+            take(self.redis.run(&MEMBERSHIP_VERSION, Repeat::Never, &[&key], &arguments).await?)
+        })
+    }
+
+    fn change_membership_version(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>> {
+        let key = self.redis.beside(&stream_key(&self.redis, subject), MEMBERSHIP);
+        Box::pin(async move {
+            self.redis.ask("del", &key, redis::cmd("DEL").arg(&key), Repeat::Safe).await?;
             Ok(())
         })
     }

@@ -5,6 +5,7 @@
 
 pub(crate) mod concurrency;
 pub(crate) mod follow_up;
+pub(crate) mod membership;
 pub(crate) mod model;
 pub(crate) mod once;
 pub(crate) mod order;
@@ -128,6 +129,13 @@ macro_rules! contract {
                 records_outlast_trimming_and_kills
                 the_record_is_exactly_the_golden_one
                 the_record_for_members_is_exactly_the_golden_one
+            }
+            membership {
+                an_event_made_for_the_current_membership_is_stored
+                an_event_made_for_an_earlier_membership_keeps_nothing
+                a_repeated_key_gets_its_first_answer_after_the_membership_changed
+                a_stale_event_is_not_overtaken_and_holds_up_no_other_subject
+                an_append_beside_changes_is_taken_with_the_current_version_only
             }
             seen_to {
                 a_record_is_taken_until_it_is_done

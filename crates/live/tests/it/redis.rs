@@ -2,6 +2,7 @@
 
 mod foreign;
 mod keys;
+mod membership;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -138,6 +138,14 @@ pub(super) fn not_registered(error: RegisterError) -> ApiError {
             ),
         ),
         RegisterError::Store(error) => no_store(&error),
+        // The store has the change already.
+        RegisterError::Log(LogError::Away(_) | LogError::Unanswered(_)) => ApiError::new(
+            Code::Redis5001,
+            Text::new(
+                "지금은 Redis에 연결할 수 없어 변경을 끝내지 못했습니다. 다시 시도해 주세요.",
+                "Redis cannot be reached right now: the change is not complete; repeat it.",
+            ),
+        ),
         RegisterError::Log(error) => not_published(PublishError::Log(error)),
     }
 }

@@ -30,18 +30,13 @@ impl Database {
 
     /// Another hub's. On the embedded file there is one hub only, whose store this is.
     pub(crate) async fn store(&self) -> SqlStore {
-        let supervisor = Supervisor::new();
-        let records = match self {
+        SqlStore::new(match self {
             Self::Embedded { store, .. } => Records::embedded(store.clone()),
             Self::Server(url) => {
                 let options = Options { address: Address::parse(url).unwrap(), most_connections: 10 };
-                Records::connect(&options, &Migrations::new([MIGRATIONS]), &supervisor).await.unwrap()
+                let migrations = Migrations::new([MIGRATIONS]);
+                Records::connect(&options, &migrations, &Supervisor::new()).await.unwrap()
             }
-        };
-        SqlStore::open(records, &supervisor).await.unwrap()
-    }
-
-    pub(crate) fn is_shared(&self) -> bool {
-        matches!(self, Self::Server(_))
+        })
     }
 }

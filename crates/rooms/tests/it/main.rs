@@ -31,5 +31,4 @@ contract! {
     a_room_keeps_so_many_members_and_no_more
     many_who_are_added_at_once_do_not_exceed_it
     rooms_and_people_that_differ_by_case_differ
-    whoever_knows_of_no_room_knows_of_the_first_one_when_it_is_registered
 }

@@ -1,16 +1,13 @@
 //! What the store promises; the contract stands on `Store`.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use bongsu_kernel::Id;
 use bongsu_rooms::store::{Added, Standing, Store};
-use bongsu_testkit::wait;
 
 use crate::database::Database;
 
 const MOST: usize = 3;
-const LONG: Duration = Duration::from_secs(60);
 
 fn id(text: &str) -> Id {
     Id::new(text).unwrap()
@@ -105,48 +102,4 @@ pub(crate) async fn rooms_and_people_that_differ_by_case_differ(database: Databa
     assert_eq!(store.add(&id("A"), &id("X"), MOST).await.unwrap(), Added::Yes);
     assert_eq!(standing(&store, "a", "x").await, Standing::Stranger);
     assert_eq!(members(&store, "A").await.unwrap(), ["X", "x"]);
-}
-
-pub(crate) async fn whoever_knows_of_no_room_knows_of_the_first_one_when_it_is_registered(
-    database: Database,
-) {
-    if !database.is_shared() {
-        let store = database.store().await;
-        assert!(!store.may_have_rooms());
-        store.register(&id("1")).await.unwrap();
-        assert!(store.may_have_rooms());
-        return;
-    }
-    let [asked, first, second, third] =
-        [database.store().await, database.store().await, database.store().await, database.store().await];
-    for store in [&asked, &first, &second, &third] {
-        wait::until(LONG, || async { !store.may_have_rooms() }).await;
-    }
-    // One at the same time as the first, one just after it: whichever is answered, everybody knows of it.
-    let later = async {
-        wait::until(LONG, || async { members(&third, "1").await.is_some() }).await;
-        third.register(&id("3")).await.unwrap();
-        assert!(
-            asked.may_have_rooms(),
-            "the third was answered, and a hub still believes that there is none"
-        );
-    };
-    let both = async |store: &dyn Store, room: &str| {
-        store.register(&id(room)).await.unwrap();
-        assert!(asked.may_have_rooms(), "{room} was answered, and a hub still believes that there is none");
-    };
-    tokio::join!(both(&first, "1"), both(&second, "2"), later);
-    // Once it is known for long enough, nobody waits any more.
-    wait::until(LONG, || async {
-        let started = tokio::time::Instant::now();
-        first.register(&id("4")).await.unwrap();
-        started.elapsed() < Duration::from_millis(1_000)
-    })
-    .await;
-    for room in ["1", "2", "3", "4"] {
-        assert!(asked.unregister(&id(room)).await.unwrap());
-    }
-    for store in [&asked, &first, &second] {
-        wait::until(LONG, || async { !store.may_have_rooms() }).await;
-    }
 }

@@ -44,7 +44,7 @@ async fn publish(api: &Api, n: usize, case: &Case) -> String {
 }
 
 /// The numbers of the events that are in a person's inbox, oldest first. The unread count has to agree.
-async fn numbers(api: &Api, person: u64) -> Vec<usize> {
+pub(crate) async fn numbers(api: &Api, person: u64) -> Vec<usize> {
     let page = api.person(person).get("/api/notifications?limit=100").await.expect(200);
     let items = page.result()["items"].as_array().cloned().unwrap_or_default();
     assert_eq!(page.result()["unread"], items.len(), "entries and the unread count of {person} differ");

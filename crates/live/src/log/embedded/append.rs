@@ -2,6 +2,7 @@
 //!
 //! Key, id, entry, kept answer, follow-up and trimming are one transaction: a crash leaves all of it or none.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,6 +12,7 @@ use bongsu_sql::Error;
 use bongsu_sql::rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::{Notify, oneshot};
 
+use super::membership::MembershipVersions;
 use super::{signed, unsigned};
 use crate::SubjectName;
 use crate::log::{Append, AppendError, Appended, Delivery, Entry, FollowUp, Once, Place, Sink};
@@ -26,33 +28,22 @@ const TRIM_AT_ONCE: u64 = 1_000;
 type Reply = Result<Vec<Result<Appended, AppendError>>, Error>;
 
 pub(super) struct Job {
-    events: Vec<Append>,
-    clock: Clock,
-    sink: Arc<dyn Sink>,
+    pub(super) events: Vec<Append>,
+    pub(super) clock: Clock,
+    pub(super) sink: Arc<dyn Sink>,
     /// Raised when something was written down for people.
-    news: Arc<Notify>,
-    reply: oneshot::Sender<Reply>,
-    accepted: Instant,
-    outcomes: Vec<Outcome>,
+    pub(super) news: Arc<Notify>,
+    pub(super) memberships: Arc<MembershipVersions>,
+    pub(super) reply: oneshot::Sender<Reply>,
+    pub(super) accepted: Instant,
+    pub(super) outcomes: Vec<Outcome>,
 }
 
-enum Outcome {
+pub(super) enum Outcome {
     Stored { entry: Entry, previous: StreamId, audience: u32 },
     Repeated(Appended),
     Conflict,
-}
-
-impl Job {
-    pub(super) fn new(
-        events: Vec<Append>,
-        clock: Clock,
-        sink: Arc<dyn Sink>,
-        news: Arc<Notify>,
-        reply: oneshot::Sender<Reply>,
-    ) -> Self {
-        let outcomes = Vec::with_capacity(events.len());
-        Self { events, clock, sink, news, reply, accepted: Instant::now(), outcomes }
-    }
+    StaleMembership,
 }
 
 impl bongsu_sql::Job for Job {
@@ -60,8 +51,15 @@ impl bongsu_sql::Job for Job {
         self.outcomes.clear();
         // Before 1970 no clock is right, and 0-0 is no event.
         let now = self.clock.now().max(1);
+        let mut stale_subjects = HashSet::new();
         for event in &self.events {
-            self.outcomes.push(append(connection, event, now)?);
+            let is_stale = stale_subjects.contains(&event.subject)
+                || event.membership_version.is_some_and(|of| of != self.memberships.current(&event.subject));
+            let outcome = append(connection, event, now, is_stale)?;
+            if matches!(outcome, Outcome::StaleMembership) {
+                stale_subjects.insert(&event.subject);
+            }
+            self.outcomes.push(outcome);
         }
         Ok(())
     }
@@ -79,6 +77,7 @@ impl bongsu_sql::Job for Job {
             }
             Outcome::Repeated(first) => Ok(first),
             Outcome::Conflict => Err(AppendError::Conflict),
+            Outcome::StaleMembership => Err(AppendError::StaleMembership),
         });
         let answers = answers.collect();
         crash_point!("after-deliver");
@@ -94,11 +93,14 @@ impl bongsu_sql::Job for Job {
     }
 }
 
-fn append(connection: &Connection, event: &Append, now: Millis) -> Result<Outcome, Error> {
+fn append(connection: &Connection, event: &Append, now: Millis, is_stale: bool) -> Result<Outcome, Error> {
     if let Some(once) = &event.once
         && let Some((digest, first)) = answered(connection, event.subject.as_str(), once, now)?
     {
         return Ok(if once.is_same_content(digest) { Outcome::Repeated(first) } else { Outcome::Conflict });
+    }
+    if is_stale {
+        return Ok(Outcome::StaleMembership);
     }
     let head = advance(connection, event.subject.as_str(), now)?;
     crash_point!("after-id");

@@ -8,7 +8,7 @@ use bongsu_redis::redis::{Value, from_redis_value};
 use bongsu_redis::{Repeat, Script};
 
 use super::keys::KEY_LIFE;
-use super::{FOLLOW_UPS, KEY_STORES, RedisLog, bus_channel, news_channel, stream_key};
+use super::{FOLLOW_UPS, KEY_STORES, MEMBERSHIP, RedisLog, bus_channel, news_channel, stream_key};
 use crate::log::{Append, AppendError, Appended, FollowUp, LogError};
 
 static APPEND: Script = Script::new("append", include_str!("../../../lua/append.lua"));
@@ -25,13 +25,15 @@ impl RedisLog {
     pub(super) async fn append_to_subject(&self, events: &[&Append]) -> Vec<Outcome> {
         let mut outcomes: Vec<Outcome> = Vec::with_capacity(events.len());
         for some in events.chunks(AT_ONCE) {
-            match self.append_some(some).await {
-                Ok(answers) => outcomes.extend(answers),
-                Err(error) => {
-                    // What comes after it must not overtake it.
-                    outcomes.resize_with(events.len(), || Err(AppendError::Failed(error.clone())));
-                    break;
-                }
+            let answers = self.append_some(some).await;
+            outcomes.extend(answers.unwrap_or_else(|error| vec![Err(AppendError::Failed(error))]));
+            // What comes after it must not overtake it.
+            let in_the_way = |outcome: &&Outcome| {
+                matches!(outcome, Err(AppendError::Failed(_) | AppendError::StaleMembership))
+            };
+            if let Some(error) = outcomes.iter().find(in_the_way).cloned() {
+                outcomes.resize(events.len(), error);
+                break;
             }
         }
         outcomes
@@ -60,7 +62,7 @@ impl RedisLog {
         let stream = stream_key(&self.redis, &first.subject);
         let helper = |name: &str| self.redis.beside(&stream, name);
         let [answers, expiries] = KEY_STORES;
-        let helpers = [answers, expiries, FOLLOW_UPS, "gone", "audience"].map(helper);
+        let helpers = [answers, expiries, FOLLOW_UPS, "gone", "audience", MEMBERSHIP].map(helper);
         let mut keys = vec![stream.as_str()];
         keys.extend(helpers.iter().map(String::as_str));
         // Before 1970 no clock is right, and 0-0 is no event.
@@ -73,7 +75,8 @@ impl RedisLog {
             [&now, self.redis.instance(), &audience, &channel, &keep, &key_life, marked, &news, subject];
         let mut arguments: Vec<&[u8]> = head.map(str::as_bytes).to_vec();
         let records = events.iter().map(|event| follow_up(event)).collect::<Result<Vec<_>, _>>()?;
-        for (event, record) in events.iter().zip(&records) {
+        let versions: Vec<String> = events.iter().map(|event| written(event.membership_version)).collect();
+        for ((event, record), version) in events.iter().zip(&records).zip(&versions) {
             let once = event.once.as_ref();
             arguments.push(event.event_type.as_str().as_bytes());
             arguments.push(event.data.as_str().as_bytes());
@@ -83,6 +86,7 @@ impl RedisLog {
             arguments.push(once.and_then(|once| once.earlier_digest.as_ref()).map_or(&[], |digest| digest));
             arguments.push(event.trace.as_ref().map_or("", TraceParent::as_str).as_bytes());
             arguments.extend(record.iter().map(String::as_bytes));
+            arguments.push(version.as_bytes());
         }
         // Without a key, nobody could tell a repetition from a second event.
         let Value::Array(answers) = self.redis.run(&APPEND, Repeat::Never, &keys, &arguments).await? else {
@@ -97,6 +101,11 @@ impl RedisLog {
         }
         Ok(Some(outcomes))
     }
+}
+
+/// A membership's version as the script compares it; empty where there is none to compare.
+fn written(version: Option<u64>) -> String {
+    version.map_or_else(String::new, |version| version.to_string())
 }
 
 fn unreadable() -> LogError {
@@ -124,6 +133,7 @@ fn read_answers(answers: Vec<Value>, now: Millis) -> Option<Vec<Outcome>> {
                 })
             }
             Value::BulkString(outcome) if outcome == b"conflict" => Err(AppendError::Conflict),
+            Value::BulkString(outcome) if outcome == b"stale" => Err(AppendError::StaleMembership),
             _ => return None,
         });
     }
@@ -169,6 +179,7 @@ mod tests {
             publisher: None,
             once: None,
             recipients: Recipients::Members,
+            membership_version: None,
             audience: 0,
             keep: 1,
             trace: TraceParent::parse("00-18446744073709551615000000000000-00f067aa0ba902b7-01"),

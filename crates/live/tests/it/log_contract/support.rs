@@ -31,6 +31,7 @@ impl Event {
             publisher: None,
             once: None,
             recipients: Recipients::NONE,
+            membership_version: None,
             audience: 0,
             keep: 10_000,
             trace: None,
@@ -83,6 +84,12 @@ impl Event {
     /// For the registered members of the room.
     pub(crate) fn for_members(mut self) -> Self {
         self.0.recipients = Recipients::Members;
+        self
+    }
+
+    /// Made for a version of the membership.
+    pub(crate) fn version(mut self, version: u64) -> Self {
+        self.0.membership_version = Some(version);
         self
     }
 
@@ -253,6 +260,15 @@ impl<A: Adapter> Stage<A> {
     /// Appends an event that has to be taken.
     pub(crate) async fn append_one(&self, event: &Event) -> Appended {
         appended(&self.append(vec![event.clone()]).await[0]).clone()
+    }
+
+    /// The version of a room's membership.
+    pub(crate) async fn version(&self, room: &str) -> u64 {
+        self.log().membership_version(&subject(room)).await.expect("a version")
+    }
+
+    pub(crate) async fn change_version(&self, room: &str) {
+        self.log().change_membership_version(&subject(room)).await.expect("a change");
     }
 
     pub(crate) async fn read(&self, room: &str, after: StreamId, most: Most) -> Page {

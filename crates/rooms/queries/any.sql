@@ -1,1 +1,0 @@
-SELECT id FROM bongsu_rooms ORDER BY id LIMIT 1

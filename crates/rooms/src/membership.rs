@@ -1,0 +1,190 @@
+//! Members of rooms, as publishing needs them: cached, and compared by the append.
+//!
+//! An entry has the version that the room's log gave before the records were read ([`Log::membership_version`]). The append
+//! compares it and keeps nothing when the members have changed since, on whichever hub; the publisher then reads again. So
+//! publishing reads no records while members stay the same. In open mode it never waits for them: only whether a room is
+//! registered is cached, and read in the background.
+
+mod cache;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Clock, Id, Millis};
+use bongsu_live::{Log, LogError};
+use futures_util::future::try_join_all;
+use tokio::sync::mpsc;
+
+use self::cache::Cache;
+use crate::options::Mode;
+use crate::publish::PublishError;
+use crate::store::Store;
+use crate::subject;
+
+/// An entry of this age, in milliseconds, is read again in the background.
+const REFRESH_AGE: Millis = 30_000;
+/// An entry of this age, in milliseconds, is not used while the records can be read. It bounds the effect of a change of members that was
+/// committed and never answered, because the hub died before it changed the version.
+const MAX_AGE: Millis = 60_000;
+/// Rooms that wait to be read in the background at most. Beyond it a room is asked for again by its next event.
+const QUEUE_SIZE: usize = 4_096;
+/// Rooms read in the background in one turn.
+const BATCH_SIZE: usize = 256;
+/// Between two turns when the records or the log cannot be read.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// What is known of a room's members.
+#[derive(Clone, Debug)]
+pub(crate) struct Membership {
+    /// What the append compares. None: nothing.
+    pub(crate) version: Option<u64>,
+    /// In order. None: the room is not registered. In open mode they are not read, and the list is empty.
+    pub(crate) members: Option<Arc<[Id]>>,
+}
+
+/// Reads members, and changes versions where members change.
+pub(crate) struct Memberships {
+    reader: Arc<Reader>,
+    queue: mpsc::Sender<Id>,
+}
+
+struct Reader {
+    log: Arc<dyn Log>,
+    store: Arc<dyn Store>,
+    mode: Mode,
+    clock: Clock,
+    cache: Mutex<Cache>,
+}
+
+impl Memberships {
+    pub(crate) fn start(
+        log: Arc<dyn Log>,
+        store: Arc<dyn Store>,
+        mode: Mode,
+        clock: Clock,
+        supervisor: &Supervisor,
+    ) -> Self {
+        let reader = Arc::new(Reader { log, store, mode, clock, cache: Mutex::default() });
+        let refreshed = reader.clone();
+        let queue = supervisor.queue("room-memberships", (QUEUE_SIZE, BATCH_SIZE), move |rooms| {
+            let reader = refreshed.clone();
+            async move {
+                if let Err(error) = reader.refresh(rooms).await {
+                    tracing::debug!(%error, "failed to read members of rooms in the background");
+                    tokio::time::sleep(RETRY_DELAY).await;
+                }
+            }
+        });
+        Self { reader, queue }
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.reader.store
+    }
+
+    /// What is known without waiting. Where that is nothing, or old, the room is read in the background.
+    pub(crate) fn cached(&self, room: &Id) -> Option<Membership> {
+        let found = self.reader.find(room);
+        if found.as_ref().is_none_or(|(_, age)| *age >= REFRESH_AGE) {
+            self.refresh_later(room);
+        }
+        found.filter(|(_, age)| *age < MAX_AGE).map(|(known, _)| known)
+    }
+
+    /// What is known, or else what the records say. While these are away an old entry is used: it is right unless its change
+    /// was never answered, and who was not answered cannot repeat it now.
+    pub(crate) async fn get(&self, room: &Id) -> Result<Membership, PublishError> {
+        let found = self.reader.find(room);
+        match found {
+            Some((known, age)) if age < MAX_AGE => {
+                if age >= REFRESH_AGE {
+                    self.refresh_later(room);
+                }
+                Ok(known)
+            }
+            found => match (self.reader.load(room).await, found) {
+                (Err(PublishError::Store(error)), Some((known, _))) if error.may_pass() => Ok(known),
+                (loaded, _) => loaded,
+            },
+        }
+    }
+
+    /// What the records say now, for an append that compares nothing.
+    pub(crate) async fn read(&self, room: &Id) -> Result<Membership, PublishError> {
+        let members = self.reader.store.members(room).await?;
+        Ok(Membership { version: None, members: members.map(Arc::from) })
+    }
+
+    /// An append with this version was stale.
+    pub(crate) fn forget(&self, room: &Id, version: u64) {
+        self.reader.cache().forget(room, version);
+    }
+
+    /// Has every hub read the members of a room again. The change is in the records, and is not answered before this.
+    pub(crate) async fn changed(&self, room: &Id) -> Result<(), LogError> {
+        self.reader.log.change_membership_version(&subject(room)).await
+    }
+
+    fn refresh_later(&self, room: &Id) {
+        // When the queue is full, the next event of the room asks again.
+        let _ = self.queue.try_send(room.clone());
+    }
+}
+
+impl Reader {
+    fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An entry and its age. One that the clock says is still to come is too old: the clock went back.
+    fn find(&self, room: &Id) -> Option<(Membership, Millis)> {
+        let (known, read_at) = self.cache().get(room)?;
+        Some((known, self.clock.now().checked_sub(read_at).unwrap_or(MAX_AGE)))
+    }
+
+    /// The version first: a change between the two makes the entry stale, never wrong.
+    async fn load(&self, room: &Id) -> Result<Membership, PublishError> {
+        let started = self.clock.now();
+        let version = self.log.membership_version(&subject(room)).await?;
+        let members = self.store.members(room).await?.map(Arc::from);
+        let known = Membership { version: Some(version), members };
+        let mut cache = self.cache();
+        match known.members {
+            Some(_) => cache.insert(room, known.clone(), started),
+            // An event for it is refused without an append, so that nothing would compare the version.
+            None => cache.remove(room),
+        }
+        Ok(known)
+    }
+
+    async fn refresh(&self, rooms: Vec<Id>) -> Result<(), PublishError> {
+        let is_old = |room: &Id| self.find(room).is_none_or(|(_, age)| age >= REFRESH_AGE);
+        let rooms: BTreeSet<Id> = rooms.into_iter().filter(is_old).collect();
+        let rooms = Vec::from_iter(rooms);
+        match self.mode {
+            Mode::Open => self.load_registered(&rooms).await,
+            Mode::Registered => {
+                for room in &rooms {
+                    self.load(room).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Which of these rooms are registered, by one question.
+    async fn load_registered(&self, rooms: &[Id]) -> Result<(), PublishError> {
+        let started = self.clock.now();
+        let versions = rooms.iter().map(async |room| self.log.membership_version(&subject(room)).await);
+        let versions = try_join_all(versions).await?;
+        let registered = self.store.registered(rooms).await?;
+        let mut cache = self.cache();
+        for (room, version) in rooms.iter().zip(versions) {
+            let members = registered.contains(room).then(|| Arc::from([]));
+            cache.insert(room, Membership { version: Some(version), members }, started);
+        }
+        Ok(())
+    }
+}

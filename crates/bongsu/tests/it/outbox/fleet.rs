@@ -221,7 +221,7 @@ impl Fleet {
     /// The lease of something that was granted last: its fencing token, and the hub that has it.
     pub(super) fn last_turn(&self, name: &str) -> Option<(u64, usize)> {
         let granted = |hub: &Hub| {
-            let log = hub.log();
+            let log = hub.worker().unwrap_or(hub).log();
             let turn = format!("runs here\",\"runner\":\"{name}\"");
             let turns = log.lines().filter(|line| line.contains(&turn));
             let fence =

@@ -16,6 +16,7 @@ pub(crate) enum Part {
     Publish,
     Delivery,
     Cpu,
+    Kinds,
     Memory,
     Unread,
     Fleet,
@@ -23,10 +24,11 @@ pub(crate) enum Part {
     Outbox,
 }
 
-pub(crate) const PARTS: [(&str, Part); 8] = [
+pub(crate) const PARTS: [(&str, Part); 9] = [
     ("publish", Part::Publish),
     ("delivery", Part::Delivery),
     ("cpu", Part::Cpu),
+    ("kinds", Part::Kinds),
     ("memory", Part::Memory),
     ("unread", Part::Unread),
     ("fleet", Part::Fleet),
@@ -105,11 +107,9 @@ fn parts(given: &ArgMatches) -> Vec<Part> {
 }
 
 fn parse_part(text: &str) -> Result<Part, String> {
-    PARTS
-        .iter()
-        .find(|(name, _)| *name == text)
-        .map(|(_, part)| *part)
-        .ok_or_else(|| "one of publish, delivery, cpu, memory, unread, fleet, inbox, outbox".to_owned())
+    PARTS.iter().find(|(name, _)| *name == text).map(|(_, part)| *part).ok_or_else(|| {
+        "one of publish, delivery, cpu, kinds, memory, unread, fleet, inbox, outbox".to_owned()
+    })
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {
@@ -146,7 +146,7 @@ fn command_line() -> Clap {
             .value_parser(value_parser!(PathBuf)),
         )
         .arg(
-            option("only", "publish,delivery,cpu,memory,unread,fleet,inbox,outbox")
+            option("only", "publish,delivery,cpu,kinds,memory,unread,fleet,inbox,outbox")
                 .value_delimiter(',')
                 .value_parser(parse_part),
         )

@@ -6,6 +6,7 @@ mod database;
 mod delivery;
 mod fleet;
 mod inbox;
+mod kinds;
 mod memory;
 mod outbox;
 mod publish;
@@ -18,6 +19,7 @@ pub(crate) use cpu::CpuReport;
 pub(crate) use delivery::DeliveryReport;
 pub(crate) use fleet::FleetReport;
 pub(crate) use inbox::InboxReport;
+pub(crate) use kinds::KindsReport;
 pub(crate) use memory::MemoryReport;
 pub(crate) use outbox::OutboxReport;
 pub(crate) use publish::PublishReport;
@@ -46,6 +48,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<bool> {
             Part::Inbox => report.inbox = Some(inbox::measure(&hubs, &sizes)?),
             Part::Outbox => report.outbox = Some(outbox::measure(&hubs, &sizes, options.users)?),
             Part::Unread => report.unread = Some(unread::measure(&hubs, &sizes)?),
+            Part::Kinds => report.kinds = Some(kinds::measure(&hubs, &sizes)?),
             Part::Memory => report.memory = Some(memory::measure(&hubs, &sizes, descriptors)?),
         }
     }

@@ -31,8 +31,16 @@ const CLUSTER_SUITES: [&str; 8] = [
 ];
 /// The suites about work that requests leave to a worker.
 const SPLIT_SUITES: [&str; 2] = ["inbox::", "outbox::"];
-/// Of these, what brings another engine, which stands in the name, or no hub at all.
-const NOT_SPLIT: [&str; 5] = ["mariadb", "embedded", "cluster", "::naive::", "::relay::rows_become_events"];
+/// Of these, what brings another engine, which mostly stands in the name, or no hub at all.
+const NOT_SPLIT: [&str; 7] = [
+    "mariadb",
+    "embedded",
+    "cluster",
+    "::relay::rows_become_events",
+    "::naive::",
+    "::ledger::",
+    "::the_document_shows",
+];
 /// Of these, one for each kind of work: entries, marks, letters, relaying, positions, and what is written at the end.
 const SPLIT_SAMPLES: [&str; 8] = [
     "inbox::away::marks_are_written_when_a_hub_ends",

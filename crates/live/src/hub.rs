@@ -248,7 +248,9 @@ impl Hub {
         })?;
         // From here on the guards undo what was done, whatever happens.
         let chair = Chair { hub: self.clone(), seat, shard };
-        let mut entered = Entered { chair, person: person.id, held: Vec::new(), alive: manner.alive };
+        // Most streams hold one thing; a list that grows by itself begins with four.
+        let held = Vec::with_capacity(1);
+        let mut entered = Entered { chair, person: person.id, held, alive: manner.alive };
         if let (Some(places), true) = (inner.places.get(), manner.per_person > 0) {
             entered.held.push(places.take(&entered.person).await?);
         }

@@ -17,6 +17,7 @@ pub(crate) enum Part {
     Members,
     Delivery,
     Cpu,
+    Kinds,
     Memory,
     Unread,
     Fleet,
@@ -24,11 +25,12 @@ pub(crate) enum Part {
     Outbox,
 }
 
-pub(crate) const PARTS: [(&str, Part); 9] = [
+pub(crate) const PARTS: [(&str, Part); 10] = [
     ("publish", Part::Publish),
     ("members", Part::Members),
     ("delivery", Part::Delivery),
     ("cpu", Part::Cpu),
+    ("kinds", Part::Kinds),
     ("memory", Part::Memory),
     ("unread", Part::Unread),
     ("fleet", Part::Fleet),
@@ -108,7 +110,7 @@ fn parts(given: &ArgMatches) -> Vec<Part> {
 
 fn parse_part(text: &str) -> Result<Part, String> {
     PARTS.iter().find(|(name, _)| *name == text).map(|(_, part)| *part).ok_or_else(|| {
-        "one of publish, members, delivery, cpu, memory, unread, fleet, inbox, outbox".to_owned()
+        "one of publish, members, delivery, cpu, kinds, memory, unread, fleet, inbox, outbox".to_owned()
     })
 }
 
@@ -146,7 +148,7 @@ fn command_line() -> Clap {
             .value_parser(value_parser!(PathBuf)),
         )
         .arg(
-            option("only", "publish,members,delivery,cpu,memory,unread,fleet,inbox,outbox")
+            option("only", "publish,members,delivery,cpu,kinds,memory,unread,fleet,inbox,outbox")
                 .value_delimiter(',')
                 .value_parser(parse_part),
         )

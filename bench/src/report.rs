@@ -4,8 +4,8 @@
 use crate::Result;
 use crate::args::RunOptions;
 use crate::measure::{
-    CpuReport, DeliveryReport, FleetReport, InboxReport, MembersReport, MemoryReport, OutboxReport,
-    PublishReport, UnreadReport,
+    CpuReport, DeliveryReport, FleetReport, InboxReport, KindsReport, MembersReport, MemoryReport,
+    OutboxReport, PublishReport, UnreadReport,
 };
 use serde::Serialize;
 use std::fs;
@@ -17,6 +17,8 @@ const LEAST_PUBLISHED_PER_SECOND: f64 = 20_000.0;
 const MOST_FOR_MEMBERS: f64 = 1.2;
 /// CPU per delivery against the bare loop, paced.
 const MOST_CPU_RATIO: f64 = 1.25;
+/// CPU per delivery to a WebSocket against an event stream, and to a person against a room with one reader.
+const MOST_KIND_RATIO: f64 = 1.2;
 /// Resident memory per idle stream of one room.
 const MOST_KIB_PER_STREAM: f64 = 2.0;
 /// Resident memory of a hub with many clients that read nothing, and how long another person waits for a page meanwhile.
@@ -51,6 +53,8 @@ pub(crate) struct Report {
     pub(crate) delivery: Option<Vec<DeliveryReport>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cpu: Option<CpuReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kinds: Option<KindsReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) memory: Option<Vec<MemoryReport>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,6 +95,7 @@ impl Report {
             members: None,
             delivery: None,
             cpu: None,
+            kinds: None,
             memory: None,
             unread: None,
             fleet: None,
@@ -141,6 +146,13 @@ impl Report {
                 Bound::AtMost,
                 0.0,
             );
+        }
+        if let Some(kinds) = &self.kinds {
+            let name = "CPU per delivery, WebSocket : event stream".into();
+            check(name, kinds.socket_ratio, Bound::AtMost, MOST_KIND_RATIO);
+            let name = "CPU per delivery, personal : room of one".into();
+            check(name, kinds.personal_ratio, Bound::AtMost, MOST_KIND_RATIO);
+            check("faults in the rounds by kind".into(), kinds.faults() as f64, Bound::AtMost, 0.0);
         }
         if let Some(rows) = &self.memory {
             if let Some(row) = rows.first() {
@@ -245,6 +257,9 @@ impl Report {
         if let Some(cpu) = &self.cpu {
             cpu.hub.print("hub");
             cpu.bare_loop.print("bare loop");
+        }
+        if let Some(kinds) = &self.kinds {
+            kinds.print();
         }
         for row in self.memory.iter().flatten() {
             println!(

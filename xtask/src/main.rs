@@ -12,6 +12,7 @@ mod case;
 mod deny;
 mod docs;
 mod engines;
+mod lines;
 mod lint;
 mod node;
 mod packages;
@@ -47,6 +48,8 @@ cargo xtask <command>
           --resume   keep what earlier runs on the same commit have proven
   bench [arguments of bongsu-bench run...]
           build as distributed, then measure; writes docs/bench.json
+  lines [checkout]
+          count the lines of production code; of this checkout, or another one
   lint    format and clippy; if a dependency changed: licences, duplicates, sources, advisories
   services
           install what the tests need beside Rust, and print what is there and where
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         "test" => test::run,
         "prove" => prove::run,
         "bench" => bench::run,
+        "lines" => lines::run,
         "lint" => lint::run,
         "services" => services::run,
         "docs" => docs::run,

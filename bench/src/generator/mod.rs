@@ -53,6 +53,8 @@ pub(crate) struct Target {
 pub(crate) enum Follow {
     /// So many rooms, evenly.
     Rooms(u32),
+    /// The same over WebSockets.
+    Sockets(u32),
     /// Each the person whose token is next.
     People,
     /// So many events of an outbox, evenly.
@@ -101,7 +103,8 @@ impl Generator {
             let (subject, person, path) = follow.stream(number);
             let token = &self.target.tokens[person % self.target.tokens.len()];
             let socket = connect(self.target.address)?;
-            let mut stream = Stream::open(socket, self.target.address, &path, subject, token)?;
+            let room = matches!(follow, Follow::Sockets(_)).then_some(FIRST_ROOM + subject);
+            let mut stream = Stream::open(socket, self.target.address, &path, subject, token, room)?;
             stream.cursor.by_id = !matches!(follow, Follow::Events(_));
             epoll::add(&self.epoll, &stream.socket, token_of(self.streams.len(), 0), interest())?;
             self.streams.push(stream);
@@ -111,6 +114,11 @@ impl Generator {
             self.await_heads(deadline)?;
         }
         Ok(())
+    }
+
+    /// Requests will be about so many neighbouring subjects each: a group of them is one subject from now on.
+    pub(crate) fn group_subjects(&mut self, each: u32) {
+        self.streams.iter_mut().for_each(|stream| stream.cursor.subject /= each);
     }
 
     pub(crate) fn close_streams(&mut self) {
@@ -216,6 +224,10 @@ impl Follow {
     /// What the stream of this number follows, whose it is, and where it is found.
     fn stream(self, number: usize) -> (u32, usize, String) {
         match self {
+            Self::Sockets(rooms) => {
+                let (room, person, _) = Self::Rooms(rooms).stream(number);
+                (room, person, "/api/v1/ws".to_owned())
+            }
             Self::Rooms(rooms) => {
                 let room = (number % rooms as usize) as u32;
                 // Neighbours in a room belong to different people.

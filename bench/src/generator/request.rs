@@ -25,8 +25,8 @@ static NEXT_NOTICE: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Clone, Copy)]
 pub(crate) enum Request {
-    /// An event of a room.
-    Publish,
+    /// Events of so many rooms, of each one: subject 0 is the first of them, subject 1 those after them.
+    Publish { events: u32 },
     /// An event of a room that nobody gets an inbox entry of.
     PublishForNobody,
     /// Subject 0 is the first so many people, subject 1 those after them.
@@ -44,21 +44,41 @@ pub(super) struct Form {
 }
 
 enum Blanks {
-    Event { room_at: usize, stamp_at: usize },
-    Notice { event_at: usize, targets_at: usize, targets: u32, stamp_at: usize },
-    Token { at: usize, tokens: Rc<[String]> },
+    /// Events after the first are so many bytes apart.
+    Events {
+        room_at: usize,
+        stamp_at: usize,
+        events: u32,
+        apart: usize,
+    },
+    Notice {
+        event_at: usize,
+        targets_at: usize,
+        targets: u32,
+        stamp_at: usize,
+    },
+    Token {
+        at: usize,
+        tokens: Rc<[String]>,
+    },
 }
 
 impl Form {
     pub(super) fn new(request: Request, target: &Target) -> Result<Self> {
         match request {
-            Request::Publish | Request::PublishForNobody => {
-                let mut event = EVENT.to_owned();
-                if matches!(request, Request::PublishForNobody) {
-                    event.replace_range(EVENT.len() - 1.., r#","recipients":[]}"#);
-                }
-                let bytes = post("/api/v1/notifications/publish", &event, target);
-                let blanks = Blanks::Event { room_at: after(&bytes, ROOM_KEY)?, stamp_at: stamp_in(&bytes)? };
+            Request::Publish { .. } | Request::PublishForNobody => {
+                let (events, event) = match request {
+                    Request::Publish { events } => (events, EVENT.to_owned()),
+                    _ => (1, EVENT.replace("\"publisherId\":1", r#""publisherId":1,"recipients":[]"#)),
+                };
+                let bytes = if events == 1 {
+                    post("/api/v1/notifications/publish", &event, target)
+                } else {
+                    let body = format!(r#"{{"events":[{}]}}"#, vec![event; events as usize].join(","));
+                    post("/api/v1/notifications/publish/batch", &body, target)
+                };
+                let (room_at, stamp_at) = (after(&bytes, ROOM_KEY)?, stamp_in(&bytes)?);
+                let blanks = Blanks::Events { room_at, stamp_at, events, apart: EVENT.len() + 1 };
                 Ok(Self { bytes, blanks, success: 200 })
             }
             Request::Notify { targets } => {
@@ -81,9 +101,12 @@ impl Form {
     pub(super) fn fill(&mut self, subject: u32, now_ns: u64) -> &[u8] {
         let bytes = &mut self.bytes;
         match &self.blanks {
-            Blanks::Event { room_at, stamp_at } => {
-                put_digits(&mut bytes[*room_at..room_at + SUBJECT_DIGITS], u64::from(FIRST_ROOM + subject));
-                put_stamp(&mut bytes[*stamp_at..stamp_at + STAMP_DIGITS], now_ns);
+            Blanks::Events { room_at, stamp_at, events, apart } => {
+                for number in 0..*events {
+                    let (behind, room) = (number as usize * apart, FIRST_ROOM + subject * events + number);
+                    put_digits(&mut bytes[room_at + behind..][..SUBJECT_DIGITS], u64::from(room));
+                    put_stamp(&mut bytes[stamp_at + behind..][..STAMP_DIGITS], now_ns);
+                }
             }
             Blanks::Notice { event_at, targets_at, targets, stamp_at } => {
                 let number = NEXT_NOTICE.fetch_add(1, Ordering::Relaxed);
@@ -144,7 +167,7 @@ mod tests {
 
     #[test]
     fn an_event_is_json_of_about_two_hundred_bytes() {
-        let event = body(&mut form(Request::Publish), 1);
+        let event = body(&mut form(Request::Publish { events: 1 }), 1);
         assert_eq!(event["roomId"], 100_001);
         assert_eq!(event["data"]["sentNs"], 1_000_000_000_000_012_u64);
         assert!((180..=220).contains(&EVENT.len()), "{}", EVENT.len());
@@ -153,6 +176,21 @@ mod tests {
         assert_eq!(
             (&for_nobody["roomId"], &for_nobody["recipients"]),
             (&event["roomId"], &serde_json::json!([]))
+        );
+    }
+
+    #[test]
+    fn a_batch_is_about_the_next_rooms() {
+        let batch = body(&mut form(Request::Publish { events: 3 }), 2);
+        let rooms: Vec<_> =
+            batch["events"].as_array().unwrap().iter().map(|event| &event["roomId"]).collect();
+        assert_eq!(rooms, [100_006, 100_007, 100_008]);
+        assert!(
+            batch["events"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|event| event["data"]["sentNs"] == 1_000_000_000_000_012_u64)
         );
     }
 

@@ -1,4 +1,4 @@
-//! One subscriber: an event stream of a room or a person, and the check that each event comes once and in the order of
+//! One subscriber: an event stream of a room or a person, or a WebSocket on a room, and the check that each event comes once and in the order of
 //! ids.
 
 use super::tally::Tally;
@@ -7,13 +7,20 @@ use crate::clock::{Clock, leading_number};
 use crate::wire::chunks::Dechunker;
 use crate::wire::frames::FrameScanner;
 use crate::wire::head::Head;
+use crate::wire::messages::MessageScanner;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+
+/// The key is any sixteen bytes: what the server makes of it is not checked here.
+const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
 pub(crate) struct Stream {
     pub(super) socket: TcpStream,
     body: Body,
     scanner: FrameScanner,
+    /// The room that a WebSocket is to ask for.
+    room: Option<u32>,
     pub(super) cursor: Cursor,
 }
 
@@ -36,9 +43,11 @@ enum Body {
     Head(Vec<u8>),
     Plain,
     Chunked(Dechunker),
+    Socket(MessageScanner),
     Closed,
 }
 
+#[derive(Clone, Copy)]
 pub(super) enum Progress {
     Opened,
     Nothing,
@@ -74,14 +83,14 @@ impl Stream {
         path: &str,
         subject: u32,
         token: &str,
+        room: Option<u32>,
     ) -> Result<Self> {
-        let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n\
-             Authorization: Bearer {token}\r\n\r\n"
-        );
+        let kind = if room.is_some() { UPGRADE } else { "Accept: text/event-stream\r\n" };
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{kind}Authorization: Bearer {token}\r\n\r\n");
         socket.write_all(request.as_bytes())?;
         let cursor = Cursor { subject, last: EventId::default(), by_id: true, received: 0 };
-        Ok(Self { socket, body: Body::Head(Vec::new()), scanner: FrameScanner::default(), cursor })
+        Ok(Self { socket, body: Body::Head(Vec::new()), scanner: FrameScanner::default(), room, cursor })
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -107,13 +116,16 @@ impl Stream {
             let now = clock.now_ns();
             if let Body::Head(head) = &mut self.body {
                 head.extend_from_slice(&buffer[..read]);
-                if let Some((body, rest)) = take_head(head)? {
+                if let Some((body, rest)) = take_head(head, self.room.is_some())? {
                     self.body = body;
-                    self.take_body(&rest, now, tally);
-                    progress = Progress::Opened;
+                    match self.room.take() {
+                        Some(room) => self.socket.write_all(&subscription(room))?,
+                        None => progress = Progress::Opened,
+                    }
+                    self.take_body(&rest, now, tally, &mut progress);
                 }
             } else {
-                self.take_body(&buffer[..read], now, tally);
+                self.take_body(&buffer[..read], now, tally, &mut progress);
             }
             // A short read has emptied the socket; what comes later is a new edge.
             if read < buffer.len() {
@@ -122,7 +134,7 @@ impl Stream {
         }
     }
 
-    fn take_body(&mut self, bytes: &[u8], now: u64, tally: &mut Tally) {
+    fn take_body(&mut self, bytes: &[u8], now: u64, tally: &mut Tally, progress: &mut Progress) {
         let Self { body, scanner, cursor, .. } = self;
         match body {
             Body::Plain => scanner.feed(bytes, |frame| tally.note_frame(frame, now, cursor)),
@@ -134,6 +146,13 @@ impl Stream {
                     *body = Body::Closed;
                 }
             }
+            Body::Socket(scanner) => scanner.feed(bytes, |message| {
+                if message.event == b"system.subscribed" {
+                    *progress = Progress::Opened;
+                } else {
+                    tally.note_frame(message, now, cursor);
+                }
+            }),
             Body::Head(_) | Body::Closed => {}
         }
     }
@@ -148,14 +167,26 @@ impl Stream {
     }
 }
 
+/// A short text message, masked as a client's must be; with zeros a mask changes nothing.
+fn subscription(room: u32) -> Vec<u8> {
+    let request = format!(r#"{{"op":"subscribe","room":{room}}}"#);
+    let mut message = vec![0x81, 0x80 | request.len() as u8, 0, 0, 0, 0];
+    message.extend_from_slice(request.as_bytes());
+    message
+}
+
 /// None while the head is not complete; else how the body is coded, and what of it is already here.
-fn take_head(bytes: &[u8]) -> Result<Option<(Body, Vec<u8>)>> {
+fn take_head(bytes: &[u8], is_socket: bool) -> Result<Option<(Body, Vec<u8>)>> {
     let Some(head) = Head::parse(bytes) else { return Ok(None) };
-    if head.status() != 200 {
+    if head.status() != if is_socket { 101 } else { 200 } {
         let said = String::from_utf8_lossy(&bytes[..bytes.len().min(600)]).into_owned();
         return Err(format!("a stream was refused: {said}").into());
     }
-    let body = if head.chunked { Body::Chunked(Dechunker::new()) } else { Body::Plain };
+    let body = match (is_socket, head.chunked) {
+        (true, _) => Body::Socket(MessageScanner::default()),
+        (false, true) => Body::Chunked(Dechunker::new()),
+        (false, false) => Body::Plain,
+    };
     Ok(Some((body, bytes[head.bytes..].to_vec())))
 }
 

@@ -102,7 +102,7 @@ fn write_in_pieces(stream: &mut TcpStream, frame: &[u8]) {
 }
 
 fn load(address: SocketAddr, streams: usize, rooms: u32) -> Outcome {
-    load_with(address, streams, Follow::Rooms(rooms), Request::Publish, rooms)
+    load_with(address, streams, Follow::Rooms(rooms), Request::Publish { events: 1 }, rooms)
 }
 
 fn load_with(

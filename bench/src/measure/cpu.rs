@@ -12,7 +12,9 @@ use serde::Serialize;
 use std::time::Duration;
 
 /// Short against the quarter of a second between two events, long against the cost of a wake-up.
-const GATHER: Duration = Duration::from_millis(2);
+pub(super) const GATHER: Duration = Duration::from_millis(2);
+
+const ONE_ROOM: Follow = Follow::Rooms(1);
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -44,7 +46,7 @@ pub(crate) struct Round {
 }
 
 impl Rounds {
-    fn add(&mut self, round: Round) {
+    pub(super) fn add(&mut self, round: Round) {
         progress(&format!("cpu:   {} CPU s per million deliveries", round.cpu_per_million));
         self.rounds.push(round);
         let each: Vec<f64> = self.rounds.iter().map(|round| round.cpu_per_million).collect();
@@ -90,14 +92,14 @@ pub(crate) fn measure(hubs: &HubStarter, sizes: &Sizes) -> Result<CpuReport> {
     let server = hubs.start()?;
     let mut hub = Rounds::default();
     let mut bare = Rounds::default();
-    hub.add(paced(&server, sizes)?);
+    hub.add(paced(&server, sizes, ONE_ROOM)?);
     // The hub's first round tells how large its frames are.
     let frame_bytes = hub.rounds[0].outcome.frame_bytes;
     let reference = Server::bare_loop(frame_bytes)?;
-    bare.add(paced(&reference, sizes)?);
+    bare.add(paced(&reference, sizes, ONE_ROOM)?);
     for _ in 1..sizes.cpu_rounds {
-        hub.add(paced(&server, sizes)?);
-        bare.add(paced(&reference, sizes)?);
+        hub.add(paced(&server, sizes, ONE_ROOM)?);
+        bare.add(paced(&reference, sizes, ONE_ROOM)?);
     }
     progress("cpu: full speed, hub then bare loop");
     hub.full_speed = Some(full_speed(&server, sizes)?);
@@ -110,27 +112,35 @@ pub(crate) fn measure_reference(sizes: &Sizes, frame_bytes: usize) -> Result<Rou
     let server = Server::bare_loop(frame_bytes)?;
     let mut rounds = Rounds::default();
     for _ in 0..sizes.cpu_rounds {
-        rounds.add(paced(&server, sizes)?);
+        rounds.add(paced(&server, sizes, ONE_ROOM)?);
     }
     rounds.full_speed = Some(full_speed(&server, sizes)?);
     Ok(rounds)
 }
 
-fn paced(server: &Server, sizes: &Sizes) -> Result<Round> {
-    round(server, sizes, Pace::PerSecond(sizes.one_room_rate), sizes.cpu_window, GATHER)
+/// A crowded room at a pace that leaves the machine time.
+pub(super) fn paced(server: &Server, sizes: &Sizes, follow: Follow) -> Result<Round> {
+    round(server, sizes, follow, Pace::PerSecond(sizes.one_room_rate), sizes.cpu_window, GATHER)
 }
 
 /// One publisher that sends as soon as it is answered.
 fn full_speed(server: &Server, sizes: &Sizes) -> Result<Round> {
-    round(server, sizes, Pace::AsAnswered, sizes.full_speed_window, Duration::ZERO)
+    round(server, sizes, ONE_ROOM, Pace::AsAnswered, sizes.full_speed_window, Duration::ZERO)
 }
 
-fn round(server: &Server, sizes: &Sizes, pace: Pace, window: Duration, gather: Duration) -> Result<Round> {
+fn round(
+    server: &Server,
+    sizes: &Sizes,
+    follow: Follow,
+    pace: Pace,
+    window: Duration,
+    gather: Duration,
+) -> Result<Round> {
     let mut generator = Generator::new(server.target())?;
     generator.gather_for(gather);
-    generator.open_streams(sizes.subscribers, Follow::Rooms(1))?;
+    generator.open_streams(sizes.subscribers, follow)?;
     generator.stay_idle(sizes.settle)?;
-    generator.open_callers(1, Request::Publish)?;
+    generator.open_callers(1, Request::Publish { events: 1 })?;
     let paced = Pace::PerSecond(sizes.one_room_rate);
     generator.run(&Load { pace: paced, window: sizes.warm_up, subjects: 1, drain: sizes.drain })?;
 

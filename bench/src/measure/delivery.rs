@@ -30,7 +30,7 @@ pub(crate) fn measure(hubs: &HubStarter, sizes: &Sizes) -> Result<Vec<DeliveryRe
         let mut generator = Generator::new(hub.target())?;
         generator.open_streams(rooms as usize * subscribers_per_room, Follow::Rooms(rooms))?;
         generator.stay_idle(sizes.settle)?;
-        generator.open_callers(PUBLISHERS, Request::Publish)?;
+        generator.open_callers(PUBLISHERS, Request::Publish { events: 1 })?;
         let pace = Pace::PerSecond(rate);
         let mut load = Load { pace, window: sizes.warm_up, subjects: rooms, drain: sizes.drain };
         generator.run(&load)?;

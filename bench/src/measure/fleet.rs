@@ -50,7 +50,7 @@ pub(crate) fn measure(hubs: &HubStarter, sizes: &Sizes) -> Result<FleetReport> {
     let (one, other) = (start()?, start()?);
     progress(&format!("fleet: {publishers} publishers, {} rooms", sizes.publish_rooms));
     let mut generator = Generator::new(one.target())?;
-    generator.open_callers(publishers, Request::Publish)?;
+    generator.open_callers(publishers, Request::Publish { events: 1 })?;
     let mut load = Load {
         pace: Pace::AsAnswered,
         window: sizes.warm_up,
@@ -84,7 +84,7 @@ fn across(one: &Server, other: &Server, sizes: &Sizes) -> Result<Outcome> {
     let mut generator = Generator::new(one.target())?;
     generator.open_streams(rooms as usize * per_room, Follow::Rooms(rooms))?;
     generator.stay_idle(sizes.settle)?;
-    generator.open_callers_at(&other.target(), PUBLISHERS, Request::Publish)?;
+    generator.open_callers_at(&other.target(), PUBLISHERS, Request::Publish { events: 1 })?;
     let pace = Pace::PerSecond(rate);
     let mut load = Load { pace, window: sizes.warm_up, subjects: rooms, drain: sizes.drain };
     generator.run(&load)?;

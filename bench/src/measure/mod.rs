@@ -6,6 +6,7 @@ mod database;
 mod delivery;
 mod fleet;
 mod inbox;
+mod kinds;
 mod members;
 mod memory;
 mod outbox;
@@ -19,6 +20,7 @@ pub(crate) use cpu::CpuReport;
 pub(crate) use delivery::DeliveryReport;
 pub(crate) use fleet::FleetReport;
 pub(crate) use inbox::InboxReport;
+pub(crate) use kinds::KindsReport;
 pub(crate) use members::MembersReport;
 pub(crate) use memory::MemoryReport;
 pub(crate) use outbox::OutboxReport;
@@ -49,6 +51,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<bool> {
             Part::Inbox => report.inbox = Some(inbox::measure(&hubs, &sizes)?),
             Part::Outbox => report.outbox = Some(outbox::measure(&hubs, &sizes, options.users)?),
             Part::Unread => report.unread = Some(unread::measure(&hubs, &sizes)?),
+            Part::Kinds => report.kinds = Some(kinds::measure(&hubs, &sizes)?),
             Part::Memory => report.memory = Some(memory::measure(&hubs, &sizes, descriptors)?),
         }
     }

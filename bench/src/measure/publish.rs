@@ -23,7 +23,7 @@ pub(crate) fn measure(hubs: &HubStarter, sizes: &Sizes) -> Result<Vec<PublishRep
     let mut rows = Vec::new();
     for publishers in sizes.publishers {
         progress(&format!("publish: {publishers} publishers, {} rooms", sizes.publish_rooms));
-        generator.open_callers(publishers, Request::Publish)?;
+        generator.open_callers(publishers, Request::Publish { events: 1 })?;
         let mut load = Load {
             pace: Pace::AsAnswered,
             window: sizes.warm_up,

@@ -22,6 +22,8 @@ pub(crate) struct Sizes {
     pub(crate) cpu_rounds: usize,
     pub(crate) cpu_window: Duration,
     pub(crate) full_speed_window: Duration,
+    /// Requests a second that are about many people or rooms each.
+    pub(crate) spread_rate: u32,
 
     pub(crate) most_idle: usize,
     /// Requests for a large page that nobody reads.
@@ -90,6 +92,7 @@ impl Sizes {
             cpu_rounds: 3,
             cpu_window: secs(15, 4),
             full_speed_window: secs(5, 2),
+            spread_rate: 20,
             most_idle: 19_000,
             unread_requests: if quick { [100, 300] } else { [600, 1_500] },
             idle_settle: secs(18, 3),

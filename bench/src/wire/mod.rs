@@ -1,9 +1,11 @@
-//! Bytes on a connection: the head of an HTTP/1.1 message, the chunked coding, the frames of an event stream.
+//! Bytes on a connection: the head of an HTTP/1.1 message, the chunked coding, the frames of an event stream, the messages
+//! of a WebSocket.
 //! All of it works on slices of one shared read buffer; only what a read cut in two is copied.
 
 pub(crate) mod chunks;
 pub(crate) mod frames;
 pub(crate) mod head;
+pub(crate) mod messages;
 
 /// The position of the first line feed at or after `from`.
 /// Whole blocks without one are skipped with a comparison that compiles to vector instructions; the crates that do

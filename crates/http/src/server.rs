@@ -306,10 +306,7 @@ impl RunningShard {
             connections.spawn(async move {
                 // What was carried off goes on as a task of its own, which is a fraction of the size of this one.
                 if let Some(carrier) = serve.await {
-                    carriers.spawn(async move {
-                        carrier.run().await;
-                        drop(held);
-                    });
+                    carriers.spawn(carrier.holding(held));
                 }
             });
         }

@@ -273,7 +273,8 @@ impl Hub {
         }
         // From here on the guards undo what was done, whatever happens.
         let chair = Chair { hub: self.clone(), seat, shard };
-        let (language, held) = (bongsu_http::frame::language(), Vec::new());
+        // Most streams hold one thing; a list that grows by itself begins with four.
+        let (language, held) = (bongsu_http::frame::language(), Vec::with_capacity(1));
         let mut entered = Entered { chair, person: person.id, held, alive: manner.alive, language };
         if let (Some(places), true) = (inner.places.get(), manner.is_limited) {
             entered.held.push(places.take(&entered.person).await?);

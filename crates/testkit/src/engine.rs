@@ -1,14 +1,15 @@
 //! The profile of the run: what hubs keep their events in, a file each or an engine that all hubs share.
 //!
 //! On a shared engine every hub has a prefix of its own and a twin ([`Hub::twin`](crate::Hub::twin)), so that tests
-//! of publishing and streaming go over two processes without a change.
+//! of publishing and streaming go over two processes without a change. On `split` the second process has the role
+//! `worker` instead ([`Hub::worker`](crate::Hub::worker)), and the first one serves streams and requests alone.
 
 use std::sync::LazyLock;
 
 use crate::sql::Flavour;
 use crate::{shared, tier};
 
-/// The profile of the run, from `BONGSU_TEST_ENGINE` (`embedded`, `redis`, `cluster`; embedded when unset).
+/// The profile of the run, from `BONGSU_TEST_ENGINE` (`embedded`, `redis`, `cluster`, `split`; embedded when unset).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// A file in each hub's folder.
@@ -17,6 +18,8 @@ pub enum Engine {
     Redis,
     /// A Redis Cluster of three; records on MariaDB.
     Cluster,
+    /// As Redis, with `ROLES=api` and `ROLES=worker` in processes of their own.
+    Split,
 }
 
 /// The profile that runs now.
@@ -42,7 +45,8 @@ impl Engine {
             "embedded" | "" => Self::Embedded,
             "redis" => Self::Redis,
             "cluster" => Self::Cluster,
-            other => panic!("BONGSU_TEST_ENGINE is {other:?}; allowed: embedded, redis, cluster"),
+            "split" => Self::Split,
+            other => panic!("BONGSU_TEST_ENGINE is {other:?}; allowed: embedded, redis, cluster, split"),
         }
     }
 
@@ -52,6 +56,7 @@ impl Engine {
             Self::Embedded => "embedded",
             Self::Redis => "redis",
             Self::Cluster => "cluster",
+            Self::Split => "split",
         }
     }
 
@@ -59,7 +64,7 @@ impl Engine {
     pub fn records(self) -> Option<Flavour> {
         match self {
             Self::Embedded => None,
-            Self::Redis => Some(Flavour::Postgres),
+            Self::Redis | Self::Split => Some(Flavour::Postgres),
             Self::Cluster => Some(Flavour::MariaDb),
         }
     }
@@ -68,7 +73,8 @@ impl Engine {
     pub async fn shared_url(self) -> Option<String> {
         match self {
             Self::Embedded => None,
-            Self::Redis | Self::Cluster => Some(shared::address(self.name()).await),
+            Self::Redis | Self::Split => Some(shared::address("redis").await),
+            Self::Cluster => Some(shared::address("cluster").await),
         }
     }
 }
@@ -79,7 +85,7 @@ mod tests {
 
     #[test]
     fn profiles_are_read_by_name() {
-        for engine in [Engine::Embedded, Engine::Redis, Engine::Cluster] {
+        for engine in [Engine::Embedded, Engine::Redis, Engine::Cluster, Engine::Split] {
             assert_eq!(Engine::named(engine.name()), engine);
         }
         assert_eq!(Engine::named(""), Engine::Embedded);

@@ -3,7 +3,7 @@
 //!
 //! All methods take `&self`, so that a hub can be shared with the tasks that load it while another one kills it.
 //! A dropped hub is killed; when its test failed, the end of its log is printed. On an engine that several hubs
-//! share ([`crate::Engine`]) it has a twin, and starts, ends and counts together with it.
+//! share ([`crate::Engine`]) it has a twin or a worker, and starts, ends and counts together with it.
 
 mod builder;
 mod metrics;
@@ -37,8 +37,8 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// A running (or killed) hub.
 pub struct Hub {
     setup: Setup,
-    /// A second hub with the same settings on the same engine.
-    twin: Option<Box<Hub>>,
+    /// A second process with the same settings on the same engine: a twin, or a worker.
+    second: Option<Box<Hub>>,
     port: Port,
     data_dir: PathBuf,
     run: Mutex<Run>,
@@ -53,9 +53,14 @@ impl Hub {
     }
 
     /// The second hub on the same engine, which [`crate::Api`] talks to while streams go to this one; none on the
-    /// embedded engine.
+    /// embedded engine, and where the second process is a worker.
     pub fn twin(&self) -> Option<&Hub> {
-        self.twin.as_deref()
+        self.second.as_deref().filter(|second| !second.setup.is_worker())
+    }
+
+    /// The process that does the work behind this one, on `split`: it serves no requests and no streams.
+    pub fn worker(&self) -> Option<&Hub> {
+        self.second.as_deref().filter(|second| second.setup.is_worker())
     }
 
     pub fn port(&self) -> u16 {
@@ -127,7 +132,12 @@ impl Hub {
         self.both().all(Self::has_this_exited)
     }
 
-    /// The exit status, when the hub ends within this time; with a twin, that of the one that failed, if one did.
+    /// Whether one of its processes has ended, or all of them.
+    pub fn has_one_exited(&self) -> bool {
+        self.both().any(Self::has_this_exited)
+    }
+
+    /// The exit status, when the hub ends within this time; with a second process, that of the one that failed, if one did.
     pub async fn wait_exit(&self, timeout: Duration) -> Option<ExitStatus> {
         wait::holds_within(timeout, async || self.has_exited()).await;
         let ends: Option<Vec<ExitStatus>> =
@@ -163,7 +173,7 @@ impl Hub {
     }
 
     /// Starts the hub again with these variables, expecting it to end by itself: its exit status and what it wrote
-    /// in this run. A twin stays down.
+    /// in this run. A second process stays down.
     pub async fn restart_expecting_failure(&self, env: &[(&str, &str)]) -> (ExitStatus, String) {
         self.kill9().await;
         let before = self.log().len();
@@ -197,7 +207,7 @@ impl Hub {
         process::open_files(self.pid()).expect("the hub runs")
     }
 
-    /// What `/metrics` says now; with a twin, what both say together.
+    /// What `/metrics` says now; with a second process, what both say together.
     pub async fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::default();
         for hub in self.both() {
@@ -208,7 +218,7 @@ impl Hub {
     }
 
     fn both(&self) -> impl Iterator<Item = &Hub> {
-        std::iter::once(self).chain(self.twin())
+        std::iter::once(self).chain(self.second.as_deref())
     }
 
     async fn launch(&self, env: &[(&str, &str)]) {

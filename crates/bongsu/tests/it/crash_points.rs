@@ -53,6 +53,8 @@ pub(crate) async fn arm(hub: &Hub, point: &str, nth: u64) {
 
 /// Waits until an armed hub has died at its point; panics when it never comes there.
 pub(crate) async fn wait_dead(hub: &Hub, point: &str, timeout: Duration) {
+    // Where the roles are apart, the worker is the one that comes there.
+    let hub = hub.worker().unwrap_or(hub);
     let exit = hub.wait_exit(timeout).await.unwrap_or_else(|| panic!("the hub never came to {point}"));
     assert_eq!(exit.signal(), Some(6), "at {point} the hub ended with {exit}");
 }

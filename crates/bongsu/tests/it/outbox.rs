@@ -29,13 +29,13 @@ use std::time::Duration;
 
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::sse::{Event, Request, Stream};
-use bongsu_testkit::{Hub, hub::Builder, tier};
+use bongsu_testkit::{Engine, Hub, engine, hub::Builder, tier};
 
 use crate::BONGSU;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// A hub that is alone with its database.
+/// A hub that is alone with its database; on `split` with Redis and its worker, too.
 pub(crate) struct Scene {
     pub(crate) hub: Hub,
     database: Option<(Flavour, String)>,
@@ -51,8 +51,10 @@ impl Scene {
         flavour: Option<Flavour>,
         with: impl FnOnce(Builder) -> Builder,
     ) -> Option<Self> {
-        let mut builder =
-            Hub::builder(BONGSU).without_env("REDIS_URL").env("SSE_MAX_CONNECTIONS_PER_USER", 0);
+        let mut builder = Hub::builder(BONGSU).env("SSE_MAX_CONNECTIONS_PER_USER", 0);
+        if !is_split(flavour) {
+            builder = builder.without_env("REDIS_URL");
+        }
         let mut database = None;
         if let Some(flavour) = flavour {
             if !tier::needs_engine(flavour.name()) {
@@ -108,6 +110,11 @@ impl Scene {
     fn follow(&self, event: &str, person: u64) -> Request {
         follow(&self.hub, event, person)
     }
+}
+
+/// Whether `api` and `worker` are processes of their own, which share Redis and PostgreSQL.
+fn is_split(flavour: Option<Flavour>) -> bool {
+    engine() == Engine::Split && flavour == Some(Flavour::Postgres)
 }
 
 fn rows(event: &str, numbers: impl IntoIterator<Item = u64>) -> String {

@@ -6,12 +6,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bongsu_kernel::{Clock, clock};
 use bytes::Bytes;
 use http::HeaderMap;
 
+use super::Held;
 use super::drain::Drain;
 use super::duplex::Duplex;
 use super::line::{Line, PIECES};
@@ -55,17 +56,21 @@ fn push_header(head: &mut Vec<u8>, name: &str, value: &[u8]) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// A stream or a session on its own socket.
+/// A stream or a session on its own socket. A future written out, because an async block holds what it awaits more than
+/// once, and that would be most of a stream's task.
 pub(super) struct Carrier {
     carrying: Carrying,
     remains: Remains,
     drain: Drain,
+    _held: Option<Held>,
 }
 
 enum Carrying {
     Stream(Streaming),
     /// Boxed, because a stream's task would otherwise be as large.
     Session(Box<Duplex>),
+    /// Boxed, because it is needed once at the end.
+    Lingering(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
 impl Carrier {
@@ -83,17 +88,30 @@ impl Carrier {
                 Carrying::Session(Box::new(Duplex::new(Line::new(shared, head), session, early)))
             }
         };
-        Self { carrying, remains, drain }
+        Self { carrying, remains, drain, _held: None }
     }
 
-    pub(super) async fn run(self) {
-        match self.carrying {
-            Carrying::Stream(streaming) => streaming.await,
-            Carrying::Session(duplex) => duplex.await,
-        }
-        if !self.drain.has_begun() {
-            // Boxed, because it is needed once at the end and would be most of a stream's task.
-            Box::pin(self.remains.linger()).await;
+    /// Gives back what the connection has taken from others when it ends.
+    pub(super) fn holding(self, held: Held) -> Self {
+        Self { _held: Some(held), ..self }
+    }
+}
+
+impl Future for Carrier {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        loop {
+            match &mut this.carrying {
+                Carrying::Stream(streaming) => ready!(Pin::new(streaming).poll(cx)),
+                Carrying::Session(duplex) => ready!(Pin::new(duplex).poll(cx)),
+                Carrying::Lingering(lingering) => return lingering.as_mut().poll(cx),
+            }
+            if this.drain.has_begun() {
+                return Poll::Ready(());
+            }
+            this.carrying = Carrying::Lingering(Box::pin(this.remains.clone().linger()));
         }
     }
 }

@@ -39,6 +39,8 @@ impl Line {
     pub(super) fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.pending.is_empty() {
             match self.shared.offer(&self.pending) {
+                // Let go of at once: an empty rest would keep its bytes in memory for as long as the stream is idle.
+                Ok(taken) if taken == self.pending.len() => self.pending = Bytes::new(),
                 Ok(taken) => self.pending.advance(taken),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(self.shared.tcp.poll_write_ready(cx))?;
@@ -77,5 +79,27 @@ impl Line {
                 heard => return Poll::Ready(heard),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::super::socket::Socket;
+    use super::*;
+
+    #[tokio::test]
+    async fn sent_bytes_are_not_kept_while_the_stream_is_idle() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        let sent = Bytes::from(vec![b'x'; 1_000]);
+        let mut line = Line::new(Socket::new(server).remains().shared().clone(), sent.clone());
+        poll_fn(|cx| line.poll_sent(cx)).await.unwrap();
+        assert!(sent.is_unique());
+        drop(client);
     }
 }

@@ -197,6 +197,7 @@ impl Socket {
 }
 
 /// What is left of a connection when hyper has let go of it.
+#[derive(Clone)]
 pub(super) struct Remains(Arc<Shared>);
 
 impl Remains {

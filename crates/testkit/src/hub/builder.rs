@@ -1,5 +1,5 @@
 //! What a hub is started with: its environment, a wrapper before it, and on an engine that hubs share where that is
-//! and a twin.
+//! and a second process.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -31,8 +31,10 @@ pub(super) struct Setup {
     /// Where the engine is, for a hub that shares one.
     engine: Vec<(&'static str, String)>,
     env: Vec<(String, Option<String>)>,
-    /// A twin keeps its own port and folder, whatever the first hub is told.
-    is_twin: bool,
+    /// A second process keeps its own port and folder, whatever the first one is told.
+    is_second: bool,
+    /// `ROLES`, where the profile and not the test says it.
+    roles: Option<&'static str>,
     has_movable_clock: bool,
 }
 
@@ -45,7 +47,8 @@ impl Builder {
             wrapper: Vec::new(),
             engine: Vec::new(),
             env: Vec::new(),
-            is_twin: false,
+            is_second: false,
+            roles: None,
             has_movable_clock: false,
         };
         Self { setup, data_dir: None, engine: engine(), alone: false, records: false }
@@ -77,13 +80,13 @@ impl Builder {
         self
     }
 
-    /// Has no twin on a shared engine, and keeps records in its own folder.
+    /// Has no second process on a shared engine, and keeps records in its own folder.
     pub fn alone(mut self) -> Self {
         self.alone = true;
         self
     }
 
-    /// Keeps records: on a shared engine in a database that it shares with its twin.
+    /// Keeps records: on a shared engine in a database that it shares with its second process.
     pub fn records(mut self) -> Self {
         self.records = true;
         self
@@ -101,7 +104,7 @@ impl Builder {
         self
     }
 
-    /// Puts a command in front, for example `strace -f -o file` or `prlimit --fsize=1000000`. A twin has none.
+    /// Puts a command in front, for example `strace -f -o file` or `prlimit --fsize=1000000`. A second process has none.
     pub fn wrapper(mut self, words: Vec<String>) -> Self {
         self.setup.wrapper = words;
         self
@@ -121,24 +124,29 @@ impl Builder {
 
     async fn prepare(self) -> Hub {
         let mut setup = self.setup;
-        let mut twin = None;
+        let mut has_second = false;
         // A test that brings an engine of its own, or wants none, has its own idea of who uses it.
-        if !setup.env.iter().any(|(name, _)| name == "REDIS_URL")
+        if !setup.mentions("REDIS_URL")
             && let Some(url) = self.engine.shared_url().await
         {
             let number = getrandom::u64().expect("the system gives random bytes");
             setup.engine = vec![("REDIS_URL", url), ("REDIS_KEY_PREFIX", format!("t{number:x}:"))];
-            if !self.alone {
+            has_second = !self.alone;
+            if has_second && !setup.mentions("DATABASE_URL") {
                 // Without a database of their own, two hubs cannot both keep records.
                 setup.engine.push(match self.engine.records().filter(|_| self.records) {
                     Some(flavour) => ("DATABASE_URL", flavour.database().await),
                     None => ("RECORDS", "off".to_owned()),
                 });
-                let setup = Setup { wrapper: Vec::new(), is_twin: true, ..setup.clone() };
-                twin = Some(Box::new(hub(setup, None, None)));
             }
         }
-        hub(setup, self.data_dir, twin)
+        let mut second = Setup { wrapper: Vec::new(), is_second: true, ..setup.clone() };
+        if self.engine == Engine::Split && !self.alone && setup.can_be_split() {
+            has_second = true;
+            (setup.roles, second.roles) = (Some("api"), Some("worker"));
+        }
+        let second = has_second.then(|| Box::new(hub(second, None, None)));
+        hub(setup, self.data_dir, second)
     }
 }
 
@@ -147,13 +155,32 @@ pub(super) fn clock_file(folder: &Path) -> PathBuf {
     folder.join("clock")
 }
 
-fn hub(setup: Setup, data_dir: Option<PathBuf>, twin: Option<Box<Hub>>) -> Hub {
+fn hub(setup: Setup, data_dir: Option<PathBuf>, second: Option<Box<Hub>>) -> Hub {
     let folder = tempfile::Builder::new().prefix("bongsu-hub-").tempdir().expect("a temporary folder");
     let data_dir = data_dir.unwrap_or_else(|| folder.path().join("data"));
-    Hub { setup, twin, port: Port::pick(), data_dir, run: Mutex::new(Run::default()), folder }
+    Hub { setup, second, port: Port::pick(), data_dir, run: Mutex::new(Run::default()), folder }
 }
 
 impl Setup {
+    /// Whether the test sets or leaves out a variable.
+    fn mentions(&self, name: &str) -> bool {
+        self.env.iter().any(|(is, _)| is == name)
+    }
+
+    /// Whether `api` and `worker` can be processes of their own: they share Redis and a database, and the test says nothing
+    /// about roles.
+    fn can_be_split(&self) -> bool {
+        let has = |name: &str| {
+            let given = self.env.iter().rev().find(|(is, _)| is == name);
+            given.map_or(self.engine.iter().any(|(is, _)| *is == name), |(_, value)| value.is_some())
+        };
+        has("REDIS_URL") && has("DATABASE_URL") && !self.mentions("ROLES") && !self.mentions("RECORDS")
+    }
+
+    pub(super) fn is_worker(&self) -> bool {
+        self.roles == Some("worker")
+    }
+
     pub(super) fn bin(&self) -> &Path {
         &self.bin
     }
@@ -178,6 +205,7 @@ impl Setup {
             command.env("BONGSU_CLOCK_FILE", clock_file(cwd));
         }
         command.envs(self.engine.iter().cloned());
+        command.envs(self.roles.map(|roles| ("ROLES", roles)));
         for (name, value) in &self.env {
             match value {
                 Some(value) => command.env(name, value),
@@ -185,7 +213,7 @@ impl Setup {
             };
         }
         command.envs(env.iter().copied());
-        if self.is_twin {
+        if self.is_second {
             command.envs(own);
         }
         command

@@ -26,7 +26,7 @@ fn serve_as_a_stand_in() {
             "/metrics" => Reply::new(200, "text/plain", "sse_active_connections{room=\"a\"} 3\n"),
             "/environment" => {
                 let named = |name: &str| std::env::var(name).unwrap_or_default();
-                let names = ["SERVER_PORT", "DATA_DIR", "REDIS_URL", "REDIS_KEY_PREFIX", "RECORDS"];
+                let names = ["SERVER_PORT", "DATA_DIR", "REDIS_URL", "REDIS_KEY_PREFIX", "RECORDS", "ROLES"];
                 Reply::new(200, "text/plain", names.map(named).join(" "))
             }
             _ => Reply::new(
@@ -136,8 +136,8 @@ async fn a_hub_is_shared_with_the_tasks_that_load_and_kill_it() {
     hub.terminate().await;
 }
 
-/// What the stand-in that the client reaches was started with: port, folder, engine, prefix, records.
-async fn environment(api: &Api) -> [String; 5] {
+/// What the stand-in that the client reaches was started with: port, folder, engine, prefix, records, roles.
+async fn environment(api: &Api) -> [String; 6] {
     let text = api.get("/environment").await.expect(200).text();
     text.split(' ').map(str::to_owned).collect::<Vec<_>>().try_into().unwrap()
 }
@@ -182,7 +182,29 @@ async fn on_a_shared_engine_a_hub_has_a_twin_that_lives_and_dies_with_it() {
     assert_ne!(own[3], streams[3]);
     let alone = stand_in().engine(Engine::Redis).env("REDIS_URL", "redis://own").start().await;
     assert!(alone.twin().is_none());
-    assert_eq!(environment(&Api::new(&alone)).await[2..], ["redis://own", "", ""]);
+    assert_eq!(environment(&Api::new(&alone)).await[2..], ["redis://own", "", "", ""]);
+}
+
+#[tokio::test]
+async fn with_the_roles_apart_one_process_serves_and_the_other_one_works() {
+    let split = || stand_in().engine(Engine::Split).env("REDIS_URL", "redis://own");
+    let hub = split().env("DATABASE_URL", "postgres://own").start().await;
+    let worker = hub.worker().expect("a worker");
+    assert!(hub.twin().is_none() && worker.worker().is_none());
+    let served = environment(&Api::new(&hub)).await;
+    assert_eq!((&served[0], served[5].as_str()), (&hub.port().to_string(), "api"));
+    assert_eq!(environment(&Api::at(&worker.url(""))).await[5], "worker");
+    worker.kill9().await;
+    assert!(hub.has_one_exited() && !hub.has_exited());
+    hub.restart().await;
+    assert!(!hub.has_one_exited());
+    hub.kill9().await;
+    assert!(worker.has_exited());
+
+    // Who says what a hub does, or has no database that two processes could share, has one process.
+    for one in [split(), split().env("DATABASE_URL", "postgres://own").env("ROLES", "hub")] {
+        assert!(one.start().await.worker().is_none());
+    }
 }
 
 #[tokio::test]

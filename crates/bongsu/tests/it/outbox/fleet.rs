@@ -221,7 +221,7 @@ impl Fleet {
     /// The turn of something that began last: when, as the log writes it, and on which hub.
     pub(super) fn last_turn(&self, name: &str) -> Option<(String, usize)> {
         let granted = |hub: &Hub| {
-            let log = hub.log();
+            let log = hub.worker().unwrap_or(hub).log();
             let turn = format!("runs here\",\"runner\":\"{name}\"");
             let turns = log.lines().filter(|line| line.contains(&turn));
             let began =

@@ -48,6 +48,7 @@ async fn a_right_that_is_taken_without_a_word_ends_as_well() {
     );
 }
 
+/// How many processes of a hub cannot read on: a worker has a tail as well, which wakes those who relay.
 async fn failing(hub: &Hub) -> f64 {
     hub.metrics().await.get("outbox_failing", &[("part", "tail")])
 }
@@ -65,7 +66,8 @@ async fn rows_that_get_stuck_show_in_health_and_go_on(flavour: Option<Flavour>) 
     fleet.sql("ALTER TABLE outbox_events RENAME COLUMN position TO place");
     for hub in &fleet.hubs {
         wait::until(LONG, async || degraded(hub).await.to_string().contains("outbox")).await;
-        wait::until(LONG, async || failing(hub).await == 1.0).await;
+        let processes = if hub.worker().is_some() { 2.0 } else { 1.0 };
+        wait::until(LONG, async || failing(hub).await == processes).await;
     }
     fleet.sql("ALTER TABLE outbox_events RENAME COLUMN place TO position");
     fleet.sql(&rows(EVENT, [1]));

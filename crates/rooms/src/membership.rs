@@ -2,8 +2,8 @@
 //!
 //! An entry has the version that the room's log gave before the records were read ([`Log::membership_version`]). The append
 //! compares it and keeps nothing when the members have changed since, on whichever hub; the publisher then reads again. So
-//! publishing reads no records while members stay the same. In open mode it never waits for them: only whether a room is
-//! registered is cached, and read in the background.
+//! publishing reads no records while members stay the same. In open mode it never waits for a database server: only whether
+//! a room is registered is cached, and read in the background unless the records are in a file of this process.
 
 mod cache;
 
@@ -54,6 +54,8 @@ struct Reader {
     log: Arc<dyn Log>,
     store: Arc<dyn Store>,
     mode: Mode,
+    /// Whether the records are in a file of this process, which answers at once and is never away.
+    is_local: bool,
     clock: Clock,
     cache: Mutex<Cache>,
 }
@@ -63,10 +65,11 @@ impl Memberships {
         log: Arc<dyn Log>,
         store: Arc<dyn Store>,
         mode: Mode,
+        is_local: bool,
         clock: Clock,
         supervisor: &Supervisor,
     ) -> Self {
-        let reader = Arc::new(Reader { log, store, mode, clock, cache: Mutex::default() });
+        let reader = Arc::new(Reader { log, store, mode, is_local, clock, cache: Mutex::default() });
         let refreshed = reader.clone();
         let queue = supervisor.queue("room-memberships", (QUEUE_SIZE, BATCH_SIZE), move |rooms| {
             let reader = refreshed.clone();
@@ -84,9 +87,14 @@ impl Memberships {
         &*self.reader.store
     }
 
-    /// What is known without waiting. Where that is nothing, or old, the room is read in the background.
-    pub(crate) fn cached(&self, room: &Id) -> Option<Membership> {
-        let found = self.reader.find(room);
+    /// What is known without waiting for a database server. Where that is nothing, or old, the room is read in the background.
+    pub(crate) async fn cached(&self, room: &Id) -> Option<Membership> {
+        let mut found = self.reader.find(room);
+        if found.is_none() && self.reader.is_local {
+            // What cannot be read now is read in the background.
+            let _ = self.reader.load_registered(std::slice::from_ref(room)).await;
+            found = self.reader.find(room);
+        }
         if found.as_ref().is_none_or(|(_, age)| *age >= REFRESH_AGE) {
             self.refresh_later(room);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bongsu_kernel::settings::{Bad, Setting, Values};
 use bongsu_part::{Assembly, Boxed, Failure, Part, keeps_records};
-use bongsu_sql::{Migration, Query};
+use bongsu_sql::{Dialect, Migration, Query};
 
 use crate::membership::Memberships;
 use crate::store::Store;
@@ -49,7 +49,9 @@ impl Part for RoomsPart {
             let (hub, log, buckets) = (engines.hub.clone(), engines.log.clone(), engines.buckets.clone());
             let memberships = store.clone().map(|store| {
                 let (log, clock) = (log.clone(), engines.clock.clone());
-                Memberships::start(log, store, options.mode, clock, &engines.supervisor)
+                let is_local =
+                    engines.records.as_ref().is_some_and(|records| records.dialect() == Dialect::Sqlite);
+                Memberships::start(log, store, options.mode, is_local, clock, &engines.supervisor)
             });
             let rooms = Rooms::new(hub, log, memberships, presence, buckets, options);
             let identity = engines.identity.clone();

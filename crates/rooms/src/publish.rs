@@ -173,7 +173,7 @@ impl Rooms {
             (Mode::Open, Some(named), _) => Ok((Recipients::Named(named), None)),
             (Mode::Open, None, None) => Ok((Recipients::NONE, None)),
             (Mode::Open, None, Some(memberships)) => {
-                match memberships.cached(room).filter(|_| is_compared) {
+                match memberships.cached(room).await.filter(|_| is_compared) {
                     Some(Membership { version, members: None }) => Ok((Recipients::NONE, version)),
                     // It is registered, or that is not known without asking the records.
                     _ => Ok((Recipients::Members, None)),

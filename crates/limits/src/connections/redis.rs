@@ -158,7 +158,9 @@ impl Inner {
             for some in people.chunks(CHECKS_PER_SECOND) {
                 some.iter().for_each(|person| self.held().note(person));
                 if self.report_all(some).await.is_err() {
-                    break;
+                    tokio::time::sleep(RETRY_DELAY).await;
+                    is_doubted = true;
+                    continue 'checks;
                 }
                 if !is_doubted && timeout(Duration::from_secs(1), self.doubt.notified()).await.is_ok() {
                     is_doubted = true;

@@ -40,6 +40,9 @@ pub fn check_interval(policy: Policy) -> Duration {
 
 /// People who are checked in a second. With more of them than fit into the interval a check takes longer.
 const CHECKS_PER_SECOND: usize = 256;
+/// How often a report is sent until it is answered, and the time between two attempts.
+const MAX_ATTEMPTS: u32 = 3;
+const ATTEMPT_DELAY: Duration = Duration::from_millis(100);
 /// Reports that failed are repeated after this.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Reports that are under way at the same time.
@@ -236,13 +239,28 @@ impl Inner {
         }
     }
 
-    /// Reports what this instance holds of a person, and does what is answered.
+    /// Reports what this instance holds of a person, and does what is answered. Every attempt reports what is held by then: a
+    /// connection that was given up meanwhile is not to count, and to push out another one.
     async fn report(&self, person: &Id, purpose: Purpose) -> Result<(), Error> {
+        let mut failed = 0;
         // The first report learns Redis's clock by being too late; so does one to a server with another clock.
-        if self.report_once(person, purpose).await? || self.report_once(person, purpose).await? {
-            return Ok(());
+        let mut is_clock_known = false;
+        loop {
+            match self.report_once(person, purpose).await {
+                Ok(true) => return Ok(()),
+                Ok(false) if is_clock_known => {
+                    return Err(Error::Unreachable("it stood still meanwhile".to_owned()));
+                }
+                Ok(false) => is_clock_known = true,
+                Err(error) => {
+                    failed += 1;
+                    if failed == MAX_ATTEMPTS {
+                        return Err(error);
+                    }
+                    tokio::time::sleep(ATTEMPT_DELAY).await;
+                }
+            }
         }
-        Err(Error::Unreachable("it stood still meanwhile".to_owned()))
     }
 
     /// False when it came too late.
@@ -303,8 +321,7 @@ impl Inner {
             arguments.extend([id.as_bytes(), time.as_bytes()]);
         }
         arguments.extend(instances.iter().map(String::as_bytes));
-        // Repeated, it is the same report.
-        let answer = self.redis.run(&REPORT, Repeat::Safe, &[&connections, &reports], &arguments).await?;
+        let answer = self.redis.run(&REPORT, Repeat::Never, &[&connections, &reports], &arguments).await?;
         from_redis_value(answer).map_err(unexpected)
     }
 

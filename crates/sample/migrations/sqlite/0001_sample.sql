@@ -1,0 +1,5 @@
+-- A table of the sample part.
+
+CREATE TABLE IF NOT EXISTS bongsu_sample (
+    id INTEGER PRIMARY KEY
+);

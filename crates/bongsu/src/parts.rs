@@ -8,7 +8,6 @@ pub const PARTS: Parts = Parts(&[
     &bongsu_outbox::OutboxPart,
     &bongsu_inbox::InboxPart,
     &bongsu_members::MembersPart,
-    &bongsu_sample::SamplePart,
     &bongsu_decisions::DecisionsPart,
 ]);
 

@@ -78,6 +78,7 @@ impl Ways {
         };
         engines.choose(alone, |Fleet { redis, .. }| {
             let (buffer, supervisor) = (Arc::new(RedisBuffer::new(redis.clone())), &engines.supervisor);
+            buffer.start_upkeep(supervisor);
             let (redis, hub, clock) = (redis.clone(), hub.clone(), clock.clone());
             let personal = RedisPersonal::start(
                 redis.clone(),

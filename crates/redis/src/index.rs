@@ -2,12 +2,14 @@
 //!
 //! Something is marked before what it has is written, and the script that writes refuses a mark of more than thirty seconds:
 //! then it would not be found. An entry goes when it was found empty and its mark is a minute old. So most entries have
-//! nothing: one that was found empty is looked at again after a moment, or when it was marked anew.
+//! nothing: one that was found empty is looked at again after a moment, or when it was marked anew. Every mark is made once
+//! more after its last use ([`Index::keep_marks`]), because a Redis that lost its data has lost the index as well.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bongsu_kernel::task::Supervisor;
 use futures_util::future::try_join_all;
 use redis::{Value, cmd, from_redis_value};
 
@@ -21,19 +23,24 @@ static UNMARK: Script = Script::new("unmark", include_str!("../lua/unmark.lua"))
 const SHARDS: u64 = 16;
 /// A mark is good for what is written next for so long.
 const MARK_LIFE: Duration = Duration::from_secs(10);
+/// A mark of this age is in use no more, and is made once more.
+const MARK_AGAIN_AFTER: Duration = Duration::from_secs(12);
+const MARK_AGAIN_INTERVAL: Duration = Duration::from_secs(3);
 /// So many marks are remembered.
 const MOST_MARKS: usize = 10_000;
 /// One that had nothing is looked at again after so long.
 const AGAIN: Duration = Duration::from_secs(1);
 const PAGE: usize = 256;
 
+/// Cheap to clone.
+#[derive(Clone)]
 pub struct Index {
     redis: Redis,
     name: &'static str,
     /// When what was marked, by our clock and by Redis'.
-    marks: Mutex<HashMap<String, (Instant, String)>>,
+    marks: Arc<Mutex<HashMap<String, (Instant, String)>>>,
     /// What was found empty: its mark then, and when that was.
-    empty: Mutex<HashMap<String, (String, Instant)>>,
+    empty: Arc<Mutex<HashMap<String, (String, Instant)>>>,
 }
 
 /// Something that was marked.
@@ -46,7 +53,45 @@ pub struct Marked {
 
 impl Index {
     pub fn new(redis: Redis, name: &'static str) -> Self {
-        Self { redis, name, marks: Mutex::default(), empty: Mutex::default() }
+        Self { redis, name, marks: Arc::default(), empty: Arc::default() }
+    }
+
+    fn marks(&self) -> MutexGuard<'_, HashMap<String, (Instant, String)>> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes every mark once more after its last use, for as long as the process runs.
+    pub fn keep_marks(&self, supervisor: &Supervisor) {
+        let index = self.clone();
+        supervisor.every("index-marks", MARK_AGAIN_INTERVAL, move || {
+            let index = index.clone();
+            async move { index.mark_again().await }
+        });
+    }
+
+    async fn mark_again(&self) {
+        let is_over = |at: &Instant| at.elapsed() >= MARK_AGAIN_AFTER;
+        let over: Vec<String> =
+            self.marks().iter().filter(|(_, (at, _))| is_over(at)).map(|(name, _)| name.clone()).collect();
+        for some in over.chunks(PAGE) {
+            let marking = some.iter().map(|name| self.write_mark(name));
+            if try_join_all(marking).await.is_err() {
+                // Redis is away. They are marked with the next turn.
+                return;
+            }
+            let mut marks = self.marks();
+            for name in some {
+                // One that was marked anew meanwhile stays.
+                if marks.get(name).is_some_and(|(at, _)| is_over(at)) {
+                    marks.remove(name);
+                }
+            }
+        }
+    }
+
+    async fn write_mark(&self, name: &str) -> Result<String, Error> {
+        let key = self.key(shard_of(name));
+        read(self.redis.run(&MARK, Repeat::Safe, &[&key], &[name.as_bytes()]).await?)
     }
 
     fn key(&self, shard: u64) -> String {
@@ -56,16 +101,15 @@ impl Index {
     /// Marks something, unless it was a moment ago. Gives the mark, for the script that writes.
     pub async fn mark(&self, name: &str) -> Result<String, Error> {
         let known = {
-            let marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+            let marks = self.marks();
             marks.get(name).filter(|(at, _)| at.elapsed() < MARK_LIFE).map(|(_, ms)| ms.clone())
         };
         if let Some(ms) = known {
             return Ok(ms);
         }
-        let (before, key) = (Instant::now(), self.key(shard_of(name)));
-        let marked = self.redis.run(&MARK, Repeat::Safe, &[&key], &[name.as_bytes()]).await?;
-        let ms: String = read(marked)?;
-        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = Instant::now();
+        let ms = self.write_mark(name).await?;
+        let mut marks = self.marks();
         if marks.len() >= MOST_MARKS {
             marks.clear();
         }
@@ -75,7 +119,7 @@ impl Index {
 
     /// The mark was too old when it was used: the next one is made anew.
     pub fn forget_mark(&self, name: &str) {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.marks().remove(name);
     }
 
     /// Which of these are marked. A mark stays for at least half a minute after something was written under it.

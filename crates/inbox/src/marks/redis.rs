@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, Millis, Outage};
 use bongsu_redis::redis::{Value, cmd, from_redis_value};
 use bongsu_redis::{Index, Redis, Repeat, Script};
@@ -27,6 +28,11 @@ impl RedisBuffer {
     pub fn new(redis: Redis) -> Self {
         let index = Index::new(redis.clone(), "read_status");
         Self { redis, index }
+    }
+
+    /// Has marks found by the index also after Redis has lost its data.
+    pub fn start_upkeep(&self, supervisor: &Supervisor) {
+        self.index.keep_marks(supervisor);
     }
 
     fn key(&self, person: &Id) -> String {

@@ -63,6 +63,7 @@ pub struct RedisLog {
 impl RedisLog {
     pub fn start(redis: Redis, options: Options, clock: Clock, supervisor: &Supervisor) -> Self {
         let index = Index::new(redis.clone(), FOLLOW_UPS);
+        index.keep_marks(supervisor);
         let keys = KeyNotes::start(redis.clone(), options.most_keys, clock.clone(), supervisor);
         Self { redis, clock, keys, index }
     }

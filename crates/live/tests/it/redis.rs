@@ -1,6 +1,7 @@
 //! The log in Redis: the contract on one server and on a Cluster, and what the bus adds to it.
 
 mod foreign;
+mod index;
 mod keys;
 mod membership;
 

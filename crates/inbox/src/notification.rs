@@ -1,7 +1,7 @@
 //! An entry as personal streams send it, and as the bus carries it (version 1).
 //!
-//! What it says about the notice is the same for everybody who is told of it, so it is worded once per language; a person's
-//! own are the number of the entry, the count and its version.
+//! The wording of a notice is the same for all recipients and is made once per language. The entry's number, the unread count
+//! and its version belong to one recipient.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -125,7 +125,7 @@ impl Notification {
         serde_json::to_string(&wire).ok()
     }
 
-    /// What [`Notification::to_wire`] wrote; None when it is not readable.
+    /// Reads the text that [`Notification::to_wire`] wrote; None when it is not readable.
     pub(crate) fn from_wire(text: &str, templates: &Templates) -> Option<Self> {
         let wire: Wire = serde_json::from_str(text).ok().filter(|wire: &Wire| wire.v == 1)?;
         let notice = Notice {

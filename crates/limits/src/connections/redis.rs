@@ -89,7 +89,7 @@ struct Inner {
 }
 
 impl RedisConnections {
-    /// What instances held that are no longer in `fleet` is given back.
+    /// Starts the reports of this instance. Connections of instances that have left `fleet` are given back.
     pub fn start(
         redis: Redis,
         limit: Limit,
@@ -155,7 +155,7 @@ impl Inner {
     async fn check_for_ever(&self) {
         let mut is_doubted = false;
         'checks: loop {
-            // What cannot be noted now is noted with the next check.
+            // A note that fails here is written by the next check.
             let _ = self.notes.add_instance().await;
             let people = self.held().people();
             for some in people.chunks(CHECKS_PER_SECOND) {
@@ -342,10 +342,10 @@ impl Inner {
         if is_refused { Err(Refused::Full) } else { Ok(Place(Box::new(entered))) }
     }
 
-    /// What this instance held goes with it.
+    /// Reports at shutdown that this instance holds no connections any more.
     async fn leave(&self) {
         let people = self.held().clear();
-        // What does not arrive ends when the instance is no longer in the fleet.
+        // A report that is lost is made up for when the instance leaves the fleet.
         let _ = self.report_all(&people).await;
     }
 }

@@ -35,7 +35,7 @@ struct Connection {
 }
 
 enum State {
-    /// Nobody waits for it any more after this moment.
+    /// Its caller waits for an answer until this moment.
     Entering(Instant),
     /// Since when it counts, as Redis wrote it. It keeps this time whatever Redis forgets.
     Counted(String),

@@ -342,10 +342,16 @@ impl Hub {
         }
     }
 
-    /// A message that no source holds, for those who listen right now.
+    /// A message that no source holds, for those who listen right now. While orders to send people away may be unknown here,
+    /// it waits until they are known.
     pub fn pass_message(&self, name: &SubjectName, message: Message) {
-        let Some(subject) = self.0.subject(name).filter(|_| self.may_pass()) else { return };
-        subject.pass(message, Instant::now(), &self.0.inboxes);
+        let Some(subject) = self.0.subject(name) else { return };
+        if self.may_pass() {
+            subject.pass(message, Instant::now(), &self.0.inboxes);
+        } else {
+            subject.hold(message);
+            self.doubt_subject(name, &subject);
+        }
     }
 
     /// Has the clock look at a stream from now on.

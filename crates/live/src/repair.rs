@@ -107,6 +107,7 @@ impl Hub {
         let (last, source) = (subject.last(), self.0.family(name)?.source);
         let page = source.read(name, last.id, PAGE).await?;
         self.pass_gate().await?;
+        subject.pass_held(&self.0.inboxes);
         if page.start != Start::Known || page.more {
             // Too much is missing, or the log is not the one that the ring came from.
             tracing::info!(subject = ?name, start = ?page.start, "the streams of a room go through its log");

@@ -20,6 +20,8 @@ use crate::sync::Arc;
 
 /// Bytes of one write at most, but at least one entry.
 const MAX_WRITE_BYTES: usize = 16 << 10;
+/// Messages that a ring holds back at most; past that the oldest go.
+const MAX_HELD: usize = 64;
 
 pub(crate) struct Ring {
     entries: VecDeque<RingEntry>,
@@ -33,6 +35,8 @@ pub(crate) struct Ring {
     budget: Arc<Budget>,
     /// The last entries that were joined in each encoding: readers that are level with each other share the bytes.
     joined: Vec<Joined>,
+    /// Messages that no log holds and that nobody may get yet.
+    held: VecDeque<Message>,
 }
 
 /// The bytes of entries from one number up to another.
@@ -132,6 +136,7 @@ impl Ring {
             capacity,
             budget,
             joined: Vec::new(),
+            held: VecDeque::new(),
         }
     }
 
@@ -168,10 +173,29 @@ impl Ring {
         Pushed::Added
     }
 
-    /// Adds a message that no log holds, for those who are here now.
+    /// Adds a message that no log holds, for those who are here now. While others are held back it waits behind them.
     pub(crate) fn pass(&mut self, message: Message, accepted: Instant) {
+        if !self.held.is_empty() {
+            return self.hold(message);
+        }
         let entry = RingEntry::new(Item::new(self.last, message), accepted);
         self.add(RingEntry { passing: true, ..entry });
+    }
+
+    /// Holds a message back that no log holds, until [`Ring::pass_held`].
+    pub(crate) fn hold(&mut self, message: Message) {
+        if self.held.len() == MAX_HELD {
+            self.held.pop_front();
+        }
+        self.held.push_back(message);
+    }
+
+    /// Passes on the messages that were held back, if there are any.
+    pub(crate) fn pass_held(&mut self) -> bool {
+        let held = std::mem::take(&mut self.held);
+        let any = !held.is_empty();
+        held.into_iter().for_each(|message| self.pass(message, Instant::now()));
+        any
     }
 
     /// Begins anew at the log's end, because what is between cannot be filled in. Every reader goes through the log,

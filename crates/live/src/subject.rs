@@ -136,6 +136,17 @@ impl Subject {
         self.leave_word(inboxes);
     }
 
+    /// Holds back a message that no log holds, until [`Subject::pass_held`].
+    pub(crate) fn hold(&self, message: Message) {
+        lock(&self.ring).hold(message);
+    }
+
+    pub(crate) fn pass_held(self: &Arc<Self>, inboxes: &[Inbox]) {
+        if lock(&self.ring).pass_held() {
+            self.leave_word(inboxes);
+        }
+    }
+
     /// Sends every reader through the log.
     pub(crate) fn restart_at(self: &Arc<Self>, head: Place, inboxes: &[Inbox]) {
         lock(&self.ring).restart_at(head);

@@ -155,6 +155,24 @@ fn passing_frames_are_for_those_who_are_here() {
 }
 
 #[test]
+fn held_messages_are_passed_on_later_in_order_and_are_bounded() {
+    let mut ring = ring(128, 10_000);
+    ring.begin_at(place(1));
+    let mut here = ring.end();
+    ring.hold(message(&"a"));
+    ring.pass(message(&"b"), Instant::now());
+    assert_eq!(read(&mut ring, &mut here).unwrap(), "", "the second waits behind the first");
+    assert!(ring.pass_held());
+    ring.pass(message(&"c"), Instant::now());
+    assert_eq!(read(&mut ring, &mut here).unwrap(), "a;b;c;");
+    assert!(!ring.pass_held());
+    (0..=MAX_HELD).for_each(|number| ring.hold(message(&number)));
+    ring.pass_held();
+    let all: String = (1..=MAX_HELD).map(|number| format!("{number};")).collect();
+    assert_eq!(read(&mut ring, &mut here).unwrap(), all, "the oldest is gone");
+}
+
+#[test]
 fn a_record_ends_one_persons_reading_and_is_nothing_to_others() {
     let mut ring = ring(8, 1_000);
     ring.begin_at(place(1));

@@ -5,19 +5,16 @@
 //! publishing reads no records while members stay the same. In open mode it never waits for a database server: only whether
 //! a room is registered is cached, and read in the background unless the records are in a file of this process.
 
-mod cache;
-
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, Id, Millis};
+use bongsu_kernel::{Clock, Id, Millis, Recent};
 use bongsu_live::{Log, LogError};
 use futures_util::future::try_join_all;
 use tokio::sync::mpsc;
 
-use self::cache::Cache;
 use crate::options::Mode;
 use crate::publish::PublishError;
 use crate::store::Store;
@@ -32,6 +29,10 @@ const MAX_AGE: Millis = 60_000;
 const QUEUE_SIZE: usize = 4_096;
 /// Rooms read in the background in one turn.
 const BATCH_SIZE: usize = 256;
+/// What the cache holds at most, in members: about 50 MiB.
+const CACHE_WEIGHT: usize = 500_000;
+/// What a room weighs in the cache beside its members, in members.
+const ROOM_WEIGHT: usize = 5;
 /// Between two turns when the records or the log cannot be read.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -57,7 +58,8 @@ struct Reader {
     /// Whether the records are in a file of this process, which answers at once and is never away.
     is_local: bool,
     clock: Clock,
-    cache: Mutex<Cache>,
+    /// With the time at which they were read.
+    cache: Mutex<Recent<Id, (Membership, Millis)>>,
 }
 
 impl Memberships {
@@ -69,7 +71,8 @@ impl Memberships {
         clock: Clock,
         supervisor: &Supervisor,
     ) -> Self {
-        let reader = Arc::new(Reader { log, store, mode, is_local, clock, cache: Mutex::default() });
+        let cache = Mutex::new(Recent::new(CACHE_WEIGHT));
+        let reader = Arc::new(Reader { log, store, mode, is_local, clock, cache });
         let refreshed = reader.clone();
         let queue = supervisor.queue("room-memberships", (QUEUE_SIZE, BATCH_SIZE), move |rooms| {
             let reader = refreshed.clone();
@@ -125,9 +128,12 @@ impl Memberships {
         Ok(Membership { version: None, members: members.map(Arc::from) })
     }
 
-    /// An append with this version was stale.
+    /// An append with this version was stale. An entry that was read again meanwhile stays.
     pub(crate) fn forget(&self, room: &Id, version: u64) {
-        self.reader.cache().forget(room, version);
+        let mut cache = self.reader.cache();
+        if cache.get(room).is_some_and(|(known, _)| known.version == Some(version)) {
+            cache.remove(room);
+        }
     }
 
     /// Has every hub read the members of a room again. The change is in the records, and is not answered before this.
@@ -142,13 +148,18 @@ impl Memberships {
 }
 
 impl Reader {
-    fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
+    fn cache(&self) -> MutexGuard<'_, Recent<Id, (Membership, Millis)>> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, room: &Id, known: Membership, read_at: Millis) {
+        let members = known.members.as_ref().map_or(0, |members| members.len());
+        self.cache().insert(room.clone(), (known, read_at), ROOM_WEIGHT + members);
     }
 
     /// An entry and its age. One that the clock says is still to come is too old: the clock went back.
     fn find(&self, room: &Id) -> Option<(Membership, Millis)> {
-        let (known, read_at) = self.cache().get(room)?;
+        let (known, read_at) = self.cache().get(room)?.clone();
         Some((known, self.clock.now().checked_sub(read_at).unwrap_or(MAX_AGE)))
     }
 
@@ -158,11 +169,10 @@ impl Reader {
         let version = self.log.membership_version(&subject(room)).await?;
         let members = self.store.members(room).await?.map(Arc::from);
         let known = Membership { version: Some(version), members };
-        let mut cache = self.cache();
         match known.members {
-            Some(_) => cache.insert(room, known.clone(), started),
+            Some(_) => self.keep(room, known.clone(), started),
             // An event for it is refused without an append, so that nothing would compare the version.
-            None => cache.remove(room),
+            None => self.cache().remove(room),
         }
         Ok(known)
     }
@@ -188,10 +198,9 @@ impl Reader {
         let versions = rooms.iter().map(async |room| self.log.membership_version(&subject(room)).await);
         let versions = try_join_all(versions).await?;
         let registered = self.store.registered(rooms).await?;
-        let mut cache = self.cache();
         for (room, version) in rooms.iter().zip(versions) {
             let members = registered.contains(room).then(|| Arc::from([]));
-            cache.insert(room, Membership { version: Some(version), members }, started);
+            self.keep(room, Membership { version: Some(version), members }, started);
         }
         Ok(())
     }

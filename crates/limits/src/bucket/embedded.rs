@@ -42,7 +42,7 @@ impl EmbeddedBuckets {
             }
             None if cost == 0.0 => return Ok(()),
             None => {
-                buckets.insert(key.to_owned(), Bucket { level: rate.burst - cost, at: now });
+                buckets.insert(key.to_owned(), Bucket { level: rate.burst - cost, at: now }, 1);
                 return Ok(());
             }
         };

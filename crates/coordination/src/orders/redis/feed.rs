@@ -149,7 +149,7 @@ impl Feed {
         let mut state = self.state();
         match before {
             Some(before) => state.remember(user, before),
-            None if state.changes == mark => state.not_revoked.insert(user.clone(), ()),
+            None if state.changes == mark => state.not_revoked.insert(user.clone(), (), 1),
             None => {}
         }
         state.revoked.get(user).copied()
@@ -232,7 +232,7 @@ impl Feed {
 impl State {
     fn remember(&mut self, user: &Id, before: Millis) {
         let latest = self.revoked.get(user).map_or(before, |known| before.max(*known));
-        self.revoked.insert(user.clone(), latest);
+        self.revoked.insert(user.clone(), latest, 1);
         self.not_revoked.remove(user);
     }
 }

@@ -27,7 +27,7 @@ pub use comment::{Comment, NewComment};
 pub use create::NewEvent;
 pub use enter::Event;
 pub use look::{Counts, List, Proposal, Shown};
-pub use part::DecisionsPart;
+pub use part::DECISIONS_PART;
 pub use propose::NewProposal;
 pub use vote::Voted;
 pub use words::{Membership, ProposalType, Status};

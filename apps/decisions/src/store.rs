@@ -1,19 +1,11 @@
 //! The tables of decisions and every query on them.
 
-use bongsu_sql::{Error, Migration, Transaction, queries, query};
+use bongsu_sql::{Error, Migration, Transaction, migration, queries, query};
 
 /// The name of this application among migrations.
 pub const PART: &str = "decisions";
 
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    part: PART,
-    number: 1,
-    sqlite: include_str!("../migrations/sqlite/0001_decisions.sql"),
-    servers: Some([
-        include_str!("../migrations/postgres/0001_decisions.sql"),
-        include_str!("../migrations/mysql/0001_decisions.sql"),
-    ]),
-}];
+pub const MIGRATIONS: &[Migration] = &[migration!(PART, 1, "0001_decisions")];
 
 queries! {
     EVENT = query!("event");

@@ -47,7 +47,7 @@ pub(crate) async fn start(start: Start, weak: Vec<&'static str>) -> Result<App, 
     let engines = Engines::start(PARTS, start).await?;
     let mut assembly = Assembly::new(engines);
     for part in PARTS.running(&assembly.engines.roles.clone()) {
-        part.start(&mut assembly).await?;
+        (part.start)(&mut assembly).await?;
     }
     let mut assembled = assembly.finish();
     let file = assembled.engines.take_file();

@@ -15,6 +15,22 @@ pub(crate) mod token;
 use std::io::Write;
 
 use bongsu_part::Failure;
+use clap::{Arg, ArgAction, ArgMatches};
+
+/// An option `--name` with a value.
+pub(crate) fn option(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).help(help)
+}
+
+/// An option `--name` without a value.
+pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {
+    option(name, help).action(ArgAction::SetTrue)
+}
+
+/// The value of an option or an argument.
+pub(crate) fn given<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a str> {
+    matches.get_one::<String>(name).map(String::as_str)
+}
 
 /// Writes a line for the user. A reader that went away (`| head`) is no error.
 pub(crate) fn say(line: &str) {

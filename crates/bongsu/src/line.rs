@@ -9,23 +9,29 @@ use crate::commands::{backup, config, dlq, doctor, explain, migrate, publish, se
 use crate::{PARTS, settings};
 use bongsu_part::Failure;
 
+/// A subcommand, what it does, and whether its help lists the settings.
+type Subcommand = (fn() -> Command, fn(&ArgMatches, &Values) -> Result<(), Failure>, bool);
+
+const SUBCOMMANDS: [Subcommand; 10] = [
+    (serve::command, serve::run, true),
+    (token::command, token::run, false),
+    (publish::command, publish::run, false),
+    (tail::command, tail::run, false),
+    (config::command, config::run, true),
+    (migrate::command, migrate::run, false),
+    (dlq::command, dlq::run, false),
+    (doctor::command, doctor::run, false),
+    (backup::command, backup::run, false),
+    (explain::command, explain::run, false),
+];
+
 pub(crate) fn run() -> Result<(), Failure> {
     let matches = command().get_matches();
     let Some((name, matches)) = matches.subcommand() else { return Ok(()) };
     let values = values(matches)?;
-    match name {
-        "serve" => serve::run(&values),
-        "token" => token::run(matches, &values),
-        "publish" => publish::run(matches, &values),
-        "tail" => tail::run(matches, &values),
-        "config" => config::run(matches, &values),
-        "migrate" => migrate::run(matches, &values),
-        "dlq" => dlq::run(matches, &values),
-        "doctor" => doctor::run(matches, &values),
-        "backup" => backup::run(matches, &values),
-        "explain" => explain::run(matches, &values),
-        other => Err(Failure::Other(format!("no such command: {other}"))),
-    }
+    let known = SUBCOMMANDS.iter().find(|(command, ..)| command().get_name() == name);
+    let (_, run, _) = known.ok_or_else(|| Failure::Other(format!("no such command: {name}")))?;
+    run(matches, &values)
 }
 
 fn command() -> Command {
@@ -34,18 +40,7 @@ fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands([
-            with_settings(serve::command(), true),
-            with_settings(token::command(), false),
-            with_settings(publish::command(), false),
-            with_settings(tail::command(), false),
-            with_settings(config::command(), true),
-            with_settings(migrate::command(), false),
-            with_settings(dlq::command(), false),
-            with_settings(doctor::command(), false),
-            with_settings(backup::command(), false),
-            with_settings(explain::command(), false),
-        ])
+        .subcommands(SUBCOMMANDS.map(|(command, _, lists)| with_settings(command(), lists)))
 }
 
 /// Every command takes every setting; only those that are about settings list them in their help.

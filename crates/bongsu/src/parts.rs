@@ -3,12 +3,12 @@
 use bongsu_part::Parts;
 
 pub const PARTS: Parts = Parts(&[
-    &bongsu_presence::PresencePart,
-    &bongsu_rooms::RoomsPart,
-    &bongsu_outbox::OutboxPart,
-    &bongsu_inbox::InboxPart,
-    &bongsu_members::MembersPart,
-    &bongsu_decisions::DecisionsPart,
+    &bongsu_presence::PRESENCE_PART,
+    &bongsu_rooms::ROOMS_PART,
+    &bongsu_outbox::OUTBOX_PART,
+    &bongsu_inbox::INBOX_PART,
+    &bongsu_members::MEMBERS_PART,
+    &bongsu_decisions::DECISIONS_PART,
 ]);
 
 #[cfg(test)]

@@ -193,8 +193,12 @@ fn every_migration_is_numbered_on_and_listed_in_code() {
                     krate.0
                 );
                 assert!(file.ends_with(".sql"), "{}: {place} is no SQL", krate.0);
+                // The macro includes the file of that name for every dialect.
+                let declared = format!(", \"{}\")", file.trim_end_matches(".sql"));
+                let by_macro =
+                    code.lines().any(|line| line.contains("migration!(") && line.contains(&declared));
                 assert!(
-                    code.contains(&format!("{place}\"")),
+                    by_macro || code.contains(&format!("{place}\"")),
                     "{}: {place} is not included by the code",
                     krate.0
                 );

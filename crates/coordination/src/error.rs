@@ -20,11 +20,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same may work a moment later.
-    pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Away(_) | Self::Unanswered(_))
-    }
-
     pub(crate) fn unreadable(what: &str) -> Self {
         Self::Failed(format!("{what} in Redis is not readable"))
     }

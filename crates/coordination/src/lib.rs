@@ -11,15 +11,11 @@ pub mod orders;
 pub mod registry;
 pub mod runner;
 
-use std::pin::Pin;
-
+pub use bongsu_kernel::Boxed;
 pub use error::Error;
 pub use lock::Locks;
-pub use options::{LEASE, Options, SETTINGS};
+pub use options::{LEASE, SETTINGS, lock_ttl};
 pub use orders::{Apply, Order, Orders};
-
-/// A future that a trait object can give.
-pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The migrations of what is kept in the embedded file.
 pub use orders::embedded::MIGRATIONS;

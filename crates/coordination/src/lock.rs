@@ -50,10 +50,6 @@ pub struct Grant {
 }
 
 impl Grant {
-    pub fn event(&self) -> &Id {
-        &self.event
-    }
-
     /// When it ends unless it is renewed, by this process's own clock: counted from before the engine was asked, so
     /// never later than the engine has it.
     pub fn until(&self) -> Instant {

@@ -6,11 +6,11 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 
 use axum::response::{IntoResponse, IntoResponseParts, Response};
 use bytes::Bytes;
-use http_body::{Body, Frame};
+use futures_util::stream;
+use http_body::Body;
 
 use crate::websocket::Session;
 
@@ -25,7 +25,9 @@ pub(crate) enum Carried {
 impl Carried {
     /// An answer that brings this along.
     pub(crate) fn with_head(self, head: impl IntoResponseParts) -> Response {
-        let mut response = (head, axum::body::Body::new(Elsewhere)).into_response();
+        // In its place, while the layers look at the head, a body of no known length, so that none writes one.
+        let elsewhere = axum::body::Body::from_stream(stream::empty::<Result<Bytes, Infallible>>());
+        let mut response = (head, elsewhere).into_response();
         response.extensions_mut().insert(Parcel(Arc::new(Mutex::new(Some(self)))));
         response
     }
@@ -44,18 +46,3 @@ impl Carried {
 /// An extension has to be clonable; only one can take what is in it.
 #[derive(Clone)]
 struct Parcel(Arc<Mutex<Option<Carried>>>);
-
-/// Stands in for the body while the layers look at the head: of no known length, so that none writes one.
-struct Elsewhere;
-
-impl Body for Elsewhere {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(None)
-    }
-}

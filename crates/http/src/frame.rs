@@ -9,14 +9,14 @@ use std::time::Instant;
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use bongsu_kernel::settings::{Kind, Setting, Values};
+use bongsu_kernel::settings::{Kind, Values};
 use bongsu_kernel::text::Language;
 use bongsu_kernel::trace::{self, TRACEPARENT, TraceParent};
 use bongsu_kernel::{Reason, StreamId, sse};
 use futures_util::FutureExt;
 use http::header::{ACCEPT, ACCEPT_LANGUAGE, CONNECTION};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use http_body::Body;
 use metrics::{Counter, Histogram};
 
@@ -25,13 +25,10 @@ use crate::in_flight::InFlight;
 use crate::server::Peer;
 use crate::{Query, stream};
 
-pub const DEFAULT_LANGUAGE: Setting = Setting::text(
-    "server",
-    "DEFAULT_LANGUAGE",
-    "ko",
-    "The language of messages and notifications for requests that name none (Accept-Language, on streams lang).",
-)
-.kind(Kind::OneOf(Language::NAMES));
+bongsu_kernel::settings! { "server":
+    pub DEFAULT_LANGUAGE = "ko", kind(Kind::OneOf(Language::NAMES)):
+        "The language of messages and notifications for requests that name none (Accept-Language, on streams lang).";
+}
 
 pub fn default_language(values: &Values) -> Language {
     Language::from_name(values.text(&DEFAULT_LANGUAGE)).unwrap_or_default()
@@ -114,14 +111,19 @@ pub async fn around(State(options): State<Options>, mut request: Request, next: 
 }
 
 fn accepts_stream(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|kind| {
-            kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
-        })
+    header_items(headers, ACCEPT, ',').any(|kind| {
+        kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
+    })
+}
+
+/// The items of a header that is a list, over all lines that it has.
+pub(crate) fn header_items(
+    headers: &HeaderMap,
+    name: HeaderName,
+    separator: char,
+) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(move |value| value.split(separator)).map(str::trim)
 }
 
 /// Counter and histogram by method and status, for one path.
@@ -154,16 +156,8 @@ fn record(method: &Method, path: &str, status: u16, started: Instant) {
 
 /// A caller may invent methods; a label may not.
 fn method_label(method: &Method) -> &'static str {
-    match method.as_str() {
-        "GET" => "GET",
-        "POST" => "POST",
-        "PUT" => "PUT",
-        "PATCH" => "PATCH",
-        "DELETE" => "DELETE",
-        "HEAD" => "HEAD",
-        "OPTIONS" => "OPTIONS",
-        _ => "other",
-    }
+    let known = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+    known.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
 }
 
 #[cfg(test)]

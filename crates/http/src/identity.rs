@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, Millis};
+use serde::{Deserialize, Serialize};
 
 pub use extract::{Caller, Observes, Operator, Service, StreamPerson};
 pub use jwt::{Claims, LONGEST_LIFE, mint};
@@ -29,7 +30,8 @@ use crate::answer::ApiError;
 use crate::origins::Origins;
 
 /// A signed-in person.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Person {
     pub id: Id,
     pub issued_at: Millis,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::response::Response;
 use bongsu_kernel::Id;
-use bongsu_kernel::settings::{Scope, Setting, Values};
+use bongsu_kernel::settings::{Scope, Values};
 use bongsu_kernel::task::Supervisor;
 use http_body::Body as _;
 use metrics::{Counter, Gauge};
@@ -24,28 +24,14 @@ use crate::carried::Carried;
 use crate::server::Peer;
 use tracked::TrackedBody;
 
-pub(crate) const HTTP_MAX_REQUESTS_PER_USER: Setting = Setting::text(
-    "server",
-    "HTTP_MAX_REQUESTS_PER_USER",
-    "64",
-    "Requests of one person that this process works on or whose responses wait for the client; the next one is refused (429). Open streams do not count. 0: no limit.",
-).scope(Scope::Instance)
-.whole(0, 1_000_000);
-pub(crate) const HTTP_WAITING_BYTES: Setting = Setting::text(
-    "server",
-    "HTTP_WAITING_BYTES",
-    "67108864",
-    "Bytes of responses in memory that wait for slow clients, over all connections. Past it, the response that has waited longest for its client is cut off.",
-).scope(Scope::Instance)
-.whole(65_536, u64::MAX);
-pub(crate) const HTTP_STALL_SECS: Setting = Setting::text(
-    "server",
-    "HTTP_STALL_SECS",
-    "30",
-    "A response of which the client takes nothing for so long is cut off.",
-)
-.scope(Scope::Instance)
-.whole(1, 3_600);
+bongsu_kernel::settings! { "server":
+    pub(crate) HTTP_MAX_REQUESTS_PER_USER = "64", scope(Scope::Instance), whole(0, 1_000_000):
+        "Requests of one person that this process works on or whose responses wait for the client; the next one is refused (429). Open streams do not count. 0: no limit.";
+    pub(crate) HTTP_WAITING_BYTES = "67108864", scope(Scope::Instance), whole(65_536, u64::MAX):
+        "Bytes of responses in memory that wait for slow clients, over all connections. Past it, the response that has waited longest for its client is cut off.";
+    pub(crate) HTTP_STALL_SECS = "30", scope(Scope::Instance), whole(1, 3_600):
+        "A response of which the client takes nothing for so long is cut off.";
+}
 
 /// A response of this size costs no more than the HTTP/1.1 connection that it has to itself, and most are that small.
 const UNTRACKED_BYTES: u64 = 1 << 10;
@@ -115,11 +101,12 @@ impl InFlight {
             stalled: cut("stalled"),
             evicted: cut("memory"),
         }));
-        let checked = this.clone();
-        supervisor.every("response-stalls", CHECK_INTERVAL, move || {
-            checked.check_stalled();
-            std::future::ready(())
-        });
+        supervisor.every(
+            "response-stalls",
+            CHECK_INTERVAL,
+            &this,
+            |this| async move { this.check_stalled() },
+        );
         this
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
+use bongsu_kernel::settings::{Bad, Kind, Values};
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
@@ -19,13 +19,10 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::{host, websocket};
 
-pub const ALLOWED_ORIGINS: Setting = Setting::text(
-    "server",
-    "ALLOWED_ORIGINS",
-    "http://localhost:3000,http://localhost:5173,http://localhost:5174",
-    "Origins whose pages may call the hub: CORS, changes and streams authenticated by cookie, and WebSockets.",
-)
-.kind(Kind::List);
+bongsu_kernel::settings! { "server":
+    pub ALLOWED_ORIGINS = "http://localhost:3000,http://localhost:5173,http://localhost:5174", kind(Kind::List):
+        "Origins whose pages may call the hub: CORS, changes and streams authenticated by cookie, and WebSockets.";
+}
 
 /// The allowed origins. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -14,12 +14,12 @@ mod socket;
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use bongsu_kernel::Boxed;
 use bongsu_kernel::settings::{Scope, Setting};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -35,24 +35,14 @@ use crate::frame::DEFAULT_LANGUAGE;
 use crate::in_flight::{HTTP_MAX_REQUESTS_PER_USER, HTTP_STALL_SECS, HTTP_WAITING_BYTES};
 use crate::origins::ALLOWED_ORIGINS;
 
-pub const SERVER_HOST: Setting = Setting::text(
-    "server",
-    "SERVER_HOST",
-    "127.0.0.1",
-    "The address to listen on. Anything but loopback needs real secrets.",
-)
-.scope(Scope::Instance);
-pub const SERVER_PORT: Setting =
-    Setting::text("server", "SERVER_PORT", "8083", "The port to listen on; 0 takes a free one.")
-        .scope(Scope::Instance)
-        .whole(0, 65_535);
-pub const SERVER_SHARDS: Setting = Setting::text(
-    "server",
-    "SERVER_SHARDS",
-    "0",
-    "Threads that serve connections. 0: half of the cores, at least one: the database and the kernel need the rest.",
-).scope(Scope::Instance)
-.whole(0, 256);
+bongsu_kernel::settings! { "server":
+    pub SERVER_HOST = "127.0.0.1", scope(Scope::Instance):
+        "The address to listen on. Anything but loopback needs real secrets.";
+    pub SERVER_PORT = "8083", scope(Scope::Instance), whole(0, 65_535):
+        "The port to listen on; 0 takes a free one.";
+    pub SERVER_SHARDS = "0", scope(Scope::Instance), whole(0, 256):
+        "Threads that serve connections. 0: half of the cores, at least one: the database and the kernel need the rest.";
+}
 pub const SETTINGS: &[&Setting] = &[
     &SERVER_HOST,
     &SERVER_PORT,
@@ -73,7 +63,7 @@ const RESERVED_CONNECTIONS: usize = 512;
 const LAST_CONNECTIONS_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// What runs on every shard beside its connections.
-pub type ShardLoop = Arc<dyn Fn(usize) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+pub type ShardLoop = Arc<dyn Fn(usize) -> Boxed<'static, ()> + Send + Sync>;
 
 /// How many shards there are when nothing is said.
 pub fn default_shards() -> usize {
@@ -283,7 +273,7 @@ impl RunningShard {
     async fn run(
         self,
         mut arrivals: mpsc::UnboundedReceiver<Arrival>,
-        side_loop: Pin<Box<dyn Future<Output = ()> + Send>>,
+        side_loop: Boxed<'static, ()>,
         stop: CancellationToken,
     ) {
         tokio::spawn(side_loop);

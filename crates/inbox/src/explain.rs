@@ -5,6 +5,7 @@
 
 use bongsu_kernel::{Id, Millis};
 use bongsu_sql::{Boxed, Error, Records, Row, Transaction};
+use serde::Serialize;
 
 use crate::marks::Marks;
 use crate::settings::{Silence, settings};
@@ -29,7 +30,7 @@ pub struct Explained {
 }
 
 /// How many people have an entry, and what became of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Spread {
     pub people: u64,
     pub unread: u64,

@@ -40,7 +40,7 @@ use marks::{Buffer, WriteBehind};
 pub use notice::{Entry, EventId, Kind, Notice};
 pub use notify::{MOST_TARGETS, NotifyError, Told};
 pub use options::{INBOX_RETENTION_DAYS, Options, SETTINGS};
-pub use part::InboxPart;
+pub use part::INBOX_PART;
 pub use personal::Personal;
 pub use read::{Changed, EntryId, Read};
 pub use retention::Forgotten;

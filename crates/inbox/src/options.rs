@@ -3,41 +3,21 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bongsu_kernel::settings::{Scope, Setting, Values};
+use bongsu_kernel::settings::{Scope, Values};
 
 use crate::Templates;
 use crate::marks::WriteBehind;
 
-const PART: &str = "inbox";
-pub const INBOX_RETENTION_DAYS: Setting = Setting::text(
-    PART,
-    "INBOX_RETENTION_DAYS",
-    "30",
-    "Notifications are kept so long after they were created, read or not.",
-)
-.whole(1, 3_650);
-const INBOX_TEMPLATES_DIR: Setting = Setting::text(
-    PART,
-    "INBOX_TEMPLATES_DIR",
-    "",
-    "A folder with wordings of notifications, ko/<TYPE>.txt and en/<TYPE>.txt, in place of those that come with the hub. Changes are taken up while it runs.",
-).scope(Scope::Instance);
-const WRITE_BEHIND_INTERVAL_SECS: Setting = Setting::text(
-    PART,
-    "WRITE_BEHIND_INTERVAL_SECS",
-    "30",
-    "With Redis, what was read is written to the records so often, and at shutdown.",
-)
-.whole(1, 3_600);
-const WRITE_BEHIND_BATCH_SIZE: Setting = Setting::text(
-    PART,
-    "WRITE_BEHIND_BATCH_SIZE",
-    "200",
-    "So many marks of one person are written in one transaction.",
-)
-.whole(1, 10_000);
-pub const SETTINGS: &[&Setting] =
-    &[&INBOX_RETENTION_DAYS, &INBOX_TEMPLATES_DIR, &WRITE_BEHIND_INTERVAL_SECS, &WRITE_BEHIND_BATCH_SIZE];
+bongsu_kernel::settings! { pub SETTINGS of "inbox":
+    pub INBOX_RETENTION_DAYS = "30", whole(1, 3_650):
+        "Notifications are kept so long after they were created, read or not.";
+    INBOX_TEMPLATES_DIR = "", scope(Scope::Instance):
+        "A folder with wordings of notifications, ko/<TYPE>.txt and en/<TYPE>.txt, in place of those that come with the hub. Changes are taken up while it runs.";
+    WRITE_BEHIND_INTERVAL_SECS = "30", whole(1, 3_600):
+        "With Redis, what was read is written to the records so often, and at shutdown.";
+    WRITE_BEHIND_BATCH_SIZE = "200", whole(1, 10_000):
+        "So many marks of one person are written in one transaction.";
+}
 
 pub struct Options {
     pub templates: Templates,

@@ -6,13 +6,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bongsu_coordination::runner;
-use bongsu_kernel::settings::{Bad, Setting, Values};
+use bongsu_kernel::settings::Bad;
 use bongsu_kernel::{Id, Invalid};
 use bongsu_live::Family;
 use bongsu_live::log::Bus;
 use bongsu_part::{Assembly, Boxed, DeadLetter, DeadLetters, Engines, Failure, Fleet, Part};
 use bongsu_rooms::store::{Standing, Store};
-use bongsu_sql::{Error, Migration, Query};
+use bongsu_sql::Error;
 
 use crate::cache::redis::RedisCache;
 use crate::marks::redis::RedisBuffer;
@@ -24,42 +24,24 @@ use crate::{
 };
 
 /// What people are told of.
-pub struct InboxPart;
+pub static INBOX_PART: Part = Part {
+    settings: SETTINGS,
+    migrations: MIGRATIONS,
+    queries: QUERIES,
+    check: |values| Options::from_settings(values).map(drop).map_err(Bad),
+    ..Part::new("inbox", |assembly| Box::pin(start(assembly)))
+};
 
-impl Part for InboxPart {
-    fn name(&self) -> &'static str {
-        "inbox"
+async fn start(assembly: &mut Assembly) -> Result<(), Failure> {
+    let inbox = start_inbox(assembly)?;
+    if let Some(inbox) = &inbox {
+        let last = inbox.clone();
+        assembly.at_stop(async move { last.flush().await });
+        assembly.dead_letters(inbox.clone());
+        assembly.share(inbox.clone());
     }
-
-    fn settings(&self) -> &'static [&'static Setting] {
-        SETTINGS
-    }
-
-    fn migrations(&self) -> &'static [Migration] {
-        MIGRATIONS
-    }
-
-    fn queries(&self) -> &'static [&'static Query] {
-        QUERIES
-    }
-
-    fn check(&self, values: &Values) -> Result<(), Bad> {
-        Options::from_settings(values).map(drop).map_err(Bad)
-    }
-
-    fn start<'a>(&'a self, assembly: &'a mut Assembly) -> Boxed<'a, Result<(), Failure>> {
-        Box::pin(async {
-            let inbox = start(assembly)?;
-            if let Some(inbox) = &inbox {
-                let last = inbox.clone();
-                assembly.at_stop(async move { last.flush().await });
-                assembly.dead_letters(inbox.clone());
-                assembly.share(inbox.clone());
-            }
-            assembly.routes(routes::router(inbox, assembly.engines.identity.clone()));
-            Ok(())
-        })
-    }
+    assembly.routes(routes::router(inbox, assembly.engines.identity.clone()));
+    Ok(())
 }
 
 /// How those who are connected hear of what is saved here.
@@ -95,8 +77,8 @@ impl Ways {
     }
 }
 
-/// Nothing when nothing is recorded.
-fn start(assembly: &Assembly) -> Result<Option<Inbox>, Failure> {
+/// None when nothing is recorded.
+fn start_inbox(assembly: &Assembly) -> Result<Option<Inbox>, Failure> {
     let engines = &assembly.engines;
     let (Some(records), Some(follow_ups)) = (engines.records.clone(), engines.follow_ups.clone()) else {
         return Ok(None);

@@ -25,15 +25,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 impl Inbox {
     /// Forgets what is too old, for as long as the process runs.
     pub(crate) fn start_retention(&self, supervisor: &Supervisor) {
-        let inbox = self.clone();
-        supervisor.every("inbox-retention", TURN, move || {
-            let inbox = inbox.clone();
-            async move {
-                let before = inbox.clock().now().saturating_sub(inbox.keeps());
-                let letters = forget_before(inbox.records(), dead_letters::SCOPE, before, MOST);
-                if let Err(error) = inbox.forget_before(before).await.and(letters.await) {
-                    tracing::warn!(%error, "old notifications could not be removed yet");
-                }
+        supervisor.every("inbox-retention", TURN, self, |inbox| async move {
+            let before = inbox.clock().now().saturating_sub(inbox.keeps());
+            let letters = forget_before(inbox.records(), dead_letters::SCOPE, before, MOST);
+            if let Err(error) = inbox.forget_before(before).await.and(letters.await) {
+                tracing::warn!(%error, "old notifications could not be removed yet");
             }
         });
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use bongsu_kernel::{Id, StreamId};
 use bongsu_live::log::{Boxed, LogError, Most};
 use bongsu_live::{Item, MessageId, Page, Place, Source, Start, SubjectName};
-use bongsu_sql::{self as sql, Error, Transaction};
+use bongsu_sql::{Error, Transaction};
 
 use crate::list::overlaid;
 use crate::marks::{Marks, numbers};
@@ -115,7 +115,7 @@ fn head(last_seq: u64) -> Place {
 fn after_position<'t>(
     given: &'t (Id, Marks, u64),
     tx: &'t mut Transaction<'_>,
-) -> sql::Boxed<'t, Result<EntryPage, Unread>> {
+) -> Boxed<'t, Result<EntryPage, Unread>> {
     Box::pin(async move {
         let (person, marks, after) = given;
         let standing = overlaid(person, marks, tx).await?;
@@ -142,7 +142,7 @@ fn after_position<'t>(
 fn newest_unread<'t>(
     given: &'t (Id, Marks),
     tx: &'t mut Transaction<'_>,
-) -> sql::Boxed<'t, Result<EntryPage, Unread>> {
+) -> Boxed<'t, Result<EntryPage, Unread>> {
     Box::pin(async move {
         let (person, marks) = given;
         let standing = overlaid(person, marks, tx).await?;
@@ -162,7 +162,7 @@ fn newest_unread<'t>(
 fn last_numbers<'t>(
     people: &'t Vec<Id>,
     tx: &'t mut Transaction<'_>,
-) -> sql::Boxed<'t, Result<HashMap<String, u64>, Unread>> {
+) -> Boxed<'t, Result<HashMap<String, u64>, Unread>> {
     Box::pin(async move {
         let listed = store::list(&people.iter().collect::<Vec<_>>());
         let rows = tx.rows(&store::PEOPLE, &[("people", listed.into())]).await?;

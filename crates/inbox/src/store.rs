@@ -1,36 +1,12 @@
 //! The tables of the inbox and every query on them.
 
 use bongsu_kernel::Id;
-use bongsu_sql::{Migration, queries, query};
+use bongsu_sql::{Migration, migration, queries, query};
 
 pub const MIGRATIONS: &[Migration] = &[
-    Migration {
-        part: "inbox",
-        number: 1,
-        sqlite: include_str!("../migrations/sqlite/0001_inbox.sql"),
-        servers: Some([
-            include_str!("../migrations/postgres/0001_inbox.sql"),
-            include_str!("../migrations/mysql/0001_inbox.sql"),
-        ]),
-    },
-    Migration {
-        part: "inbox",
-        number: 2,
-        sqlite: include_str!("../migrations/sqlite/0002_event_names.sql"),
-        servers: Some([
-            include_str!("../migrations/postgres/0002_event_names.sql"),
-            include_str!("../migrations/mysql/0002_event_names.sql"),
-        ]),
-    },
-    Migration {
-        part: "inbox",
-        number: 3,
-        sqlite: include_str!("../migrations/sqlite/0003_dead_letters.sql"),
-        servers: Some([
-            include_str!("../migrations/postgres/0003_dead_letters.sql"),
-            include_str!("../migrations/mysql/0003_dead_letters.sql"),
-        ]),
-    },
+    migration!("inbox", 1, "0001_inbox"),
+    migration!("inbox", 2, "0002_event_names"),
+    migration!("inbox", 3, "0003_dead_letters"),
 ];
 
 queries! {

@@ -60,16 +60,15 @@ impl Templates {
     /// before stays.
     pub fn start(&self, supervisor: &Supervisor) {
         let Some(folder) = self.0.folder.clone() else { return };
-        let templates = self.clone();
-        let seen = Mutex::new(stamp(&folder));
-        supervisor.every("inbox-templates", LOOK, move || {
+        let seen = Arc::new(Mutex::new(stamp(&folder)));
+        supervisor.every("inbox-templates", LOOK, &(self.clone(), folder, seen), |state| async move {
+            let (templates, folder, seen) = state;
             let now = stamp(&folder);
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             if now != *seen {
                 *seen = now;
                 templates.reload();
             }
-            std::future::ready(())
         });
     }
 

@@ -49,10 +49,6 @@ impl Untold {
 
 impl Inbox {
     pub(crate) fn start_telling(&self, supervisor: &Supervisor) {
-        let inbox = self.clone();
-        supervisor.every("inbox-untold", TURN, move || {
-            let inbox = inbox.clone();
-            async move { inbox.tell_untold().await }
-        });
+        supervisor.every("inbox-untold", TURN, self, |inbox| async move { inbox.tell_untold().await });
     }
 }

@@ -30,17 +30,22 @@ impl Close {
         Self::TokenExpired,
     ];
 
-    pub fn code(self) -> u16 {
+    /// Its number, its words, and how long clients wait before they come back, in milliseconds from the least to the most.
+    const fn details(self) -> (u16, &'static str, Option<(u64, u64)>) {
         match self {
-            Self::Draining => 3000,
-            Self::Lifetime => 3001,
-            Self::TooSlow => 3002,
-            Self::EngineLost => 3003,
-            Self::TooMany => 3004,
-            Self::Replaced => 3500,
-            Self::Withdrawn => 3501,
-            Self::TokenExpired => 3502,
+            Self::Draining => (3000, "draining", Some((500, 3_000))),
+            Self::Lifetime => (3001, "lifetime reached", Some((100, 1_000))),
+            Self::TooSlow => (3002, "reading too slowly", Some((500, 3_000))),
+            Self::EngineLost => (3003, "engine lost, position unsafe", Some((1_000, 5_000))),
+            Self::TooMany => (3004, "too many for now", Some((3_000, 8_000))),
+            Self::Replaced => (3500, "replaced by a newer connection", None),
+            Self::Withdrawn => (3501, "right withdrawn", None),
+            Self::TokenExpired => (3502, "token expired or revoked", None),
         }
+    }
+
+    pub fn code(self) -> u16 {
+        self.details().0
     }
 
     pub fn from_code(code: u16) -> Option<Self> {
@@ -48,16 +53,7 @@ impl Close {
     }
 
     pub fn reason(self) -> &'static str {
-        match self {
-            Self::Draining => "draining",
-            Self::Lifetime => "lifetime reached",
-            Self::TooSlow => "reading too slowly",
-            Self::EngineLost => "engine lost, position unsafe",
-            Self::TooMany => "too many for now",
-            Self::Replaced => "replaced by a newer connection",
-            Self::Withdrawn => "right withdrawn",
-            Self::TokenExpired => "token expired or revoked",
-        }
+        self.details().1
     }
 
     pub fn reconnect(self) -> bool {
@@ -66,14 +62,7 @@ impl Close {
 
     /// How long a client should wait before it comes back, spread so that not all come at once.
     pub fn retry_ms(self) -> Option<u64> {
-        let (least, most) = match self {
-            Self::Lifetime => (100, 1_000),
-            Self::Draining | Self::TooSlow => (500, 3_000),
-            Self::EngineLost => (1_000, 5_000),
-            Self::TooMany => (3_000, 8_000),
-            Self::Replaced | Self::Withdrawn | Self::TokenExpired => return None,
-        };
-        Some(random::between(least, most))
+        self.details().2.map(|(least, most)| random::between(least, most))
     }
 }
 

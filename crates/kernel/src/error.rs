@@ -10,72 +10,54 @@ use crate::text::Text;
 #[error("{0}")]
 pub struct Outage(pub String);
 
-/// The stable codes of the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Code {
-    Common400,
-    Auth4001,
-    Common403,
-    Common404,
-    Common405,
-    Common408,
-    Common409,
-    Common413,
-    Common426,
-    Common429,
-    Common500,
-    Common503,
-    Room4041,
-    Notif4001,
-    Notif4091,
-    Notif5001,
-    Redis5001,
-    Redis5002,
-    Sse5001,
+/// Declares the codes: how each is written, and its HTTP status.
+macro_rules! codes {
+    ($($code:ident = $text:literal, $status:literal;)*) => {
+        /// The stable codes of the API.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Code {
+            $($code),*
+        }
+
+        impl Code {
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$code => $text),*
+                }
+            }
+
+            pub fn status(self) -> u16 {
+                match self {
+                    $(Self::$code => $status),*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    Common400 = "COMMON400", 400;
+    Auth4001 = "AUTH4001", 401;
+    Common403 = "COMMON403", 403;
+    Common404 = "COMMON404", 404;
+    Common405 = "COMMON405", 405;
+    Common408 = "COMMON408", 408;
+    Common409 = "COMMON409", 409;
+    Common413 = "COMMON413", 413;
+    Common426 = "COMMON426", 426;
+    Common429 = "COMMON429", 429;
+    Common500 = "COMMON500", 500;
+    Common503 = "COMMON503", 503;
+    Room4041 = "ROOM4041", 404;
+    Notif4001 = "NOTIF4001", 400;
+    Notif4091 = "NOTIF4091", 409;
+    Notif5001 = "NOTIF5001", 500;
+    Redis5001 = "REDIS5001", 503;
+    Redis5002 = "REDIS5002", 500;
+    Sse5001 = "SSE5001", 503;
 }
 
 impl Code {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Common400 => "COMMON400",
-            Self::Auth4001 => "AUTH4001",
-            Self::Common403 => "COMMON403",
-            Self::Common404 => "COMMON404",
-            Self::Common405 => "COMMON405",
-            Self::Common408 => "COMMON408",
-            Self::Common409 => "COMMON409",
-            Self::Common413 => "COMMON413",
-            Self::Common426 => "COMMON426",
-            Self::Common429 => "COMMON429",
-            Self::Common500 => "COMMON500",
-            Self::Common503 => "COMMON503",
-            Self::Room4041 => "ROOM4041",
-            Self::Notif4001 => "NOTIF4001",
-            Self::Notif4091 => "NOTIF4091",
-            Self::Notif5001 => "NOTIF5001",
-            Self::Redis5001 => "REDIS5001",
-            Self::Redis5002 => "REDIS5002",
-            Self::Sse5001 => "SSE5001",
-        }
-    }
-
-    pub fn status(self) -> u16 {
-        match self {
-            Self::Common400 | Self::Notif4001 => 400,
-            Self::Auth4001 => 401,
-            Self::Common403 => 403,
-            Self::Common404 | Self::Room4041 => 404,
-            Self::Common405 => 405,
-            Self::Common408 => 408,
-            Self::Common409 | Self::Notif4091 => 409,
-            Self::Common413 => 413,
-            Self::Common426 => 426,
-            Self::Common429 => 429,
-            Self::Common500 | Self::Notif5001 | Self::Redis5002 => 500,
-            Self::Common503 | Self::Redis5001 | Self::Sse5001 => 503,
-        }
-    }
-
     /// Whether the same request may succeed a little later. A browser's EventSource must not see such a refusal
     /// as a status: it would give up for good.
     pub fn passes(self) -> bool {

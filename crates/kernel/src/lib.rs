@@ -24,6 +24,8 @@ pub mod telemetry;
 pub mod text;
 pub mod trace;
 
+use std::pin::Pin;
+
 pub use backoff::Backoff;
 pub use clock::{Clock, Millis};
 pub use close::Close;
@@ -33,3 +35,6 @@ pub use id::Id;
 pub use position::StreamId;
 pub use recent::Recent;
 pub use shrink::shrink;
+
+/// A future that a trait object or a function pointer can give.
+pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub use load::{Input, load};
 pub use show::{env_example, in_force, reference, without_credentials};
 
-/// One setting. Declared as a constant; its name is the environment variable.
+/// One setting. Declared as a constant by [`settings!`](crate::settings); its name is the environment variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     pub name: &'static str,
@@ -24,6 +24,24 @@ pub struct Setting {
     pub kind: Kind,
     pub scope: Scope,
     pub about: &'static str,
+}
+
+/// Declares settings of one table: `NAME = "default", <calls of Setting that narrow it>: "description";`. The name is also
+/// that of the constant. `pub SETTINGS of` before the table declares the list of them, too.
+#[macro_export]
+macro_rules! settings {
+    (pub $all:ident of $part:literal: $(
+        $seen:vis $name:ident = $default:literal $(, $narrow:ident($($given:expr),*))*: $about:literal;
+    )*) => {
+        $crate::settings! { $part: $($seen $name = $default $(, $narrow($($given),*))*: $about;)* }
+        pub const $all: &[&$crate::settings::Setting] = &[$(&$name),*];
+    };
+    ($part:literal: $(
+        $(#[$doc:meta])* $seen:vis $name:ident = $default:literal $(, $narrow:ident($($given:expr),*))*: $about:literal;
+    )*) => {
+        $($(#[$doc])* $seen const $name: $crate::settings::Setting =
+            $crate::settings::Setting::text($part, stringify!($name), $default, $about)$(.$narrow($($given),*))*;)*
+    };
 }
 
 /// Whether the instances of a fleet may have different values.

@@ -77,19 +77,40 @@ impl Supervisor {
         });
     }
 
-    /// Does something again and again, a pause before each turn, until shutdown.
-    pub fn every<F>(&self, name: &'static str, pause: Duration, turn: impl Fn() -> F + Send + Sync + 'static)
+    /// Runs a loop that is dropped at shutdown, wherever it waits, and starts it again when it ends before.
+    pub fn run<S, F>(&self, name: &'static str, state: &S, work: impl Fn(S) -> F + Send + 'static)
     where
+        S: Clone + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        let (turn, stop) = (Arc::new(turn), self.stop());
+        let (state, stop) = (state.clone(), self.stop());
         self.spawn(name, OnEnd::Restart, move || {
-            let (turn, stop) = (turn.clone(), stop.clone());
+            let (work, stop) = (work(state.clone()), stop.clone());
+            async move {
+                let _ = stop.run_until_cancelled(work).await;
+            }
+        });
+    }
+
+    /// Does something again and again, a pause before each turn, until shutdown.
+    pub fn every<S, F>(
+        &self,
+        name: &'static str,
+        pause: Duration,
+        state: &S,
+        turn: impl Fn(S) -> F + Send + Sync + 'static,
+    ) where
+        S: Clone + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (turn, state, stop) = (Arc::new(turn), state.clone(), self.stop());
+        self.spawn(name, OnEnd::Restart, move || {
+            let (turn, state, stop) = (turn.clone(), state.clone(), stop.clone());
             async move {
                 loop {
                     tokio::select! {
                         () = stop.cancelled() => return,
-                        () = tokio::time::sleep(pause) => turn().await,
+                        () = tokio::time::sleep(pause) => turn(state.clone()).await,
                     }
                 }
             }
@@ -109,21 +130,15 @@ impl Supervisor {
         F: Future<Output = ()> + Send + 'static,
     {
         let (queue, waiting) = mpsc::channel(most);
-        let (turn, waiting, stop) = (Arc::new(turn), Arc::new(Mutex::new(waiting)), self.stop());
-        self.spawn(name, OnEnd::Restart, move || {
-            let (turn, waiting, stop) = (turn.clone(), waiting.clone(), stop.clone());
-            let emptying = async move {
-                let mut waiting = waiting.lock().await;
-                let mut some = Vec::new();
-                while waiting.recv_many(&mut some, at_once).await > 0 {
-                    turn(std::mem::take(&mut some)).await;
-                }
-                // Nobody can put anything into it any more.
-                std::future::pending::<()>().await;
-            };
-            async move {
-                let _ = stop.run_until_cancelled(emptying).await;
+        let state = (Arc::new(turn), Arc::new(Mutex::new(waiting)));
+        self.run(name, &state, move |(turn, waiting)| async move {
+            let mut waiting = waiting.lock().await;
+            let mut some = Vec::new();
+            while waiting.recv_many(&mut some, at_once).await > 0 {
+                turn(std::mem::take(&mut some)).await;
             }
+            // Nobody can put anything into it any more.
+            std::future::pending::<()>().await;
         });
         queue
     }

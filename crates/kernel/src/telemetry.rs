@@ -9,16 +9,13 @@ use metrics::Counter;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
 
-use crate::settings::{Bad, Scope, Setting, Values};
+use crate::settings::{Bad, Scope, Values};
 use crate::task::Supervisor;
 
-pub const RUST_LOG: Setting = Setting::text(
-    "logs",
-    "RUST_LOG",
-    "info",
-    "What is logged: a level, or levels per module. Text on a terminal, JSON otherwise.",
-)
-.scope(Scope::Instance);
+crate::settings! { "logs":
+    pub RUST_LOG = "info", scope(Scope::Instance):
+        "What is logged: a level, or levels per module. Text on a terminal, JSON otherwise.";
+}
 
 /// Libraries that would write headers, and so tokens, at their lowest levels.
 const TALKATIVE: [&str; 5] = ["h2", "hyper", "hyper_util", "reqwest", "rustls"];
@@ -56,10 +53,8 @@ pub fn start_metrics(supervisor: &Supervisor) -> Result<PrometheusHandle, Bad> {
         .and_then(|builder| builder.set_buckets_for_metric(Matcher::Suffix("_entries".to_owned()), &ENTRIES))
         .and_then(PrometheusBuilder::install_recorder)
         .map_err(|error| Bad(format!("metrics cannot start: {error}")))?;
-    let upkeep = handle.clone();
-    supervisor.every("metrics-upkeep", Duration::from_secs(1), move || {
+    supervisor.every("metrics-upkeep", Duration::from_secs(1), &handle, |upkeep| async move {
         upkeep.run_upkeep();
-        std::future::ready(())
     });
     Ok(handle)
 }

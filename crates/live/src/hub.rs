@@ -149,11 +149,7 @@ impl Hub {
     /// Repairs rings, and forgets subjects that nobody listens to, for as long as the process runs.
     pub fn start_upkeep(&self, supervisor: &Supervisor) {
         self.start_repair(supervisor);
-        let hub = self.clone();
-        supervisor.every("subject-sweep", SWEEP, move || {
-            hub.sweep();
-            std::future::ready(())
-        });
+        supervisor.every("subject-sweep", SWEEP, self, |hub| async move { hub.sweep() });
     }
 
     fn sweep(&self) {

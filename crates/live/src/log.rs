@@ -7,18 +7,13 @@ pub mod embedded;
 mod follow_ups;
 pub mod redis;
 
-use std::future::Future;
-use std::pin::Pin;
-
 use crate::SubjectName;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{EventType, Id, Millis, StreamId};
 
+pub use bongsu_kernel::Boxed;
 pub use follow_ups::{FollowUp, FollowUps, Pending, Recipients, Watch};
-
-/// A future that a trait object can give.
-pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A durable, ordered log per subject.
 ///

@@ -2,58 +2,25 @@
 
 use std::time::Duration;
 
-use bongsu_kernel::settings::{Scope, Setting, Values};
+use bongsu_kernel::settings::{Scope, Values};
 use bongsu_kernel::sse;
 
-const PART: &str = "live";
-const SSE_CHANNEL_CAPACITY: Setting = Setting::text(
-    PART,
-    "SSE_CHANNEL_CAPACITY",
-    "256",
-    "Recent events per room that are kept in memory for its streams.",
-)
-.scope(Scope::Instance)
-.whole(1, 65_536);
-const SSE_RING_BYTES: Setting = Setting::text(
-    PART,
-    "SSE_RING_BYTES",
-    "268435456",
-    "Bytes that the recent events of all rooms together may take in memory. Past it, streams read from the log.",
-).scope(Scope::Instance)
-.whole(0, u64::MAX);
-const SSE_KEEPALIVE_SECS: Setting =
-    Setting::text(PART, "SSE_KEEPALIVE_SECS", "15", "After so much silence a stream says that it is alive.")
-        .whole(1, 3_600);
-const SSE_STALL_SECS: Setting =
-    Setting::text(PART, "SSE_STALL_SECS", "30", "A reader that takes nothing for so long is ended (3002).")
-        .whole(1, 3_600);
-const SSE_LIFETIME_SECS: Setting = Setting::text(
-    PART,
-    "SSE_LIFETIME_SECS",
-    "3600",
-    "A stream ends after so long (3001, up to a tenth earlier) and the client comes back; spreads clients anew. 0: never.",
-)
-.whole(0, 604_800);
-const SSE_MAX_CONNECTIONS_PER_USER: Setting = Setting::text(
-    PART,
-    "SSE_MAX_CONNECTIONS_PER_USER",
-    "5",
-    "Open streams per person; the next one is refused for now (3004). 0: no limit.",
-)
-.whole(0, 1_000_000);
-const SSE_MAX_CONNECTIONS: Setting =
-    Setting::text(PART, "SSE_MAX_CONNECTIONS", "0", "Open streams in all. 0: as many as the system allows.")
-        .scope(Scope::Instance)
-        .whole(0, 10_000_000);
-pub const SETTINGS: &[&Setting] = &[
-    &SSE_CHANNEL_CAPACITY,
-    &SSE_RING_BYTES,
-    &SSE_KEEPALIVE_SECS,
-    &SSE_STALL_SECS,
-    &SSE_LIFETIME_SECS,
-    &SSE_MAX_CONNECTIONS_PER_USER,
-    &SSE_MAX_CONNECTIONS,
-];
+bongsu_kernel::settings! { pub SETTINGS of "live":
+    SSE_CHANNEL_CAPACITY = "256", scope(Scope::Instance), whole(1, 65_536):
+        "Recent events per room that are kept in memory for its streams.";
+    SSE_RING_BYTES = "268435456", scope(Scope::Instance), whole(0, u64::MAX):
+        "Bytes that the recent events of all rooms together may take in memory. Past it, streams read from the log.";
+    SSE_KEEPALIVE_SECS = "15", whole(1, 3_600):
+        "After so much silence a stream says that it is alive.";
+    SSE_STALL_SECS = "30", whole(1, 3_600):
+        "A reader that takes nothing for so long is ended (3002).";
+    SSE_LIFETIME_SECS = "3600", whole(0, 604_800):
+        "A stream ends after so long (3001, up to a tenth earlier) and the client comes back; spreads clients anew. 0: never.";
+    SSE_MAX_CONNECTIONS_PER_USER = "5", whole(0, 1_000_000):
+        "Open streams per person; the next one is refused for now (3004). 0: no limit.";
+    SSE_MAX_CONNECTIONS = "0", scope(Scope::Instance), whole(0, 10_000_000):
+        "Open streams in all. 0: as many as the system allows.";
+}
 
 #[derive(Clone, Debug)]
 pub struct Options {

@@ -9,7 +9,7 @@ use std::sync::Arc as StdArc;
 use std::time::{Duration, Instant};
 
 use bongsu_kernel::random;
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Mutex, mpsc};
@@ -57,21 +57,8 @@ impl Hub {
     }
 
     pub(crate) fn start_repair(&self, supervisor: &Supervisor) {
-        let (hub, stop) = (self.clone(), supervisor.stop());
-        supervisor.spawn("repair", OnEnd::Restart, move || {
-            let (hub, stop) = (hub.clone(), stop.clone());
-            async move {
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = hub.repair_all() => {}
-                }
-            }
-        });
-        let hub = self.clone();
-        supervisor.every("compare", COMPARE, move || {
-            let hub = hub.clone();
-            async move { hub.compare_all().await }
-        });
+        supervisor.run("repair", self, |hub| async move { hub.repair_all().await });
+        supervisor.every("compare", COMPARE, self, |hub| async move { hub.compare_all().await });
     }
 
     async fn repair_all(&self) {

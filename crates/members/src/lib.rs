@@ -18,7 +18,7 @@ use bongsu_live::log::{Boxed, Passing};
 use bongsu_live::{Ender, Hub, LiveStream, Manner, OpenError, PersonalFeed, SubjectName, SubscriptionGuard};
 
 pub use options::{Options, SETTINGS};
-pub use part::MembersPart;
+pub use part::MEMBERS_PART;
 
 /// Cheap to clone.
 #[derive(Clone)]

@@ -2,34 +2,18 @@
 
 use std::time::Duration;
 
-use bongsu_kernel::settings::{Setting, Values};
+use bongsu_kernel::settings::Values;
 use bongsu_limits::{Limit, Policy};
 use bongsu_live::{Greeting, Manner};
 
-const PART: &str = "members";
-const MEMBER_STREAM_LIFETIME_SECS: Setting = Setting::text(
-    PART,
-    "MEMBER_STREAM_LIFETIME_SECS",
-    "1800",
-    "A personal stream ends after so long (3001, up to a tenth earlier) and the client comes back by itself.",
-)
-.whole(1, 86_400);
-const MEMBER_STREAM_PING_SECS: Setting = Setting::text(
-    PART,
-    "MEMBER_STREAM_PING_SECS",
-    "20",
-    "After so much silence a personal stream sends the event ping.",
-)
-.whole(1, 3_600);
-const MEMBER_MAX_CONNECTIONS: Setting = Setting::text(
-    PART,
-    "MEMBER_MAX_CONNECTIONS",
-    "3",
-    "Personal streams of one person. The next one is let in, and the oldest ends for good (3500).",
-)
-.whole(1, 100);
-pub const SETTINGS: &[&Setting] =
-    &[&MEMBER_STREAM_LIFETIME_SECS, &MEMBER_STREAM_PING_SECS, &MEMBER_MAX_CONNECTIONS];
+bongsu_kernel::settings! { pub SETTINGS of "members":
+    MEMBER_STREAM_LIFETIME_SECS = "1800", whole(1, 86_400):
+        "A personal stream ends after so long (3001, up to a tenth earlier) and the client comes back by itself.";
+    MEMBER_STREAM_PING_SECS = "20", whole(1, 3_600):
+        "After so much silence a personal stream sends the event ping.";
+    MEMBER_MAX_CONNECTIONS = "3", whole(1, 100):
+        "Personal streams of one person. The next one is let in, and the oldest ends for good (3500).";
+}
 
 #[derive(Clone, Debug)]
 pub struct Options {

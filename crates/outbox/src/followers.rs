@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Close, Id};
 use bongsu_live::{Ender, LiveStream};
 use bongsu_sql::{Boxed, Error, Transaction};
@@ -95,16 +95,7 @@ impl Outbox {
     }
 
     pub(crate) fn start_looking_again(&self, supervisor: &Supervisor) {
-        let (outbox, stop) = (self.clone(), supervisor.stop());
-        supervisor.spawn("outbox-rights", OnEnd::Restart, move || {
-            let (outbox, stop) = (outbox.clone(), stop.clone());
-            async move {
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = outbox.look_again() => {}
-                }
-            }
-        });
+        supervisor.run("outbox-rights", self, |outbox| async move { outbox.look_again().await });
     }
 
     async fn look_again(&self) {

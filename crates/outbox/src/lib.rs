@@ -40,7 +40,7 @@ use followers::Followers;
 pub use letters::{Letter, Page as LetterPage};
 pub use names::{TableNames, has_membership_query};
 pub use options::{Options, Relay, SETTINGS, To, Waited, is_on};
-pub use part::OutboxPart;
+pub use part::OUTBOX_PART;
 pub use record::{Event, record};
 use retries::Part;
 pub use right::RightError;

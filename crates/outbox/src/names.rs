@@ -8,31 +8,16 @@ use bongsu_sql::{Dialect, Identifier, Names, TableName, replace_arguments};
 
 use crate::store::PART;
 
-pub(crate) const OUTBOX_TABLE: Setting = Setting::text(
-    "outbox",
-    "OUTBOX_TABLE",
-    "outbox_events",
-    "The table that programs write rows to: its name, or schema.name on a server. It is made if it is missing.",
-);
-pub(crate) const OUTBOX_MEMBERSHIP_TABLE: Setting = Setting::text(
-    "outbox",
-    "OUTBOX_MEMBERSHIP_TABLE",
-    "memberships",
-    "The table that says who may follow an event: its name, or schema.name on a server. It is made if it is missing.",
-);
-pub(crate) const OUTBOX_MEMBERSHIP_COLUMNS: Setting = Setting::text(
-    "outbox",
-    "OUTBOX_MEMBERSHIP_COLUMNS",
-    "event_id,user_id,status",
-    "The columns of that table: the event, the person, and the status, which is ACCEPTED for those who may follow.",
-)
-.kind(Kind::List);
-pub(crate) const OUTBOX_MEMBERSHIP_QUERY: Setting = Setting::text(
-    "outbox",
-    "OUTBOX_MEMBERSHIP_QUERY",
-    "",
-    "Instead of a table: a SELECT that gives a row when the person :user_id may follow the event :event_id. Nothing is made for it; rows system.removed that say when a right ends are the program's to write.",
-);
+bongsu_kernel::settings! { "outbox":
+    pub(crate) OUTBOX_TABLE = "outbox_events":
+        "The table that programs write rows to: its name, or schema.name on a server. It is made if it is missing.";
+    pub(crate) OUTBOX_MEMBERSHIP_TABLE = "memberships":
+        "The table that says who may follow an event: its name, or schema.name on a server. It is made if it is missing.";
+    pub(crate) OUTBOX_MEMBERSHIP_COLUMNS = "event_id,user_id,status", kind(Kind::List):
+        "The columns of that table: the event, the person, and the status, which is ACCEPTED for those who may follow.";
+    pub(crate) OUTBOX_MEMBERSHIP_QUERY = "":
+        "Instead of a table: a SELECT that gives a row when the person :user_id may follow the event :event_id. Nothing is made for it; rows system.removed that say when a right ends are the program's to write.";
+}
 
 const TABLE_ALLOWED: &str = "a name of up to 48 letters, digits and underscores that does not begin with bongsu_, or schema.name with a schema of your own";
 const COLUMNS_ALLOWED: &str = "three names of columns, separated by commas: event, person, status";

@@ -10,40 +10,19 @@ use bongsu_live::{Greeting, Manner};
 
 use crate::names;
 
-const PART: &str = "outbox";
-/// Whether there is an outbox.
-const OUTBOX: Setting = Setting::text(
-    PART,
-    "OUTBOX",
-    "on",
-    "off: no table of the outbox is made or touched, and streams of events answer 503.",
-)
-.kind(Kind::OneOf(&["on", "off"]));
-const OUTBOX_PING_SECS: Setting = Setting::text(
-    PART,
-    "OUTBOX_PING_SECS",
-    "30",
-    "After so much silence a stream of an event's changes says that it is alive.",
-)
-.whole(1, 3_600);
-const OUTBOX_RETENTION: Setting = Setting::text(
-    PART,
-    "OUTBOX_RETENTION",
-    "7d",
-    "Rows of the outbox are kept so long after streams had them (45m, 12h, 7d; never less than 30 minutes), and longer while work on them is not done.",
-);
-const OUTBOX_WAITS_FOR: Setting = Setting::text(
-    PART,
-    "OUTBOX_WAITS_FOR",
-    "",
-    "Event types, separated by commas, whose rows are kept until a worker has marked them DONE. *: all; none: no worker does anything about any row. Empty: the types of OUTBOX_RELAY; a row of another type counts as processed once it has its position.",
-);
-const OUTBOX_RELAY: Setting = Setting::text(
-    PART,
-    "OUTBOX_RELAY",
-    "",
-    "Which rows are published to rooms as well, separated by commas: proposal.approved.v1=room (the room named like the row's event), comment.created.v1=room:lobby, *=room for all other types.",
-);
+bongsu_kernel::settings! { "outbox":
+    /// Whether there is an outbox.
+    OUTBOX = "on", kind(Kind::OneOf(&["on", "off"])):
+        "off: no table of the outbox is made or touched, and streams of events answer 503.";
+    OUTBOX_PING_SECS = "30", whole(1, 3_600):
+        "After so much silence a stream of an event's changes says that it is alive.";
+    OUTBOX_RETENTION = "7d":
+        "Rows of the outbox are kept so long after streams had them (45m, 12h, 7d; never less than 30 minutes), and longer while work on them is not done.";
+    OUTBOX_WAITS_FOR = "":
+        "Event types, separated by commas, whose rows are kept until a worker has marked them DONE. *: all; none: no worker does anything about any row. Empty: the types of OUTBOX_RELAY; a row of another type counts as processed once it has its position.";
+    OUTBOX_RELAY = "":
+        "Which rows are published to rooms as well, separated by commas: proposal.approved.v1=room (the room named like the row's event), comment.created.v1=room:lobby, *=room for all other types.";
+}
 pub const SETTINGS: &[&Setting] = &[
     &OUTBOX,
     &names::OUTBOX_TABLE,

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bongsu_coordination::runner;
 use bongsu_kernel::Invalid;
-use bongsu_kernel::settings::{Bad, Setting, Values};
+use bongsu_kernel::settings::{Bad, Values};
 use bongsu_kernel::task::OnEnd;
 use bongsu_live::Family;
 use bongsu_part::{Assembly, Boxed, DeadLetter, DeadLetters, Failure, Part};
-use bongsu_sql::{Dialect, Error, Migration, Migrations, Query};
+use bongsu_sql::{Dialect, Error, Migrations};
 
 use crate::relay::ToRooms;
 use crate::store::{MEMBERSHIPS_STEP, MIGRATIONS, PART, QUERIES};
@@ -17,63 +17,50 @@ use crate::worker::{Handler, Worker};
 use crate::{FAMILY, Letter, LetterPage, Options, Outbox, OutboxSource, SETTINGS, TableNames, is_on, routes};
 
 /// What was committed with a change is told to everybody, in one order.
-pub struct OutboxPart;
+pub static OUTBOX_PART: Part = Part {
+    settings: SETTINGS,
+    migrations: MIGRATIONS,
+    queries: QUERIES,
+    choose_tables,
+    check,
+    ..Part::new(PART, |assembly| Box::pin(start(assembly)))
+};
 
-impl Part for OutboxPart {
-    fn name(&self) -> &'static str {
-        PART
+fn choose_tables(all: Migrations, values: &Values, dialect: Dialect) -> Result<Migrations, Bad> {
+    if !is_on(values) {
+        return Ok(all.without(PART));
     }
+    let names = TableNames::from_settings(values, dialect)?;
+    let wanted = if names.has_query() { all.without_step(PART, MEMBERSHIPS_STEP) } else { all };
+    Ok(wanted.named(Arc::new(names.on(dialect))))
+}
 
-    fn settings(&self) -> &'static [&'static Setting] {
-        SETTINGS
-    }
+fn check(values: &Values) -> Result<(), Bad> {
+    options(values)?;
+    let database = bongsu_sql::Options::from_settings(values)?;
+    let dialect = database.map_or(Dialect::Sqlite, |options| options.address.dialect());
+    TableNames::from_settings(values, dialect).map(drop)
+}
 
-    fn migrations(&self) -> &'static [Migration] {
-        MIGRATIONS
+async fn start(assembly: &mut Assembly) -> Result<(), Failure> {
+    let outbox = start_outbox(assembly).await?;
+    if let Some(outbox) = &outbox {
+        let (checked, records) = (outbox.clone(), outbox.records().clone());
+        // Where the database is away, nothing of it goes on: that is told once, and not by this part.
+        let is_there = move || records.trouble().is_none();
+        assembly.health(move || checked.trouble().filter(|_| is_there()).map(Cow::from));
+        assembly.dead_letters(outbox.clone());
     }
-
-    fn queries(&self) -> &'static [&'static Query] {
-        QUERIES
-    }
-
-    fn choose_tables(&self, all: Migrations, values: &Values, dialect: Dialect) -> Result<Migrations, Bad> {
-        if !is_on(values) {
-            return Ok(all.without(PART));
-        }
-        let names = TableNames::from_settings(values, dialect)?;
-        let wanted = if names.has_query() { all.without_step(PART, MEMBERSHIPS_STEP) } else { all };
-        Ok(wanted.named(Arc::new(names.on(dialect))))
-    }
-
-    fn check(&self, values: &Values) -> Result<(), Bad> {
-        options(values)?;
-        let database = bongsu_sql::Options::from_settings(values)?;
-        let dialect = database.map_or(Dialect::Sqlite, |options| options.address.dialect());
-        TableNames::from_settings(values, dialect).map(drop)
-    }
-
-    fn start<'a>(&'a self, assembly: &'a mut Assembly) -> Boxed<'a, Result<(), Failure>> {
-        Box::pin(async {
-            let outbox = start(assembly).await?;
-            if let Some(outbox) = &outbox {
-                let (checked, records) = (outbox.clone(), outbox.records().clone());
-                // Where the database is away, nothing of it goes on: that is told once, and not by this part.
-                let is_there = move || records.trouble().is_none();
-                assembly.health(move || checked.trouble().filter(|_| is_there()).map(Cow::from));
-                assembly.dead_letters(outbox.clone());
-            }
-            assembly.routes(routes::router(outbox, assembly.engines.identity.clone()));
-            Ok(())
-        })
-    }
+    assembly.routes(routes::router(outbox, assembly.engines.identity.clone()));
+    Ok(())
 }
 
 fn options(values: &Values) -> Result<Options, Bad> {
     Options::from_settings(values, bongsu_live::Options::from_settings(values).manner())
 }
 
-/// Nothing when it is off, or nothing is recorded.
-async fn start(assembly: &mut Assembly) -> Result<Option<Outbox>, Failure> {
+/// None when the outbox is off, or nothing is recorded.
+async fn start_outbox(assembly: &mut Assembly) -> Result<Option<Outbox>, Failure> {
     let engines = &assembly.engines;
     let Some(records) = engines.records.clone().filter(|_| is_on(&engines.values)) else { return Ok(None) };
     let options = options(&engines.values)?;

@@ -113,7 +113,7 @@ impl Outbox {
 fn find<'t>(
     (event, id, seen): &'t (Id, i64, Seen),
     tx: &'t mut Transaction<'_>,
-) -> sql::Boxed<'t, Result<StreamId, Error>> {
+) -> Boxed<'t, Result<StreamId, Error>> {
     Box::pin(async move {
         if !is_sound(seen, tx).await? {
             // Until that is noted, ids may mean other rows than clients do.
@@ -154,7 +154,7 @@ impl Ended {
 fn ends<'t>(
     (targets, reached): &'t (Vec<Id>, u64),
     tx: &'t mut Transaction<'_>,
-) -> sql::Boxed<'t, Result<HashMap<String, Ended>, Unread>> {
+) -> Boxed<'t, Result<HashMap<String, Ended>, Unread>> {
     Box::pin(async move {
         // As text, always: an id that looks like a number is none.
         let targets: Vec<&str> = targets.iter().map(Id::as_str).collect();
@@ -171,7 +171,7 @@ fn ends<'t>(
     })
 }
 
-fn page<'t>(asked: &'t Asked, tx: &'t mut Transaction<'_>) -> sql::Boxed<'t, Result<Page<Item>, Unread>> {
+fn page<'t>(asked: &'t Asked, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Page<Item>, Unread>> {
     Box::pin(async move {
         let Asked { target, after, most, reached } = asked;
         let known = ends(&(vec![target.clone()], *reached), tx).await?;

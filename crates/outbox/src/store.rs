@@ -1,6 +1,6 @@
 //! The tables of the outbox and every query on them.
 
-use bongsu_sql::{Migration, queries, query};
+use bongsu_sql::{Migration, migration, queries, query};
 
 /// The name of this part among migrations.
 pub const PART: &str = "outbox";
@@ -8,26 +8,8 @@ pub const PART: &str = "outbox";
 /// The step that makes the table of memberships and its triggers.
 pub const MEMBERSHIPS_STEP: u32 = 2;
 
-pub const MIGRATIONS: &[Migration] = &[
-    Migration {
-        part: PART,
-        number: 1,
-        sqlite: include_str!("../migrations/sqlite/0001_outbox.sql"),
-        servers: Some([
-            include_str!("../migrations/postgres/0001_outbox.sql"),
-            include_str!("../migrations/mysql/0001_outbox.sql"),
-        ]),
-    },
-    Migration {
-        part: PART,
-        number: MEMBERSHIPS_STEP,
-        sqlite: include_str!("../migrations/sqlite/0002_memberships.sql"),
-        servers: Some([
-            include_str!("../migrations/postgres/0002_memberships.sql"),
-            include_str!("../migrations/mysql/0002_memberships.sql"),
-        ]),
-    },
-];
+pub const MIGRATIONS: &[Migration] =
+    &[migration!(PART, 1, "0001_outbox"), migration!(PART, MEMBERSHIPS_STEP, "0002_memberships")];
 
 queries! {
     HEAD = query!("head");

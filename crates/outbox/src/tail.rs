@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use bongsu_kernel::Millis;
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
 use bongsu_sql::{Boxed, Dialect, Error, Records, Transaction};
 
 use crate::retention::position_at;
@@ -199,16 +199,9 @@ impl Outbox {
         let tail = Tail::from_now(self.records().own_lane()).await?;
         self.saw(tail.seen);
         self.has_told(tail.seen.position);
-        let (outbox, stop, tail) = (self.clone(), supervisor.stop(), Arc::new(tokio::sync::Mutex::new(tail)));
-        supervisor.spawn("outbox-tail", OnEnd::Restart, move || {
-            let (outbox, stop, tail) = (outbox.clone(), stop.clone(), tail.clone());
-            async move {
-                let mut tail = tail.lock().await;
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = outbox.follow(&mut tail, pause) => {}
-                }
-            }
+        let state = (self.clone(), Arc::new(tokio::sync::Mutex::new(tail)));
+        supervisor.run("outbox-tail", &state, move |(outbox, tail)| async move {
+            outbox.follow(&mut *tail.lock().await, pause).await;
         });
         Ok(())
     }

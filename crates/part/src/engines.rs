@@ -148,9 +148,7 @@ impl Engines {
                 let own = EmbeddedLog::start(store.clone(), options, clock.clone(), sink, supervisor);
                 follow_ups = Some(Arc::new(own.follow_ups()));
                 log = Arc::new(own);
-                let (writer, readers) = (store.writer().clone(), store.readers().clone());
-                let opened =
-                    EmbeddedOrders::open(writer, readers, clock.clone(), doorkeeper, supervisor).await;
+                let opened = EmbeddedOrders::open(store.clone(), clock.clone(), doorkeeper, supervisor).await;
                 orders = Arc::new(opened.map_err(Failure::other)?);
             }
             (None, None) => return Err(Failure::Other("there is nowhere to keep events".to_owned())),
@@ -166,7 +164,7 @@ impl Engines {
             hub.limit_people(Arc::new(StreamPlaces(connections)));
         }
         hub.start_upkeep(supervisor);
-        let lock_ttl = bongsu_coordination::Options::from_settings(values).lock_ttl;
+        let lock_ttl = bongsu_coordination::lock_ttl(values);
         let (locks, buckets, tickets): (Arc<dyn Locks>, Arc<dyn Buckets>, Arc<dyn Tickets>) = match &fleet {
             Some(Fleet { redis, .. }) => (
                 Arc::new(RedisLocks::new(redis.clone(), lock_ttl)),

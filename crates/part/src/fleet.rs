@@ -3,7 +3,6 @@
 //! What a hub must not do is decided elsewhere; here is what it does about it: it asks people to come back, waits, or ends.
 
 use std::any::Any;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,11 +11,10 @@ use bongsu_coordination::registry::redis::RedisRegistry;
 use bongsu_coordination::registry::{JoinError, Standing};
 use bongsu_coordination::{Apply, LEASE, Order, Orders};
 use bongsu_http::identity::{LONGEST_LIFE, Revocations};
-use bongsu_kernel::task::{OnEnd, Supervisor};
-use bongsu_kernel::{Id, Millis};
+use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Boxed, Id, Millis};
 use bongsu_limits::Connections;
 use bongsu_limits::connections::Refused;
-use bongsu_live::log::Boxed;
 use bongsu_live::{Gate, Hub, LogError, OpenError, Places};
 
 use crate::Failure;
@@ -55,10 +53,7 @@ impl Gate for Ordered {
 }
 
 impl Revocations for Ordered {
-    fn before<'a>(
-        &'a self,
-        person: &'a Id,
-    ) -> Pin<Box<dyn Future<Output = Result<Option<Millis>, String>> + Send + 'a>> {
+    fn before<'a>(&'a self, person: &'a Id) -> Boxed<'a, Result<Option<Millis>, String>> {
         Box::pin(async move { self.0.revoked_before(person).await.map_err(|error| error.to_string()) })
     }
 }
@@ -81,38 +76,28 @@ impl Places for StreamPlaces {
 
 /// An instance that came in while Redis was away may turn out not to be allowed: it must not go on beside the other.
 pub(crate) fn watch(registry: &RedisRegistry, supervisor: &Supervisor) {
-    let (fleet, alarm) = (registry.fleet(), supervisor.clone());
-    supervisor.spawn("registry-watch", OnEnd::Restart, move || {
-        let (mut fleet, alarm) = (fleet.clone(), alarm.clone());
-        async move {
-            let refused = fleet.wait_for(|fleet| matches!(fleet.standing, Standing::Refused(_)));
-            let stop = alarm.stop();
-            tokio::select! {
-                () = stop.cancelled() => return,
-                refused = refused => {
-                    if let Ok(Standing::Refused(refused)) = refused.map(|fleet| fleet.standing.clone()) {
-                        tracing::error!(%refused, "this instance may not be part of the fleet");
-                        alarm.fail("registry");
-                    }
-                }
-            }
-            stop.cancelled().await;
+    let state = (registry.fleet(), supervisor.clone());
+    supervisor.run("registry-watch", &state, |(mut fleet, alarm)| async move {
+        let refused = fleet.wait_for(|fleet| matches!(fleet.standing, Standing::Refused(_))).await;
+        if let Ok(Standing::Refused(refused)) = refused.map(|fleet| fleet.standing.clone()) {
+            tracing::error!(%refused, "this instance may not be part of the fleet");
+            alarm.fail("registry");
         }
+        std::future::pending::<()>().await;
     });
 }
 
 /// A process that stood still for longer than its lease lasts was given up by the others: what its people had may have
 /// been taken by somebody else meanwhile. So everybody comes back, and is counted anew.
 pub(crate) fn watch_stalls(hub: Hub, supervisor: &Supervisor) {
-    let last = Mutex::new(Instant::now());
-    supervisor.every("stall-watch", TICK, move || {
+    let state = (hub, Arc::new(Mutex::new(Instant::now())));
+    supervisor.every("stall-watch", TICK, &state, |(hub, last)| async move {
         let stood =
             std::mem::replace(&mut *last.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
         if stood.elapsed() > LEASE {
             tracing::warn!("this process stood still: every stream is asked to come back");
             hub.check_everybody();
         }
-        std::future::ready(())
     });
 }
 

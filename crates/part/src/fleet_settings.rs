@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bongsu_coordination::registry::Fleet;
 use bongsu_coordination::registry::redis::RedisRegistry;
 use bongsu_kernel::settings::{Kind, Scope, Setting, Values};
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use tokio::sync::watch;
@@ -64,16 +64,7 @@ impl Comparison {
     ) -> Self {
         let (instance, fleet) = (registry.me().to_owned(), registry.fleet());
         let this = Self { parts, instance, hashes: hashes(parts, values), fleet };
-        let (watched, stop) = (this.clone(), supervisor.stop());
-        supervisor.spawn("fleet-settings", OnEnd::Restart, move || {
-            let (watched, stop) = (watched.clone(), stop.clone());
-            async move {
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = watched.log_differences() => {}
-                }
-            }
-        });
+        supervisor.run("fleet-settings", &this, Self::log_differences);
         this
     }
 
@@ -161,28 +152,16 @@ mod tests {
     use bongsu_kernel::settings::{Input, load};
 
     use super::*;
-    use crate::{Assembly, Boxed, Failure, Part};
+    use crate::Part;
 
     const EVENT_TYPES: Setting = Setting::text("toy", "EVENT_TYPES", "", "A list.").kind(Kind::List);
     const LENGTH: Setting = Setting::text("toy", "LENGTH", "10000", "A number.").whole(1, 100_000);
     const MODE: Setting = Setting::text("toy", "MODE", "open", "A choice.").scope(Scope::WholeFleet);
-    const PARTS: Parts = Parts(&[&Toy]);
-
-    struct Toy;
-
-    impl Part for Toy {
-        fn name(&self) -> &'static str {
-            "toy"
-        }
-
-        fn settings(&self) -> &'static [&'static Setting] {
-            &[&EVENT_TYPES, &LENGTH, &MODE]
-        }
-
-        fn start<'a>(&'a self, _: &'a mut Assembly) -> Boxed<'a, Result<(), Failure>> {
-            Box::pin(async { Ok(()) })
-        }
-    }
+    static TOY: Part = Part {
+        settings: &[&EVENT_TYPES, &LENGTH, &MODE],
+        ..Part::new("toy", |_| Box::pin(std::future::ready(Ok(()))))
+    };
+    const PARTS: Parts = Parts(&[&TOY]);
 
     fn values(given: &[(&str, &str)]) -> Values {
         let environment =

@@ -15,13 +15,11 @@ mod settings;
 mod storage;
 mod tickets;
 
-use std::future::Future;
-use std::pin::Pin;
-
 use bongsu_kernel::settings::{Bad, Setting, Values};
 use bongsu_sql::{Dialect, Migration, Migrations, Query};
 
 pub use assembly::{Assembly, Check};
+pub use bongsu_kernel::Boxed;
 pub use dead_letters::{DeadLetter, DeadLetters, MOST_LETTERS};
 pub use engines::{Engines, Fleet, Start};
 pub use failure::Failure;
@@ -29,42 +27,39 @@ pub use roles::{ROLES, Roles};
 pub use settings::{Parts, check_engines, keeps_records, uses_folder};
 pub use storage::{Opened, Purpose, Storage};
 
-/// A future that a trait object can give.
-pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
 /// A part of the hub, or an application beside it.
-pub trait Part: Sync {
+pub struct Part {
     /// Names its migrations and, for an application, its role.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// An application runs only where its role was asked for; every other part runs in every hub.
-    fn is_application(&self) -> bool {
-        false
-    }
-
-    fn settings(&self) -> &'static [&'static Setting] {
-        &[]
-    }
-
-    fn queries(&self) -> &'static [&'static Query] {
-        &[]
-    }
-
-    fn migrations(&self) -> &'static [Migration] {
-        &[]
-    }
-
+    pub is_application: bool,
+    pub settings: &'static [&'static Setting],
+    pub queries: &'static [&'static Query],
+    pub migrations: &'static [Migration],
     /// Leaves out tables that the settings do not want, and gives names that they choose. For the database where records are
     /// kept, and only where the part runs.
-    fn choose_tables(&self, all: Migrations, _: &Values, _: Dialect) -> Result<Migrations, Bad> {
-        Ok(all)
-    }
-
+    pub choose_tables: fn(Migrations, &Values, Dialect) -> Result<Migrations, Bad>,
     /// Refuses settings that cannot work. Called before anything is touched, and only where the part runs.
-    fn check(&self, _: &Values) -> Result<(), Bad> {
-        Ok(())
-    }
-
+    pub check: fn(&Values) -> Result<(), Bad>,
     /// Adds what the part serves and runs. Parts start in the order of the list.
-    fn start<'a>(&'a self, assembly: &'a mut Assembly) -> Boxed<'a, Result<(), Failure>>;
+    pub start: for<'a> fn(&'a mut Assembly) -> Boxed<'a, Result<(), Failure>>,
+}
+
+impl Part {
+    /// A part without settings, queries and tables, which refuses nothing.
+    pub const fn new(
+        name: &'static str,
+        start: for<'a> fn(&'a mut Assembly) -> Boxed<'a, Result<(), Failure>>,
+    ) -> Self {
+        Self {
+            name,
+            is_application: false,
+            settings: &[],
+            queries: &[],
+            migrations: &[],
+            choose_tables: |all, _, _| Ok(all),
+            check: |_| Ok(()),
+            start,
+        }
+    }
 }

@@ -1,17 +1,14 @@
 //! Which roles a process takes: it serves requests, does the work behind them, runs applications.
 
-use bongsu_kernel::settings::{Bad, Kind, Scope, Setting, Values};
+use bongsu_kernel::settings::{Bad, Kind, Scope, Values};
 
 use crate::Parts;
 use crate::settings::keeps_records;
 
-pub const ROLES: Setting = Setting::text(
-    "server",
-    "ROLES",
-    "hub",
-    "What this process does: hub (api and worker), api (requests and streams), worker (the work behind them), all (hub and every application), or a list such as api,decisions. api and worker apart need REDIS_URL and DATABASE_URL.",
-).scope(Scope::Instance)
-.kind(Kind::List);
+bongsu_kernel::settings! { "server":
+    pub ROLES = "hub", scope(Scope::Instance), kind(Kind::List):
+        "What this process does: hub (api and worker), api (requests and streams), worker (the work behind them), all (hub and every application), or a list such as api,decisions. api and worker apart need REDIS_URL and DATABASE_URL.";
+}
 
 /// The roles of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +23,7 @@ pub struct Roles {
 impl Roles {
     pub(crate) fn from_settings(values: &Values, parts: Parts) -> Result<Self, Bad> {
         let applications: Vec<&'static str> =
-            parts.0.iter().filter(|part| part.is_application()).map(|part| part.name()).collect();
+            parts.0.iter().filter(|part| part.is_application).map(|part| part.name).collect();
         let mut roles = Self::default();
         for name in values.list(&ROLES) {
             match name.as_str() {

@@ -11,22 +11,16 @@ use bongsu_sql::{DATA_DIR, DATABASE_URL, Query};
 use crate::Part;
 use crate::roles::{ROLES, Roles};
 
-const IDEMPOTENCY_MAX_KEYS: Setting = Setting::text(
-    "storage",
-    "IDEMPOTENCY_MAX_KEYS",
-    "2000000",
-    "Idempotency keys kept at most, of all rooms together and each for 24 hours; past it the oldest go early. A key costs about 200 bytes of disk, or 400 of Redis' memory.",
-)
-.whole(1_000, 1_000_000_000);
+bongsu_kernel::settings! { "storage":
+    IDEMPOTENCY_MAX_KEYS = "2000000", whole(1_000, 1_000_000_000):
+        "Idempotency keys kept at most, of all rooms together and each for 24 hours; past it the oldest go early. A key costs about 200 bytes of disk, or 400 of Redis' memory.";
+}
 
-/// Whether what needs records is offered.
-pub(crate) const RECORDS: Setting = Setting::text(
-    "engines",
-    "RECORDS",
-    "on",
-    "off: nothing is kept in SQL, and what needs records (registered rooms, the inbox, applications) answers 503. A fleet on Redis without DATABASE_URL runs this way.",
-).scope(Scope::Instance)
-.kind(Kind::OneOf(&["on", "off"]));
+bongsu_kernel::settings! { "engines":
+    /// Whether what needs records is offered.
+    pub(crate) RECORDS = "on", scope(Scope::Instance), kind(Kind::OneOf(&["on", "off"])):
+        "off: nothing is kept in SQL, and what needs records (registered rooms, the inbox, applications) answers 503. A fleet on Redis without DATABASE_URL runs this way.";
+}
 
 /// Engines that are named in the configuration but are not part of this build.
 const ENGINES: &[&Setting] = &[
@@ -39,7 +33,7 @@ const ENGINES: &[&Setting] = &[
 
 /// The parts of a program, in the order in which they start: a part comes after those whose handles it uses.
 #[derive(Clone, Copy)]
-pub struct Parts(pub &'static [&'static dyn Part]);
+pub struct Parts(pub &'static [&'static Part]);
 
 impl Parts {
     /// Every setting, in the order of the reference.
@@ -50,7 +44,7 @@ impl Parts {
         all.extend(identity::SETTINGS);
         all.extend([&DATA_DIR, &IDEMPOTENCY_MAX_KEYS]);
         all.extend(bongsu_live::SETTINGS);
-        all.extend(self.0.iter().flat_map(|part| part.settings()));
+        all.extend(self.0.iter().flat_map(|part| part.settings));
         all.extend(bongsu_coordination::SETTINGS);
         all.push(&telemetry::RUST_LOG);
         all.extend(bongsu_redis::SETTINGS);
@@ -62,14 +56,14 @@ impl Parts {
 
     /// Every query that a database has to understand.
     pub fn queries(self) -> Vec<&'static Query> {
-        let of_parts = self.0.iter().flat_map(|part| part.queries());
+        let of_parts = self.0.iter().flat_map(|part| part.queries);
         let of_engines = bongsu_coordination::orders::records::QUERIES;
         bongsu_sql::queries().chain(of_engines.iter().chain(of_parts).copied()).collect()
     }
 
     /// Those that run in this process.
-    pub fn running(self, roles: &Roles) -> impl Iterator<Item = &'static dyn Part> {
-        self.0.iter().copied().filter(|part| !part.is_application() || roles.runs(part.name()))
+    pub fn running(self, roles: &Roles) -> impl Iterator<Item = &'static Part> {
+        self.0.iter().copied().filter(|part| !part.is_application || roles.runs(part.name))
     }
 
     /// Refuses settings that cannot work, without touching anything, and gives the roles of the process.
@@ -81,7 +75,7 @@ impl Parts {
         check_records(values, redis.is_some(), database.is_some())?;
         roles.check(values, redis.is_some(), database.is_some())?;
         for part in self.running(&roles) {
-            part.check(values)?;
+            (part.check)(values)?;
         }
         Ok(roles)
     }

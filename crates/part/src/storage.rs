@@ -104,7 +104,7 @@ impl Parts {
     /// The tables of the engines and of all parts.
     fn known(self) -> Migrations {
         let of_engines = [embedded::MIGRATIONS, bongsu_coordination::MIGRATIONS, bongsu_sql::MIGRATIONS];
-        Migrations::new(of_engines.into_iter().chain(self.0.iter().map(|part| part.migrations())))
+        Migrations::new(of_engines.into_iter().chain(self.0.iter().map(|part| part.migrations)))
     }
 
     /// The tables that the settings want in the database where records are kept.
@@ -112,10 +112,10 @@ impl Parts {
         let roles = Roles::from_settings(values, self)?;
         let mut wanted = self.known();
         for part in self.0 {
-            wanted = if part.is_application() && !roles.runs(part.name()) {
-                wanted.without(part.name())
+            wanted = if part.is_application && !roles.runs(part.name) {
+                wanted.without(part.name)
             } else {
-                part.choose_tables(wanted, values, dialect)?
+                (part.choose_tables)(wanted, values, dialect)?
             };
         }
         Ok(wanted)
@@ -126,6 +126,6 @@ impl Parts {
         if values.given(&DATABASE_URL).is_none() {
             return self.migrations(values, Dialect::Sqlite);
         }
-        Ok(self.0.iter().fold(self.known(), |known, part| known.without(part.name())))
+        Ok(self.0.iter().fold(self.known(), |known, part| known.without(part.name)))
     }
 }

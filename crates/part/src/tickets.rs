@@ -5,7 +5,7 @@
 use bongsu_http::Person;
 use bongsu_http::identity::tickets::{Boxed, LIFETIME, MOST_PER_PERSON, new_ticket};
 use bongsu_http::identity::{Ticket, TicketError, Tickets};
-use bongsu_kernel::{Clock, Id, Millis, Outage};
+use bongsu_kernel::{Clock, Outage};
 use bongsu_redis::redis::{self, FromRedisValue};
 use bongsu_redis::{Redis, Repeat, Script};
 use serde::{Deserialize, Serialize};
@@ -18,15 +18,12 @@ pub(crate) struct RedisTickets {
     pub(crate) clock: Clock,
 }
 
-/// A person as a ticket keeps them. Version 1.
+/// What a ticket keeps. Version 1.
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Kept {
     v: u32,
-    id: Id,
-    issued_at: Millis,
-    expires_at: Millis,
-    is_admin: bool,
+    #[serde(flatten)]
+    person: Person,
 }
 
 impl RedisTickets {
@@ -49,9 +46,7 @@ impl Tickets for RedisTickets {
             let now = self.clock.now();
             let life = person.expires_at.min(now + LIFETIME).saturating_sub(now).max(1);
             let ticket = new_ticket();
-            let Person { id, issued_at, expires_at, is_admin } = person;
-            let kept = serde_json::to_string(&Kept { v: 1, id, issued_at, expires_at, is_admin })
-                .unwrap_or_default();
+            let kept = serde_json::to_string(&Kept { v: 1, person }).unwrap_or_default();
             let key = self.key(&ticket);
             let mut set = redis::cmd("SET");
             set.arg(&key).arg(kept).arg("PX").arg(life);
@@ -75,13 +70,24 @@ impl Tickets for RedisTickets {
                 }
                 read
             });
-            let kept = kept.filter(|kept| self.clock.now() < kept.expires_at);
-            Ok(kept.map(|Kept { id, issued_at, expires_at, is_admin, .. }| Person {
-                id,
-                issued_at,
-                expires_at,
-                is_admin,
-            }))
+            let person = kept.map(|kept| kept.person);
+            Ok(person.filter(|person| self.clock.now() < person.expires_at))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bongsu_kernel::Id;
+
+    use super::*;
+
+    #[test]
+    fn a_person_is_kept_as_version_1_has_it() {
+        let id = Id::new("42").unwrap();
+        let kept = Kept { v: 1, person: Person { id, issued_at: 5, expires_at: 9, is_admin: true } };
+        let text = r#"{"v":1,"id":42,"issuedAt":5,"expiresAt":9,"isAdmin":true}"#;
+        assert_eq!(serde_json::to_string(&kept).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Kept>(text).unwrap().person, kept.person);
     }
 }

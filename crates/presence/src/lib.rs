@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 pub use join::Joined;
 pub use options::{Options, SETTINGS};
-pub use part::PresencePart;
+pub use part::PRESENCE_PART;
 pub use store::{Error, Online, Who};
 
 use announce::Announcer;

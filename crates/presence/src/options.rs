@@ -2,23 +2,14 @@
 
 use std::time::Duration;
 
-use bongsu_kernel::settings::{Bad, Setting, Values};
+use bongsu_kernel::settings::{Bad, Values};
 
-const PRESENCE_USER_TTL_SECS: Setting = Setting::text(
-    "presence",
-    "PRESENCE_USER_TTL_SECS",
-    "60",
-    "A person is gone so long after the last sign: a heartbeat, or the hub's own renewal while a stream is open.",
-)
-.whole(1, 86_400);
-const PRESENCE_HASH_TTL_SECS: Setting = Setting::text(
-    "presence",
-    "PRESENCE_HASH_TTL_SECS",
-    "120",
-    "What Redis keeps about the people of a room lives so long after the last sign; longer than PRESENCE_USER_TTL_SECS.",
-)
-.whole(2, 172_800);
-pub const SETTINGS: &[&Setting] = &[&PRESENCE_USER_TTL_SECS, &PRESENCE_HASH_TTL_SECS];
+bongsu_kernel::settings! { pub SETTINGS of "presence":
+    PRESENCE_USER_TTL_SECS = "60", whole(1, 86_400):
+        "A person is gone so long after the last sign: a heartbeat, or the hub's own renewal while a stream is open.";
+    PRESENCE_HASH_TTL_SECS = "120", whole(2, 172_800):
+        "What Redis keeps about the people of a room lives so long after the last sign; longer than PRESENCE_USER_TTL_SECS.";
+}
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {

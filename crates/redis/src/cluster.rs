@@ -49,6 +49,17 @@ struct Map {
     of_slot: Vec<Option<u16>>,
 }
 
+impl Map {
+    fn index_of(&mut self, server: &str) -> Option<u16> {
+        let known = self.servers.iter().position(|known| known == server);
+        let index = known.unwrap_or_else(|| {
+            self.servers.push(server.to_owned());
+            self.servers.len() - 1
+        });
+        u16::try_from(index).ok()
+    }
+}
+
 impl Servers {
     pub(crate) fn new(address: Address) -> Self {
         match address {
@@ -197,12 +208,9 @@ impl Cluster {
 
     fn moved(&self, slot: u16, to: &str) {
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
-        let index = map.servers.iter().position(|server| server == to).unwrap_or_else(|| {
-            map.servers.push(to.to_owned());
-            map.servers.len() - 1
-        });
+        let index = map.index_of(to);
         if let Some(place) = map.of_slot.get_mut(usize::from(slot)) {
-            *place = u16::try_from(index).ok();
+            *place = index;
         }
     }
 
@@ -306,13 +314,9 @@ fn read_map(answer: &Value) -> Option<Map> {
             return None;
         };
         let [Value::BulkString(host), Value::Int(port), ..] = master.as_slice() else { return None };
-        let server = format!("{}:{port}", String::from_utf8_lossy(host));
-        let index = map.servers.iter().position(|known| *known == server).unwrap_or_else(|| {
-            map.servers.push(server);
-            map.servers.len() - 1
-        });
+        let index = map.index_of(&format!("{}:{port}", String::from_utf8_lossy(host)));
         let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
-        map.of_slot.get_mut(first..=last)?.fill(u16::try_from(index).ok());
+        map.of_slot.get_mut(first..=last)?.fill(index);
     }
     (!map.servers.is_empty()).then_some(map)
 }

@@ -62,11 +62,8 @@ impl Index {
 
     /// Makes every mark once more after its last use, for as long as the process runs.
     pub fn keep_marks(&self, supervisor: &Supervisor) {
-        let index = self.clone();
-        supervisor.every("index-marks", MARK_AGAIN_INTERVAL, move || {
-            let index = index.clone();
-            async move { index.mark_again().await }
-        });
+        let interval = MARK_AGAIN_INTERVAL;
+        supervisor.every("index-marks", interval, self, |index| async move { index.mark_again().await });
     }
 
     async fn mark_again(&self) {

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use bongsu_kernel::findings::Findings;
 use bongsu_kernel::random;
-use bongsu_kernel::settings::{Bad, Kind, Scope, Setting, Values};
+use bongsu_kernel::settings::{Bad, Kind, Scope, Values};
 use bongsu_kernel::task::Supervisor;
 use redis::{Cmd, Value};
 use tokio::sync::mpsc;
@@ -36,21 +36,12 @@ pub use script::Script;
 
 use cluster::Servers;
 
-pub const REDIS_URL: Setting = Setting::text(
-    "redis",
-    "REDIS_URL",
-    "",
-    "Where Redis is: redis://[user:password@]host:port[/db], rediss:// with TLS, redis+cluster://host:port,host:port or redis+sentinel://host:port,host:port/master. Empty: everything is embedded.",
-).scope(Scope::Instance)
-.kind(Kind::Url);
-pub const REDIS_KEY_PREFIX: Setting = Setting::text(
-    "redis",
-    "REDIS_KEY_PREFIX",
-    "",
-    "Stands before every key and channel, for several hubs that are strangers to each other on one Redis.",
-)
-.scope(Scope::Instance);
-pub const SETTINGS: &[&Setting] = &[&REDIS_URL, &REDIS_KEY_PREFIX];
+bongsu_kernel::settings! { pub SETTINGS of "redis":
+    pub REDIS_URL = "", scope(Scope::Instance), kind(Kind::Url):
+        "Where Redis is: redis://[user:password@]host:port[/db], rediss:// with TLS, redis+cluster://host:port,host:port or redis+sentinel://host:port,host:port/master. Empty: everything is embedded.";
+    pub REDIS_KEY_PREFIX = "", scope(Scope::Instance):
+        "Stands before every key and channel, for several hubs that are strangers to each other on one Redis.";
+}
 
 /// A command that takes longer has failed.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
@@ -133,11 +124,7 @@ impl Redis {
             commands,
         }));
         bus::start(this.clone(), queue, supervisor);
-        let watched = this.clone();
-        supervisor.every("redis-watch", WATCH_INTERVAL, move || {
-            let redis = watched.clone();
-            async move { redis.look().await }
-        });
+        supervisor.every("redis-watch", WATCH_INTERVAL, &this, |redis| async move { redis.look().await });
         this
     }
 

@@ -22,7 +22,7 @@ use bongsu_live::{Hub, Log, SubjectName};
 use bongsu_presence::Presence;
 
 pub use options::{Mode, Options, SETTINGS};
-pub use part::RoomsPart;
+pub use part::ROOMS_PART;
 
 use membership::Memberships;
 

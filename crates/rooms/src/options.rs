@@ -2,35 +2,19 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bongsu_kernel::settings::{Bad, Kind, Scope, Setting, Values};
+use bongsu_kernel::settings::{Bad, Kind, Scope, Values};
 use bongsu_kernel::{EventType, Id};
 
-const STREAM_MAXLEN: Setting =
-    Setting::text("rooms", "STREAM_MAXLEN", "10000", "How many events a room keeps (a few more at times).")
-        .whole(1, 10_000_000);
-const STREAM_MAXLEN_PER_ROOM: Setting = Setting::text(
-    "rooms",
-    "STREAM_MAXLEN_PER_ROOM",
-    "",
-    "Rooms that keep another number: lobby=500,42=100000.",
-)
-.kind(Kind::List);
-const EVENT_TYPES: Setting = Setting::text(
-    "rooms",
-    "EVENT_TYPES",
-    "",
-    "The only event types that may be published. Unset: any well-formed one.",
-)
-.kind(Kind::List);
-const ROOMS_MODE: Setting = Setting::text(
-    "rooms",
-    "ROOMS_MODE",
-    "open",
-    "open: any signed-in person, any room. registered: rooms and members have to be registered first.",
-)
-.scope(Scope::WholeFleet)
-.kind(Kind::OneOf(&["open", "registered"]));
-pub const SETTINGS: &[&Setting] = &[&ROOMS_MODE, &STREAM_MAXLEN, &STREAM_MAXLEN_PER_ROOM, &EVENT_TYPES];
+bongsu_kernel::settings! { pub SETTINGS of "rooms":
+    ROOMS_MODE = "open", scope(Scope::WholeFleet), kind(Kind::OneOf(&["open", "registered"])):
+        "open: any signed-in person, any room. registered: rooms and members have to be registered first.";
+    STREAM_MAXLEN = "10000", whole(1, 10_000_000):
+        "How many events a room keeps (a few more at times).";
+    STREAM_MAXLEN_PER_ROOM = "", kind(Kind::List):
+        "Rooms that keep another number: lobby=500,42=100000.";
+    EVENT_TYPES = "", kind(Kind::List):
+        "The only event types that may be published. Unset: any well-formed one.";
+}
 
 /// Who may read a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

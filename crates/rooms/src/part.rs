@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use bongsu_kernel::settings::{Bad, Setting, Values};
-use bongsu_part::{Assembly, Boxed, Failure, Part, keeps_records};
-use bongsu_sql::{Dialect, Migration, Query};
+use bongsu_kernel::settings::{Bad, Values};
+use bongsu_part::{Assembly, Failure, Part, keeps_records};
+use bongsu_sql::Dialect;
 
 use crate::membership::Memberships;
 use crate::store::Store;
@@ -12,55 +12,40 @@ use crate::store::sql::{MIGRATIONS, QUERIES, SqlStore};
 use crate::{FAMILY, Mode, Options, Rooms, SETTINGS, routes};
 
 /// Everyone who looks at the same page sees what happens there.
-pub struct RoomsPart;
+pub static ROOMS_PART: Part = Part {
+    settings: SETTINGS,
+    migrations: MIGRATIONS,
+    queries: QUERIES,
+    check,
+    ..Part::new("rooms", |assembly| Box::pin(start(assembly)))
+};
 
-impl Part for RoomsPart {
-    fn name(&self) -> &'static str {
-        "rooms"
+fn check(values: &Values) -> Result<(), Bad> {
+    if Options::from_settings(values)?.mode == Mode::Registered && !keeps_records(values) {
+        return Err(Bad("ROOMS_MODE is registered, which needs records: set RECORDS to on".to_owned()));
     }
+    Ok(())
+}
 
-    fn settings(&self) -> &'static [&'static Setting] {
-        SETTINGS
+async fn start(assembly: &mut Assembly) -> Result<(), Failure> {
+    let presence = assembly.expect_shared()?;
+    let engines = &assembly.engines;
+    let options = Options::from_settings(&engines.values)?;
+    let store = |records| -> Arc<dyn Store> { Arc::new(SqlStore::new(records)) };
+    let store = engines.records.clone().map(store);
+    engines.hub.serves(FAMILY, engines.log_family());
+    let (hub, log, buckets) = (engines.hub.clone(), engines.log.clone(), engines.buckets.clone());
+    let memberships = store.clone().map(|store| {
+        let (log, clock) = (log.clone(), engines.clock.clone());
+        let is_local = engines.records.as_ref().is_some_and(|records| records.dialect() == Dialect::Sqlite);
+        Memberships::start(log, store, options.mode, is_local, clock, &engines.supervisor)
+    });
+    let rooms = Rooms::new(hub, log, memberships, presence, buckets, options);
+    let identity = engines.identity.clone();
+    if let Some(store) = store {
+        assembly.share(store);
     }
-
-    fn migrations(&self) -> &'static [Migration] {
-        MIGRATIONS
-    }
-
-    fn queries(&self) -> &'static [&'static Query] {
-        QUERIES
-    }
-
-    fn check(&self, values: &Values) -> Result<(), Bad> {
-        if Options::from_settings(values)?.mode == Mode::Registered && !keeps_records(values) {
-            return Err(Bad("ROOMS_MODE is registered, which needs records: set RECORDS to on".to_owned()));
-        }
-        Ok(())
-    }
-
-    fn start<'a>(&'a self, assembly: &'a mut Assembly) -> Boxed<'a, Result<(), Failure>> {
-        Box::pin(async {
-            let presence = assembly.expect_shared()?;
-            let engines = &assembly.engines;
-            let options = Options::from_settings(&engines.values)?;
-            let store = |records| -> Arc<dyn Store> { Arc::new(SqlStore::new(records)) };
-            let store = engines.records.clone().map(store);
-            engines.hub.serves(FAMILY, engines.log_family());
-            let (hub, log, buckets) = (engines.hub.clone(), engines.log.clone(), engines.buckets.clone());
-            let memberships = store.clone().map(|store| {
-                let (log, clock) = (log.clone(), engines.clock.clone());
-                let is_local =
-                    engines.records.as_ref().is_some_and(|records| records.dialect() == Dialect::Sqlite);
-                Memberships::start(log, store, options.mode, is_local, clock, &engines.supervisor)
-            });
-            let rooms = Rooms::new(hub, log, memberships, presence, buckets, options);
-            let identity = engines.identity.clone();
-            if let Some(store) = store {
-                assembly.share(store);
-            }
-            assembly.share(rooms.clone());
-            assembly.routes(routes::router(rooms, identity));
-            Ok(())
-        })
-    }
+    assembly.share(rooms.clone());
+    assembly.routes(routes::router(rooms, identity));
+    Ok(())
 }

@@ -21,6 +21,7 @@ pub mod work;
 use bongsu_kernel::findings::Inspection;
 
 pub use address::Address;
+pub use bongsu_kernel::Boxed;
 pub use embedded::{
     CopyError, DATA_DIR, DataFolder, Database, Job, PreparedFile, Readers, Store, Writer, WriterState,
     check_integrity, copy, inspect, look,
@@ -31,33 +32,15 @@ pub use names::{Identifier, Names, TableName};
 pub use once::{MOST_KEY, forget_before, once};
 pub use options::{DATABASE_URL, Options, SETTINGS};
 pub use query::{Dialect, Query, replace_arguments};
-pub use records::{Boxed, Change, Claim, Records};
+pub use records::{Change, Claim, Records};
 pub use rusqlite;
 pub use server::PreparedServer;
 pub use transaction::{Arguments, Transaction};
 pub use value::{Row, Value};
 
 /// The tables of this crate's own.
-pub const MIGRATIONS: &[Migration] = &[
-    Migration {
-        part: "sql",
-        number: 1,
-        sqlite: include_str!("../migrations/sqlite/0001_once.sql"),
-        servers: Some([
-            include_str!("../migrations/postgres/0001_once.sql"),
-            include_str!("../migrations/mysql/0001_once.sql"),
-        ]),
-    },
-    Migration {
-        part: "sql",
-        number: 2,
-        sqlite: include_str!("../migrations/sqlite/0002_work.sql"),
-        servers: Some([
-            include_str!("../migrations/postgres/0002_work.sql"),
-            include_str!("../migrations/mysql/0002_work.sql"),
-        ]),
-    },
-];
+pub const MIGRATIONS: &[Migration] =
+    &[crate::migration!("sql", 1, "0001_once"), crate::migration!("sql", 2, "0002_work")];
 
 /// This crate's queries, for the test that every database understands them.
 pub fn queries() -> impl Iterator<Item = &'static Query> {

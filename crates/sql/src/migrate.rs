@@ -23,6 +23,22 @@ pub struct Migration {
     pub servers: Option<[&'static str; 2]>,
 }
 
+/// Declares a migration by its part, its number and the name of its files in `migrations/<dialect>/`.
+#[macro_export]
+macro_rules! migration {
+    (@ $dialect:literal, $file:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $dialect, "/", $file, ".sql"))
+    };
+    ($part:expr, $number:expr, $file:literal) => {
+        $crate::Migration {
+            part: $part,
+            number: $number,
+            sqlite: $crate::migration!(@ "sqlite", $file),
+            servers: Some([$crate::migration!(@ "postgres", $file), $crate::migration!(@ "mysql", $file)]),
+        }
+    };
+}
+
 impl Migration {
     pub(crate) fn is_missing_in(&self, place: impl std::fmt::Display) -> Error {
         Error::Older(place.to_string(), format!("{} migration {}", self.part, self.number))

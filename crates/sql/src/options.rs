@@ -1,24 +1,15 @@
 //! The settings of the database that a fleet shares.
 
-use bongsu_kernel::settings::{Bad, Kind, Scope, Setting, Values};
+use bongsu_kernel::settings::{Bad, Kind, Scope, Values};
 
 use crate::Address;
 
-pub const DATABASE_URL: Setting = Setting::text(
-    "database",
-    "DATABASE_URL",
-    "",
-    "Where records are kept: postgres://user:password@host:5432/database, or mysql:// (also mariadb://) for MariaDB and MySQL. Empty: in the data folder.",
-).scope(Scope::Instance)
-.kind(Kind::Secret);
-const DATABASE_MAX_CONNECTIONS: Setting = Setting::text(
-    "database",
-    "DATABASE_MAX_CONNECTIONS",
-    "20",
-    "Connections to the database at most, for each hub; one more watches whether it is there, and up to four give rows of the outbox their places and read them.",
-).scope(Scope::Instance)
-.whole(1, 1_000);
-pub const SETTINGS: &[&Setting] = &[&DATABASE_URL, &DATABASE_MAX_CONNECTIONS];
+bongsu_kernel::settings! { pub SETTINGS of "database":
+    pub DATABASE_URL = "", scope(Scope::Instance), kind(Kind::Secret):
+        "Where records are kept: postgres://user:password@host:5432/database, or mysql:// (also mariadb://) for MariaDB and MySQL. Empty: in the data folder.";
+    DATABASE_MAX_CONNECTIONS = "20", scope(Scope::Instance), whole(1, 1_000):
+        "Connections to the database at most, for each hub; one more watches whether it is there, and up to four give rows of the outbox their places and read them.";
+}
 
 /// What the settings say of the database.
 #[derive(Clone, Debug)]

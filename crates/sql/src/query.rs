@@ -69,38 +69,24 @@ impl Query {
 #[macro_export]
 macro_rules! query {
     ($name:literal) => {
-        $crate::Query::new($name, [$crate::query!(@ $name, ".sql"); 3])
+        $crate::query!(@ $name, ".sql", ".sql", ".sql")
     };
     ($name:literal, mysql) => {
-        $crate::Query::new($name, [
-            $crate::query!(@ $name, ".sql"),
-            $crate::query!(@ $name, ".sql"),
-            $crate::query!(@ $name, ".mysql.sql"),
-        ])
+        $crate::query!(@ $name, ".sql", ".sql", ".mysql.sql")
     };
     ($name:literal, postgres) => {
-        $crate::Query::new($name, [
-            $crate::query!(@ $name, ".sql"),
-            $crate::query!(@ $name, ".postgres.sql"),
-            $crate::query!(@ $name, ".sql"),
-        ])
+        $crate::query!(@ $name, ".sql", ".postgres.sql", ".sql")
     };
     ($name:literal, sqlite) => {
-        $crate::Query::new($name, [
-            $crate::query!(@ $name, ".sqlite.sql"),
-            $crate::query!(@ $name, ".sql"),
-            $crate::query!(@ $name, ".sql"),
-        ])
+        $crate::query!(@ $name, ".sqlite.sql", ".sql", ".sql")
     };
     ($name:literal, all) => {
-        $crate::Query::new($name, [
-            $crate::query!(@ $name, ".sqlite.sql"),
-            $crate::query!(@ $name, ".postgres.sql"),
-            $crate::query!(@ $name, ".mysql.sql"),
-        ])
+        $crate::query!(@ $name, ".sqlite.sql", ".postgres.sql", ".mysql.sql")
     };
-    (@ $name:literal, $end:literal) => {
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/queries/", $name, $end))
+    (@ $name:literal, $($end:literal),*) => {
+        $crate::Query::new($name, [
+            $(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/queries/", $name, $end))),*
+        ])
     };
 }
 

@@ -3,10 +3,11 @@
 //! Here a change runs on the embedded file, as a job of its writer; `server/transact.rs` runs it on a server.
 
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use bongsu_kernel::Boxed;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::trace::{self, TraceParent};
 use rusqlite::Connection;
@@ -15,9 +16,6 @@ use tokio::sync::oneshot;
 use crate::server::{Begin, PreparedServer, Server};
 use crate::transaction::Inner;
 use crate::{Dialect, Error, Job, Migrations, Names, Options, Readers, Store, Transaction};
-
-/// A future that a function can give.
-pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What is done within a transaction. It may be called again, after everything that the first call did was undone, so
 /// it changes nothing but the records; and it waits for nothing but them.
@@ -108,15 +106,6 @@ impl Records {
         match &self.engine {
             Engine::Sqlite(_) | Engine::Looked(_) => Dialect::Sqlite,
             Engine::Server(server) => server.dialect(),
-        }
-    }
-
-    /// Tells a database that others can share from other databases, by whatever address it is reached. Nothing for the
-    /// embedded file.
-    pub fn identity(&self) -> Option<&str> {
-        match &self.engine {
-            Engine::Sqlite(_) | Engine::Looked(_) => None,
-            Engine::Server(server) => Some(server.identity()),
         }
     }
 

@@ -49,8 +49,6 @@ pub(crate) struct Server(Arc<Inner>, Lane);
 
 struct Inner {
     dialect: Dialect,
-    /// Tells this database from others, by whatever name it is reached.
-    identity: String,
     pool: Pool,
     /// Where connections live: a connection works only as long as the runtime does on which it was opened.
     home: Handle,
@@ -100,7 +98,7 @@ impl PreparedServer {
     pub async fn migrate(mut self, supervisor: &Supervisor) -> Result<Records, Error> {
         migrate::finish(&mut self.link, &self.begun, &self.migrations, &self.options.address).await?;
         let claimed = self.claim.map(|how| (how, supervisor.clone()));
-        let server = Server::start(self.link, self.begun.identity, &self.options, claimed, supervisor).await;
+        let server = Server::start(self.link, &self.options, claimed, supervisor).await;
         Ok(Records::on(server).named(self.migrations.names().clone()))
     }
 }
@@ -113,20 +111,18 @@ impl Server {
         supervisor: &Supervisor,
     ) -> Result<Self, Error> {
         let mut link = first_link(&options.address).await?;
-        let identity = migrate::check_complete(&mut link, migrations, &options.address).await?;
-        Ok(Self::start(link, identity, options, None, supervisor).await)
+        migrate::check_complete(&mut link, migrations, &options.address).await?;
+        Ok(Self::start(link, options, None, supervisor).await)
     }
 
     async fn start(
         link: Link,
-        identity: String,
         options: &Options,
         claimed: Option<(Claim, Supervisor)>,
         supervisor: &Supervisor,
     ) -> Self {
         let inner = Arc::new(Inner {
             dialect: options.address.dialect(),
-            identity,
             pool: Pool::new(options),
             home: Handle::current(),
             findings: Findings::default(),
@@ -136,11 +132,7 @@ impl Server {
         });
         let this = Self(inner, Lane::Everybody);
         this.look().await;
-        let watched = this.clone();
-        supervisor.every("database-watch", WATCH, move || {
-            let server = watched.clone();
-            async move { server.look().await }
-        });
+        supervisor.every("database-watch", WATCH, &this, |server| async move { server.look().await });
         this
     }
 
@@ -151,10 +143,6 @@ impl Server {
 
     pub(crate) fn dialect(&self) -> Dialect {
         self.0.dialect
-    }
-
-    pub(crate) fn identity(&self) -> &str {
-        &self.0.identity
     }
 
     pub(crate) fn trouble(&self) -> Option<&'static str> {

@@ -7,7 +7,7 @@
 
 use bongsu_kernel::Millis;
 
-use crate::{Boxed, Error, Query, Records, Row, Transaction, query};
+use crate::{Error, Query, Records, Row, Transaction, query};
 
 static ADD_WORK: Query = query!("add_work");
 static CLAIMABLE_WORK: Query = query!("claimable_work", sqlite);
@@ -71,10 +71,7 @@ pub async fn add(tx: &mut Transaction<'_>, new: New<'_>, now: Millis) -> Result<
 /// Claims what may be done now, the oldest first. What another worker is just claiming is passed over, not waited for.
 /// The claims are this worker's once this has returned.
 pub async fn claim(records: &Records, wish: Wish, now: Millis) -> Result<Vec<Claim>, Error> {
-    fn claim<'t>(
-        (wish, now): &'t (Wish, Millis),
-        tx: &'t mut Transaction<'_>,
-    ) -> Boxed<'t, Result<Vec<Claim>, Error>> {
+    let claimed = records.write((wish, now), |(wish, now), tx| {
         Box::pin(async move {
             let wanted =
                 [("kind", wish.kind.as_str().into()), ("now", (*now).into()), ("most", wish.at_most.into())];
@@ -91,8 +88,8 @@ pub async fn claim(records: &Records, wish: Wish, now: Millis) -> Result<Vec<Cla
             }
             Ok(claims)
         })
-    }
-    records.write((wish, now), claim).await
+    });
+    claimed.await
 }
 
 fn read(row: &Row, worker: &str) -> Result<Claim, Error> {
@@ -145,15 +142,13 @@ pub async fn forget_done_before(
     before: Millis,
     at_most: usize,
 ) -> Result<u64, Error> {
-    fn forget<'t>(
-        (kind, before, at_most): &'t (String, Millis, usize),
-        tx: &'t mut Transaction<'_>,
-    ) -> Boxed<'t, Result<u64, Error>> {
+    let given = (kind.to_owned(), before, at_most);
+    let forgotten = records.write(given, |(kind, before, at_most), tx| {
         Box::pin(async move {
             let arguments =
                 [("kind", kind.as_str().into()), ("before", (*before).into()), ("most", (*at_most).into())];
             tx.run(&FORGET_WORK, &arguments).await
         })
-    }
-    records.write((kind.to_owned(), before, at_most), forget).await
+    });
+    forgotten.await
 }

@@ -9,7 +9,7 @@ use bongsu_redis::REDIS_URL;
 use bongsu_sql::{CopyError, DATA_DIR, DATABASE_URL, DataFolder};
 use clap::{Arg, ArgMatches, Command};
 
-use super::say;
+use super::{given, say};
 use bongsu_part::Failure;
 
 const EVENTS_ELSEWHERE: &str = "events, idempotency keys and who was sent away are in Redis (REDIS_URL)";
@@ -31,7 +31,7 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
             elsewhere.join("; ")
         )));
     }
-    let target = Path::new(matches.get_one::<String>("file").map_or("", String::as_str));
+    let target = Path::new(given(matches, "file").unwrap_or_default());
     let database = DataFolder::database_in(Path::new(values.text(&DATA_DIR)));
     let bytes = bongsu_sql::copy(&database, target).map_err(|error| match error {
         CopyError::Database(error) => Failure::Data(error),

@@ -6,16 +6,18 @@ use bongsu_http::identity::INTERNAL_API_KEY;
 use bongsu_http::server::{SERVER_HOST, SERVER_PORT};
 use bongsu_kernel::settings::Values;
 use clap::{Arg, ArgMatches};
+use reqwest::RequestBuilder;
 use serde_json::Value;
 
+use super::{given, option};
 use bongsu_part::Failure;
 
 pub(crate) fn url_arg() -> Arg {
-    Arg::new("url").long("url").help("The hub's address; by default where this configuration would serve")
+    option("url", "The hub's address; by default where this configuration would serve")
 }
 
 pub(crate) fn url(matches: &ArgMatches, values: &Values) -> String {
-    match matches.get_one::<String>("url") {
+    match given(matches, "url") {
         Some(url) => url.trim_end_matches('/').to_owned(),
         None => {
             let host = match values.text(&SERVER_HOST) {
@@ -42,6 +44,11 @@ pub(crate) fn service_key(values: &Values) -> String {
 /// Runs a command's requests.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::other)?.block_on(work)
+}
+
+/// Sends a request for the result of its answer, or its error in one line.
+pub(crate) async fn ask(request: RequestBuilder) -> Result<Value, Failure> {
+    result(request.header("accept-language", "en").send().await.map_err(unreachable)?).await
 }
 
 /// The result of an answer, or its error in one line.

@@ -1,16 +1,13 @@
 //! `bongsu config`: shows the settings in force and where each came from.
 
 use bongsu_kernel::settings::{Values, env_example, in_force, reference};
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 
-use super::say;
+use super::{flag, say};
 use crate::PARTS;
 use bongsu_part::Failure;
 
 pub(crate) fn command() -> Command {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-    };
     Command::new("config")
         .about("Show the settings in force, and where each came from")
         .arg(flag("reference", "Print the reference page of all settings (Markdown)"))

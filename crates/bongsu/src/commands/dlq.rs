@@ -7,8 +7,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::client::{block_on, http, result, unreachable, url, url_arg};
-use super::say;
+use super::client::{ask, block_on, http, url, url_arg};
+use super::{flag, given, option, say};
 use bongsu_part::Failure;
 
 pub(crate) fn command() -> Command {
@@ -22,17 +22,15 @@ pub(crate) fn command() -> Command {
             Command::new("list")
                 .about("The queues and how many letters wait there; of one queue, its letters")
                 .arg(queue().required(false))
-                .arg(
-                    Arg::new("cursor").long("cursor").help("After this one: what the page before ended with"),
-                )
-                .arg(Arg::new("limit").long("limit").help("At most so many, up to 100")),
+                .arg(option("cursor", "After this one: what the page before ended with"))
+                .arg(option("limit", "At most so many, up to 100")),
             Command::new("show").about("One letter, and why it was given up").args([queue(), id()]),
             Command::new("redrive")
                 .about("Try letters again")
                 .arg(queue())
                 .arg(Arg::new("id").value_name("ID").action(ArgAction::Append).help("The letters"))
-                .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).help("All of them"))
-                .arg(Arg::new("rate").long("rate").help("With --all: so many a second")),
+                .arg(flag("all", "All of them"))
+                .arg(option("rate", "With --all: so many a second")),
             Command::new("drop").about("Let a letter go: nobody tries it again").args([queue(), id()]),
         ])
         .arg(url_arg().global(true))
@@ -40,7 +38,7 @@ pub(crate) fn command() -> Command {
 
 pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
     let Some((name, asked)) = matches.subcommand() else { return Ok(()) };
-    let text = |name: &str| asked.get_one::<String>(name).map(String::as_str);
+    let text = |name: &str| given(asked, name);
     let queue = text("queue").unwrap_or_default();
     let (method, path, body) = match name {
         "list" if queue.is_empty() => (Method::GET, String::new(), None),
@@ -59,29 +57,22 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
         _ => (Method::POST, format!("/{}/redrive", plain("QUEUE", queue)?), Some(redrive(asked)?)),
     };
     let key = values.list(&ADMIN_API_KEY).into_iter().next().unwrap_or_default();
-    block_on(async {
-        let request = http()?
-            .request(method, format!("{}/api/admin/dlq{path}", url(matches, values)))
-            .header("x-admin-key", key)
-            .header("accept-language", "en");
-        let request = match body {
-            Some(body) => request.body(body.to_string()),
-            None => request,
-        };
-        let told = result(request.send().await.map_err(unreachable)?).await?;
-        for line in lines(&told) {
-            say(&line);
-        }
-        Ok(())
-    })
+    let mut request = http()?
+        .request(method, format!("{}/api/admin/dlq{path}", url(matches, values)))
+        .header("x-admin-key", key);
+    if let Some(body) = body {
+        request = request.body(body.to_string());
+    }
+    lines(&block_on(ask(request))?).iter().for_each(|line| say(line));
+    Ok(())
 }
 
 fn redrive(asked: &ArgMatches) -> Result<Value, Failure> {
-    let number = |name: &str, text: &String| {
+    let number = |name: &str, text: &str| {
         text.parse::<i64>().map_err(|_| Bad(format!("{name} {text:?} is not allowed: a whole number")))
     };
     if asked.get_flag("all") {
-        let rate = asked.get_one::<String>("rate").map(|rate| number("--rate", rate)).transpose()?;
+        let rate = given(asked, "rate").map(|rate| number("--rate", rate)).transpose()?;
         return Ok(json!({"all": true, "rate": rate}));
     }
     let ids = asked.get_many::<String>("id").into_iter().flatten();

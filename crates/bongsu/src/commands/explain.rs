@@ -21,10 +21,10 @@ use bongsu_redis::Redis;
 use bongsu_rooms::store::Store as _;
 use bongsu_rooms::store::sql::SqlStore;
 use bongsu_sql::{DATA_DIR, DataFolder, Readers, Records};
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 
 use super::client::block_on;
-use super::say;
+use super::{flag, given, option, say};
 use crate::PARTS;
 use bongsu_part::Failure;
 
@@ -40,19 +40,12 @@ const NO_RECORDS: &str = "who has an entry: nothing is recorded here (RECORDS is
 const LOG_NOT_HERE: &str = "whether the room still has it, or a record of it waits to be derived: the data folder of the hub is not here";
 
 pub(crate) fn command() -> Command {
-    let text = |name: &'static str, help: &'static str| Arg::new(name).help(help);
+    let event = "Its eventId; for an event of a room <room>:<streamId>, for a row of the outbox outbox:<id>";
     Command::new("explain")
         .about("Tell what became of an event: accepted, in whose inbox, read or not, and why it was not sent")
-        .arg(
-            text(
-                "event",
-                "Its eventId; for an event of a room <room>:<streamId>, for a row of the outbox outbox:<id>",
-            )
-            .required(true)
-            .value_name("EVENT_ID"),
-        )
-        .arg(text("person", "What became of it for one person").long("person").value_name("ID"))
-        .arg(text("json", "As JSON").long("json").action(ArgAction::SetTrue))
+        .arg(Arg::new("event").help(event).required(true).value_name("EVENT_ID"))
+        .arg(option("person", "What became of it for one person").value_name("ID"))
+        .arg(flag("json", "As JSON"))
 }
 
 /// All that was found.
@@ -75,16 +68,14 @@ impl Found {
 
 pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
     bongsu_part::check_engines(values)?;
-    let text = |name: &str| matches.get_one::<String>(name).map_or("", String::as_str);
     let not_allowed = |what: &str, given: &str, reason: bongsu_kernel::Reason| {
         Bad(format!("{what} {given:?} is not allowed: {}", reason.text().en))
     };
-    let event = text("event");
+    let event = given(matches, "event").unwrap_or_default();
     let event = EventId::new(event).map_err(|reason| not_allowed("EVENT_ID", event, reason))?;
-    let person = matches
-        .get_one::<String>("person")
-        .map(|person| Id::new(person).map_err(|reason| not_allowed("--person", person, reason)));
-    let person = person.transpose()?;
+    let person = given(matches, "person")
+        .map(|person| Id::new(person).map_err(|reason| not_allowed("--person", person, reason)))
+        .transpose()?;
     if !bongsu_part::keeps_records(values) && of_room(&event).is_none() {
         return Err(Failure::Other("nothing is recorded here: RECORDS is off".to_owned()));
     }

@@ -4,10 +4,10 @@ use bongsu_kernel::settings::Values;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::telemetry;
 use bongsu_sql::Dialect;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 
 use super::client::block_on;
-use super::say;
+use super::{flag, say};
 use crate::PARTS;
 use bongsu_part::Failure;
 use bongsu_part::{Purpose, Storage};
@@ -15,12 +15,10 @@ use bongsu_part::{Purpose, Storage};
 pub(crate) fn command() -> Command {
     Command::new("migrate")
         .about("Bring the data folder and the database to this version's schema (serve does so too)")
-        .arg(
-            Arg::new("print")
-                .long("print")
-                .action(ArgAction::SetTrue)
-                .help("Print what makes the tables of the outbox, to make them by hand, and change nothing"),
-        )
+        .arg(flag(
+            "print",
+            "Print what makes the tables of the outbox, to make them by hand, and change nothing",
+        ))
 }
 
 pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {

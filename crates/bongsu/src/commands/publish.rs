@@ -1,33 +1,27 @@
 //! `bongsu publish`: publishes one event to a running hub.
 
 use bongsu_kernel::settings::{Bad, Values};
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
-use super::client::{block_on, http, result, service_key, unreachable, url, url_arg};
-use super::say;
+use super::client::{ask, block_on, http, service_key, url, url_arg};
+use super::{given, option, say};
 use bongsu_part::Failure;
 
 pub(crate) fn command() -> Command {
     Command::new("publish")
         .about("Publish an event to a room of a running hub")
-        .arg(Arg::new("room").long("room").short('r').required(true).help("The room"))
-        .arg(
-            Arg::new("type")
-                .long("type")
-                .short('t')
-                .required(true)
-                .help("The event type, such as comment.created"),
-        )
-        .arg(Arg::new("data").long("data").short('d').default_value("{}").help("A JSON object"))
-        .arg(Arg::new("publisher").long("publisher").help("Whose doing it is"))
-        .arg(Arg::new("key").long("key").help("An idempotency key"))
-        .arg(Arg::new("to").long("to").action(ArgAction::Append).help("A recipient; may be repeated"))
+        .arg(option("room", "The room").short('r').required(true))
+        .arg(option("type", "The event type, such as comment.created").short('t').required(true))
+        .arg(option("data", "A JSON object").short('d').default_value("{}"))
+        .arg(option("publisher", "Whose doing it is"))
+        .arg(option("key", "An idempotency key"))
+        .arg(option("to", "A recipient; may be repeated").action(ArgAction::Append))
         .arg(url_arg())
 }
 
 pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
-    let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
+    let text = |name: &str| given(matches, name);
     let data: Value = serde_json::from_str(text("data").unwrap_or("{}"))
         .map_err(|error| Bad(format!("--data is not readable as JSON: {error}")))?;
     let mut body = json!({"roomId": text("room"), "eventType": text("type"), "data": data});
@@ -41,16 +35,10 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
     if !recipients.is_empty() {
         body["recipients"] = json!(recipients);
     }
-    block_on(async {
-        let answer = http()?
-            .post(format!("{}/api/v1/notifications/publish", url(matches, values)))
-            .header("x-internal-key", service_key(values))
-            .header("accept-language", "en")
-            .body(body.to_string())
-            .send()
-            .await
-            .map_err(unreachable)?;
-        say(&result(answer).await?.to_string());
-        Ok(())
-    })
+    let request = http()?
+        .post(format!("{}/api/v1/notifications/publish", url(matches, values)))
+        .header("x-internal-key", service_key(values))
+        .body(body.to_string());
+    say(&block_on(ask(request))?.to_string());
+    Ok(())
 }

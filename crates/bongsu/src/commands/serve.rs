@@ -13,7 +13,7 @@ use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_kernel::telemetry;
 use bongsu_live::Hub;
 use bongsu_part::{Boxed, Failure, Start};
-use clap::Command;
+use clap::{ArgMatches, Command};
 use futures_util::future::join_all;
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
@@ -30,7 +30,7 @@ pub(crate) fn command() -> Command {
     Command::new("serve").about("Run the hub")
 }
 
-pub(crate) fn run(values: &Values) -> Result<(), Failure> {
+pub(crate) fn run(_: &ArgMatches, values: &Values) -> Result<(), Failure> {
     let checked = settings::check(values)?;
     let port = u16::try_from(values.whole(&SERVER_PORT)).unwrap_or_default();
     telemetry::start_logs(values)?;

@@ -3,38 +3,34 @@
 use std::time::Duration;
 
 use bongsu_kernel::settings::Values;
-use clap::{Arg, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use reqwest::StatusCode;
 use serde_json::Value;
 
 use super::client::{block_on, http, result, service_key, unreachable, url, url_arg};
-use super::{say, token};
+use super::{given, option, say, token};
 use bongsu_part::Failure;
 
 pub(crate) fn command() -> Command {
     Command::new("tail")
         .about("Show a room's events as they come")
-        .arg(Arg::new("room").long("room").short('r').required(true).help("The room"))
-        .arg(Arg::new("since").long("since").help("Everything after this id first; 0-0: from the beginning"))
-        .arg(
-            Arg::new("token")
-                .long("token")
-                .help("A person's token; by default one is signed with JWT_SECRET"),
-        )
+        .arg(option("room", "The room").short('r').required(true))
+        .arg(option("since", "Everything after this id first; 0-0: from the beginning"))
+        .arg(option("token", "A person's token; by default one is signed with JWT_SECRET"))
         .arg(url_arg())
 }
 
 pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
-    let room = matches.get_one::<String>("room").map_or("", String::as_str);
-    let token = match matches.get_one::<String>("token") {
-        Some(token) => token.clone(),
+    let room = given(matches, "room").unwrap_or_default();
+    let token = match given(matches, "token") {
+        Some(token) => token.to_owned(),
         None => token::sign(values, "bongsu-tail", 86_400, None)?,
     };
     let mut tail = Tail {
         address: format!("{}/api/v1/rooms/{room}/stream", url(matches, values)),
         token,
         key: service_key(values),
-        last: matches.get_one::<String>("since").cloned(),
+        last: given(matches, "since").map(str::to_owned),
         retry: Duration::from_secs(1),
         ended: false,
         reason: None,

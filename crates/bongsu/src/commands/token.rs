@@ -3,32 +3,29 @@
 use bongsu_http::identity::{Claims, JWKS_URL, JWT_SECRET, mint};
 use bongsu_kernel::settings::{Bad, Values};
 use bongsu_kernel::{Clock, Id};
-use clap::{Arg, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 
-use super::say;
+use super::{given, option, say};
 use bongsu_part::Failure;
 
 pub(crate) fn command() -> Command {
     Command::new("token")
         .about("Sign a person's token with JWT_SECRET")
-        .arg(Arg::new("user").long("user").short('u').required(true).help("The person's id"))
+        .arg(option("user", "The person's id").short('u').required(true))
         .arg(
-            Arg::new("ttl")
-                .long("ttl")
+            option("ttl", "How long it is valid, in seconds")
                 .default_value("86400")
-                .allow_hyphen_values(true)
-                .help("How long it is valid, in seconds"),
+                .allow_hyphen_values(true),
         )
-        .arg(Arg::new("role").long("role").help("A role, such as admin"))
+        .arg(option("role", "A role, such as admin"))
 }
 
 pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
-    let user = matches.get_one::<String>("user").map_or("", String::as_str);
-    let ttl = matches.get_one::<String>("ttl").map_or("", String::as_str);
+    let (user, ttl) = (given(matches, "user").unwrap_or_default(), given(matches, "ttl").unwrap_or_default());
     let ttl = ttl.parse().ok().filter(|ttl| (1..=31_536_000).contains(ttl)).ok_or_else(|| {
         Bad(format!("--ttl {ttl:?} is not allowed: a whole number of seconds from 1 to 31536000"))
     })?;
-    say(&sign(values, user, ttl, matches.get_one::<String>("role").cloned())?);
+    say(&sign(values, user, ttl, given(matches, "role").map(str::to_owned))?);
     Ok(())
 }
 

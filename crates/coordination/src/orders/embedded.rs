@@ -10,21 +10,13 @@ use std::time::Duration;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, Millis};
 use bongsu_sql::rusqlite::{Connection, OptionalExtension};
-use bongsu_sql::{Job, Migration, Readers, Writer};
+use bongsu_sql::{Job, Migration, Store, migration};
 use tokio::sync::oneshot;
 
 use super::{Apply, Order, Orders, REVOCATION_LIFE};
 use crate::{Boxed, Error};
 
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    part: "coordination",
-    number: 1,
-    sqlite: include_str!("../../migrations/sqlite/0001_revocations.sql"),
-    servers: Some([
-        include_str!("../../migrations/postgres/0001_revocations.sql"),
-        include_str!("../../migrations/mysql/0001_revocations.sql"),
-    ]),
-}];
+pub const MIGRATIONS: &[Migration] = &[migration!("coordination", 1, "0001_revocations")];
 
 /// So many revocations are held in memory.
 const MOST: usize = 100_000;
@@ -36,8 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// See the module.
 pub struct EmbeddedOrders {
-    writer: Writer,
-    readers: Readers,
+    store: Store,
     clock: Clock,
     applied: Arc<Applied>,
 }
@@ -55,29 +46,25 @@ struct Revoked {
 }
 
 impl EmbeddedOrders {
-    /// Reads what is still revoked. The writer and the readers are those of the database that has [`MIGRATIONS`].
+    /// Reads what is still revoked. The store is that of the database that has [`MIGRATIONS`].
     pub async fn open(
-        writer: Writer,
-        readers: Readers,
+        store: Store,
         clock: Clock,
         apply: Arc<dyn Apply>,
         supervisor: &Supervisor,
     ) -> Result<Self, Error> {
         let now = signed(clock.now());
-        let rows = readers.read(move |connection| load(connection, now)).await?;
+        let rows = store.readers().read(move |connection| load(connection, now)).await?;
         let complete = rows.len() <= MOST;
         let readable = |(user, before): (String, i64)| Some((Id::new(&user).ok()?, unsigned(before)));
         let before = rows.into_iter().take(MOST).filter_map(readable).collect();
         let applied = Arc::new(Applied { revoked: Mutex::new(Revoked { before, complete }), apply });
-        let (sweeper, swept_by) = (writer.clone(), clock.clone());
-        supervisor.every("revocation-sweep", SWEEP, move || {
-            let (writer, sweep) = (sweeper.clone(), Sweep(swept_by.clone()));
-            async move {
-                // A writer that takes no more jobs is about to end with everything else.
-                let _ = writer.submit(Box::new(sweep)).await;
-            }
+        let state = (store.clone(), clock.clone());
+        supervisor.every("revocation-sweep", SWEEP, &state, |(store, clock)| async move {
+            // The writer has told of a failure, and the next turn tries again.
+            let _ = store.write(move |connection| sweep(connection, signed(clock.now()))).await;
         });
-        Ok(Self { writer, readers, clock, applied })
+        Ok(Self { store, clock, applied })
     }
 
     async fn revoke(&self, user: Id, issued_before: Millis) -> Result<(), Error> {
@@ -85,7 +72,7 @@ impl EmbeddedOrders {
         let (clock, applied) = (self.clock.clone(), self.applied.clone());
         let job = Box::new(Revoke { user, issued_before, clock, applied, reply });
         let revoked = async {
-            self.writer.submit(job).await?;
+            self.store.writer().submit(job).await?;
             answer.await.unwrap_or(Err(bongsu_sql::Error::Closed))
         };
         match tokio::time::timeout(PATIENCE, revoked).await {
@@ -128,8 +115,8 @@ impl Orders for EmbeddedOrders {
                 }
             }
             let (user, now) = (user.clone(), signed(self.clock.now()));
-            let stored = self.readers.read(move |connection| look_up(connection, user.as_str(), now)).await?;
-            Ok(stored.map(unsigned))
+            let stored = self.store.readers().read(move |connection| look_up(connection, user.as_str(), now));
+            Ok(stored.await?.map(unsigned))
         })
     }
 }
@@ -185,24 +172,12 @@ impl Job for Revoke {
 }
 
 /// Removes from the file what ran out. In memory it does no harm, and is gone after the next start.
-struct Sweep(Clock);
-
-impl Job for Sweep {
-    fn apply(&mut self, connection: &mut Connection) -> Result<(), bongsu_sql::Error> {
-        connection
-            .prepare_cached(
-                "DELETE FROM bongsu_revocations WHERE user_id IN
-                     (SELECT user_id FROM bongsu_revocations WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)",
-            )?
-            .execute([signed(self.0.now()), STEP])?;
-        Ok(())
-    }
-
-    fn committed(self: Box<Self>) {}
-
-    fn failed(self: Box<Self>, _: &bongsu_sql::Error) {
-        // The writer has told of it, and the next turn tries again.
-    }
+fn sweep(connection: &Connection, now: i64) -> Result<usize, bongsu_sql::Error> {
+    let mut statement = connection.prepare_cached(
+        "DELETE FROM bongsu_revocations WHERE user_id IN
+             (SELECT user_id FROM bongsu_revocations WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)",
+    )?;
+    Ok(statement.execute([now, STEP])?)
 }
 
 /// One more than fits tells that there are more.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, Millis, StreamId};
 use bongsu_redis::redis::{self, Value, from_redis_value};
 use bongsu_redis::{Channel, Redis, Repeat, Script, Subscriber};
@@ -73,15 +73,8 @@ impl RedisOrders {
             calls: AtomicU64::new(0),
             looked: Mutex::new((0, Ok(()))),
         }));
-        let (follower, stop) = (this.clone(), supervisor.stop());
-        supervisor.spawn("orders", OnEnd::Restart, move || {
-            let (follower, stop) = (follower.clone(), stop.clone());
-            async move {
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = async { tokio::join!(follower.0.listen(), follower.0.follow()); } => {}
-                }
-            }
+        supervisor.run("orders", &this.0, |orders| async move {
+            tokio::join!(orders.listen(), orders.follow());
         });
         this
     }

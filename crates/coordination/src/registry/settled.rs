@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
 use tokio::sync::watch;
 
 use super::{Fleet, Instance};
@@ -17,14 +17,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Follows a fleet. What comes out has those that are alive, and those that were within the last two seconds; nobody, seen
 /// at 0, for the first two seconds.
 pub fn settled(fleet: watch::Receiver<Fleet>, supervisor: &Supervisor) -> watch::Receiver<Fleet> {
-    let (settled, stop) = (watch::Sender::default(), supervisor.stop());
+    let settled = watch::Sender::default();
     let followed = settled.subscribe();
-    supervisor.spawn("registry-settled", OnEnd::Restart, move || {
-        let (fleet, settled, stop) = (fleet.clone(), settled.clone(), stop.clone());
-        async move {
-            let _ = stop.run_until_cancelled(follow(fleet, settled)).await;
-        }
-    });
+    supervisor.run("registry-settled", &(fleet, settled), |(fleet, settled)| follow(fleet, settled));
     followed
 }
 

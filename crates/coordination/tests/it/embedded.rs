@@ -9,7 +9,7 @@ use bongsu_coordination::orders::embedded::EmbeddedOrders;
 use bongsu_kernel::Clock;
 use bongsu_kernel::task::Supervisor;
 use bongsu_sql::rusqlite::Connection;
-use bongsu_sql::{DataFolder, Database, Migrations, Writer, WriterState};
+use bongsu_sql::{DataFolder, Database, Migrations, Store, WriterState};
 use tempfile::TempDir;
 
 use crate::contract;
@@ -31,9 +31,8 @@ struct Open {
     coordination: Coordination,
     applied: Arc<Memory>,
     supervisor: Supervisor,
-    writer: Writer,
+    store: Store,
     thread: WriterState,
-    _database: Database,
 }
 
 impl Embedded {
@@ -46,17 +45,15 @@ impl Embedded {
     }
 
     async fn open(&self) -> Open {
-        let (database, supervisor) = (self.database(), Supervisor::new());
-        let (writer, thread) = database.writer(|| panic!("the writer ended")).unwrap();
-        let readers = database.readers(1).unwrap();
+        let supervisor = Supervisor::new();
+        let (store, thread) = Store::start(self.database(), &supervisor).unwrap();
         let applied = Arc::new(Memory::default());
-        let orders =
-            EmbeddedOrders::open(writer.clone(), readers, self.clock.clone(), applied.clone(), &supervisor);
+        let orders = EmbeddedOrders::open(store.clone(), self.clock.clone(), applied.clone(), &supervisor);
         let coordination = Coordination {
             locks: Arc::new(EmbeddedLocks::new(LEASE)),
             orders: Arc::new(orders.await.unwrap()),
         };
-        Open { coordination, applied, supervisor, writer, thread, _database: database }
+        Open { coordination, applied, supervisor, store, thread }
     }
 }
 
@@ -85,7 +82,7 @@ impl Engine for Embedded {
         }
         drop(hubs);
         if let Some(open) = self.open.take() {
-            open.writer.close().await;
+            open.store.writer().close().await;
             assert!(open.supervisor.shut_down(PATIENCE).await);
             tokio::task::spawn_blocking(move || assert!(open.thread.join(PATIENCE))).await.unwrap();
         }

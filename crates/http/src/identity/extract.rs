@@ -2,8 +2,6 @@
 //!
 //! The first credential that is there decides: one that is malformed or expired does not fall through to the next.
 
-use std::convert::Infallible;
-
 use axum::extract::{FromRef, FromRequestParts};
 use bongsu_kernel::Code;
 use bongsu_kernel::text::Text;
@@ -14,6 +12,7 @@ use http::request::Parts;
 use super::{Identity, Person};
 use crate::answer::ApiError;
 use crate::fields::Query;
+use crate::frame::header_items;
 use crate::in_flight::RequestSlot;
 use crate::server::Peer;
 
@@ -146,15 +145,8 @@ fn bearer(header: &HeaderValue) -> Option<&str> {
 }
 
 fn cookie<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
-    parts
-        .headers
-        .get_all(COOKIE)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(key, value)| *key == name && !value.is_empty())
-        .map(|(_, value)| value)
+    let mut pairs = header_items(&parts.headers, COOKIE, ';').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, value)| *key == name && !value.is_empty()).map(|(_, value)| value)
 }
 
 fn foreign() -> ApiError {
@@ -174,38 +166,41 @@ fn signed_in(person: Option<Person>, parts: &Parts) -> Result<Person, ApiError> 
     Ok(person)
 }
 
-impl<S: Sync> FromRequestParts<S> for Person
-where
-    Identity: FromRef<S>,
-{
-    type Rejection = ApiError;
+/// Makes an extractor of every type that reads itself from a request with `read`.
+macro_rules! extractors {
+    ($($extracted:ty),*) => {
+        $(impl<S: Sync> FromRequestParts<S> for $extracted
+        where
+            Identity: FromRef<S>,
+        {
+            type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        signed_in(Identity::from_ref(state).person(parts, false).await?, parts)
+            async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+                Self::read(&Identity::from_ref(state), parts).await
+            }
+        })*
+    };
+}
+
+extractors!(Person, StreamPerson, Service, Observes, Caller, Operator);
+
+impl Person {
+    async fn read(identity: &Identity, parts: &Parts) -> Result<Self, ApiError> {
+        signed_in(identity.person(parts, false).await?, parts)
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for StreamPerson
-where
-    Identity: FromRef<S>,
-{
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let person = signed_in(Identity::from_ref(state).stream_person(parts).await?, parts)?;
+impl StreamPerson {
+    async fn read(identity: &Identity, parts: &Parts) -> Result<Self, ApiError> {
+        let person = signed_in(identity.stream_person(parts).await?, parts)?;
         let peer = parts.extensions.get::<Peer>().cloned().ok_or_else(ApiError::unexpected)?;
         Ok(Self { person, peer })
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Service
-where
-    Identity: FromRef<S>,
-{
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        if Identity::from_ref(state).is_service(parts) {
+impl Service {
+    async fn read(identity: &Identity, parts: &Parts) -> Result<Self, ApiError> {
+        if identity.is_service(parts) {
             return Ok(Self);
         }
         Err(ApiError::unauthorized(
@@ -215,25 +210,14 @@ where
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Observes
-where
-    Identity: FromRef<S>,
-{
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
-        Ok(Self(Identity::from_ref(state).is_service(parts)))
+impl Observes {
+    async fn read(identity: &Identity, parts: &Parts) -> Result<Self, ApiError> {
+        Ok(Self(identity.is_service(parts)))
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Caller
-where
-    Identity: FromRef<S>,
-{
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let identity = Identity::from_ref(state);
+impl Caller {
+    async fn read(identity: &Identity, parts: &Parts) -> Result<Self, ApiError> {
         if let Some(key) = parts.headers.get("x-admin-key") {
             return if identity.0.admin.holds(key.as_bytes()) {
                 Ok(Self::Operator)
@@ -244,19 +228,14 @@ where
                 ))
             };
         }
-        let person = signed_in(identity.person(parts, false).await?, parts)?;
+        let person = Person::read(identity, parts).await?;
         Ok(if person.is_admin { Self::Operator } else { Self::Person(person) })
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Operator
-where
-    Identity: FromRef<S>,
-{
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        match Caller::from_request_parts(parts, state).await? {
+impl Operator {
+    async fn read(identity: &Identity, parts: &Parts) -> Result<Self, ApiError> {
+        match Caller::read(identity, parts).await? {
             Caller::Operator => Ok(Self),
             Caller::Person(_) => {
                 Err(ApiError::forbidden("운영자만 할 수 있습니다.", "Only an operator may do this."))

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
 use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, JwkSet, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use tokio::sync::Mutex;
@@ -58,18 +58,10 @@ impl Jwks {
             known: RwLock::default(),
             fetched: Mutex::default(),
         }));
-        let (refreshed, stop) = (this.clone(), supervisor.stop());
-        supervisor.spawn("jwks-refresh", OnEnd::Restart, move || {
-            let (jwks, stop) = (refreshed.clone(), stop.clone());
-            async move {
-                while !stop.is_cancelled() {
-                    jwks.fetch(Duration::ZERO).await;
-                    let pause = if jwks.trouble().is_none() { REFRESH } else { RETRY };
-                    tokio::select! {
-                        () = stop.cancelled() => {}
-                        () = tokio::time::sleep(pause) => {}
-                    }
-                }
+        supervisor.run("jwks-refresh", &this, |jwks| async move {
+            loop {
+                jwks.fetch(Duration::ZERO).await;
+                tokio::time::sleep(if jwks.trouble().is_none() { REFRESH } else { RETRY }).await;
             }
         });
         Ok(this)

@@ -1,15 +1,10 @@
 //! Tokens that are worth nothing any more, although their signature is good: a port that the wiring fills.
 
-use std::pin::Pin;
-
-use bongsu_kernel::{Id, Millis};
+use bongsu_kernel::{Boxed, Id, Millis};
 
 /// Knows from when on a person's tokens count.
 pub trait Revocations: Send + Sync {
     /// Tokens of this person that were issued before this time are worth nothing. An error says why nobody knows; then
     /// nobody is let in.
-    fn before<'a>(
-        &'a self,
-        person: &'a Id,
-    ) -> Pin<Box<dyn Future<Output = Result<Option<Millis>, String>> + Send + 'a>>;
+    fn before<'a>(&'a self, person: &'a Id) -> Boxed<'a, Result<Option<Millis>, String>>;
 }

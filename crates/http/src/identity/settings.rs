@@ -6,58 +6,20 @@ use std::net::IpAddr;
 use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
 use jsonwebtoken::Algorithm;
 
-const PART: &str = "identity";
-
-pub const BONGSU_ENV: Setting = Setting::text(
-    PART,
-    "BONGSU_ENV",
-    "development",
-    "In production the hub refuses to start with a development value or a short one as a secret, with a key that services and operators share, and with a JWKS_URL that is not https.",
-)
-.kind(Kind::OneOf(&["development", "production"]));
-
-pub const JWT_SECRET: Setting = Setting::text(
-    PART,
-    "JWT_SECRET",
-    "local_dev_secret",
-    "The secret that people's tokens are signed with (HS256).",
-)
-.kind(Kind::Secret);
-
-pub const JWKS_URL: Setting = Setting::text(
-    PART,
-    "JWKS_URL",
-    "",
-    "Where the public keys for people's tokens are published (RS256, ES256). Then JWT_SECRET is not used.",
-)
-.kind(Kind::Url);
-
-pub const JWT_ALGORITHM: Setting = Setting::text(
-    PART,
-    "JWT_ALGORITHM",
-    "",
-    "The one algorithm that tokens may have, whatever they say themselves. Unset: HS256, or RS256 with JWKS_URL.",
-)
-.kind(Kind::OneOf(&["HS256", "RS256", "ES256"]));
-
-pub const INTERNAL_API_KEY: Setting = Setting::text(
-    PART,
-    "INTERNAL_API_KEY",
-    "local_dev_internal_key",
-    "What services send as X-Internal-Key. Several, separated by commas, are valid at once, for rotation.",
-)
-.kind(Kind::Secret);
-
-pub const ADMIN_API_KEY: Setting = Setting::text(
-    PART,
-    "ADMIN_API_KEY",
-    "local_dev_admin_key",
-    "What operators send as X-Admin-Key. Several, separated by commas, are valid at once, for rotation.",
-)
-.kind(Kind::Secret);
-
-pub const SETTINGS: &[&Setting] =
-    &[&BONGSU_ENV, &JWT_SECRET, &JWKS_URL, &JWT_ALGORITHM, &INTERNAL_API_KEY, &ADMIN_API_KEY];
+bongsu_kernel::settings! { pub SETTINGS of "identity":
+    pub BONGSU_ENV = "development", kind(Kind::OneOf(&["development", "production"])):
+        "In production the hub refuses to start with a development value or a short one as a secret, with a key that services and operators share, and with a JWKS_URL that is not https.";
+    pub JWT_SECRET = "local_dev_secret", kind(Kind::Secret):
+        "The secret that people's tokens are signed with (HS256).";
+    pub JWKS_URL = "", kind(Kind::Url):
+        "Where the public keys for people's tokens are published (RS256, ES256). Then JWT_SECRET is not used.";
+    pub JWT_ALGORITHM = "", kind(Kind::OneOf(&["HS256", "RS256", "ES256"])):
+        "The one algorithm that tokens may have, whatever they say themselves. Unset: HS256, or RS256 with JWKS_URL.";
+    pub INTERNAL_API_KEY = "local_dev_internal_key", kind(Kind::Secret):
+        "What services send as X-Internal-Key. Several, separated by commas, are valid at once, for rotation.";
+    pub ADMIN_API_KEY = "local_dev_admin_key", kind(Kind::Secret):
+        "What operators send as X-Admin-Key. Several, separated by commas, are valid at once, for rotation.";
+}
 
 /// A secret is at least so long where others can reach the hub.
 pub const MIN_SECRET_BYTES: usize = 32;

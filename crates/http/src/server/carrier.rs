@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bongsu_kernel::{Clock, clock};
+use bongsu_kernel::{Boxed, Clock, clock};
 use bytes::Bytes;
 use http::HeaderMap;
 
@@ -70,7 +70,7 @@ enum Carrying {
     /// Boxed, because a stream's task would otherwise be as large.
     Session(Box<Duplex>),
     /// Boxed, because it is needed once at the end.
-    Lingering(Pin<Box<dyn Future<Output = ()> + Send>>),
+    Lingering(Boxed<'static, ()>),
 }
 
 impl Carrier {

@@ -21,6 +21,7 @@ use sha1::{Digest, Sha1};
 use super::Session;
 use crate::answer::{ApiError, invalid};
 use crate::carried::Carried;
+use crate::frame::header_items;
 use crate::identity::Identity;
 
 /// What a server shows that it knows, by the standard.
@@ -106,12 +107,7 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
 
 /// Whether a header that is a list has the word in it.
 fn says(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
-    headers
-        .get_all(name)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|item| item.trim().eq_ignore_ascii_case(word))
+    header_items(headers, name.clone(), ',').any(|item| item.eq_ignore_ascii_case(word))
 }
 
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {

@@ -99,11 +99,10 @@ impl Hub {
         let (connections, redis) = {
             let _there = island.enter();
             let redis = Redis::start(options, &supervisor);
-            let (seen, renewed, own) = (registry.clone(), registry.clone(), redis.instance().to_owned());
-            renewed.renew(&own);
-            supervisor.every("lease", LEASE / 20, move || {
-                renewed.renew(&own);
-                std::future::ready(())
+            let (seen, own) = (registry.clone(), redis.instance().to_owned());
+            registry.renew(&own);
+            supervisor.every("lease", LEASE / 20, &(registry.clone(), own), |(registry, own)| async move {
+                registry.renew(&own);
             });
             let alive = Arc::new(move || seen.alive());
             (RedisConnections::start(redis.clone(), limit, alive, check_interval, &supervisor), redis)

@@ -86,11 +86,7 @@ impl EmbeddedStore {
     pub fn start(options: Options, clock: Clock, ears: Arc<dyn Ears>, supervisor: &Supervisor) -> Arc<Self> {
         let life = millis(options.user_ttl);
         let this = Arc::new(Self { life, clock, ears, rooms: Mutex::default() });
-        let swept = this.clone();
-        supervisor.every("presence-sweep", SWEEP, move || {
-            swept.sweep();
-            std::future::ready(())
-        });
+        supervisor.every("presence-sweep", SWEEP, &this, |store| async move { store.sweep() });
         this
     }
 

@@ -5,20 +5,12 @@
 use std::collections::HashSet;
 
 use bongsu_kernel::Id;
-use bongsu_sql::{Boxed as Done, Error, Migration, Query, Records, Transaction, query};
+use bongsu_sql::{Boxed as Done, Error, Migration, Query, Records, Transaction, migration, query};
 
 use super::{Added, Boxed, Standing, Store, StoreError};
 
 /// The tables of this store.
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    part: "rooms",
-    number: 1,
-    sqlite: include_str!("../../migrations/sqlite/0001_members.sql"),
-    servers: Some([
-        include_str!("../../migrations/postgres/0001_members.sql"),
-        include_str!("../../migrations/mysql/0001_members.sql"),
-    ]),
-}];
+pub const MIGRATIONS: &[Migration] = &[migration!("rooms", 1, "0001_members")];
 
 static REGISTER: Query = query!("register", mysql);
 static FIND: Query = query!("find");

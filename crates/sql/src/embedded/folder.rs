@@ -8,19 +8,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use bongsu_kernel::settings::{Scope, Setting};
+use bongsu_kernel::settings::Scope;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 
 use crate::Error;
 
-pub const DATA_DIR: Setting = Setting::text(
-    "storage",
-    "DATA_DIR",
-    "./bongsu-data",
-    "The embedded engine's folder: everything that must survive a crash is in it. One process at a time.",
-)
-.scope(Scope::Instance);
+bongsu_kernel::settings! { "storage":
+    pub DATA_DIR = "./bongsu-data", scope(Scope::Instance):
+        "The embedded engine's folder: everything that must survive a crash is in it. One process at a time.";
+}
 
 const FOLDER_MODE: u32 = 0o700;
 pub(super) const FILE_MODE: u32 = 0o600;

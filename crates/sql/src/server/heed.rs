@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
 use sqlx::postgres::{PgListener, PgPoolOptions};
 
 use super::Server;
@@ -23,25 +23,16 @@ impl Server {
         heard: impl Fn() + Clone + Send + Sync + 'static,
     ) -> bool {
         let Login::Postgres(options) = &self.0.pool.address().login else { return false };
-        let (options, stop) = ((**options).clone(), supervisor.stop());
-        supervisor.spawn("database-notifications", OnEnd::Restart, move || {
-            let (options, stop, heard) = (options.clone(), stop.clone(), heard.clone());
-            let listening = async move {
-                // One connection of its own, which the listener makes again when it was lost.
-                let pool = PgPoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
-                let pool = pool.connect_lazy_with(options);
-                loop {
-                    if let Err(error) = listen(&pool, channel, &heard).await {
-                        tracing::debug!(%error, channel, "the database does not tell what is new for now");
-                    }
-                    tokio::time::sleep(AGAIN).await;
+        let state = ((**options).clone(), heard);
+        supervisor.run("database-notifications", &state, move |(options, heard)| async move {
+            // One connection of its own, which the listener makes again when it was lost.
+            let pool = PgPoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
+            let pool = pool.connect_lazy_with(options);
+            loop {
+                if let Err(error) = listen(&pool, channel, &heard).await {
+                    tracing::debug!(%error, channel, "the database does not tell what is new for now");
                 }
-            };
-            async move {
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = listening => {}
-                }
+                tokio::time::sleep(AGAIN).await;
             }
         });
         true

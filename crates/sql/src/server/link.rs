@@ -66,6 +66,60 @@ impl Fault {
     }
 }
 
+/// How a driver sends and reads: the same words for both, whose types are others. What differs is in their `value` and
+/// `judge`.
+macro_rules! driver {
+    ($database:ty, $connection:ty, $arguments:ty, $row:ty) => {
+        pub(crate) async fn say(link: &mut $connection, text: &str) -> Result<(), Fault> {
+            let said = link.execute(sqlx::raw_sql(AssertSqlSafe(text.to_owned()))).await;
+            said.map(drop).map_err(|error| judge(&error))
+        }
+
+        pub(crate) async fn run(
+            link: &mut $connection,
+            written: &Written,
+            values: &[&Value],
+        ) -> Result<u64, Fault> {
+            let done = bind(written, values).execute(link).await;
+            done.map(|done| done.rows_affected()).map_err(|error| judge(&error))
+        }
+
+        pub(crate) async fn rows(
+            link: &mut $connection,
+            written: &Written,
+            values: &[&Value],
+        ) -> Result<Vec<Row>, Fault> {
+            let rows = bind(written, values).fetch_all(link).await.map_err(|error| judge(&error))?;
+            rows.iter().map(read).collect()
+        }
+
+        /// A NULL carries a type, because PostgreSQL takes a parameter without one for text.
+        fn bind<'q>(
+            written: &Written,
+            values: &[&'q Value],
+        ) -> sqlx::query::Query<'q, $database, $arguments> {
+            let query = sqlx::query(AssertSqlSafe(written.text.clone()));
+            values.iter().fold(query, |query, value| match value {
+                Value::Int(number) => query.bind(number),
+                Value::Text(text) => query.bind(text),
+            })
+        }
+
+        fn read(row: &$row) -> Result<Row, Fault> {
+            let columns = row.columns().iter().map(|column| {
+                let raw = row.try_get_raw(column.ordinal()).map_err(|error| judge(&error))?;
+                let kind = column.type_info().name();
+                value(kind, raw).ok_or_else(|| {
+                    let name = column.name();
+                    Fault::Refused(format!("the column {name} is {kind}: neither a whole number nor text"))
+                })
+            });
+            columns.collect::<Result<_, _>>().map(Row)
+        }
+    };
+}
+pub(super) use driver;
+
 /// Says the same of both kinds of connections.
 macro_rules! of {
     ($link:expr, $call:ident($($argument:expr),*)) => {

@@ -122,16 +122,14 @@ pub(super) async fn check(link: &mut Link, migrations: &Migrations, address: &Ad
     migrations.pending(migrations.on_servers(), &found.applied, address).map(drop)
 }
 
-/// Refuses a server that has not exactly the migrations of this program, and gives what tells its database from others.
-/// Changes nothing.
+/// Refuses a server that has not exactly the migrations of this program. Changes nothing.
 pub(super) async fn check_complete(
     link: &mut Link,
     migrations: &Migrations,
     address: &Address,
-) -> Result<String, Error> {
-    let Found { applied, identity } = look(link, address).await?;
-    migrations.must_be_complete(migrations.on_servers(), &applied, address)?;
-    Ok(identity.unwrap_or_default())
+) -> Result<(), Error> {
+    let found = look(link, address).await?;
+    migrations.must_be_complete(migrations.on_servers(), &found.applied, address)
 }
 
 fn named(migration: &Migration, fault: &Fault) -> Fault {

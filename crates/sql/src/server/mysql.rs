@@ -3,7 +3,7 @@
 use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlDatabaseError, MySqlRow, MySqlValueRef};
 use sqlx::{AssertSqlSafe, Column, Decode, Executor, Row as _, TypeInfo, ValueRef};
 
-use super::link::Fault;
+use super::link::{Fault, driver};
 use super::numeric;
 use crate::query::Written;
 use crate::{Row, Value};
@@ -35,72 +35,26 @@ pub(crate) async fn limit(link: &mut MySqlConnection) -> Result<(), Fault> {
     }
 }
 
-pub(crate) async fn say(link: &mut MySqlConnection, text: &str) -> Result<(), Fault> {
-    link.execute(sqlx::raw_sql(AssertSqlSafe(text.to_owned()))).await.map(drop).map_err(|error| judge(&error))
-}
-
-pub(crate) async fn run(
-    link: &mut MySqlConnection,
-    written: &Written,
-    values: &[&Value],
-) -> Result<u64, Fault> {
-    let done = bind(written, values).execute(link).await;
-    done.map(|done| done.rows_affected()).map_err(|error| judge(&error))
-}
-
-pub(crate) async fn rows(
-    link: &mut MySqlConnection,
-    written: &Written,
-    values: &[&Value],
-) -> Result<Vec<Row>, Fault> {
-    let rows = bind(written, values).fetch_all(link).await.map_err(|error| judge(&error))?;
-    rows.iter().map(read).collect()
-}
-
-fn bind<'q>(written: &Written, values: &[&'q Value]) -> sqlx::query::Query<'q, MySql, MySqlArguments> {
-    let query = sqlx::query(AssertSqlSafe(written.text.clone()));
-    values.iter().fold(query, |query, value| match value {
-        Value::Int(number) => query.bind(number),
-        Value::Text(text) => query.bind(text),
-    })
-}
-
-fn read(row: &MySqlRow) -> Result<Row, Fault> {
-    let columns = row.columns().iter().map(|column| {
-        let raw = row.try_get_raw(column.ordinal()).map_err(|error| judge(&error))?;
-        let kind = column.type_info().name();
-        value(kind, raw).ok_or_else(|| {
-            Fault::Refused(format!("the column {} is {kind}: neither a whole number nor text", column.name()))
-        })
-    });
-    columns.collect::<Result<_, _>>().map(Row)
-}
+driver!(MySql, MySqlConnection, MySqlArguments, MySqlRow);
 
 fn value(kind: &str, raw: MySqlValueRef<'_>) -> Option<Value> {
-    let nothing = raw.is_null();
+    let is_null = raw.is_null();
+    let int = |number: Option<i64>| (is_null || number.is_some()).then_some(Value::Int(number));
     let text = |raw| <&str as Decode<'_, MySql>>::decode(raw).ok();
     match kind {
-        "BOOLEAN" | "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" if nothing => {
-            Some(Value::Int(None))
-        }
         "BOOLEAN" | "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" => {
-            Some(Value::Int(Some(<i64 as Decode<'_, MySql>>::decode(raw).ok()?)))
+            int(<i64 as Decode<'_, MySql>>::decode(raw).ok())
         }
-        unsigned if unsigned.ends_with(" UNSIGNED") && nothing => Some(Value::Int(None)),
         unsigned if unsigned.ends_with(" UNSIGNED") => {
-            let number = <u64 as Decode<'_, MySql>>::decode(raw).ok()?;
-            Some(Value::Int(Some(i64::try_from(number).ok()?)))
+            int(<u64 as Decode<'_, MySql>>::decode(raw).ok().and_then(|number| number.try_into().ok()))
         }
-        "DECIMAL" if nothing => Some(Value::Int(None)),
-        "DECIMAL" => Some(Value::Int(Some(numeric::whole_of_text(text(raw)?)?))),
+        "DECIMAL" => int(text(raw).and_then(numeric::whole_of_text)),
         "NULL" => Some(Value::Text(None)),
         // Text that is compared by its bytes is named like bytes.
         "CHAR" | "VARCHAR" | "TINYTEXT" | "TEXT" | "MEDIUMTEXT" | "LONGTEXT" | "JSON" | "ENUM" | "BINARY"
         | "VARBINARY" | "TINYBLOB" | "BLOB" | "MEDIUMBLOB" | "LONGBLOB" => {
-            if nothing {
-                return Some(Value::Text(None));
-            }
-            Some(Value::Text(Some(text(raw)?.to_owned())))
+            let text = text(raw).map(str::to_owned);
+            (is_null || text.is_some()).then_some(Value::Text(text))
         }
         _ => None,
     }

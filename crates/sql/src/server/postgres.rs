@@ -3,7 +3,7 @@
 use sqlx::postgres::{PgArguments, PgConnection, PgDatabaseError, PgRow, PgSeverity, PgValueRef};
 use sqlx::{AssertSqlSafe, Column, Executor, Row as _, TypeInfo, ValueRef, postgres::Postgres};
 
-use super::link::Fault;
+use super::link::{Fault, driver};
 use super::numeric;
 use crate::query::Written;
 use crate::{Row, Value};
@@ -25,45 +25,10 @@ pub(crate) async fn limit(link: &mut PgConnection) -> Result<(), Fault> {
     say(link, LIMITS).await
 }
 
-pub(crate) async fn say(link: &mut PgConnection, text: &str) -> Result<(), Fault> {
-    link.execute(sqlx::raw_sql(AssertSqlSafe(text.to_owned()))).await.map(drop).map_err(|error| judge(&error))
-}
+driver!(Postgres, PgConnection, PgArguments, PgRow);
 
-pub(crate) async fn run(link: &mut PgConnection, written: &Written, values: &[&Value]) -> Result<u64, Fault> {
-    let done = bind(written, values).execute(link).await;
-    done.map(|done| done.rows_affected()).map_err(|error| judge(&error))
-}
-
-pub(crate) async fn rows(
-    link: &mut PgConnection,
-    written: &Written,
-    values: &[&Value],
-) -> Result<Vec<Row>, Fault> {
-    let rows = bind(written, values).fetch_all(link).await.map_err(|error| judge(&error))?;
-    rows.iter().map(read).collect()
-}
-
-/// Nothing has a kind, too: a parameter without one would be taken for text.
-fn bind<'q>(written: &Written, values: &[&'q Value]) -> sqlx::query::Query<'q, Postgres, PgArguments> {
-    let query = sqlx::query(AssertSqlSafe(written.text.clone()));
-    values.iter().fold(query, |query, value| match value {
-        Value::Int(number) => query.bind(number),
-        Value::Text(text) => query.bind(text),
-    })
-}
-
-fn read(row: &PgRow) -> Result<Row, Fault> {
-    let columns = row.columns().iter().map(|column| {
-        let raw = row.try_get_raw(column.ordinal()).map_err(|error| judge(&error))?;
-        let kind = column.type_info().name();
-        value(kind, &raw).ok_or_else(|| {
-            Fault::Refused(format!("the column {} is {kind}: neither a whole number nor text", column.name()))
-        })
-    });
-    columns.collect::<Result<_, _>>().map(Row)
-}
-
-fn value(kind: &str, raw: &PgValueRef<'_>) -> Option<Value> {
+#[expect(clippy::needless_pass_by_value, reason = "the other driver takes it apart")]
+fn value(kind: &str, raw: PgValueRef<'_>) -> Option<Value> {
     let bytes = if raw.is_null() { None } else { Some(raw.as_bytes().ok()?) };
     let number = |bytes: &[u8]| match *bytes {
         [a] => Some(i64::from(a)),

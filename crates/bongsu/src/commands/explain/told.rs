@@ -1,7 +1,7 @@
 //! What was found of an event, in aligned lines or as JSON. Both say the same: the lines are written from what the JSON has.
 //! The neighbour `explain` finds it.
 
-use bongsu_inbox::explain::{Held, OnePerson};
+use bongsu_inbox::explain::{Held, OnePerson, Spread};
 use bongsu_inbox::settings::Silence;
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::settings::Values;
@@ -21,7 +21,7 @@ struct Document<'a> {
     /// The trace context of the request that published it.
     traceparent: Option<TraceParent>,
     accepted: Option<Accepted>,
-    derived: Option<Derived>,
+    derived: Option<Spread>,
     /// How many people wait to get an entry.
     waiting: Option<usize>,
     outbox: Option<OutboxRow<'a>>,
@@ -53,14 +53,6 @@ struct OutboxRow<'a> {
     attempts: u64,
     /// Why it was given up.
     reason: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Derived {
-    people: u64,
-    unread: u64,
-    read: u64,
-    deleted: u64,
 }
 
 #[derive(Serialize)]
@@ -114,7 +106,7 @@ pub(super) fn text(found: &Found) -> String {
         // A row is told to streams, and makes no entries.
         None if document.accepted.is_none() => {}
         None => lines.push(("derived", "nobody has an entry".to_owned())),
-        Some(Derived { people, unread, read, deleted }) => {
+        Some(Spread { people, unread, read, deleted }) => {
             let has = if *people == 1 { "person has" } else { "people have" };
             let text = format!("{people} {has} an entry: {unread} unread, {read} read, {deleted} deleted");
             lines.push(("derived", text));
@@ -192,10 +184,7 @@ fn document(found: &Found) -> Document<'_> {
         }
         (None, None, None) => None,
     };
-    let derived = explained.as_ref().map(|explained| {
-        let spread = explained.spread;
-        Derived { people: spread.people, unread: spread.unread, read: spread.read, deleted: spread.deleted }
-    });
+    let derived = explained.as_ref().map(|explained| explained.spread);
     let one = explained.as_ref().and_then(|explained| explained.person.as_ref());
     let person = person.as_ref().map(|id| Person {
         id,

@@ -14,12 +14,9 @@ const EVERY: Duration = Duration::from_secs(1);
 const STEP: i64 = 2_000;
 
 pub(super) fn start(writer: Writer, options: Options, clock: Clock, supervisor: &Supervisor) {
-    supervisor.every("idempotency-sweep", EVERY, move || {
-        let (writer, sweep) = (writer.clone(), Sweep { options, clock: clock.clone() });
-        async move {
-            // A writer that takes no more jobs is about to end with everything else.
-            let _ = writer.submit(Box::new(sweep)).await;
-        }
+    supervisor.every("idempotency-sweep", EVERY, &(writer, clock), move |(writer, clock)| async move {
+        // A writer that takes no more jobs is about to end with everything else.
+        let _ = writer.submit(Box::new(Sweep { options, clock })).await;
     });
 }
 

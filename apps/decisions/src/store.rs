@@ -1,19 +1,11 @@
 //! The tables of decisions and every query on them.
 
-use bongsu_sql::{Error, Migration, Transaction, queries, query};
+use bongsu_sql::{Error, Migration, Transaction, migration, queries, query};
 
 /// The name of this application among migrations.
 pub const PART: &str = "decisions";
 
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    part: PART,
-    number: 1,
-    sqlite: include_str!("../migrations/sqlite/0001_decisions.sql"),
-    servers: Some([
-        include_str!("../migrations/postgres/0001_decisions.sql"),
-        include_str!("../migrations/mysql/0001_decisions.sql"),
-    ]),
-}];
+pub const MIGRATIONS: &[Migration] = &[migration!(PART, 1, "0001_decisions")];
 
 queries! {
     EVENT = query!("event");
@@ -23,11 +15,11 @@ queries! {
     GIVEN_ID = query!("given_id", all);
     COUNTS = query!("counts");
     MEMBER = query!("member");
-    MEMBER_HOLD = query!("member_hold", sqlite);
+    MEMBER_HOLD = query!("member_hold");
     MEMBER_PUT = query!("member_put", mysql);
     PROPOSAL = query!("proposal");
     PROPOSAL_ADD = query!("proposal_add");
-    PROPOSAL_HOLD = query!("proposal_hold", sqlite);
+    PROPOSAL_HOLD = query!("proposal_hold");
     PROPOSAL_SETTLE = query!("proposal_settle");
     PROPOSALS = query!("proposals");
     VOTE = query!("vote");

@@ -1,6 +1,6 @@
 //! The tables of the outbox and every query on them.
 
-use bongsu_sql::{Migration, queries, query};
+use bongsu_sql::{Migration, migration, queries, query};
 
 /// The name of this part among migrations.
 pub const PART: &str = "outbox";
@@ -8,41 +8,23 @@ pub const PART: &str = "outbox";
 /// The step that makes the table of memberships and its triggers.
 pub const MEMBERSHIPS_STEP: u32 = 2;
 
-pub const MIGRATIONS: &[Migration] = &[
-    Migration {
-        part: PART,
-        number: 1,
-        sqlite: include_str!("../migrations/sqlite/0001_outbox.sql"),
-        servers: Some([
-            include_str!("../migrations/postgres/0001_outbox.sql"),
-            include_str!("../migrations/mysql/0001_outbox.sql"),
-        ]),
-    },
-    Migration {
-        part: PART,
-        number: MEMBERSHIPS_STEP,
-        sqlite: include_str!("../migrations/sqlite/0002_memberships.sql"),
-        servers: Some([
-            include_str!("../migrations/postgres/0002_memberships.sql"),
-            include_str!("../migrations/mysql/0002_memberships.sql"),
-        ]),
-    },
-];
+pub const MIGRATIONS: &[Migration] =
+    &[migration!(PART, 1, "0001_outbox"), migration!(PART, MEMBERSHIPS_STEP, "0002_memberships")];
 
 queries! {
     HEAD = query!("head");
     LARGEST = query!("largest");
     AGAIN_PUT = query!("again_put", mysql);
-    HEAD_HOLD = query!("head_hold", sqlite);
+    HEAD_HOLD = query!("head_hold");
     HEAD_MOVE = query!("head_move", postgres);
     IS_UNSEQUENCED = query!("is_unsequenced", sqlite);
     UNPLACE = query!("unplace");
-    UNSEQUENCED = query!("unsequenced", all);
-    UNSEQUENCED_HOLD = query!("unsequenced_hold", all);
+    UNSEQUENCED = query!("unsequenced", mysql);
+    UNSEQUENCED_HOLD = query!("unsequenced_hold", mysql);
     SEQUENCE = query!("sequence", all);
     TAIL = query!("tail", mysql);
     AFTER = query!("after", mysql);
-    HEADS = query!("heads", all);
+    HEADS = query!("heads");
     AT_POSITION = query!("at_position");
     POSITION_OF = query!("position_of");
     RIGHT = query!("right", mysql);
@@ -52,29 +34,29 @@ queries! {
     RECORD = query!("record");
     UNTARGETED = query!("untargeted");
     WINDOW = query!("window");
-    UNDONE = query!("undone", all);
+    UNDONE = query!("undone", mysql);
     REDRIVEN = query!("redriven");
-    REDRIVEN_PUT = query!("redriven_put", all);
-    REDRIVEN_REMOVE = query!("redriven_remove", all);
-    CLAIM_HOLD = query!("claim_hold", all);
-    CLAIM = query!("claim", all);
-    CLAIM_DONE = query!("claim_done", all);
+    REDRIVEN_PUT = query!("redriven_put", mysql);
+    REDRIVEN_REMOVE = query!("redriven_remove", mysql);
+    CLAIM_HOLD = query!("claim_hold", mysql);
+    CLAIM = query!("claim", mysql);
+    CLAIM_DONE = query!("claim_done", mysql);
     CLAIM_END = query!("claim_end");
-    FAULT_MARK = query!("fault_mark", all);
-    FAILURE_PUT = query!("failure_put", all);
-    FAILURE_REMOVE = query!("failure_remove", all);
+    FAULT_MARK = query!("fault_mark", mysql);
+    FAILURE_PUT = query!("failure_put", mysql);
+    FAILURE_REMOVE = query!("failure_remove", mysql);
     EXPLAIN = query!("explain", mysql);
     FAILED = query!("failed", mysql);
     FAILED_COUNT = query!("failed_count");
     FAILED_DROP = query!("failed_drop");
-    REDRIVE = query!("redrive", all);
+    REDRIVE = query!("redrive", mysql);
     WAITING_OLD = query!("waiting_old");
     TIMES_ADD = query!("times_add", mysql);
     TIMES_BEFORE = query!("times_before");
     TIMES_REMOVE = query!("times_remove");
-    OLD = query!("old", all);
-    OLD_REMOVE = query!("old_remove", all);
-    GONE_PUT = query!("gone_put", all);
+    OLD = query!("old", mysql);
+    OLD_REMOVE = query!("old_remove", mysql);
+    GONE_PUT = query!("gone_put", mysql);
 }
 
 /// Characters of a reason that are kept.

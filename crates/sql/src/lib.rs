@@ -38,26 +38,7 @@ pub use transaction::{Arguments, Transaction};
 pub use value::{Row, Value};
 
 /// The tables of this crate's own.
-pub const MIGRATIONS: &[Migration] = &[
-    Migration {
-        part: "sql",
-        number: 1,
-        sqlite: include_str!("../migrations/sqlite/0001_once.sql"),
-        servers: Some([
-            include_str!("../migrations/postgres/0001_once.sql"),
-            include_str!("../migrations/mysql/0001_once.sql"),
-        ]),
-    },
-    Migration {
-        part: "sql",
-        number: 2,
-        sqlite: include_str!("../migrations/sqlite/0002_work.sql"),
-        servers: Some([
-            include_str!("../migrations/postgres/0002_work.sql"),
-            include_str!("../migrations/mysql/0002_work.sql"),
-        ]),
-    },
-];
+pub const MIGRATIONS: &[Migration] = &[migration!("sql", 1, "0001_once"), migration!("sql", 2, "0002_work")];
 
 /// This crate's queries, for the test that every database understands them.
 pub fn queries() -> impl Iterator<Item = &'static Query> {

@@ -23,6 +23,23 @@ pub struct Migration {
     pub servers: Option<[&'static str; 2]>,
 }
 
+/// Declares a migration by the name of its files, the same for each dialect: `migration!("inbox", 1, "0001_inbox")` takes
+/// `migrations/sqlite/0001_inbox.sql` and those beside it.
+#[macro_export]
+macro_rules! migration {
+    ($part:expr, $number:expr, $file:literal) => {
+        $crate::Migration {
+            part: $part,
+            number: $number,
+            sqlite: $crate::migration!(@ "sqlite", $file),
+            servers: Some([$crate::migration!(@ "postgres", $file), $crate::migration!(@ "mysql", $file)]),
+        }
+    };
+    (@ $dialect:literal, $file:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $dialect, "/", $file, ".sql"))
+    };
+}
+
 impl Migration {
     pub(crate) fn is_missing_in(&self, place: impl std::fmt::Display) -> Error {
         Error::Older(place.to_string(), format!("{} migration {}", self.part, self.number))

@@ -2,7 +2,7 @@
 
 use bongsu_kernel::Millis;
 
-use crate::{Boxed, Error, Query, Records, Transaction, query};
+use crate::{Error, Query, Records, Transaction, query};
 
 /// Characters of a key at most, all ASCII. A scope has 64 at most.
 pub const MOST_KEY: usize = 192;
@@ -35,15 +35,13 @@ pub async fn forget_before(
     before: Millis,
     at_most: usize,
 ) -> Result<u64, Error> {
-    fn forget<'t>(
-        (scope, before, at_most): &'t (String, Millis, usize),
-        tx: &'t mut Transaction<'_>,
-    ) -> Boxed<'t, Result<u64, Error>> {
-        Box::pin(async move {
-            let arguments =
-                [("scope", scope.as_str().into()), ("before", (*before).into()), ("most", (*at_most).into())];
-            tx.run(&FORGET_ONCE, &arguments).await
-        })
+    async fn forget(
+        (scope, before, at_most): &(String, Millis, usize),
+        tx: &mut Transaction<'_>,
+    ) -> Result<u64, Error> {
+        let arguments =
+            [("scope", scope.as_str().into()), ("before", (*before).into()), ("most", (*at_most).into())];
+        tx.run(&FORGET_ONCE, &arguments).await
     }
     records.write((scope.to_owned(), before, at_most), forget).await
 }

@@ -16,15 +16,7 @@ use tokio::sync::oneshot;
 use super::{Apply, Order, Orders, REVOCATION_LIFE};
 use crate::{Boxed, Error};
 
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    part: "coordination",
-    number: 1,
-    sqlite: include_str!("../../migrations/sqlite/0001_revocations.sql"),
-    servers: Some([
-        include_str!("../../migrations/postgres/0001_revocations.sql"),
-        include_str!("../../migrations/mysql/0001_revocations.sql"),
-    ]),
-}];
+pub const MIGRATIONS: &[Migration] = &[bongsu_sql::migration!("coordination", 1, "0001_revocations")];
 
 /// So many revocations are held in memory.
 const MOST: usize = 100_000;

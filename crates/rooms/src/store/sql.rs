@@ -10,19 +10,11 @@ use bongsu_sql::{Boxed as Done, Error, Migration, Query, Records, Transaction, q
 use super::{Added, Boxed, Standing, Store, StoreError};
 
 /// The tables of this store.
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    part: "rooms",
-    number: 1,
-    sqlite: include_str!("../../migrations/sqlite/0001_members.sql"),
-    servers: Some([
-        include_str!("../../migrations/postgres/0001_members.sql"),
-        include_str!("../../migrations/mysql/0001_members.sql"),
-    ]),
-}];
+pub const MIGRATIONS: &[Migration] = &[bongsu_sql::migration!("rooms", 1, "0001_members")];
 
 static REGISTER: Query = query!("register", mysql);
 static FIND: Query = query!("find");
-static HOLD: Query = query!("hold", sqlite);
+static HOLD: Query = query!("hold");
 static FORGET_MEMBERS: Query = query!("forget_members");
 static FORGET: Query = query!("forget");
 static ADD: Query = query!("add", mysql);
@@ -30,7 +22,7 @@ static COUNT: Query = query!("count");
 static REMOVE: Query = query!("remove");
 static STANDING: Query = query!("standing");
 static MEMBERS: Query = query!("members");
-static REGISTERED: Query = query!("registered", all);
+static REGISTERED: Query = query!("registered", mysql);
 
 /// All of them, for the test that every database understands them.
 pub static QUERIES: &[&Query] = &[

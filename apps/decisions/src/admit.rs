@@ -4,7 +4,7 @@
 //! votes are enough is looked at when somebody votes.
 
 use bongsu_kernel::Id;
-use bongsu_sql::{Transaction};
+use bongsu_sql::Transaction;
 
 use crate::enter::{enter, find};
 use crate::{Decisions, Error, Membership, store};

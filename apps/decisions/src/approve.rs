@@ -1,7 +1,7 @@
 //! Deciding about a proposal: by the creator of the event, or by enough votes. What was decided stays decided.
 
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Transaction};
+use bongsu_sql::Transaction;
 
 use crate::enter::{Held, enter, hold};
 use crate::tell::{APPROVED, OfDecision, OfProposal, REJECTED, tell};

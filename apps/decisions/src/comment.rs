@@ -1,7 +1,7 @@
 //! Saying something about a criterion: a proposal of that type that was not rejected.
 
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Transaction};
+use bongsu_sql::Transaction;
 
 use crate::enter::{enter, hold_criterion};
 use crate::tell::{COMMENTED, OfComment, tell};

@@ -1,7 +1,7 @@
 //! Creating an event. Whoever does is its first member.
 
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Transaction};
+use bongsu_sql::Transaction;
 
 use crate::{Decisions, Error, Event, Membership, store};
 

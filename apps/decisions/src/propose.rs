@@ -1,7 +1,7 @@
 //! Proposing something.
 
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Transaction};
+use bongsu_sql::Transaction;
 
 use crate::enter::enter;
 use crate::tell::{OfProposal, PROPOSED, tell};

@@ -5,7 +5,7 @@
 //! as they are at one moment: a membership that changes at the same time counts as before it or as after it.
 
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Transaction};
+use bongsu_sql::Transaction;
 
 use crate::approve::settle;
 use crate::enter::{Held, enter, hold};

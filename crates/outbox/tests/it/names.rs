@@ -9,8 +9,8 @@ use bongsu_outbox::store::{MEMBERSHIPS_STEP, MIGRATIONS, PART, QUERIES};
 use bongsu_outbox::tail::{Read, Tail};
 use bongsu_outbox::{Options, RightError, SETTINGS, TableNames};
 use bongsu_sql::{
-    Address, DataFolder, Database as File, Dialect, Error, Migrations, Options as Server, Records,
-    Store, Transaction, WriterState, rusqlite,
+    Address, DataFolder, Database as File, Dialect, Error, Migrations, Options as Server, Records, Store,
+    Transaction, WriterState, rusqlite,
 };
 use bongsu_testkit::sql::{Flavour, Server as TestServer};
 use tempfile::TempDir;

@@ -4,7 +4,7 @@
 //! votes are enough is looked at when somebody votes.
 
 use bongsu_kernel::Id;
-use bongsu_sql::{Boxed, Transaction};
+use bongsu_sql::Transaction;
 
 use crate::enter::{enter, find};
 use crate::{Decisions, Error, Membership, store};
@@ -31,29 +31,24 @@ impl Decisions {
     }
 }
 
-fn admit<'t>(
-    (by, admission): &'t (By, Admission),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<(), Error>> {
-    Box::pin(async move {
-        let Admission { event, person, status } = admission;
-        let event = match by {
-            By::Operator => find(tx, event).await?,
-            By::Person(by) => {
-                let event = enter(tx, event, by).await?;
-                if event.creator != *by {
-                    return Err(Error::NotCreator);
-                }
-                // Nobody would be left who decides and admits; an operator may do it, who can undo it.
-                if *person == *by && *status != Membership::Accepted {
-                    return Err(Error::CreatorStays);
-                }
-                event
+async fn admit((by, admission): &(By, Admission), tx: &mut Transaction<'_>) -> Result<(), Error> {
+    let Admission { event, person, status } = admission;
+    let event = match by {
+        By::Operator => find(tx, event).await?,
+        By::Person(by) => {
+            let event = enter(tx, event, by).await?;
+            if event.creator != *by {
+                return Err(Error::NotCreator);
             }
-        };
-        let arguments =
-            [("target", (&event.id).into()), ("person", person.into()), ("status", status.as_str().into())];
-        tx.run(&store::MEMBER_PUT, &arguments).await?;
-        Ok(())
-    })
+            // Nobody would be left who decides and admits; an operator may do it, who can undo it.
+            if *person == *by && *status != Membership::Accepted {
+                return Err(Error::CreatorStays);
+            }
+            event
+        }
+    };
+    let arguments =
+        [("target", (&event.id).into()), ("person", person.into()), ("status", status.as_str().into())];
+    tx.run(&store::MEMBER_PUT, &arguments).await?;
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Deciding about a proposal: by the creator of the event, or by enough votes. What was decided stays decided.
 
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Boxed, Transaction};
+use bongsu_sql::Transaction;
 
 use crate::enter::{Held, enter, hold};
 use crate::tell::{APPROVED, OfDecision, OfProposal, REJECTED, tell};
@@ -42,19 +42,17 @@ impl Decisions {
     }
 }
 
-fn decide<'t>(word: &'t Word, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Decided, Error>> {
-    Box::pin(async move {
-        let event = enter(tx, &word.event, &word.person).await?;
-        if event.creator != word.person {
-            return Err(Error::NotCreator);
-        }
-        let mut held = hold(tx, &event, &word.proposal).await?;
-        if held.status != word.status {
-            held.must_be_open()?;
-            settle(tx, &event, &mut held, word.status, word.now).await?;
-        }
-        Ok(Decided { proposal: held.number, proposal_type: held.proposal_type, status: held.status })
-    })
+async fn decide(word: &Word, tx: &mut Transaction<'_>) -> Result<Decided, Error> {
+    let event = enter(tx, &word.event, &word.person).await?;
+    if event.creator != word.person {
+        return Err(Error::NotCreator);
+    }
+    let mut held = hold(tx, &event, &word.proposal).await?;
+    if held.status != word.status {
+        held.must_be_open()?;
+        settle(tx, &event, &mut held, word.status, word.now).await?;
+    }
+    Ok(Decided { proposal: held.number, proposal_type: held.proposal_type, status: held.status })
 }
 
 /// Decides about a proposal that is held and open.

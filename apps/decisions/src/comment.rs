@@ -1,7 +1,7 @@
 //! Saying something about a criterion: a proposal of that type that was not rejected.
 
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Boxed, Transaction};
+use bongsu_sql::Transaction;
 
 use crate::enter::{enter, hold_criterion};
 use crate::tell::{COMMENTED, OfComment, tell};
@@ -32,33 +32,28 @@ impl Decisions {
     }
 }
 
-fn comment_on<'t>(
-    (new, now): &'t (NewComment, Millis),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<Comment, Error>> {
-    Box::pin(async move {
-        let event = enter(tx, &new.event, &new.person).await?;
-        let criterion = hold_criterion(tx, &event, &new.criterion).await?;
-        if criterion.status == Status::Rejected {
-            return Err(Error::Decided(Status::Rejected));
-        }
-        let arguments = [
-            ("event", event.number.into()),
-            ("criterion", criterion.number.into()),
-            ("person", (&new.person).into()),
-            ("content", new.content.as_str().into()),
-            ("now", (*now).into()),
-        ];
-        tx.run(&store::COMMENT_ADD, &arguments).await?;
-        let number = store::given_id(tx).await?;
-        let payload = OfComment { comment_id: number.into(), criterion_id: criterion.number.into() };
-        tell(tx, &event, COMMENTED, &payload).await?;
-        Ok(Comment {
-            number,
-            criterion: criterion.number,
-            author: new.person.clone(),
-            content: new.content.clone(),
-            created_at: *now,
-        })
+async fn comment_on((new, now): &(NewComment, Millis), tx: &mut Transaction<'_>) -> Result<Comment, Error> {
+    let event = enter(tx, &new.event, &new.person).await?;
+    let criterion = hold_criterion(tx, &event, &new.criterion).await?;
+    if criterion.status == Status::Rejected {
+        return Err(Error::Decided(Status::Rejected));
+    }
+    let arguments = [
+        ("event", event.number.into()),
+        ("criterion", criterion.number.into()),
+        ("person", (&new.person).into()),
+        ("content", new.content.as_str().into()),
+        ("now", (*now).into()),
+    ];
+    tx.run(&store::COMMENT_ADD, &arguments).await?;
+    let number = store::given_id(tx).await?;
+    let payload = OfComment { comment_id: number.into(), criterion_id: criterion.number.into() };
+    tell(tx, &event, COMMENTED, &payload).await?;
+    Ok(Comment {
+        number,
+        criterion: criterion.number,
+        author: new.person.clone(),
+        content: new.content.clone(),
+        created_at: *now,
     })
 }

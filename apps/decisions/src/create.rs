@@ -1,7 +1,7 @@
 //! Creating an event. Whoever does is its first member.
 
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Boxed, Transaction};
+use bongsu_sql::Transaction;
 
 use crate::{Decisions, Error, Event, Membership, store};
 
@@ -30,39 +30,34 @@ impl Decisions {
 
 /// Nothing when another program has an event of this number: its members and its rows are not to become ours. The number
 /// counts as given then, and the next one is tried.
-fn create<'t>(
-    (new, now): &'t (NewEvent, Millis),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<Option<Event>, Error>> {
-    Box::pin(async move {
-        let arguments = [
-            ("title", new.title.as_str().into()),
-            ("percent", new.auto_approve_percent.into()),
-            ("creator", (&new.creator).into()),
-            ("now", (*now).into()),
-        ];
-        tx.run(&store::EVENT_ADD, &arguments).await?;
-        let number = store::given_id(tx).await?;
-        let unnamed = |_| bongsu_sql::Error::Failed("a number is no id".to_owned());
-        let id = Id::new(&number.to_string()).map_err(unnamed)?;
-        let taken = tx.row(&store::IS_TAKEN, &[("target", (&id).into())]).await?;
-        if taken.map_or(Ok(0), |row| row.int(0))? != 0 {
-            tx.run(&store::EVENT_REMOVE, &[("event", number.into())]).await?;
-            return Ok(None);
-        }
-        let member = [
-            ("target", (&id).into()),
-            ("person", (&new.creator).into()),
-            ("status", Membership::Accepted.as_str().into()),
-        ];
-        tx.run(&store::MEMBER_PUT, &member).await?;
-        Ok(Some(Event {
-            id,
-            number,
-            title: new.title.clone(),
-            auto_approve_percent: new.auto_approve_percent,
-            creator: new.creator.clone(),
-            created_at: *now,
-        }))
-    })
+async fn create((new, now): &(NewEvent, Millis), tx: &mut Transaction<'_>) -> Result<Option<Event>, Error> {
+    let arguments = [
+        ("title", new.title.as_str().into()),
+        ("percent", new.auto_approve_percent.into()),
+        ("creator", (&new.creator).into()),
+        ("now", (*now).into()),
+    ];
+    tx.run(&store::EVENT_ADD, &arguments).await?;
+    let number = store::given_id(tx).await?;
+    let unnamed = |_| bongsu_sql::Error::Failed("a number is no id".to_owned());
+    let id = Id::new(&number.to_string()).map_err(unnamed)?;
+    let taken = tx.row(&store::IS_TAKEN, &[("target", (&id).into())]).await?;
+    if taken.map_or(Ok(0), |row| row.int(0))? != 0 {
+        tx.run(&store::EVENT_REMOVE, &[("event", number.into())]).await?;
+        return Ok(None);
+    }
+    let member = [
+        ("target", (&id).into()),
+        ("person", (&new.creator).into()),
+        ("status", Membership::Accepted.as_str().into()),
+    ];
+    tx.run(&store::MEMBER_PUT, &member).await?;
+    Ok(Some(Event {
+        id,
+        number,
+        title: new.title.clone(),
+        auto_approve_percent: new.auto_approve_percent,
+        creator: new.creator.clone(),
+        created_at: *now,
+    }))
 }

@@ -2,7 +2,7 @@
 
 use bongsu_http::Page;
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Boxed, Row, Transaction};
+use bongsu_sql::{Row, Transaction};
 
 use crate::enter::{criterion, look_in};
 use crate::words::kept;
@@ -67,65 +67,59 @@ impl Decisions {
     }
 }
 
-fn show<'t>((event, person): &'t (Id, Id), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Shown, Error>> {
-    Box::pin(async move {
-        let event = look_in(tx, event, person).await?;
-        let arguments = [("event", event.number.into()), ("target", (&event.id).into())];
-        let row = tx.row(&store::COUNTS, &arguments).await?;
-        let row = row.ok_or_else(|| bongsu_sql::Error::Failed("nothing can be counted".to_owned()))?;
-        let counts = Counts { members: row.count(0)?, proposals: row.count(1)?, comments: row.count(2)? };
-        Ok(Shown { event, counts })
-    })
+async fn show((event, person): &(Id, Id), tx: &mut Transaction<'_>) -> Result<Shown, Error> {
+    let event = look_in(tx, event, person).await?;
+    let arguments = [("event", event.number.into()), ("target", (&event.id).into())];
+    let row = tx.row(&store::COUNTS, &arguments).await?;
+    let row = row.ok_or_else(|| bongsu_sql::Error::Failed("nothing can be counted".to_owned()))?;
+    let counts = Counts { members: row.count(0)?, proposals: row.count(1)?, comments: row.count(2)? };
+    Ok(Shown { event, counts })
 }
 
-fn proposals<'t>(
-    (event, person, page): &'t (Id, Id, Page),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<List<Proposal>, Error>> {
-    Box::pin(async move {
-        let event = look_in(tx, event, person).await?;
-        let [before, limit] = bounds(*page);
-        let arguments = [
-            ("event", event.number.into()),
-            ("target", (&event.id).into()),
-            ("person", person.into()),
-            before,
-            limit,
-        ];
-        let rows = tx.rows(&store::PROPOSALS, &arguments).await?;
-        list(&rows, *page, |row| {
-            Ok(Proposal {
-                number: row.int(0)?,
-                proposal_type: kept(row.text(1)?, ProposalType::named)?,
-                status: kept(row.text(2)?, Status::named)?,
-                content: row.text(3)?.to_owned(),
-                proposer: row.id(4)?,
-                created_at: row.count(5)?,
-                decided_at: row.maybe_count(6)?,
-                votes: row.count(7)?,
-                voted: row.int(8)? != 0,
-            })
+async fn proposals(
+    (event, person, page): &(Id, Id, Page),
+    tx: &mut Transaction<'_>,
+) -> Result<List<Proposal>, Error> {
+    let event = look_in(tx, event, person).await?;
+    let [before, limit] = bounds(*page);
+    let arguments = [
+        ("event", event.number.into()),
+        ("target", (&event.id).into()),
+        ("person", person.into()),
+        before,
+        limit,
+    ];
+    let rows = tx.rows(&store::PROPOSALS, &arguments).await?;
+    list(&rows, *page, |row| {
+        Ok(Proposal {
+            number: row.int(0)?,
+            proposal_type: kept(row.text(1)?, ProposalType::named)?,
+            status: kept(row.text(2)?, Status::named)?,
+            content: row.text(3)?.to_owned(),
+            proposer: row.id(4)?,
+            created_at: row.count(5)?,
+            decided_at: row.maybe_count(6)?,
+            votes: row.count(7)?,
+            voted: row.int(8)? != 0,
         })
     })
 }
 
-fn comments<'t>(
-    (event, wanted, person, page): &'t (Id, Id, Id, Page),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<List<Comment>, Error>> {
-    Box::pin(async move {
-        let event = look_in(tx, event, person).await?;
-        let criterion = criterion(tx, &event, wanted).await?;
-        let [before, limit] = bounds(*page);
-        let rows = tx.rows(&store::COMMENTS, &[("criterion", criterion.into()), before, limit]).await?;
-        list(&rows, *page, |row| {
-            Ok(Comment {
-                number: row.int(0)?,
-                criterion,
-                author: row.id(1)?,
-                content: row.text(2)?.to_owned(),
-                created_at: row.count(3)?,
-            })
+async fn comments(
+    (event, wanted, person, page): &(Id, Id, Id, Page),
+    tx: &mut Transaction<'_>,
+) -> Result<List<Comment>, Error> {
+    let event = look_in(tx, event, person).await?;
+    let criterion = criterion(tx, &event, wanted).await?;
+    let [before, limit] = bounds(*page);
+    let rows = tx.rows(&store::COMMENTS, &[("criterion", criterion.into()), before, limit]).await?;
+    list(&rows, *page, |row| {
+        Ok(Comment {
+            number: row.int(0)?,
+            criterion,
+            author: row.id(1)?,
+            content: row.text(2)?.to_owned(),
+            created_at: row.count(3)?,
         })
     })
 }

@@ -1,7 +1,7 @@
 //! Proposing something.
 
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Boxed, Transaction};
+use bongsu_sql::Transaction;
 
 use crate::enter::enter;
 use crate::tell::{OfProposal, PROPOSED, tell};
@@ -22,33 +22,28 @@ impl Decisions {
     }
 }
 
-fn propose<'t>(
-    (new, now): &'t (NewProposal, Millis),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<Proposal, Error>> {
-    Box::pin(async move {
-        let event = enter(tx, &new.event, &new.person).await?;
-        let arguments = [
-            ("event", event.number.into()),
-            ("type", new.proposal_type.as_str().into()),
-            ("content", new.content.as_str().into()),
-            ("person", (&new.person).into()),
-            ("now", (*now).into()),
-        ];
-        tx.run(&store::PROPOSAL_ADD, &arguments).await?;
-        let number = store::given_id(tx).await?;
-        let payload = OfProposal { proposal_id: number.into(), proposal_type: new.proposal_type };
-        tell(tx, &event, PROPOSED, &payload).await?;
-        Ok(Proposal {
-            number,
-            proposal_type: new.proposal_type,
-            status: Status::Pending,
-            content: new.content.clone(),
-            proposer: new.person.clone(),
-            created_at: *now,
-            decided_at: None,
-            votes: 0,
-            voted: false,
-        })
+async fn propose((new, now): &(NewProposal, Millis), tx: &mut Transaction<'_>) -> Result<Proposal, Error> {
+    let event = enter(tx, &new.event, &new.person).await?;
+    let arguments = [
+        ("event", event.number.into()),
+        ("type", new.proposal_type.as_str().into()),
+        ("content", new.content.as_str().into()),
+        ("person", (&new.person).into()),
+        ("now", (*now).into()),
+    ];
+    tx.run(&store::PROPOSAL_ADD, &arguments).await?;
+    let number = store::given_id(tx).await?;
+    let payload = OfProposal { proposal_id: number.into(), proposal_type: new.proposal_type };
+    tell(tx, &event, PROPOSED, &payload).await?;
+    Ok(Proposal {
+        number,
+        proposal_type: new.proposal_type,
+        status: Status::Pending,
+        content: new.content.clone(),
+        proposer: new.person.clone(),
+        created_at: *now,
+        decided_at: None,
+        votes: 0,
+        voted: false,
     })
 }

@@ -15,11 +15,11 @@ queries! {
     GIVEN_ID = query!("given_id", all);
     COUNTS = query!("counts");
     MEMBER = query!("member");
-    MEMBER_HOLD = query!("member_hold", sqlite);
+    MEMBER_HOLD = query!("member_hold");
     MEMBER_PUT = query!("member_put", mysql);
     PROPOSAL = query!("proposal");
     PROPOSAL_ADD = query!("proposal_add");
-    PROPOSAL_HOLD = query!("proposal_hold", sqlite);
+    PROPOSAL_HOLD = query!("proposal_hold");
     PROPOSAL_SETTLE = query!("proposal_settle");
     PROPOSALS = query!("proposals");
     VOTE = query!("vote");

@@ -5,7 +5,7 @@
 //! as they are at one moment: a membership that changes at the same time counts as before it or as after it.
 
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Boxed, Transaction};
+use bongsu_sql::Transaction;
 
 use crate::approve::settle;
 use crate::enter::{Held, enter, hold};
@@ -57,40 +57,33 @@ impl Decisions {
     }
 }
 
-fn vote<'t>(ballot: &'t Ballot, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Voted, Error>> {
-    Box::pin(async move {
-        let (event, mut held, has_voted) = begin(ballot, tx).await?;
-        if has_voted {
-            let Tally { votes, .. } = tally(&event, &held, tx).await?;
-            return Ok(told(&held, votes, true));
-        }
-        held.must_be_open()?;
-        let arguments = [
-            ("proposal", held.number.into()),
-            ("person", (&ballot.person).into()),
-            ("now", ballot.now.into()),
-        ];
-        tx.run(&store::VOTE_ADD, &arguments).await?;
-        tell(tx, &event, VOTED, &OfProposal::from(&held)).await?;
-        let tally = tally(&event, &held, tx).await?;
-        if tally.reaches(event.auto_approve_percent) {
-            settle(tx, &event, &mut held, Status::Approved, ballot.now).await?;
-        }
-        Ok(told(&held, tally.votes, true))
-    })
+async fn vote(ballot: &Ballot, tx: &mut Transaction<'_>) -> Result<Voted, Error> {
+    let (event, mut held, has_voted) = begin(ballot, tx).await?;
+    if has_voted {
+        let Tally { votes, .. } = tally(&event, &held, tx).await?;
+        return Ok(told(&held, votes, true));
+    }
+    held.must_be_open()?;
+    let arguments =
+        [("proposal", held.number.into()), ("person", (&ballot.person).into()), ("now", ballot.now.into())];
+    tx.run(&store::VOTE_ADD, &arguments).await?;
+    tell(tx, &event, VOTED, &OfProposal::from(&held)).await?;
+    let tally = tally(&event, &held, tx).await?;
+    if tally.reaches(event.auto_approve_percent) {
+        settle(tx, &event, &mut held, Status::Approved, ballot.now).await?;
+    }
+    Ok(told(&held, tally.votes, true))
 }
 
-fn withdraw<'t>(ballot: &'t Ballot, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Voted, Error>> {
-    Box::pin(async move {
-        let (event, held, has_voted) = begin(ballot, tx).await?;
-        if has_voted {
-            held.must_be_open()?;
-            tx.run(&store::VOTE_REMOVE, &of_person(&held, &ballot.person)).await?;
-            tell(tx, &event, VOTE_WITHDRAWN, &OfProposal::from(&held)).await?;
-        }
-        let Tally { votes, .. } = tally(&event, &held, tx).await?;
-        Ok(told(&held, votes, false))
-    })
+async fn withdraw(ballot: &Ballot, tx: &mut Transaction<'_>) -> Result<Voted, Error> {
+    let (event, held, has_voted) = begin(ballot, tx).await?;
+    if has_voted {
+        held.must_be_open()?;
+        tx.run(&store::VOTE_REMOVE, &of_person(&held, &ballot.person)).await?;
+        tell(tx, &event, VOTE_WITHDRAWN, &OfProposal::from(&held)).await?;
+    }
+    let Tally { votes, .. } = tally(&event, &held, tx).await?;
+    Ok(told(&held, votes, false))
 }
 
 /// The event, the proposal, held, and whether the person has voted for it.

@@ -8,8 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bongsu_kernel::Millis;
 use bongsu_live::log::Pending;
-use bongsu_part::DeadLetter;
-use bongsu_sql::{Boxed, Error, Row, Transaction, once};
+use bongsu_part::{Boxed, DeadLetter, DeadLetters};
+use bongsu_sql::{Error, Row, Transaction, once};
 use sha2::{Digest, Sha256};
 
 use crate::derive::Failure;
@@ -41,7 +41,7 @@ impl Inbox {
         attempts: u64,
         reason: &str,
     ) -> Result<(), Error> {
-        let now = self.clock().now();
+        let now = self.0.clock.now();
         let (subject, event_type, at) = match pending.read() {
             Some(record) => (record.subject, record.event_type, record.timestamp),
             None => (pending.key.clone(), String::new(), now),
@@ -56,97 +56,88 @@ impl Inbox {
             created_at: at.min(now),
             now,
         };
-        self.records().write(new, keep).await?;
+        self.0.records.write(new, keep).await?;
         metrics::counter!("inbox_dead_letters_total").increment(1);
         tracing::error!(subject, reason, attempts, "moved a follow-up record to the dead letters");
         Ok(())
     }
+}
 
-    pub async fn dead_letter_count(&self) -> Result<u64, Error> {
-        fn count<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<u64, Error>> {
-            Box::pin(async move {
-                let counted = tx.row(&store::DEAD_LETTER_COUNT, &[]).await?;
-                counted.map_or(Ok(0), |row| row.count(0))
-            })
-        }
-        self.records().read((), count).await
+impl DeadLetters for Inbox {
+    fn name(&self) -> &'static str {
+        "follow-ups"
     }
 
-    /// At most so many after an id, by their ids.
-    pub async fn dead_letters(&self, after: i64, limit: usize) -> Result<Vec<DeadLetter>, Error> {
-        fn read<'t>(
-            (after, limit): &'t (i64, usize),
-            tx: &'t mut Transaction<'_>,
-        ) -> Boxed<'t, Result<Vec<DeadLetter>, Error>> {
-            Box::pin(async move {
-                let page = [("after", (*after).into()), ("limit", (*limit).into())];
-                tx.rows(&store::DEAD_LETTERS, &page).await?.iter().map(read_letter).collect()
-            })
-        }
-        self.records().read((after, limit), read).await
+    fn depth(&self) -> Boxed<'_, Result<u64, Error>> {
+        Box::pin(self.0.records.count(&store::DEAD_LETTER_COUNT))
     }
 
-    /// Makes the entries of dead letters after all, and says of how many. The others stay, with the new reason.
-    pub async fn redrive_dead_letters(&self, ids: &[i64]) -> Result<u64, Error> {
-        fn read<'t>(id: &'t i64, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Option<Vec<u8>>, Error>> {
-            Box::pin(async move {
-                let row = tx.row(&store::DEAD_LETTER, &[("id", (*id).into())]).await?;
-                row.map(|row| decode(row.text(0)?)).transpose()
-            })
-        }
-        fn note<'t>(
-            (id, reason): &'t (i64, String),
-            tx: &'t mut Transaction<'_>,
-        ) -> Boxed<'t, Result<u64, Error>> {
-            Box::pin(async move {
-                let noted = [("id", (*id).into()), ("reason", reason.as_str().into())];
-                tx.run(&store::DEAD_LETTER_FAILED, &noted).await
-            })
-        }
-        let Some(rooms) = self.rooms() else { return Ok(0) };
-        let mut redriven = 0;
-        for id in ids {
-            let Some(record) = self.records().read(*id, read).await? else { continue };
-            let pending = Pending { key: String::new(), record };
-            match self.derive_one(rooms, pending.read()).await {
-                Ok(()) => redriven += u64::from(self.drop_dead_letter(*id).await?),
-                Err(Failure::Outage(error)) => return Err(error),
-                Err(failure) => {
-                    let reason = plain(&failure.to_string(), MAX_REASON_LEN);
-                    self.records().write((*id, reason), note).await?;
+    fn after(&self, id: i64, most: usize) -> Boxed<'_, Result<Vec<DeadLetter>, Error>> {
+        Box::pin(self.0.records.read((id, most), read_after))
+    }
+
+    /// Makes the entries of dead letters after all. A letter of which none can be made stays, with the new reason.
+    fn redrive(&self, ids: Vec<i64>) -> Boxed<'_, Result<u64, Error>> {
+        Box::pin(async move {
+            let Some(rooms) = &self.0.rooms else { return Ok(0) };
+            let mut redriven = 0;
+            for id in &ids {
+                let Some(record) = self.0.records.read(*id, read_record).await? else { continue };
+                let pending = Pending { key: String::new(), record };
+                match self.derive_one(rooms, pending.read()).await {
+                    Ok(()) => redriven += u64::from(self.discard(*id).await?),
+                    Err(Failure::Outage(error)) => return Err(error),
+                    Err(failure) => {
+                        let reason = plain(&failure.to_string(), MAX_REASON_LEN);
+                        self.0.records.write((*id, reason), note_failure).await?;
+                    }
                 }
             }
-        }
-        tracing::info!(?ids, redriven, "tried dead letters of the inbox again");
-        Ok(redriven)
+            tracing::info!(?ids, redriven, "tried dead letters of the inbox again");
+            Ok(redriven)
+        })
     }
 
-    /// Forgets a dead letter; false when there is none of this id.
-    pub async fn drop_dead_letter(&self, id: i64) -> Result<bool, Error> {
-        fn remove<'t>(id: &'t i64, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<bool, Error>> {
-            Box::pin(
-                async move { Ok(tx.run(&store::DEAD_LETTER_REMOVE, &[("id", (*id).into())]).await? > 0) },
-            )
-        }
-        self.records().write(id, remove).await
+    fn discard(&self, id: i64) -> Boxed<'_, Result<bool, Error>> {
+        Box::pin(self.0.records.write(id, remove))
     }
 }
 
-fn keep<'t>(new: &'t NewLetter, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
-    Box::pin(async move {
-        if once(tx, SCOPE, &new.key, new.now).await? {
-            let arguments = [
-                ("subject", new.subject.as_str().into()),
-                ("type", new.event_type.as_str().into()),
-                ("record", new.record.as_str().into()),
-                ("attempts", new.attempts.into()),
-                ("reason", new.reason.as_str().into()),
-                ("created_at", new.created_at.into()),
-            ];
-            tx.run(&store::DEAD_LETTER_ADD, &arguments).await?;
-        }
-        Ok(())
-    })
+async fn read_after(
+    (after, limit): &(i64, usize),
+    tx: &mut Transaction<'_>,
+) -> Result<Vec<DeadLetter>, Error> {
+    let page = [("after", (*after).into()), ("limit", (*limit).into())];
+    tx.rows(&store::DEAD_LETTERS, &page).await?.iter().map(read_letter).collect()
+}
+
+async fn read_record(id: &i64, tx: &mut Transaction<'_>) -> Result<Option<Vec<u8>>, Error> {
+    let row = tx.row(&store::DEAD_LETTER, &[("id", (*id).into())]).await?;
+    row.map(|row| decode(row.text(0)?)).transpose()
+}
+
+async fn note_failure((id, reason): &(i64, String), tx: &mut Transaction<'_>) -> Result<u64, Error> {
+    let noted = [("id", (*id).into()), ("reason", reason.as_str().into())];
+    tx.run(&store::DEAD_LETTER_FAILED, &noted).await
+}
+
+async fn remove(id: &i64, tx: &mut Transaction<'_>) -> Result<bool, Error> {
+    Ok(tx.run(&store::DEAD_LETTER_REMOVE, &[("id", (*id).into())]).await? > 0)
+}
+
+async fn keep(new: &NewLetter, tx: &mut Transaction<'_>) -> Result<(), Error> {
+    if once(tx, SCOPE, &new.key, new.now).await? {
+        let arguments = [
+            ("subject", new.subject.as_str().into()),
+            ("type", new.event_type.as_str().into()),
+            ("record", new.record.as_str().into()),
+            ("attempts", new.attempts.into()),
+            ("reason", new.reason.as_str().into()),
+            ("created_at", new.created_at.into()),
+        ];
+        tx.run(&store::DEAD_LETTER_ADD, &arguments).await?;
+    }
+    Ok(())
 }
 
 /// Its key is the subject of the event, such as `room:42`, and how its keeper found the record when that is not readable; then

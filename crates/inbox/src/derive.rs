@@ -14,7 +14,8 @@ use bongsu_kernel::json::Object;
 use bongsu_kernel::{EventType, Id, StreamId, crash_point, trace};
 use bongsu_live::SubjectName;
 use bongsu_live::log::{FollowUp, FollowUps, LogError, Pending};
-use bongsu_sql::{Boxed, Error};
+use bongsu_rooms::store::{Standing, Store};
+use bongsu_sql::Error;
 
 use self::retries::{MAX_ATTEMPTS, Retries};
 use crate::notify::{MOST_TARGETS, NotifyError};
@@ -28,21 +29,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// What rooms wrote down for people and nobody has seen to yet.
 pub struct FromRooms {
-    /// The family of subjects that rooms are.
-    pub family: &'static str,
     pub follow_ups: Arc<dyn FollowUps>,
-    pub members: Arc<dyn RoomMembers>,
-}
-
-/// The registered members of rooms, as the part of rooms records them.
-pub trait RoomMembers: Send + Sync {
-    /// Those of these rooms that are registered.
-    fn registered<'a>(&'a self, rooms: &'a [Id]) -> Boxed<'a, Result<HashSet<Id>, Error>>;
-
-    /// The members of a room; of one that is not registered nobody.
-    fn members<'a>(&'a self, room: &'a Id) -> Boxed<'a, Result<Vec<Id>, Error>>;
-
-    fn is_member<'a>(&'a self, room: &'a Id, person: &'a Id) -> Boxed<'a, Result<bool, Error>>;
+    /// Who gets the entries of events that name nobody.
+    pub members: Arc<dyn Store>,
 }
 
 /// Why no entries were made of a record.
@@ -69,7 +58,7 @@ impl Inbox {
     /// Turns records into entries, until it is dropped: a loop that one hub of the fleet runs. Two at once do no harm: an
     /// entry is unique by its event and its person, a dead letter by its record.
     pub async fn derive(self) {
-        let Some(rooms) = self.rooms() else { return std::future::pending().await };
+        let Some(rooms) = &self.0.rooms else { return std::future::pending().await };
         let watch = rooms.follow_ups.watch().await;
         let (mut retries, mut was_well) = (Retries::default(), true);
         loop {
@@ -146,11 +135,11 @@ impl Inbox {
     /// Derives one person's entry before its turn has come, if what it is named by may be an event of a room that waits.
     /// Says whether to look for it again: either it was derived, or the one whose turn it is may just have been quicker.
     pub(crate) async fn derive_early(&self, person: &Id, entry: &EntryId) -> Result<bool, Error> {
-        let (Some(rooms), EntryId::RoomEvent(event)) = (self.rooms(), entry) else { return Ok(false) };
+        let (Some(rooms), EntryId::RoomEvent(event)) = (&self.0.rooms, entry) else { return Ok(false) };
         let Some((room, id)) = event.of_room() else { return Ok(false) };
         let found = rooms
             .follow_ups
-            .find(&SubjectName::new(rooms.family, &room), id)
+            .find(&SubjectName::new(bongsu_rooms::FAMILY, &room), id)
             .await
             .map_err(|error| unknown(&error))?;
         if let Some(record) = found
@@ -212,7 +201,8 @@ impl FromRooms {
             .collect();
         let rooms: HashSet<Id> = of_members.iter().map(|(room, _)| room.clone()).collect();
         if !rooms.is_empty() {
-            let registered = match self.members.registered(&rooms.into_iter().collect::<Vec<_>>()).await {
+            let registered = self.members.registered(&rooms.into_iter().collect::<Vec<_>>()).await;
+            let registered = match registered.map_err(Error::from) {
                 // Each record is refused by itself then.
                 Err(error) if !error.concerns_all() => return Ok(records),
                 registered => registered?,
@@ -227,7 +217,7 @@ impl FromRooms {
     /// Who gets an entry.
     async fn recipients(&self, record: FollowUp) -> Result<Vec<Id>, Error> {
         match (record.recipients.is_none(), room_of(&record)) {
-            (true, Some(room)) => Ok(record.among(self.members.members(&room).await?)),
+            (true, Some(room)) => Ok(record.among(self.members.members(&room).await?.unwrap_or_default())),
             _ => Ok(record.recipients.unwrap_or_default()),
         }
     }
@@ -236,7 +226,7 @@ impl FromRooms {
         match &record.recipients {
             Some(named) => Ok(named.contains(person)),
             None if record.publisher_id.as_ref() == Some(person) => Ok(false),
-            None => self.members.is_member(room, person).await,
+            None => Ok(self.members.standing(room, person).await? == Standing::Member),
         }
     }
 }

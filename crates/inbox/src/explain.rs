@@ -4,7 +4,7 @@
 //! is not written down anywhere.
 
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Boxed, Error, Records, Row, Transaction};
+use bongsu_sql::{Error, Records, Row, Transaction};
 use serde::Serialize;
 
 use crate::marks::Marks;
@@ -62,33 +62,28 @@ pub async fn explain(records: &Records, question: Question) -> Result<Option<Exp
     records.read(question, look).await
 }
 
-fn look<'t>(
-    question: &'t Question,
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<Option<Explained>, Error>> {
-    Box::pin(async move {
-        let found = tx.row(&store::NOTICE, &[("event", question.event.as_str().into())]).await?;
-        let Some(found) = found else { return Ok(None) };
-        let (number, notice) = (found.int(0)?, Notice::read(&found, 1)?);
-        let counted = tx.row(&store::NOTICE_SPREAD, &[("notice", number.into())]).await?;
-        let counted = counted.ok_or_else(|| Error::Failed("nothing was counted".to_owned()))?;
-        let spread = Spread {
-            people: counted.count(0)?,
-            unread: counted.count(1)?,
-            read: counted.count(2)?,
-            deleted: counted.count(3)?,
-        };
-        let person = match &question.person {
-            None => None,
-            Some(person) => {
-                let arguments = [("notice", number.into()), ("person", person.into())];
-                let held = tx.row(&store::NOTICE_ENTRY, &arguments).await?;
-                let held = held.map(|row| Held::read(&row, &question.marks)).transpose()?;
-                Some(OnePerson { held, silence: settings(person, tx).await?.silence(&notice.kind) })
-            }
-        };
-        Ok(Some(Explained { notice, accepted_at: found.count(6)?, spread, person }))
-    })
+async fn look(question: &Question, tx: &mut Transaction<'_>) -> Result<Option<Explained>, Error> {
+    let found = tx.row(&store::NOTICE, &[("event", question.event.as_str().into())]).await?;
+    let Some(found) = found else { return Ok(None) };
+    let (number, notice) = (found.int(0)?, Notice::read(&found, 1)?);
+    let counted = tx.row(&store::NOTICE_SPREAD, &[("notice", number.into())]).await?;
+    let counted = counted.ok_or_else(|| Error::Failed("nothing was counted".to_owned()))?;
+    let spread = Spread {
+        people: counted.count(0)?,
+        unread: counted.count(1)?,
+        read: counted.count(2)?,
+        deleted: counted.count(3)?,
+    };
+    let person = match &question.person {
+        None => None,
+        Some(person) => {
+            let arguments = [("notice", number.into()), ("person", person.into())];
+            let held = tx.row(&store::NOTICE_ENTRY, &arguments).await?;
+            let held = held.map(|row| Held::read(&row, &question.marks)).transpose()?;
+            Some(OnePerson { held, silence: settings(person, tx).await?.silence(&notice.kind) })
+        }
+    };
+    Ok(Some(Explained { notice, accepted_at: found.count(6)?, spread, person }))
 }
 
 impl Held {

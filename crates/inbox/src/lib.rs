@@ -33,7 +33,7 @@ use bongsu_kernel::{Clock, Millis};
 use bongsu_sql::Records;
 
 use cache::Cache;
-pub use derive::{FromRooms, RoomMembers};
+pub use derive::FromRooms;
 pub use list::{Listed, Standing, Wanted};
 pub use live::Live;
 use marks::{Buffer, WriteBehind};
@@ -55,7 +55,7 @@ pub struct Inbox(Arc<Inner>);
 /// What a fleet has beside the records. Who is alone writes marks at once, and asks the records for everything.
 pub struct Beside {
     pub buffer: Arc<dyn Buffer>,
-    pub cache: Arc<dyn Cache>,
+    pub cache: Cache,
 }
 
 struct Inner {
@@ -98,43 +98,15 @@ impl Inbox {
         inbox
     }
 
-    fn records(&self) -> &Records {
-        &self.0.records
-    }
-
-    fn clock(&self) -> &Clock {
-        &self.0.clock
-    }
-
-    fn live(&self) -> &dyn Live {
-        &*self.0.live
-    }
-
-    fn pace(&self) -> WriteBehind {
-        self.0.pace
-    }
-
     fn buffer(&self) -> Option<&dyn Buffer> {
         self.0.beside.as_ref().map(|beside| &*beside.buffer)
     }
 
-    fn cache(&self) -> Option<&dyn Cache> {
-        self.0.beside.as_ref().map(|beside| &*beside.cache)
-    }
-
-    fn untold(&self) -> &Untold {
-        &self.0.untold
-    }
-
-    fn rooms(&self) -> Option<&FromRooms> {
-        self.0.rooms.as_ref()
+    fn cache(&self) -> Option<&Cache> {
+        self.0.beside.as_ref().map(|beside| &beside.cache)
     }
 
     pub fn templates(&self) -> &Templates {
         &self.0.templates
-    }
-
-    fn keeps(&self) -> Millis {
-        self.0.keeps
     }
 }

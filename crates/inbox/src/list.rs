@@ -1,7 +1,7 @@
 //! Looking: the list of a person's entries, their count, and what a stream begins with.
 
 use bongsu_kernel::Id;
-use bongsu_sql::{Boxed, Error, Transaction};
+use bongsu_sql::{Error, Transaction};
 
 use crate::cache::Known;
 use crate::marks::{Marks, effective, numbers};
@@ -43,7 +43,7 @@ impl Inbox {
     pub async fn list(&self, wanted: Wanted) -> Result<Listed, Error> {
         // Before the records: see `marks`.
         let (person, marks) = (wanted.person.clone(), self.marks(&wanted.person).await);
-        let listed: Listed = self.records().read((wanted, marks), list).await?;
+        let listed: Listed = self.0.records.read((wanted, marks), list).await?;
         if let Some(cache) = self.cache() {
             cache.remember(&person, listed.standing);
         }
@@ -58,19 +58,19 @@ impl Inbox {
 
     /// By the records, and what waits to be written there.
     pub(crate) async fn recorded(&self, person: &Id) -> Result<Standing, Error> {
-        let read = |marks| self.records().read((person.clone(), marks), standing_with);
+        let read = |marks| self.0.records.read((person.clone(), marks), standing);
         self.read_with_marks(person, read).await
     }
 
     /// Reads the records and a person's pending marks, both as they were at one moment: otherwise two different counts
     /// could have one version.
-    pub(crate) async fn read_with_marks<T, E, F>(
+    pub(crate) async fn read_with_marks<T, F>(
         &self,
         person: &Id,
         read: impl Fn(Marks) -> F,
-    ) -> Result<T, E>
+    ) -> Result<T, Error>
     where
-        F: Future<Output = Result<T, E>>,
+        F: Future<Output = Result<T, Error>>,
     {
         let mut marks = self.marks(person).await;
         let mut tries = 0;
@@ -86,41 +86,36 @@ impl Inbox {
     }
 }
 
-fn list<'t>(given: &'t (Wanted, Marks), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Listed, Error>> {
-    Box::pin(async move {
-        let (wanted, marks) = given;
-        let query = if wanted.unread { &store::LIST_UNREAD } else { &store::LIST };
-        let arguments = [
-            ("person", (&wanted.person).into()),
-            ("before", wanted.before.unwrap_or(u64::MAX).into()),
-            // One more than asked for tells whether there are more.
-            ("limit", (wanted.limit + 1).into()),
-            ("bytes", LIST_BYTES.into()),
-            ("seqs", numbers(marks.keys())?.into()),
-        ];
-        let rows = tx.rows(query, &arguments).await?;
-        let mut entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, _>>()?;
-        let mut bytes = 0;
-        let listed = entries.iter().take(wanted.limit).take_while(|entry| {
-            bytes += entry.notice.payload.as_str().len();
-            bytes <= LIST_BYTES
-        });
-        let listed = listed.count().max(1);
-        let more = entries.len() > listed;
-        entries.truncate(listed);
-        for entry in &mut entries {
-            entry.read_at = entry.read_at.or_else(|| marks.get(&entry.seq).copied());
-        }
-        let standing = overlaid(&wanted.person, marks, tx).await?;
-        Ok(Listed { entries, more, standing })
-    })
+async fn list(given: &(Wanted, Marks), tx: &mut Transaction<'_>) -> Result<Listed, Error> {
+    let (wanted, marks) = given;
+    let query = if wanted.unread { &store::LIST_UNREAD } else { &store::LIST };
+    let arguments = [
+        ("person", (&wanted.person).into()),
+        ("before", wanted.before.unwrap_or(u64::MAX).into()),
+        // One more than asked for tells whether there are more.
+        ("limit", (wanted.limit + 1).into()),
+        ("bytes", LIST_BYTES.into()),
+        ("seqs", numbers(marks.keys())?.into()),
+    ];
+    let rows = tx.rows(query, &arguments).await?;
+    let mut entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, _>>()?;
+    let mut bytes = 0;
+    let listed = entries.iter().take(wanted.limit).take_while(|entry| {
+        bytes += entry.notice.payload.as_str().len();
+        bytes <= LIST_BYTES
+    });
+    let listed = listed.count().max(1);
+    let more = entries.len() > listed;
+    entries.truncate(listed);
+    for entry in &mut entries {
+        entry.read_at = entry.read_at.or_else(|| marks.get(&entry.seq).copied());
+    }
+    let standing = overlaid(&wanted.person, marks, tx).await?;
+    Ok(Listed { entries, more, standing })
 }
 
-fn standing_with<'t>(
-    given: &'t (Id, Marks),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<Standing, Error>> {
-    Box::pin(async move { overlaid(&given.0, &given.1, tx).await })
+async fn standing((person, marks): &(Id, Marks), tx: &mut Transaction<'_>) -> Result<Standing, Error> {
+    overlaid(person, marks, tx).await
 }
 
 /// With the marks that are not written yet: each counts as a change of its own, as it will when it is.
@@ -129,19 +124,11 @@ pub(crate) async fn overlaid(
     marks: &Marks,
     tx: &mut Transaction<'_>,
 ) -> Result<Standing, Error> {
-    let standing = standing(person, tx).await?.unwrap_or_default();
+    let row = tx.row(&store::PERSON, &[("person", person.into())]).await?;
+    let (last_seq, unread, version) = match row {
+        Some(row) => (row.count(0)?, row.count(1)?, row.count(2)?),
+        None => (0, 0, 0),
+    };
     let read = effective(person, marks, tx).await?.len() as u64;
-    let (unread, version) = (standing.unread.saturating_sub(read), standing.version + read);
-    Ok(Standing { unread, version, ..standing })
-}
-
-pub(crate) fn standing<'t>(
-    person: &'t Id,
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<Option<Standing>, Error>> {
-    Box::pin(async move {
-        let row = tx.row(&store::PERSON, &[("person", person.into())]).await?;
-        row.map(|row| Ok(Standing { last_seq: row.count(0)?, unread: row.count(1)?, version: row.count(2)? }))
-            .transpose()
-    })
+    Ok(Standing { last_seq, unread: unread.saturating_sub(read), version: version + read })
 }

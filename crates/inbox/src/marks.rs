@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use bongsu_kernel::{Id, Millis, Outage, crash_point};
-use bongsu_sql::{self as sql, Error, Transaction};
+use bongsu_sql::{Error, Transaction};
 
+use crate::Inbox;
 use crate::read::change;
-use crate::{Inbox, store};
+use crate::store::{self, json};
 
 /// A future that a trait object can give.
 pub type Boxed<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, Outage>> + Send + 'a>>;
@@ -71,7 +72,7 @@ impl Inbox {
     /// written again changes nothing.
     pub async fn write_behind(self) {
         loop {
-            tokio::time::sleep(self.pace().interval).await;
+            tokio::time::sleep(self.0.pace.interval).await;
             self.flush().await;
         }
     }
@@ -112,7 +113,7 @@ impl Inbox {
             if marks.is_empty() {
                 return Ok(buffer.none_left(waiting).await?);
             }
-            let some: Marks = marks.into_iter().take(self.pace().at_once).collect();
+            let some: Marks = marks.into_iter().take(self.0.pace.at_once).collect();
             *written += some.len();
             self.write_marks(&waiting.person, &some).await?;
             buffer.written(&waiting.person, &some).await?;
@@ -124,7 +125,7 @@ impl Inbox {
     pub(crate) async fn settle(&self, person: &Id) -> Result<(), Error> {
         let (Some(buffer), mut marks) = (self.buffer(), self.marks(person).await) else { return Ok(()) };
         while !marks.is_empty() {
-            let later = marks.keys().nth(self.pace().at_once).copied();
+            let later = marks.keys().nth(self.0.pace.at_once).copied();
             let rest = later.map(|later| marks.split_off(&later)).unwrap_or_default();
             self.write_marks(person, &marks).await?;
             // Those that stay are written again, which changes nothing.
@@ -136,7 +137,7 @@ impl Inbox {
 
     async fn write_marks(&self, person: &Id, marks: &Marks) -> Result<(), Error> {
         crash_point!("before-marks");
-        self.records().write((person.clone(), marks.clone()), write).await?;
+        self.0.records.write((person.clone(), marks.clone()), write).await?;
         crash_point!("after-marks");
         Ok(())
     }
@@ -166,22 +167,18 @@ pub(crate) async fn effective(
 
 /// Numbers as a JSON list.
 pub(crate) fn numbers<'a>(numbers: impl Iterator<Item = &'a u64>) -> Result<String, Error> {
-    let numbers: Vec<&u64> = numbers.collect();
-    serde_json::to_string(&numbers).map_err(|error| Error::Failed(error.to_string()))
+    json(&numbers.collect::<Vec<_>>())
 }
 
-fn write<'t>(given: &'t (Id, Marks), tx: &'t mut Transaction<'_>) -> sql::Boxed<'t, Result<(), Error>> {
-    Box::pin(async move {
-        let (person, marks) = given;
-        tx.row(&store::PERSON_HOLD, &[("person", person.into())]).await?;
-        let unread = effective(person, marks, tx).await?;
-        let times: Vec<(u64, Millis)> =
-            unread.iter().map(|seq| (*seq, marks.get(seq).copied().unwrap_or_default())).collect();
-        let times = serde_json::to_string(&times).map_err(|error| Error::Failed(error.to_string()))?;
-        tx.run(&store::ENTRIES_MARK, &[("person", person.into()), ("marks", times.into())]).await?;
-        if !unread.is_empty() {
-            change(person, unread.len(), tx).await?;
-        }
-        Ok(())
-    })
+async fn write(given: &(Id, Marks), tx: &mut Transaction<'_>) -> Result<(), Error> {
+    let (person, marks) = given;
+    tx.row(&store::PERSON_HOLD, &[("person", person.into())]).await?;
+    let unread = effective(person, marks, tx).await?;
+    let times: Vec<(u64, Millis)> =
+        unread.iter().map(|seq| (*seq, marks.get(seq).copied().unwrap_or_default())).collect();
+    tx.run(&store::ENTRIES_MARK, &[("person", person.into()), ("marks", json(&times)?.into())]).await?;
+    if !unread.is_empty() {
+        change(person, unread.len(), tx).await?;
+    }
+    Ok(())
 }

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use bongsu_kernel::{Id, Millis, crash_point};
-use bongsu_sql::{Boxed, Error, Transaction};
+use bongsu_sql::{Error, Transaction};
 
 use crate::settings::Settings;
 use crate::store::{self, list};
@@ -67,22 +67,26 @@ impl Inbox {
         let mut targets: Vec<&Id> = targets.iter().collect();
         targets.sort_unstable();
         targets.dedup();
-        let now = self.clock().now();
-        let saving = Saving { people: list(&targets), count: targets.len(), notice: notice.clone(), now };
+        let now = self.0.clock.now();
+        let saving = Saving {
+            people: list(targets.iter().copied()),
+            count: targets.len(),
+            notice: notice.clone(),
+            now,
+        };
         let told = self.save(saving).await?;
         crash_point!("after-notify");
-        self.live().saved(&notice, now, &told);
+        self.0.live.saved(&notice, now, &told);
         Ok(told)
     }
 
     /// People have a row of their own from the first time on, so it is looked for first and added only where it is missing:
     /// apart, because rows are taken in order and one that is added comes out of it.
     async fn save(&self, saving: Saving) -> Result<Vec<Told>, NotifyError> {
-        let mut saved = self.records().write(saving.clone(), save).await;
+        let mut saved = self.0.records.write(saving.clone(), save).await;
         if let Err(Unsaved::Strangers) = saved {
-            let added: Result<_, Error> = self.records().write(saving.clone(), add_people).await;
-            added?;
-            saved = self.records().write(saving, save).await;
+            self.0.records.write(saving.clone(), add_people).await?;
+            saved = self.0.records.write(saving, save).await;
         }
         saved.map_err(|why| match why {
             Unsaved::Refused(error) => error,
@@ -91,45 +95,42 @@ impl Inbox {
     }
 }
 
-fn add_people<'t>(saving: &'t Saving, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<u64, Error>> {
-    Box::pin(async move { tx.run(&store::PEOPLE_ADD, &[("people", saving.people.as_str().into())]).await })
+async fn add_people(saving: &Saving, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+    tx.run(&store::PEOPLE_ADD, &[("people", saving.people.as_str().into())]).await
 }
 
-fn save<'t>(saving: &'t Saving, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Vec<Told>, Unsaved>> {
-    Box::pin(async move {
-        let people = [("people", saving.people.as_str().into())];
-        let held = tx.rows(&store::PEOPLE_HOLD, &people).await?;
-        if held.len() < saving.count {
-            return Err(Unsaved::Strangers);
+async fn save(saving: &Saving, tx: &mut Transaction<'_>) -> Result<Vec<Told>, Unsaved> {
+    let people = [("people", saving.people.as_str().into())];
+    let held = tx.rows(&store::PEOPLE_HOLD, &people).await?;
+    if held.len() < saving.count {
+        return Err(Unsaved::Strangers);
+    }
+    // After the people: those who tell of the same thing wait for the first of them, who has everything that it needs and
+    // does not take it back.
+    let notice = number_of(&saving.notice, saving.now, tx).await.map_err(Unsaved::Refused)?;
+    let both = [("notice", notice.into()), ("people", saving.people.as_str().into())];
+    let known = tx.rows(&store::TOLD_ALREADY, &both).await?;
+    let known = known.iter().map(|row| row.id(0)).collect::<Result<HashSet<_>, _>>()?;
+    let settings = tx.rows(&store::SETTINGS_OF, &people).await?;
+    let settings = settings.iter().map(|row| Ok((row.id(0)?, Settings::stored(row.text(1)?))));
+    let settings = settings.collect::<Result<HashMap<_, _>, Error>>()?;
+    let mut told = Vec::with_capacity(held.len());
+    for row in &held {
+        let person = row.id(0)?;
+        if !known.contains(&person) {
+            let silent = settings.get(&person).is_some_and(|settings| !settings.wants(&saving.notice.kind));
+            let (seq, unread, version) = (row.count(1)? + 1, row.count(2)? + 1, row.count(3)? + 1);
+            told.push(Told { person, seq, unread, version, silent });
         }
-        // After the people: those who tell of the same thing wait for the first of them, who has everything that it needs and
-        // does not take it back.
-        let notice = number_of(&saving.notice, saving.now, tx).await.map_err(Unsaved::Refused)?;
-        let both = [("notice", notice.into()), ("people", saving.people.as_str().into())];
-        let known = tx.rows(&store::TOLD_ALREADY, &both).await?;
-        let known = known.iter().map(|row| row.id(0)).collect::<Result<HashSet<_>, _>>()?;
-        let settings = tx.rows(&store::SETTINGS_OF, &people).await?;
-        let settings = settings.iter().map(|row| Ok((row.id(0)?, Settings::stored(row.text(1)?))));
-        let settings = settings.collect::<Result<HashMap<_, _>, Error>>()?;
-        let mut told = Vec::with_capacity(held.len());
-        for row in &held {
-            let person = row.id(0)?;
-            if !known.contains(&person) {
-                let silent =
-                    settings.get(&person).is_some_and(|settings| !settings.wants(&saving.notice.kind));
-                let (seq, unread, version) = (row.count(1)? + 1, row.count(2)? + 1, row.count(3)? + 1);
-                told.push(Told { person, seq, unread, version, silent });
-            }
-        }
-        let fresh = list(&told.iter().map(|told| &told.person).collect::<Vec<_>>());
-        if !told.is_empty() {
-            let arguments =
-                [("notice", notice.into()), ("now", saving.now.into()), ("people", fresh.as_str().into())];
-            tx.run(&store::ENTRIES_ADD, &arguments).await?;
-            tx.run(&store::PEOPLE_COUNT, &[("people", fresh.as_str().into())]).await?;
-        }
-        Ok(told)
-    })
+    }
+    let fresh = list(told.iter().map(|told| &told.person));
+    if !told.is_empty() {
+        let arguments =
+            [("notice", notice.into()), ("now", saving.now.into()), ("people", fresh.as_str().into())];
+        tx.run(&store::ENTRIES_ADD, &arguments).await?;
+        tx.run(&store::PEOPLE_COUNT, &[("people", fresh.as_str().into())]).await?;
+    }
+    Ok(told)
 }
 
 /// The number of what happened; it is saved unless it was before.

@@ -2,25 +2,21 @@
 //!
 //! Entries are derived, and marks of a fleet written behind, by one process with the role `worker`.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use bongsu_coordination::runner;
+use bongsu_kernel::Invalid;
 use bongsu_kernel::settings::Bad;
-use bongsu_kernel::{Id, Invalid};
 use bongsu_live::Family;
 use bongsu_live::log::Bus;
-use bongsu_part::{Assembly, Boxed, DeadLetter, DeadLetters, Engines, Failure, Fleet, Part};
-use bongsu_rooms::store::{Standing, Store};
-use bongsu_sql::Error;
+use bongsu_part::{Assembly, Engines, Failure, Fleet, Part};
 
-use crate::cache::redis::RedisCache;
+use crate::cache::Cache;
 use crate::marks::redis::RedisBuffer;
 use crate::personal::redis::RedisPersonal;
 use crate::store::{MIGRATIONS, QUERIES};
 use crate::{
-    Beside, FAMILY, FromRooms, Inbox, InboxSource, Live, Options, Personal, RoomMembers, SETTINGS, Templates,
-    routes,
+    Beside, FAMILY, FromRooms, Inbox, InboxSource, Live, Options, Personal, SETTINGS, Templates, routes,
 };
 
 /// What people are told of.
@@ -71,7 +67,7 @@ impl Ways {
                 supervisor,
             );
             let personal = Arc::new(personal);
-            let cache = Arc::new(RedisCache::start(redis.clone(), supervisor));
+            let cache = Cache::start(redis, supervisor);
             Self { live: personal.clone(), bus: Some(personal), beside: Some(Beside { buffer, cache }) }
         })
     }
@@ -86,8 +82,7 @@ fn start_inbox(assembly: &Assembly) -> Result<Option<Inbox>, Failure> {
     let options = Options::from_settings(&engines.values).map_err(Bad)?;
     let Ways { live, bus, beside } = Ways::of(engines, &options.templates);
     let buffered = beside.is_some();
-    let members = Arc::new(Registered(assembly.expect_shared()?));
-    let rooms = FromRooms { family: bongsu_rooms::FAMILY, follow_ups, members };
+    let rooms = FromRooms { follow_ups, members: assembly.expect_shared()? };
     let (clock, supervisor) = (engines.clock.clone(), &engines.supervisor);
     let inbox = Inbox::start(records, options, clock, live, beside, Some(rooms), supervisor);
     engines.hub.serves(FAMILY, Family { source: Arc::new(InboxSource(inbox.clone())), bus });
@@ -104,43 +99,4 @@ fn start_inbox(assembly: &Assembly) -> Result<Option<Inbox>, Failure> {
         }
     }
     Ok(Some(inbox))
-}
-
-/// The members that get the entries of events that name nobody.
-struct Registered(Arc<dyn Store>);
-
-impl RoomMembers for Registered {
-    fn registered<'a>(&'a self, rooms: &'a [Id]) -> Boxed<'a, Result<HashSet<Id>, Error>> {
-        Box::pin(async move { Ok(self.0.registered(rooms).await?) })
-    }
-
-    fn members<'a>(&'a self, room: &'a Id) -> Boxed<'a, Result<Vec<Id>, Error>> {
-        Box::pin(async move { Ok(self.0.members(room).await?.unwrap_or_default()) })
-    }
-
-    fn is_member<'a>(&'a self, room: &'a Id, person: &'a Id) -> Boxed<'a, Result<bool, Error>> {
-        Box::pin(async move { Ok(self.0.standing(room, person).await? == Standing::Member) })
-    }
-}
-
-impl DeadLetters for Inbox {
-    fn name(&self) -> &'static str {
-        "follow-ups"
-    }
-
-    fn depth(&self) -> Boxed<'_, Result<u64, Error>> {
-        Box::pin(self.dead_letter_count())
-    }
-
-    fn after(&self, id: i64, most: usize) -> Boxed<'_, Result<Vec<DeadLetter>, Error>> {
-        Box::pin(self.dead_letters(id, most))
-    }
-
-    fn redrive(&self, ids: Vec<i64>) -> Boxed<'_, Result<u64, Error>> {
-        Box::pin(async move { self.redrive_dead_letters(&ids).await })
-    }
-
-    fn discard(&self, id: i64) -> Boxed<'_, Result<bool, Error>> {
-        Box::pin(self.drop_dead_letter(id))
-    }
 }

@@ -2,7 +2,7 @@
 //! connected hears the new one.
 
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Boxed, Error, Row, Transaction};
+use bongsu_sql::{Error, Row, Transaction};
 
 use crate::cache::Known;
 use crate::marks::{Buffer, numbers};
@@ -73,7 +73,7 @@ impl Inbox {
     /// Marks an entry as read; nothing when the person has no such entry. Reading it again changes nothing. An event of a
     /// room may be marked by who saw it there, before its entry was derived.
     pub async fn mark_read(&self, person: &Id, entry: EntryId) -> Result<Option<Read>, Error> {
-        let marking = Marking { person: person.clone(), entry, now: self.clock().now() };
+        let marking = Marking { person: person.clone(), entry, now: self.0.clock.now() };
         let mut read = self.try_mark(&marking).await?;
         if read.is_none() && self.derive_early(person, &marking.entry).await? {
             read = self.try_mark(&marking).await?;
@@ -90,7 +90,7 @@ impl Inbox {
         {
             return outcome;
         }
-        let Some((read, changed)) = self.records().write(marking.clone(), mark).await? else {
+        let Some((read, changed)) = self.0.records.write(marking.clone(), mark).await? else {
             return Ok(None);
         };
         self.tell_changed(&marking.person, changed).await;
@@ -100,7 +100,7 @@ impl Inbox {
     /// Takes a mark down, to be written later. Nothing when that cannot be done, and it has to be written at once.
     async fn take_down(&self, buffer: &dyn Buffer, marking: &Marking) -> Option<Result<Option<Read>, Error>> {
         let (person, now) = (&marking.person, marking.now);
-        let seq = match self.records().read(marking.clone(), look).await {
+        let seq = match self.0.records.read(marking.clone(), find).await {
             Ok(None) => return Some(Ok(None)),
             Ok(Some((seq, Some(read_at)))) => return Some(Ok(Some(Read { seq, read_at }))),
             Ok(Some((seq, None))) => seq,
@@ -122,24 +122,24 @@ impl Inbox {
     async fn tell_marked(&self, person: &Id, seq: u64) {
         match (self.known(person).await, self.cache()) {
             (Ok(Known::Now(Standing { unread, version, .. })), _) => {
-                self.live().changed(person, &Changed { seqs: vec![seq], unread, version });
+                self.0.live.changed(person, &Changed { seqs: vec![seq], unread, version });
             }
             // It is not in there yet. What devices are told has to be certain, and waits for the records.
             (Ok(Known::Then(_)), Some(cache)) => {
                 let _ = cache.one_read(person).await;
-                self.untold().put(person, seq);
+                self.0.untold.put(person, seq);
             }
-            _ => self.untold().put(person, seq),
+            _ => self.0.untold.put(person, seq),
         }
     }
 
     /// Tells what could not be told while the records were away.
     pub(crate) async fn tell_untold(&self) {
-        while let Some((person, seqs)) = self.untold().take() {
+        while let Some((person, seqs)) = self.0.untold.take() {
             let Ok(Known::Now(Standing { unread, version, .. })) = self.known(&person).await else {
-                return self.untold().put_back(person, seqs);
+                return self.0.untold.put_back(person, seqs);
             };
-            self.live().changed(&person, &Changed { seqs, unread, version });
+            self.0.live.changed(&person, &Changed { seqs, unread, version });
         }
     }
 
@@ -149,8 +149,8 @@ impl Inbox {
         self.settle(person).await?;
         let last = self.standing(person).await?.last_seq;
         loop {
-            let marking = MarkingAll { person: person.clone(), last, now: self.clock().now() };
-            let (changed, more) = self.records().write(marking, mark_some).await?;
+            let marking = MarkingAll { person: person.clone(), last, now: self.0.clock.now() };
+            let (changed, more) = self.0.records.write(marking, mark_some).await?;
             let unread = changed.unread;
             self.tell_changed(person, Some(changed).filter(|changed| !changed.seqs.is_empty())).await;
             if !more {
@@ -162,7 +162,7 @@ impl Inbox {
     /// Takes an entry away; false when the person has no such entry. An event of a room as with [`Inbox::mark_read`].
     pub async fn delete(&self, person: &Id, entry: EntryId) -> Result<bool, Error> {
         self.settle(person).await?;
-        let marking = Marking { person: person.clone(), entry, now: self.clock().now() };
+        let marking = Marking { person: person.clone(), entry, now: self.0.clock.now() };
         let mut is_gone = self.try_delete(&marking).await?;
         if !is_gone && self.derive_early(person, &marking.entry).await? {
             is_gone = self.try_delete(&marking).await?;
@@ -174,7 +174,7 @@ impl Inbox {
     }
 
     async fn try_delete(&self, marking: &Marking) -> Result<bool, Error> {
-        let Some(changed) = self.records().write(marking.clone(), delete).await? else { return Ok(false) };
+        let Some(changed) = self.0.records.write(marking.clone(), delete).await? else { return Ok(false) };
         self.tell_changed(&marking.person, Some(changed)).await;
         Ok(true)
     }
@@ -187,7 +187,7 @@ impl Inbox {
             let Ok(Known::Now(Standing { unread, version, .. })) = self.known(person).await else { return };
             changed = Changed { unread, version, ..changed };
         }
-        self.live().changed(person, &changed);
+        self.0.live.changed(person, &changed);
     }
 }
 
@@ -212,10 +212,6 @@ fn found(row: Option<Row>) -> Result<Found, Error> {
 
 type Found = Option<(u64, Option<Millis>)>;
 
-fn look<'t>(marking: &'t Marking, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Found, Error>> {
-    Box::pin(find(marking, tx))
-}
-
 /// Holds the person's row and gives their count and version.
 async fn hold(person: &Id, tx: &mut Transaction<'_>) -> Result<(u64, u64), Error> {
     let row = tx.row(&store::PERSON_HOLD, &[("person", person.into())]).await?;
@@ -233,20 +229,17 @@ pub(crate) async fn change(person: &Id, read: usize, tx: &mut Transaction<'_>) -
 
 type Marked = Option<(Read, Option<Changed>)>;
 
-fn mark<'t>(marking: &'t Marking, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Marked, Error>> {
-    Box::pin(async move {
-        let (unread, version) = hold(&marking.person, tx).await?;
-        let Some((seq, read_at)) = find(marking, tx).await? else { return Ok(None) };
-        if let Some(read_at) = read_at {
-            return Ok(Some((Read { seq, read_at }, None)));
-        }
-        let arguments =
-            [("person", (&marking.person).into()), ("seq", seq.into()), ("now", marking.now.into())];
-        tx.run(&store::ENTRY_READ, &arguments).await?;
-        let version = version + change(&marking.person, 1, tx).await?;
-        let changed = Changed { seqs: vec![seq], unread: unread.saturating_sub(1), version };
-        Ok(Some((Read { seq, read_at: marking.now }, Some(changed))))
-    })
+async fn mark(marking: &Marking, tx: &mut Transaction<'_>) -> Result<Marked, Error> {
+    let (unread, version) = hold(&marking.person, tx).await?;
+    let Some((seq, read_at)) = find(marking, tx).await? else { return Ok(None) };
+    if let Some(read_at) = read_at {
+        return Ok(Some((Read { seq, read_at }, None)));
+    }
+    let arguments = [("person", (&marking.person).into()), ("seq", seq.into()), ("now", marking.now.into())];
+    tx.run(&store::ENTRY_READ, &arguments).await?;
+    let version = version + change(&marking.person, 1, tx).await?;
+    let changed = Changed { seqs: vec![seq], unread: unread.saturating_sub(1), version };
+    Ok(Some((Read { seq, read_at: marking.now }, Some(changed))))
 }
 
 struct MarkingAll {
@@ -255,41 +248,29 @@ struct MarkingAll {
     now: Millis,
 }
 
-fn mark_some<'t>(
-    all: &'t MarkingAll,
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<(Changed, bool), Error>> {
-    Box::pin(async move {
-        let (unread, version) = hold(&all.person, tx).await?;
-        let arguments =
-            [("person", (&all.person).into()), ("last", all.last.into()), ("limit", AT_ONCE.into())];
-        let rows = tx.rows(&store::UNREAD_UP_TO, &arguments).await?;
-        let seqs = rows.iter().map(|row| row.count(0)).collect::<Result<Vec<_>, _>>()?;
-        if seqs.is_empty() {
-            return Ok((Changed { seqs, unread, version }, false));
-        }
-        let listed = numbers(seqs.iter())?;
-        let arguments = [("person", (&all.person).into()), ("now", all.now.into()), ("seqs", listed.into())];
-        tx.run(&store::ENTRIES_READ, &arguments).await?;
-        let version = version + change(&all.person, seqs.len(), tx).await?;
-        let (more, unread) = (seqs.len() == AT_ONCE, unread.saturating_sub(seqs.len() as u64));
-        Ok((Changed { seqs, unread, version }, more))
-    })
+async fn mark_some(all: &MarkingAll, tx: &mut Transaction<'_>) -> Result<(Changed, bool), Error> {
+    let (unread, version) = hold(&all.person, tx).await?;
+    let arguments = [("person", (&all.person).into()), ("last", all.last.into()), ("limit", AT_ONCE.into())];
+    let rows = tx.rows(&store::UNREAD_UP_TO, &arguments).await?;
+    let seqs = rows.iter().map(|row| row.count(0)).collect::<Result<Vec<_>, _>>()?;
+    if seqs.is_empty() {
+        return Ok((Changed { seqs, unread, version }, false));
+    }
+    let listed = numbers(seqs.iter())?;
+    let arguments = [("person", (&all.person).into()), ("now", all.now.into()), ("seqs", listed.into())];
+    tx.run(&store::ENTRIES_READ, &arguments).await?;
+    let version = version + change(&all.person, seqs.len(), tx).await?;
+    let (more, unread) = (seqs.len() == AT_ONCE, unread.saturating_sub(seqs.len() as u64));
+    Ok((Changed { seqs, unread, version }, more))
 }
 
-fn delete<'t>(
-    marking: &'t Marking,
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<Option<Changed>, Error>> {
-    Box::pin(async move {
-        let (unread, version) = hold(&marking.person, tx).await?;
-        let Some((seq, read_at)) = find(marking, tx).await? else { return Ok(None) };
-        let arguments =
-            [("person", (&marking.person).into()), ("seq", seq.into()), ("now", marking.now.into())];
-        tx.run(&store::ENTRY_DELETE, &arguments).await?;
-        let counted = usize::from(read_at.is_none());
-        let version = version + change(&marking.person, counted, tx).await?;
-        let unread = unread.saturating_sub(counted as u64);
-        Ok(Some(Changed { seqs: vec![seq], unread, version }))
-    })
+async fn delete(marking: &Marking, tx: &mut Transaction<'_>) -> Result<Option<Changed>, Error> {
+    let (unread, version) = hold(&marking.person, tx).await?;
+    let Some((seq, read_at)) = find(marking, tx).await? else { return Ok(None) };
+    let arguments = [("person", (&marking.person).into()), ("seq", seq.into()), ("now", marking.now.into())];
+    tx.run(&store::ENTRY_DELETE, &arguments).await?;
+    let counted = usize::from(read_at.is_none());
+    let version = version + change(&marking.person, counted, tx).await?;
+    let unread = unread.saturating_sub(counted as u64);
+    Ok(Some(Changed { seqs: vec![seq], unread, version }))
 }

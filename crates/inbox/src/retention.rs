@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Boxed, Error, Transaction, forget_before};
+use bongsu_sql::{Error, Transaction, forget_before};
 
-use crate::store::{self, list};
+use crate::store::{self, json, list};
 use crate::{Inbox, dead_letters};
 
 /// What is due is looked for so often.
@@ -26,8 +26,8 @@ impl Inbox {
     /// Forgets what is too old, for as long as the process runs.
     pub(crate) fn start_retention(&self, supervisor: &Supervisor) {
         supervisor.every("inbox-retention", TURN, self, |inbox| async move {
-            let before = inbox.clock().now().saturating_sub(inbox.keeps());
-            let letters = forget_before(inbox.records(), dead_letters::SCOPE, before, MOST);
+            let before = inbox.0.clock.now().saturating_sub(inbox.0.keeps);
+            let letters = forget_before(&inbox.0.records, dead_letters::SCOPE, before, MOST);
             if let Err(error) = inbox.forget_before(before).await.and(letters.await) {
                 tracing::warn!(%error, "old notifications could not be removed yet");
             }
@@ -39,7 +39,7 @@ impl Inbox {
         let mut forgotten = Forgotten::default();
         let (mut size, mut from) = (MOST, 0);
         loop {
-            let step = self.records().write(Due { from, before, size }, forget_some).await?;
+            let step = self.0.records.write(Due { from, before, size }, forget_some).await?;
             from = step.from;
             forgotten.entries += step.gone as u64;
             forgotten.steps += 1;
@@ -51,7 +51,7 @@ impl Inbox {
             tokio::time::sleep(PAUSE).await;
         }
         loop {
-            let step = self.records().write(Due { from: 0, before, size }, forget_notices).await?;
+            let step = self.0.records.write(Due { from: 0, before, size }, forget_notices).await?;
             forgotten.longest = forgotten.longest.max(step.held);
             if !step.more {
                 return Ok(forgotten);
@@ -119,62 +119,52 @@ async fn old(due: &Due, tx: &mut Transaction<'_>) -> Result<Vec<Old>, Error> {
     rows.iter().map(read).collect()
 }
 
-fn forget_some<'t>(due: &'t Due, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Step, Error>> {
-    Box::pin(async move {
-        let found = old(due, tx).await?;
-        let mut people: Vec<Id> = found.iter().map(|old| old.person.clone()).collect();
-        people.sort_unstable();
-        people.dedup();
-        if people.is_empty() {
-            return Ok(Step::NONE);
-        }
-        let listed = list(&people.iter().collect::<Vec<_>>());
-        let held = tx.rows(&store::PEOPLE_HOLD_FREE, &[("people", listed.into())]).await?;
-        let begun = Instant::now();
-        // Who is busy has their turn later.
-        let mut people = held.iter().map(|row| row.id(0)).collect::<Result<Vec<_>, _>>()?;
-        people.sort_unstable();
-        // Again, now that nobody else changes them: some may have been read meanwhile. Others may have become old.
-        let mut gone = old(due, tx).await?;
-        gone.retain(|old| people.binary_search(&old.person).is_ok());
-        let entries: Vec<(&str, u64)> = gone.iter().map(|old| (old.person.as_str(), old.seq)).collect();
-        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-        for old in gone.iter().filter(|old| old.counts) {
-            *counts.entry(old.person.as_str()).or_default() += 1;
-        }
-        let counts: Vec<(&str, u64)> = counts.into_iter().collect();
-        let written = |pairs: &[(&str, u64)]| {
-            serde_json::to_string(pairs).map_err(|error| Error::Failed(error.to_string()))
-        };
-        tx.run(&store::OLD_REMOVE, &[("entries", written(&entries)?.into())]).await?;
-        if !counts.is_empty() {
-            tx.run(&store::PEOPLE_FORGET, &[("counts", written(&counts)?.into())]).await?;
-        }
-        let left = found.iter().find(|old| people.binary_search(&old.person).is_err());
-        let more = found.len() == due.size || left.is_some();
-        let from = left.or(found.last()).map_or(due.from, |old| old.created_at);
-        Ok(Step { gone: gone.len(), more, from, held: begun.elapsed() })
-    })
+async fn forget_some(due: &Due, tx: &mut Transaction<'_>) -> Result<Step, Error> {
+    let found = old(due, tx).await?;
+    let mut people: Vec<Id> = found.iter().map(|old| old.person.clone()).collect();
+    people.sort_unstable();
+    people.dedup();
+    if people.is_empty() {
+        return Ok(Step::NONE);
+    }
+    let held = tx.rows(&store::PEOPLE_HOLD_FREE, &[("people", list(&people).into())]).await?;
+    let begun = Instant::now();
+    // Who is busy has their turn later.
+    let mut people = held.iter().map(|row| row.id(0)).collect::<Result<Vec<_>, _>>()?;
+    people.sort_unstable();
+    // Again, now that nobody else changes them: some may have been read meanwhile. Others may have become old.
+    let mut gone = old(due, tx).await?;
+    gone.retain(|old| people.binary_search(&old.person).is_ok());
+    let entries: Vec<(&str, u64)> = gone.iter().map(|old| (old.person.as_str(), old.seq)).collect();
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for old in gone.iter().filter(|old| old.counts) {
+        *counts.entry(old.person.as_str()).or_default() += 1;
+    }
+    let counts: Vec<(&str, u64)> = counts.into_iter().collect();
+    tx.run(&store::OLD_REMOVE, &[("entries", json(&entries)?.into())]).await?;
+    if !counts.is_empty() {
+        tx.run(&store::PEOPLE_FORGET, &[("counts", json(&counts)?.into())]).await?;
+    }
+    let left = found.iter().find(|old| people.binary_search(&old.person).is_err());
+    let more = found.len() == due.size || left.is_some();
+    let from = left.or(found.last()).map_or(due.from, |old| old.created_at);
+    Ok(Step { gone: gone.len(), more, from, held: begun.elapsed() })
 }
 
 /// What nobody has an entry of any more.
-fn forget_notices<'t>(due: &'t Due, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Step, Error>> {
-    Box::pin(async move {
-        let found = old_notices(due, tx).await?;
-        if found.is_empty() {
-            return Ok(Step::NONE);
-        }
-        let written =
-            |ids: &[i64]| serde_json::to_string(ids).map_err(|error| Error::Failed(error.to_string()));
-        let held = tx.rows(&store::OLD_NOTICES_HOLD, &[("ids", written(&found)?.into())]).await?;
-        let begun = Instant::now();
-        let held = held.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
-        // Again, now that nobody tells of them: somebody may have done so just before.
-        let mut gone = old_notices(due, tx).await?;
-        gone.retain(|id| held.contains(id));
-        tx.run(&store::OLD_NOTICES_REMOVE, &[("ids", written(&gone)?.into())]).await?;
-        Ok(Step { gone: gone.len(), more: found.len() == due.size, from: 0, held: begun.elapsed() })
-    })
+async fn forget_notices(due: &Due, tx: &mut Transaction<'_>) -> Result<Step, Error> {
+    let found = old_notices(due, tx).await?;
+    if found.is_empty() {
+        return Ok(Step::NONE);
+    }
+    let held = tx.rows(&store::OLD_NOTICES_HOLD, &[("ids", json(&found)?.into())]).await?;
+    let begun = Instant::now();
+    let held = held.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
+    // Again, now that nobody tells of them: somebody may have done so just before.
+    let mut gone = old_notices(due, tx).await?;
+    gone.retain(|id| held.contains(id));
+    tx.run(&store::OLD_NOTICES_REMOVE, &[("ids", json(&gone)?.into())]).await?;
+    Ok(Step { gone: gone.len(), more: found.len() == due.size, from: 0, held: begun.elapsed() })
 }
 
 async fn old_notices(due: &Due, tx: &mut Transaction<'_>) -> Result<Vec<i64>, Error> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bongsu_http::{Fields, fields};
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Id, Invalid, Reason};
-use bongsu_sql::{Boxed, Error, Transaction};
+use bongsu_sql::{Error, Transaction};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -203,7 +203,7 @@ pub enum SettingsError {
 impl Inbox {
     /// While the records are away, those that were seen last.
     pub async fn settings(&self, person: &Id) -> Result<Settings, Error> {
-        let found = self.records().read(person.clone(), settings).await;
+        let found = self.0.records.read(person.clone(), settings).await;
         let Some(cache) = self.cache() else { return found };
         match found {
             Ok(settings) => {
@@ -217,7 +217,7 @@ impl Inbox {
 
     /// Changes what is named, and gives all.
     pub async fn change_settings(&self, person: &Id, change: Change) -> Result<Settings, SettingsError> {
-        let changed = self.records().write((person.clone(), change), apply).await;
+        let changed = self.0.records.write((person.clone(), change), apply).await;
         if let Some(cache) = self.cache() {
             let _ = cache.forget_settings(person).await;
         }
@@ -225,31 +225,21 @@ impl Inbox {
     }
 }
 
-pub(crate) fn settings<'t>(
-    person: &'t Id,
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<Settings, Error>> {
-    Box::pin(async move {
-        let row = tx.row(&store::SETTINGS, &[("person", person.into())]).await?;
-        row.map_or_else(|| Ok(Settings::default()), |row| Ok(Settings::stored(row.text(0)?)))
-    })
+pub(crate) async fn settings(person: &Id, tx: &mut Transaction<'_>) -> Result<Settings, Error> {
+    let row = tx.row(&store::SETTINGS, &[("person", person.into())]).await?;
+    row.map_or_else(|| Ok(Settings::default()), |row| Ok(Settings::stored(row.text(0)?)))
 }
 
-fn apply<'t>(
-    given: &'t (Id, Change),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<Settings, SettingsError>> {
-    Box::pin(async move {
-        let (person, change) = given;
-        // Held by the person's own row: that of the settings may not be there yet.
-        tx.run(&store::PEOPLE_ADD, &[("people", store::list(&[person]).into())]).await?;
-        tx.row(&store::PERSON_HOLD, &[("person", person.into())]).await?;
-        let mut settings = settings(person, tx).await?;
-        change.apply(&mut settings).map_err(SettingsError::Invalid)?;
-        let body = serde_json::to_string(&settings).map_err(|error| Error::Failed(error.to_string()))?;
-        tx.run(&store::SETTINGS_PUT, &[("person", person.into()), ("body", body.into())]).await?;
-        Ok(settings)
-    })
+async fn apply(given: &(Id, Change), tx: &mut Transaction<'_>) -> Result<Settings, SettingsError> {
+    let (person, change) = given;
+    // Held by the person's own row: that of the settings may not be there yet.
+    tx.run(&store::PEOPLE_ADD, &[("people", store::list([person]).into())]).await?;
+    tx.row(&store::PERSON_HOLD, &[("person", person.into())]).await?;
+    let mut settings = settings(person, tx).await?;
+    change.apply(&mut settings).map_err(SettingsError::Invalid)?;
+    let body = store::json(&settings)?;
+    tx.run(&store::SETTINGS_PUT, &[("person", person.into()), ("body", body.into())]).await?;
+    Ok(settings)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use bongsu_kernel::{Id, StreamId};
 use bongsu_live::log::{Boxed, LogError, Most};
 use bongsu_live::{Item, MessageId, Page, Place, Source, Start, SubjectName};
-use bongsu_sql::{Error, Transaction};
+use bongsu_sql::{Error, Records, Transaction};
 
 use crate::list::overlaid;
 use crate::marks::{Marks, numbers};
@@ -32,18 +32,17 @@ pub fn subject(person: &Id) -> SubjectName {
 /// See the module.
 pub struct InboxSource(pub Inbox);
 
-impl From<Error> for Unread {
-    fn from(error: Error) -> Self {
-        Self(error)
+impl InboxSource {
+    fn records(&self) -> &Records {
+        &self.0.0.records
     }
-}
 
-/// The records could not be read.
-struct Unread(Error);
-
-impl From<Unread> for LogError {
-    fn from(Unread(error): Unread) -> Self {
-        if error.may_pass() { Self::Away(error.to_string()) } else { Self::Failed(error.to_string()) }
+    async fn page<F>(&self, person: &Id, read: impl Fn(Marks) -> F) -> Result<Page<Item>, LogError>
+    where
+        F: Future<Output = Result<EntryPage, Error>>,
+    {
+        let page = self.0.read_with_marks(person, read).await;
+        Ok(page.map_err(|error| LogError::from_records(&error))?.worded(self.0.templates()))
     }
 }
 
@@ -57,16 +56,19 @@ impl Source for InboxSource {
         let person = Id::new(subject.parts().1);
         Box::pin(async move {
             let person = person.map_err(|_| LogError::Failed("no person".to_owned()))?;
-            let read = |marks| self.0.records().read((person.clone(), marks, after.ms), after_position);
-            let page = self.0.read_with_marks(&person, read).await.map_err(LogError::from)?;
-            Ok(page.worded(self.0.templates()))
+            let read = |marks| self.records().read((person.clone(), marks, after.ms), after_position);
+            self.page(&person, read).await
         })
     }
 
     fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Vec<Result<Place, LogError>>> {
         Box::pin(async move {
             let people: Vec<Id> = subjects.iter().filter_map(|name| Id::new(name.parts().1).ok()).collect();
-            let known = self.0.records().read(people, last_numbers).await.map_err(LogError::from);
+            let known = self
+                .records()
+                .read(people, last_numbers)
+                .await
+                .map_err(|error| LogError::from_records(&error));
             let place = |name: &SubjectName| {
                 let known = known.as_ref().map_err(Clone::clone)?;
                 Ok(head(known.get(name.parts().1).copied().unwrap_or(0)))
@@ -78,9 +80,8 @@ impl Source for InboxSource {
     fn begin(&self, subject: &SubjectName) -> Option<Boxed<'_, Result<Page<Item>, LogError>>> {
         let person = Id::new(subject.parts().1).ok()?;
         Some(Box::pin(async move {
-            let read = |marks| self.0.records().read((person.clone(), marks), newest_unread);
-            let page = self.0.read_with_marks(&person, read).await.map_err(LogError::from)?;
-            Ok(page.worded(self.0.templates()))
+            let read = |marks| self.records().read((person.clone(), marks), newest_unread);
+            self.page(&person, read).await
         }))
     }
 
@@ -112,61 +113,42 @@ fn head(last_seq: u64) -> Place {
     if last_seq == 0 { Place { number: None, ..Place::START } } else { place(last_seq) }
 }
 
-fn after_position<'t>(
-    given: &'t (Id, Marks, u64),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<EntryPage, Unread>> {
-    Box::pin(async move {
-        let (person, marks, after) = given;
-        let standing = overlaid(person, marks, tx).await?;
-        let last = standing.last_seq;
-        if *after > last {
-            return Ok(EntryPage { start: Start::Unknown, entries: Vec::new(), standing });
-        }
-        let arguments =
-            [("person", person.into()), ("after", (*after).into()), ("limit", (REPLAYED + 1).into())];
-        let rows = tx.rows(&store::AFTER, &arguments).await?;
-        let entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, _>>()?;
-        // Numbers have no holes but those that time has made.
-        let first =
-            tx.row(&store::FIRST_AFTER, &[("person", person.into()), ("after", (*after).into())]).await?;
-        let first = first.map(|row| row.maybe_count(0)).transpose()?.flatten();
-        let whole = *after == last || first.is_some_and(|first| first == after + 1);
-        let start = if whole && entries.len() <= REPLAYED { Start::Known } else { Start::Cut };
-        let settings = settings(person, tx).await?;
-        let wanted = entries.into_iter().take(REPLAYED).filter(|entry| settings.wants(&entry.notice.kind));
-        Ok(EntryPage { start, entries: wanted.collect(), standing })
-    })
+async fn after_position(given: &(Id, Marks, u64), tx: &mut Transaction<'_>) -> Result<EntryPage, Error> {
+    let (person, marks, after) = given;
+    let standing = overlaid(person, marks, tx).await?;
+    let last = standing.last_seq;
+    if *after > last {
+        return Ok(EntryPage { start: Start::Unknown, entries: Vec::new(), standing });
+    }
+    let arguments = [("person", person.into()), ("after", (*after).into()), ("limit", (REPLAYED + 1).into())];
+    let rows = tx.rows(&store::AFTER, &arguments).await?;
+    let entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, _>>()?;
+    // Numbers have no holes but those that time has made.
+    let first = tx.row(&store::FIRST_AFTER, &[("person", person.into()), ("after", (*after).into())]).await?;
+    let first = first.map(|row| row.maybe_count(0)).transpose()?.flatten();
+    let whole = *after == last || first.is_some_and(|first| first == after + 1);
+    let start = if whole && entries.len() <= REPLAYED { Start::Known } else { Start::Cut };
+    let settings = settings(person, tx).await?;
+    let wanted = entries.into_iter().take(REPLAYED).filter(|entry| settings.wants(&entry.notice.kind));
+    Ok(EntryPage { start, entries: wanted.collect(), standing })
 }
 
-fn newest_unread<'t>(
-    given: &'t (Id, Marks),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<EntryPage, Unread>> {
-    Box::pin(async move {
-        let (person, marks) = given;
-        let standing = overlaid(person, marks, tx).await?;
-        let settings = settings(person, tx).await?;
-        let arguments =
-            [("person", person.into()), ("limit", LOOKED_AT.into()), ("seqs", numbers(marks.keys())?.into())];
-        let rows = tx.rows(&store::NEWEST_UNREAD, &arguments).await?;
-        let mut entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, _>>()?;
-        entries.retain(|entry| settings.wants(&entry.notice.kind));
-        entries.truncate(SHOWN);
-        entries.reverse();
-        Ok(EntryPage { start: Start::Known, entries, standing })
-    })
+async fn newest_unread(given: &(Id, Marks), tx: &mut Transaction<'_>) -> Result<EntryPage, Error> {
+    let (person, marks) = given;
+    let standing = overlaid(person, marks, tx).await?;
+    let settings = settings(person, tx).await?;
+    let arguments =
+        [("person", person.into()), ("limit", LOOKED_AT.into()), ("seqs", numbers(marks.keys())?.into())];
+    let rows = tx.rows(&store::NEWEST_UNREAD, &arguments).await?;
+    let mut entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, _>>()?;
+    entries.retain(|entry| settings.wants(&entry.notice.kind));
+    entries.truncate(SHOWN);
+    entries.reverse();
+    Ok(EntryPage { start: Start::Known, entries, standing })
 }
 
-#[expect(clippy::ptr_arg, reason = "a question takes what it was given by reference")]
-fn last_numbers<'t>(
-    people: &'t Vec<Id>,
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<HashMap<String, u64>, Unread>> {
-    Box::pin(async move {
-        let listed = store::list(&people.iter().collect::<Vec<_>>());
-        let rows = tx.rows(&store::PEOPLE, &[("people", listed.into())]).await?;
-        let known = rows.iter().map(|row| Ok((row.id(0)?.as_str().to_owned(), row.count(1)?)));
-        Ok(known.collect::<Result<HashMap<_, _>, Error>>()?)
-    })
+async fn last_numbers(people: &Vec<Id>, tx: &mut Transaction<'_>) -> Result<HashMap<String, u64>, Error> {
+    let rows = tx.rows(&store::PEOPLE, &[("people", store::list(people).into())]).await?;
+    let known = rows.iter().map(|row| Ok((row.id(0)?.as_str().to_owned(), row.count(1)?)));
+    known.collect()
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::text::{Language, Text};
+use bongsu_kernel::text::Language;
 use minijinja::{Environment, context, filters, tests as checks};
 
 use crate::{Kind, Notice};
@@ -82,11 +82,7 @@ impl Templates {
         }
     }
 
-    /// What to say of something, in both languages.
-    pub fn text(&self, notice: &Notice) -> Text {
-        Text::owned(self.message(notice, Language::Korean), self.message(notice, Language::English))
-    }
-
+    /// What to say of something.
     pub fn message(&self, notice: &Notice, language: Language) -> String {
         let loaded = self.0.loaded.read().unwrap_or_else(PoisonError::into_inner);
         let folder = language.name();
@@ -266,7 +262,8 @@ mod tests {
     fn every_type_has_words_in_both_languages() {
         let templates = Templates::load(None).unwrap();
         for kind in ["FOLLOW", "POST_LIKE", "POST_COMMENT", "VOTE_ENDED", "ANYTHING", "comment.created"] {
-            let Text { ko, en } = templates.text(&notice(kind, r#"{"actorName":"봉수"}"#));
+            let notice = notice(kind, r#"{"actorName":"봉수"}"#);
+            let [ko, en] = [Language::Korean, Language::English].map(|of| templates.message(&notice, of));
             assert!(!ko.is_empty() && !en.is_empty() && ko != en, "{kind}: {ko} / {en}");
         }
         let like = templates.message(&notice("POST_LIKE", r#"{"actorName":"봉수"}"#), Language::Korean);

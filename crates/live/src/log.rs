@@ -187,6 +187,11 @@ pub enum LogError {
 }
 
 impl LogError {
+    /// Of a source that reads the records.
+    pub fn from_records(error: &bongsu_sql::Error) -> Self {
+        if error.may_pass() { Self::Away(error.to_string()) } else { Self::Failed(error.to_string()) }
+    }
+
     /// Whether the same may work a moment later.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Away(_) | Self::Unanswered(_) | Self::TimedOut)

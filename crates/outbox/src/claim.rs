@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bongsu_kernel::Millis;
 use bongsu_kernel::trace::TraceParent;
-use bongsu_sql::{Boxed, Error, Records, Transaction};
+use bongsu_sql::{Error, Records, Transaction};
 
 use crate::store::{self, list};
 use crate::worker::{Handler, LEASE, millis};
@@ -222,31 +222,21 @@ impl Outbox {
     }
 }
 
-fn redriven<'t>(
-    now: &'t Millis,
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<Vec<(i64, String)>, Error>> {
-    Box::pin(async move {
-        let rows = tx.rows(&store::REDRIVEN, &[("now", (*now).into()), ("most", MOST.into())]).await?;
-        rows.iter().map(|row| Ok((row.int(0)?, row.maybe_text(1)?.unwrap_or_default().to_owned()))).collect()
-    })
+async fn redriven(now: &Millis, tx: &mut Transaction<'_>) -> Result<Vec<(i64, String)>, Error> {
+    let rows = tx.rows(&store::REDRIVEN, &[("now", (*now).into()), ("most", MOST.into())]).await?;
+    rows.iter().map(|row| Ok((row.int(0)?, row.maybe_text(1)?.unwrap_or_default().to_owned()))).collect()
 }
 
 #[expect(clippy::ptr_arg, reason = "a question takes what it was given by reference")]
-fn forget_redriven<'t>(ids: &'t Vec<i64>, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
-    Box::pin(async move { tx.run(&store::REDRIVEN_REMOVE, &[("ids", list(ids)?.into())]).await.map(drop) })
+async fn forget_redriven(ids: &Vec<i64>, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+    tx.run(&store::REDRIVEN_REMOVE, &[("ids", list(ids)?.into())]).await
 }
 
 /// Of some rows those that are not done, and when they may be.
 #[expect(clippy::ptr_arg, reason = "a question takes what it was given by reference")]
-fn undone<'t>(
-    ids: &'t Vec<i64>,
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<HashMap<i64, Millis>, Error>> {
-    Box::pin(async move {
-        let rows = tx.rows(&store::UNDONE, &[("ids", list(ids)?.into())]).await?;
-        rows.iter().map(|row| Ok((row.int(0)?, u64::try_from(row.int(1)?).unwrap_or_default()))).collect()
-    })
+async fn undone(ids: &Vec<i64>, tx: &mut Transaction<'_>) -> Result<HashMap<i64, Millis>, Error> {
+    let rows = tx.rows(&store::UNDONE, &[("ids", list(ids)?.into())]).await?;
+    rows.iter().map(|row| Ok((row.int(0)?, u64::try_from(row.int(1)?).unwrap_or_default()))).collect()
 }
 
 /// As much of a row as tells whether there is something to do.
@@ -259,22 +249,20 @@ struct Seen {
     available_at: Millis,
 }
 
-fn window<'t>(after: &'t u64, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Vec<Seen>, Error>> {
-    Box::pin(async move {
-        let wanted = [("after", (*after).into()), ("most", WINDOW.into())];
-        let rows = tx.rows(&store::WINDOW, &wanted).await?;
-        let seen = |row: &bongsu_sql::Row| {
-            Ok(Seen {
-                position: row.count(0)?,
-                id: row.int(1)?,
-                target: row.text(2)?.to_owned(),
-                kind: row.maybe_text(3)?.unwrap_or_default().to_owned(),
-                is_undone: matches!(row.text(4)?, "PENDING" | "PROCESSING"),
-                available_at: u64::try_from(row.int(5)?).unwrap_or_default(),
-            })
-        };
-        rows.iter().map(seen).collect()
-    })
+async fn window(after: &u64, tx: &mut Transaction<'_>) -> Result<Vec<Seen>, Error> {
+    let wanted = [("after", (*after).into()), ("most", WINDOW.into())];
+    let rows = tx.rows(&store::WINDOW, &wanted).await?;
+    let seen = |row: &bongsu_sql::Row| {
+        Ok(Seen {
+            position: row.count(0)?,
+            id: row.int(1)?,
+            target: row.text(2)?.to_owned(),
+            kind: row.maybe_text(3)?.unwrap_or_default().to_owned(),
+            is_undone: matches!(row.text(4)?, "PENDING" | "PROCESSING"),
+            available_at: u64::try_from(row.int(5)?).unwrap_or_default(),
+        })
+    };
+    rows.iter().map(seen).collect()
 }
 
 struct Wish {
@@ -283,34 +271,32 @@ struct Wish {
     until: Millis,
 }
 
-fn claim<'t>(wish: &'t Wish, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Vec<Claimed>, Error>> {
-    Box::pin(async move {
-        let ids: Vec<i64> = wish.candidates.iter().map(|(id, _)| *id).collect();
-        let held = [("ids", list(&ids)?.into()), ("now", wish.now.into())];
-        let held = tx.rows(&store::CLAIM_HOLD, &held).await?;
-        let mut held = held
-            .iter()
-            .map(|row| {
-                let trace = row.maybe_text(7)?.and_then(TraceParent::parse);
-                let attempts = u64::try_from(row.int(6)?).unwrap_or_default();
-                let row = Row { trace, ..Row::read(row)? };
-                Ok((row.id, Claimed { row, attempts, until: wish.until }))
-            })
-            .collect::<Result<HashMap<_, _>, Error>>()?;
-        // Of a target nothing behind what somebody else has, or has just had.
-        let (mut missed, mut claimed) = (HashSet::new(), Vec::with_capacity(held.len()));
-        for (id, target) in &wish.candidates {
-            match held.remove(id) {
-                Some(row) if !target.as_ref().is_some_and(|target| missed.contains(target)) => {
-                    claimed.push(row);
-                }
-                _ => missed.extend(target.as_ref()),
+async fn claim(wish: &Wish, tx: &mut Transaction<'_>) -> Result<Vec<Claimed>, Error> {
+    let ids: Vec<i64> = wish.candidates.iter().map(|(id, _)| *id).collect();
+    let held = [("ids", list(&ids)?.into()), ("now", wish.now.into())];
+    let held = tx.rows(&store::CLAIM_HOLD, &held).await?;
+    let mut held = held
+        .iter()
+        .map(|row| {
+            let trace = row.maybe_text(7)?.and_then(TraceParent::parse);
+            let attempts = u64::try_from(row.int(6)?).unwrap_or_default();
+            let row = Row { trace, ..Row::read(row)? };
+            Ok((row.id, Claimed { row, attempts, until: wish.until }))
+        })
+        .collect::<Result<HashMap<_, _>, Error>>()?;
+    // Of a target nothing behind what somebody else has, or has just had.
+    let (mut missed, mut claimed) = (HashSet::new(), Vec::with_capacity(held.len()));
+    for (id, target) in &wish.candidates {
+        match held.remove(id) {
+            Some(row) if !target.as_ref().is_some_and(|target| missed.contains(target)) => {
+                claimed.push(row);
             }
+            _ => missed.extend(target.as_ref()),
         }
-        let ids: Vec<i64> = claimed.iter().map(|claimed| claimed.row.id).collect();
-        tx.run(&store::CLAIM, &[("ids", list(&ids)?.into()), ("until", wish.until.into())]).await?;
-        Ok(claimed)
-    })
+    }
+    let ids: Vec<i64> = claimed.iter().map(|claimed| claimed.row.id).collect();
+    tx.run(&store::CLAIM, &[("ids", list(&ids)?.into()), ("until", wish.until.into())]).await?;
+    Ok(claimed)
 }
 
 struct Done {
@@ -319,38 +305,34 @@ struct Done {
     now: Millis,
 }
 
-fn mark_done<'t>(done: &'t Done, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
-    Box::pin(async move {
-        let ids = list(&done.ids)?;
-        let arguments = [("ids", ids.clone().into()), ("until", done.until.into()), ("now", done.now.into())];
-        tx.run(&store::CLAIM_DONE, &arguments).await?;
-        tx.run(&store::REDRIVEN_REMOVE, &[("ids", ids.into())]).await.map(drop)
-    })
+async fn mark_done(done: &Done, tx: &mut Transaction<'_>) -> Result<(), Error> {
+    let ids = list(&done.ids)?;
+    let arguments = [("ids", ids.clone().into()), ("until", done.until.into()), ("now", done.now.into())];
+    tx.run(&store::CLAIM_DONE, &arguments).await?;
+    tx.run(&store::REDRIVEN_REMOVE, &[("ids", ids.into())]).await.map(drop)
 }
 
 async fn end(records: &Records, ending: Ending) -> Result<(), Error> {
-    fn change<'t>(ending: &'t Ending, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
-        Box::pin(async move {
-            let status = match &ending.then {
-                Then::Done => "DONE",
-                Then::Again => "PENDING",
-                Then::GivenUp(_) => "FAILED",
-            };
-            let arguments = [
-                ("id", ending.id.into()),
-                ("until", ending.until.into()),
-                ("status", status.into()),
-                ("attempts", ending.attempts.into()),
-                ("available_at", ending.available_at.into()),
-            ];
-            let changed = tx.run(&store::CLAIM_END, &arguments).await?;
-            if let (Then::GivenUp(reason), true) = (&ending.then, changed > 0) {
-                let reason: String = reason.chars().take(store::REASON).collect();
-                tx.run(&store::FAILURE_PUT, &[("failures", list(&[(ending.id, reason)])?.into())]).await?;
-                tx.run(&store::REDRIVEN_REMOVE, &[("ids", list(&[ending.id])?.into())]).await?;
-            }
-            Ok(())
-        })
+    async fn change(ending: &Ending, tx: &mut Transaction<'_>) -> Result<(), Error> {
+        let status = match &ending.then {
+            Then::Done => "DONE",
+            Then::Again => "PENDING",
+            Then::GivenUp(_) => "FAILED",
+        };
+        let arguments = [
+            ("id", ending.id.into()),
+            ("until", ending.until.into()),
+            ("status", status.into()),
+            ("attempts", ending.attempts.into()),
+            ("available_at", ending.available_at.into()),
+        ];
+        let changed = tx.run(&store::CLAIM_END, &arguments).await?;
+        if let (Then::GivenUp(reason), true) = (&ending.then, changed > 0) {
+            let reason: String = reason.chars().take(store::REASON).collect();
+            tx.run(&store::FAILURE_PUT, &[("failures", list(&[(ending.id, reason)])?.into())]).await?;
+            tx.run(&store::REDRIVEN_REMOVE, &[("ids", list(&[ending.id])?.into())]).await?;
+        }
+        Ok(())
     }
     records.write(ending, change).await
 }

@@ -3,7 +3,7 @@
 //! Needs the records and nothing else, so that an operator can ask while the hub runs and while it does not.
 
 use bongsu_kernel::trace::TraceParent;
-use bongsu_sql::{Boxed, Error, Records, Transaction};
+use bongsu_sql::{Error, Records, Transaction};
 
 use crate::{Row, store};
 
@@ -28,15 +28,13 @@ pub async fn explain(records: &Records, id: i64) -> Result<Option<ExplainedRow>,
     records.read(id, look).await
 }
 
-fn look<'t>(id: &'t i64, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Option<ExplainedRow>, Error>> {
-    Box::pin(async move {
-        let Some(found) = tx.row(&store::EXPLAIN, &[("id", (*id).into())]).await? else { return Ok(None) };
-        let trace = found.maybe_text(9)?.and_then(TraceParent::parse);
-        Ok(Some(ExplainedRow {
-            row: Row { trace, ..Row::read(&found)? },
-            status: found.maybe_text(6)?.unwrap_or_default().to_owned(),
-            attempts: u64::try_from(found.maybe_int(7)?.unwrap_or_default()).unwrap_or_default(),
-            reason: found.maybe_text(8)?.map(str::to_owned),
-        }))
-    })
+async fn look(id: &i64, tx: &mut Transaction<'_>) -> Result<Option<ExplainedRow>, Error> {
+    let Some(found) = tx.row(&store::EXPLAIN, &[("id", (*id).into())]).await? else { return Ok(None) };
+    let trace = found.maybe_text(9)?.and_then(TraceParent::parse);
+    Ok(Some(ExplainedRow {
+        row: Row { trace, ..Row::read(&found)? },
+        status: found.maybe_text(6)?.unwrap_or_default().to_owned(),
+        attempts: u64::try_from(found.maybe_int(7)?.unwrap_or_default()).unwrap_or_default(),
+        reason: found.maybe_text(8)?.map(str::to_owned),
+    }))
 }

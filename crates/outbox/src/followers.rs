@@ -12,7 +12,7 @@ use std::time::Duration;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Close, Id};
 use bongsu_live::{Ender, LiveStream};
-use bongsu_sql::{Boxed, Error, Transaction};
+use bongsu_sql::{Error, Transaction};
 
 use crate::Outbox;
 use crate::store::{self, list};
@@ -95,39 +95,34 @@ impl Outbox {
     }
 
     pub(crate) fn start_looking_again(&self, supervisor: &Supervisor) {
-        supervisor.run("outbox-rights", self, |outbox| async move { outbox.look_again().await });
+        supervisor.every("outbox-rights", PAUSE, self, |outbox| async move { outbox.look_again().await });
     }
 
     async fn look_again(&self) {
-        loop {
-            tokio::time::sleep(PAUSE).await;
-            let rights: Vec<Right> =
-                self.0.followers.open().streams.values().map(|follower| follower.right.clone()).collect();
-            for some in rights.chunks(MOST) {
-                let asked = (Arc::<[Right]>::from(some), self.0.options.has_membership_query);
-                match self.records().read(asked, without_right).await {
-                    Ok(without) => self.0.followers.judge(some, &without),
-                    // That it is away is said elsewhere.
-                    Err(error) if error.may_pass() => tracing::debug!(%error, "rights cannot be looked at"),
-                    Err(error) => tracing::warn!(%error, "rights cannot be looked at again"),
-                }
+        let rights: Vec<Right> =
+            self.0.followers.open().streams.values().map(|follower| follower.right.clone()).collect();
+        for some in rights.chunks(MOST) {
+            let asked = (Arc::<[Right]>::from(some), self.0.options.has_membership_query);
+            match self.records().read(asked, without_right).await {
+                Ok(without) => self.0.followers.judge(some, &without),
+                // That it is away is said elsewhere.
+                Err(error) if error.may_pass() => tracing::debug!(%error, "rights cannot be looked at"),
+                Err(error) => tracing::warn!(%error, "rights cannot be looked at again"),
             }
         }
     }
 }
 
-fn without_right<'t>(
-    (rights, has_query): &'t (Arc<[Right]>, bool),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<HashSet<u64>, Error>> {
-    Box::pin(async move {
-        // As text, always: an id that looks like a number is none.
-        let listed: Vec<(u64, &str, &str, u64)> = rights
-            .iter()
-            .map(|right| (right.number, right.event.as_str(), right.person.as_str(), right.since))
-            .collect();
-        let query = if *has_query { &store::WITHOUT_RIGHT_BY_QUERY } else { &store::WITHOUT_RIGHT };
-        let rows = tx.rows(query, &[("followers", list(&listed)?.into())]).await?;
-        rows.iter().map(|row| row.count(0)).collect()
-    })
+async fn without_right(
+    (rights, has_query): &(Arc<[Right]>, bool),
+    tx: &mut Transaction<'_>,
+) -> Result<HashSet<u64>, Error> {
+    // As text, always: an id that looks like a number is none.
+    let listed: Vec<(u64, &str, &str, u64)> = rights
+        .iter()
+        .map(|right| (right.number, right.event.as_str(), right.person.as_str(), right.since))
+        .collect();
+    let query = if *has_query { &store::WITHOUT_RIGHT_BY_QUERY } else { &store::WITHOUT_RIGHT };
+    let rows = tx.rows(query, &[("followers", list(&listed)?.into())]).await?;
+    rows.iter().map(|row| row.count(0)).collect()
 }

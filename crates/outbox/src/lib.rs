@@ -6,10 +6,10 @@
 //! come back ([`source`]).
 
 mod claim;
+mod dead_letters;
 mod delivery;
 pub mod explain;
 mod followers;
-mod letters;
 mod names;
 mod options;
 mod part;
@@ -32,12 +32,11 @@ use std::sync::{Arc, Mutex};
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id};
 use bongsu_live::{Hub, SubjectName};
-use bongsu_sql::{Boxed, Error, Records, Transaction};
+use bongsu_sql::{Error, Records};
 use tokio::sync::Notify;
 
 use delivery::Ends;
 use followers::Followers;
-pub use letters::{Letter, Page as LetterPage};
 pub use names::{TableNames, has_membership_query};
 pub use options::{Options, Relay, SETTINGS, To, Waited, is_on};
 pub use part::OUTBOX_PART;
@@ -118,13 +117,7 @@ impl Outbox {
 
     /// What is nobody's is said once, at the start: somebody should look at it.
     async fn tell_untargeted(&self) {
-        fn count<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<u64, Error>> {
-            Box::pin(async move {
-                let counted = tx.row(&store::UNTARGETED, &[]).await?;
-                counted.map_or(Ok(0), |row| row.count(0))
-            })
-        }
-        match self.records().read((), count).await {
+        match self.records().count(&store::UNTARGETED).await {
             Ok(0) => {}
             Ok(rows) => tracing::warn!(
                 rows,

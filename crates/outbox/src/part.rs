@@ -8,13 +8,13 @@ use bongsu_kernel::Invalid;
 use bongsu_kernel::settings::{Bad, Values};
 use bongsu_kernel::task::OnEnd;
 use bongsu_live::Family;
-use bongsu_part::{Assembly, Boxed, DeadLetter, DeadLetters, Failure, Part};
-use bongsu_sql::{Dialect, Error, Migrations};
+use bongsu_part::{Assembly, Failure, Part};
+use bongsu_sql::{Dialect, Migrations};
 
 use crate::relay::ToRooms;
 use crate::store::{MEMBERSHIPS_STEP, MIGRATIONS, PART, QUERIES};
 use crate::worker::{Handler, Worker};
-use crate::{FAMILY, Letter, LetterPage, Options, Outbox, OutboxSource, SETTINGS, TableNames, is_on, routes};
+use crate::{FAMILY, Options, Outbox, OutboxSource, SETTINGS, TableNames, is_on, routes};
 
 /// What was committed with a change is told to everybody, in one order.
 pub static OUTBOX_PART: Part = Part {
@@ -84,50 +84,4 @@ async fn start_outbox(assembly: &mut Assembly) -> Result<Option<Outbox>, Failure
         });
     }
     Ok(Some(outbox))
-}
-
-impl DeadLetters for Outbox {
-    fn name(&self) -> &'static str {
-        PART
-    }
-
-    fn depth(&self) -> Boxed<'_, Result<u64, Error>> {
-        Box::pin(self.letter_count())
-    }
-
-    fn after(&self, id: i64, most: usize) -> Boxed<'_, Result<Vec<DeadLetter>, Error>> {
-        Box::pin(async move {
-            let page = LetterPage { after: id, up_to: i64::MAX, most };
-            Ok(self.letters(page).await?.into_iter().map(DeadLetter::from).collect())
-        })
-    }
-
-    fn redrive(&self, ids: Vec<i64>) -> Boxed<'_, Result<u64, Error>> {
-        Box::pin(async move {
-            let mut letters = Vec::with_capacity(ids.len());
-            for id in ids {
-                let page = LetterPage { after: id.saturating_sub(1), up_to: id, most: 1 };
-                letters.extend(self.letters(page).await?);
-            }
-            Self::redrive(self, &letters).await
-        })
-    }
-
-    fn discard(&self, id: i64) -> Boxed<'_, Result<bool, Error>> {
-        Box::pin(self.drop_letter(id))
-    }
-}
-
-impl From<Letter> for DeadLetter {
-    fn from(Letter { row, attempts, reason }: Letter) -> Self {
-        Self {
-            id: row.id,
-            key: row.target,
-            kind: row.event_type,
-            payload: row.payload,
-            attempts,
-            reason,
-            created_at: row.created_at,
-        }
-    }
 }

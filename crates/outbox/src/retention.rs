@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bongsu_kernel::Millis;
-use bongsu_sql::{Boxed, Error, Transaction};
+use bongsu_sql::{Error, Transaction};
 
 use crate::store::{self, list};
 use crate::worker::millis;
@@ -74,12 +74,10 @@ impl Outbox {
 }
 
 /// How many rows, of a thousand at most, had their positions before a time and wait for somebody.
-fn waiting<'t>(before: &'t Millis, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<u64, Error>> {
-    Box::pin(async move {
-        let up_to = position_at(*before, tx).await?;
-        let counted = tx.row(&store::WAITING_OLD, &[("up_to", up_to.into())]).await?;
-        counted.map_or(Ok(0), |row| row.count(0))
-    })
+async fn waiting(before: &Millis, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+    let up_to = position_at(*before, tx).await?;
+    let counted = tx.row(&store::WAITING_OLD, &[("up_to", up_to.into())]).await?;
+    counted.map_or(Ok(0), |row| row.count(0))
 }
 
 /// The last position that had been given at a time.
@@ -89,16 +87,11 @@ pub(crate) async fn position_at(time: Millis, tx: &mut Transaction<'_>) -> Resul
 }
 
 /// Notes where the order stands now, and gives the last position that had been given at the other time.
-fn note_time<'t>(
-    (now, before): &'t (Millis, Millis),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<u64, Error>> {
-    Box::pin(async move {
-        tx.run(&store::TIMES_ADD, &[("now", (*now).into())]).await?;
-        let up_to = position_at(*before, tx).await?;
-        tx.run(&store::TIMES_REMOVE, &[("position", up_to.into())]).await?;
-        Ok(up_to)
-    })
+async fn note_time((now, before): &(Millis, Millis), tx: &mut Transaction<'_>) -> Result<u64, Error> {
+    tx.run(&store::TIMES_ADD, &[("now", (*now).into())]).await?;
+    let up_to = position_at(*before, tx).await?;
+    tx.run(&store::TIMES_REMOVE, &[("position", up_to.into())]).await?;
+    Ok(up_to)
 }
 
 struct Due {
@@ -113,37 +106,35 @@ struct Step {
     last: Option<u64>,
 }
 
-fn remove_some<'t>(due: &'t Due, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Step, Error>> {
-    Box::pin(async move {
-        let (every, kinds): (i64, &[String]) = match &due.waited {
-            Waited::Every => (1, &[]),
-            Waited::Of(kinds) => (0, kinds),
-        };
-        let wanted = [
-            ("after", due.after.into()),
-            ("up_to", due.up_to.into()),
-            ("every", every.into()),
-            ("kinds", list(kinds)?.into()),
-            ("most", MOST.into()),
-        ];
-        let rows = tx.rows(&store::OLD, &wanted).await?;
-        let (mut ids, mut gone, mut last) = (Vec::new(), BTreeMap::new(), None);
-        for row in &rows {
-            let (id, target, position) = (row.int(0)?, row.text(1)?, row.count(2)?);
-            ids.push(id);
-            // In the order of positions: the last of a target stays.
-            gone.insert(target, (position, id));
-            last = Some(position);
-        }
-        if ids.is_empty() {
-            return Ok(Step { gone: 0, last: None });
-        }
-        let gone: Vec<(&str, u64, i64)> = gone.iter().map(|(target, (at, id))| (*target, *at, *id)).collect();
-        tx.run(&store::GONE_PUT, &[("gone", list(&gone)?.into())]).await?;
-        let ids = list(&ids)?;
-        let removed = tx.run(&store::OLD_REMOVE, &[("ids", ids.clone().into())]).await?;
-        tx.run(&store::FAILURE_REMOVE, &[("ids", ids.clone().into())]).await?;
-        tx.run(&store::REDRIVEN_REMOVE, &[("ids", ids.into())]).await?;
-        Ok(Step { gone: removed, last: last.filter(|_| rows.len() == MOST) })
-    })
+async fn remove_some(due: &Due, tx: &mut Transaction<'_>) -> Result<Step, Error> {
+    let (every, kinds): (i64, &[String]) = match &due.waited {
+        Waited::Every => (1, &[]),
+        Waited::Of(kinds) => (0, kinds),
+    };
+    let wanted = [
+        ("after", due.after.into()),
+        ("up_to", due.up_to.into()),
+        ("every", every.into()),
+        ("kinds", list(kinds)?.into()),
+        ("most", MOST.into()),
+    ];
+    let rows = tx.rows(&store::OLD, &wanted).await?;
+    let (mut ids, mut gone, mut last) = (Vec::new(), BTreeMap::new(), None);
+    for row in &rows {
+        let (id, target, position) = (row.int(0)?, row.text(1)?, row.count(2)?);
+        ids.push(id);
+        // In the order of positions: the last of a target stays.
+        gone.insert(target, (position, id));
+        last = Some(position);
+    }
+    if ids.is_empty() {
+        return Ok(Step { gone: 0, last: None });
+    }
+    let gone: Vec<(&str, u64, i64)> = gone.iter().map(|(target, (at, id))| (*target, *at, *id)).collect();
+    tx.run(&store::GONE_PUT, &[("gone", list(&gone)?.into())]).await?;
+    let ids = list(&ids)?;
+    let removed = tx.run(&store::OLD_REMOVE, &[("ids", ids.clone().into())]).await?;
+    tx.run(&store::FAILURE_REMOVE, &[("ids", ids.clone().into())]).await?;
+    tx.run(&store::REDRIVEN_REMOVE, &[("ids", ids.into())]).await?;
+    Ok(Step { gone: removed, last: last.filter(|_| rows.len() == MOST) })
 }

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use bongsu_kernel::Id;
-use bongsu_sql::{Boxed, Error, Transaction};
+use bongsu_sql::{Error, Transaction};
 
 use crate::{NOBODY, Outbox, store};
 
@@ -60,25 +60,23 @@ impl Outbox {
     }
 }
 
-fn right<'t>(
-    (event, person, reached, has_query): &'t (Id, Id, u64, bool),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<bool, RightError>> {
-    Box::pin(async move {
-        let query = if *has_query { &store::RIGHT_BY_QUERY } else { &store::RIGHT };
-        let wanted = [
-            ("event", event.into()),
-            ("person", person.into()),
-            ("reached", (*reached).into()),
-            // As the query of the settings names them.
-            ("event_id", event.into()),
-            ("user_id", person.into()),
-        ];
-        let row = tx.row(query, &wanted).await?.ok_or(RightError::NoEvent)?;
-        match (row.maybe_text(0)?, row.int(1)?) {
-            (Some(ACCEPTED), _) => Ok(row.int(2)? == 0),
-            (_, 0) => Err(RightError::NoEvent),
-            _ => Err(RightError::Stranger),
-        }
-    })
+async fn right(
+    (event, person, reached, has_query): &(Id, Id, u64, bool),
+    tx: &mut Transaction<'_>,
+) -> Result<bool, RightError> {
+    let query = if *has_query { &store::RIGHT_BY_QUERY } else { &store::RIGHT };
+    let wanted = [
+        ("event", event.into()),
+        ("person", person.into()),
+        ("reached", (*reached).into()),
+        // As the query of the settings names them.
+        ("event_id", event.into()),
+        ("user_id", person.into()),
+    ];
+    let row = tx.row(query, &wanted).await?.ok_or(RightError::NoEvent)?;
+    match (row.maybe_text(0)?, row.int(1)?) {
+        (Some(ACCEPTED), _) => Ok(row.int(2)? == 0),
+        (_, 0) => Err(RightError::NoEvent),
+        _ => Err(RightError::Stranger),
+    }
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use bongsu_sql::{Boxed, Dialect, Error, Records, Transaction};
+use bongsu_sql::{Dialect, Error, Records, Transaction};
 
 use crate::retries::Retries;
 use crate::row::Fault;
@@ -65,8 +65,8 @@ pub async fn sequence_some(records: &Records) -> Result<usize, Error> {
     Ok(rows)
 }
 
-fn is_unsequenced<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<bool, Error>> {
-    Box::pin(async move { Ok(tx.row(&store::IS_UNSEQUENCED, &[]).await?.is_some()) })
+async fn is_unsequenced((): &(), tx: &mut Transaction<'_>) -> Result<bool, Error> {
+    Ok(tx.row(&store::IS_UNSEQUENCED, &[]).await?.is_some())
 }
 
 /// What a pass did.
@@ -75,33 +75,31 @@ struct Given {
     faults: Vec<(i64, Fault)>,
 }
 
-fn give<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Given, Error>> {
-    Box::pin(async move {
-        let held = tx.row(&store::HEAD_HOLD, &[]).await?;
-        let head = held.ok_or_else(|| Error::Failed("bongsu_outbox_head is empty".to_owned()))?.int(0)?;
-        tx.run(&store::UNPLACE, &[("head", head.into())]).await?;
-        // From here on every question sees what was committed before the counter was ours.
-        let rows = free(tx).await?;
-        if rows.is_empty() {
-            return Ok(Given { rows: 0, faults: Vec::new() });
-        }
-        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-        let given = tx.run(&store::SEQUENCE, &[("after", head.into()), ("ids", list(&ids)?.into())]).await?;
-        let count = i64::try_from(ids.len()).unwrap_or(i64::MAX);
-        if given != ids.len() as u64 {
-            // Another pass would only do the same.
-            let why = format!(
-                "{given} of {count} rows of the outbox took a position: look at the triggers of its table"
-            );
-            return Err(Error::Failed(why));
-        }
-        tx.run(&store::HEAD_MOVE, &[("position", head.saturating_add(count).into())]).await?;
-        let faults: Vec<(i64, Fault)> = rows.iter().filter_map(|row| Some((row.id, row.fault()?))).collect();
-        if !faults.is_empty() {
-            give_up(&faults, tx).await?;
-        }
-        Ok(Given { rows: ids.len(), faults })
-    })
+async fn give((): &(), tx: &mut Transaction<'_>) -> Result<Given, Error> {
+    let held = tx.row(&store::HEAD_HOLD, &[]).await?;
+    let head = held.ok_or_else(|| Error::Failed("bongsu_outbox_head is empty".to_owned()))?.int(0)?;
+    tx.run(&store::UNPLACE, &[("head", head.into())]).await?;
+    // From here on every question sees what was committed before the counter was ours.
+    let rows = free(tx).await?;
+    if rows.is_empty() {
+        return Ok(Given { rows: 0, faults: Vec::new() });
+    }
+    let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    let given = tx.run(&store::SEQUENCE, &[("after", head.into()), ("ids", list(&ids)?.into())]).await?;
+    let count = i64::try_from(ids.len()).unwrap_or(i64::MAX);
+    if given != ids.len() as u64 {
+        // Another pass would only do the same.
+        let why = format!(
+            "{given} of {count} rows of the outbox took a position: look at the triggers of its table"
+        );
+        return Err(Error::Failed(why));
+    }
+    tx.run(&store::HEAD_MOVE, &[("position", head.saturating_add(count).into())]).await?;
+    let faults: Vec<(i64, Fault)> = rows.iter().filter_map(|row| Some((row.id, row.fault()?))).collect();
+    if !faults.is_empty() {
+        give_up(&faults, tx).await?;
+    }
+    Ok(Given { rows: ids.len(), faults })
 }
 
 async fn give_up(faults: &[(i64, Fault)], tx: &mut Transaction<'_>) -> Result<(), Error> {

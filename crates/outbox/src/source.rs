@@ -24,21 +24,6 @@ const MOST: usize = 100;
 /// See the module.
 pub struct OutboxSource(pub Outbox);
 
-/// The records could not be read.
-pub(crate) struct Unread(Error);
-
-impl From<Error> for Unread {
-    fn from(error: Error) -> Self {
-        Self(error)
-    }
-}
-
-impl From<Unread> for LogError {
-    fn from(Unread(error): Unread) -> Self {
-        if error.may_pass() { Self::Away(error.to_string()) } else { Self::Failed(error.to_string()) }
-    }
-}
-
 impl Source for OutboxSource {
     fn read(
         &self,
@@ -50,7 +35,8 @@ impl Source for OutboxSource {
         Box::pin(async move {
             let target = target.map_err(|_| LogError::Failed("no event".to_owned()))?;
             let reached = self.0.seen().position;
-            Ok(self.0.records().read(Asked { target, after, most, reached }, page).await?)
+            let page = self.0.records().read(Asked { target, after, most, reached }, page).await;
+            page.map_err(|error| LogError::from_records(&error))
         })
     }
 
@@ -58,7 +44,8 @@ impl Source for OutboxSource {
         Box::pin(async move {
             let targets: Vec<Id> = subjects.iter().filter_map(|name| Id::new(name.parts().1).ok()).collect();
             let asked = (targets.clone(), self.0.seen().position);
-            let known = self.0.records().read(asked, ends).await.map_err(LogError::from);
+            let known =
+                self.0.records().read(asked, ends).await.map_err(|error| LogError::from_records(&error));
             if let Ok(known) = &known {
                 for target in &targets {
                     self.0.ends().begin(target, Ended::of(known, target.as_str()).head().id);
@@ -110,21 +97,16 @@ impl Outbox {
     }
 }
 
-fn find<'t>(
-    (event, id, seen): &'t (Id, i64, Seen),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<StreamId, Error>> {
-    Box::pin(async move {
-        if !is_sound(seen, tx).await? {
-            // Until that is noted, ids may mean other rows than clients do.
-            return Err(Error::Away("it was restored from a copy".to_owned()));
-        }
-        let wanted = [("id", (*id).into()), ("target", event.into())];
-        match tx.row(&store::POSITION_OF, &wanted).await? {
-            Some(row) => Ok(place(row.count(0)?, *id).id),
-            None => Ok(missing(*id)),
-        }
-    })
+async fn find((event, id, seen): &(Id, i64, Seen), tx: &mut Transaction<'_>) -> Result<StreamId, Error> {
+    if !is_sound(seen, tx).await? {
+        // Until that is noted, ids may mean other rows than clients do.
+        return Err(Error::Away("it was restored from a copy".to_owned()));
+    }
+    let wanted = [("id", (*id).into()), ("target", event.into())];
+    match tx.row(&store::POSITION_OF, &wanted).await? {
+        Some(row) => Ok(place(row.count(0)?, *id).id),
+        None => Ok(missing(*id)),
+    }
 }
 
 struct Asked {
@@ -151,55 +133,51 @@ impl Ended {
     }
 }
 
-fn ends<'t>(
-    (targets, reached): &'t (Vec<Id>, u64),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<HashMap<String, Ended>, Unread>> {
-    Box::pin(async move {
-        // As text, always: an id that looks like a number is none.
-        let targets: Vec<&str> = targets.iter().map(Id::as_str).collect();
-        let wanted = [("targets", list(&targets)?.into()), ("reached", (*reached).into())];
-        let rows = tx.rows(&store::HEADS, &wanted).await?;
-        let at = |row: &sql::Row, column: usize| {
-            let found = row.maybe_int(column)?.zip(row.maybe_int(column + 1)?);
-            Ok::<_, Error>(found.map(|(position, id)| place(position.unsigned_abs(), id).id))
-        };
-        let known = rows
-            .iter()
-            .map(|row| Ok((row.text(0)?.to_owned(), Ended { newest: at(row, 1)?, gone: at(row, 3)? })));
-        Ok(known.collect::<Result<HashMap<_, _>, Error>>()?)
-    })
+async fn ends(
+    (targets, reached): &(Vec<Id>, u64),
+    tx: &mut Transaction<'_>,
+) -> Result<HashMap<String, Ended>, Error> {
+    // As text, always: an id that looks like a number is none.
+    let targets: Vec<&str> = targets.iter().map(Id::as_str).collect();
+    let wanted = [("targets", list(&targets)?.into()), ("reached", (*reached).into())];
+    let rows = tx.rows(&store::HEADS, &wanted).await?;
+    let at = |row: &sql::Row, column: usize| {
+        let found = row.maybe_int(column)?.zip(row.maybe_int(column + 1)?);
+        Ok::<_, Error>(found.map(|(position, id)| place(position.unsigned_abs(), id).id))
+    };
+    let known = rows
+        .iter()
+        .map(|row| Ok((row.text(0)?.to_owned(), Ended { newest: at(row, 1)?, gone: at(row, 3)? })));
+    known.collect()
 }
 
-fn page<'t>(asked: &'t Asked, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Page<Item>, Unread>> {
-    Box::pin(async move {
-        let Asked { target, after, most, reached } = asked;
-        let known = ends(&(vec![target.clone()], *reached), tx).await?;
-        let ended = Ended::of(&known, target.as_str());
-        let start = start(asked, ended, tx).await?;
-        // Who stands nowhere that is known gets all that is left.
-        let from = if start == Start::Unknown { 0 } else { after.ms };
-        let limit = most.entries.min(MOST);
-        let wanted = [
-            ("target", target.into()),
-            ("after", from.into()),
-            ("reached", (*reached).into()),
-            ("most", limit.into()),
-            ("bytes", most.bytes.into()),
-        ];
-        let rows = tx.rows(&store::AFTER, &wanted).await?;
-        let rows = rows.iter().map(Row::read).collect::<Result<Vec<_>, _>>()?;
-        let unwritable = || Error::Failed("a row cannot be told".to_owned());
-        let entries = rows.iter().map(|row| row.item().ok_or_else(unwritable));
-        let entries = entries.collect::<Result<Vec<_>, _>>()?;
-        let head = ended.head();
-        let start = match (start, entries.first()) {
-            (Start::Trimmed { .. }, Some(oldest)) => Start::Trimmed { oldest: oldest.place },
-            (start, _) => start,
-        };
-        let more = entries.last().is_some_and(|last| Some(last.place.id) < ended.newest);
-        Ok(Page { start, entries, more, head })
-    })
+async fn page(asked: &Asked, tx: &mut Transaction<'_>) -> Result<Page<Item>, Error> {
+    let Asked { target, after, most, reached } = asked;
+    let known = ends(&(vec![target.clone()], *reached), tx).await?;
+    let ended = Ended::of(&known, target.as_str());
+    let start = start(asked, ended, tx).await?;
+    // Who stands nowhere that is known gets all that is left.
+    let from = if start == Start::Unknown { 0 } else { after.ms };
+    let limit = most.entries.min(MOST);
+    let wanted = [
+        ("target", target.into()),
+        ("after", from.into()),
+        ("reached", (*reached).into()),
+        ("most", limit.into()),
+        ("bytes", most.bytes.into()),
+    ];
+    let rows = tx.rows(&store::AFTER, &wanted).await?;
+    let rows = rows.iter().map(Row::read).collect::<Result<Vec<_>, _>>()?;
+    let unwritable = || Error::Failed("a row cannot be told".to_owned());
+    let entries = rows.iter().map(|row| row.item().ok_or_else(unwritable));
+    let entries = entries.collect::<Result<Vec<_>, _>>()?;
+    let head = ended.head();
+    let start = match (start, entries.first()) {
+        (Start::Trimmed { .. }, Some(oldest)) => Start::Trimmed { oldest: oldest.place },
+        (start, _) => start,
+    };
+    let more = entries.last().is_some_and(|last| Some(last.place.id) < ended.newest);
+    Ok(Page { start, entries, more, head })
 }
 
 /// What a place turns out to be.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bongsu_kernel::Millis;
 use bongsu_kernel::task::Supervisor;
-use bongsu_sql::{Boxed, Dialect, Error, Records, Transaction};
+use bongsu_sql::{Dialect, Error, Records, Transaction};
 
 use crate::retention::position_at;
 use crate::retries::Retries;
@@ -103,13 +103,11 @@ impl Tail {
 }
 
 /// Where the order stands, and the largest id.
-fn now<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(Seen, i64), Error>> {
-    Box::pin(async move {
-        let Head { position, notes, .. } = head(0, tx).await?;
-        let largest = tx.row(&store::LARGEST, &[]).await?;
-        let largest = largest.map(|row| row.maybe_int(0)).transpose()?.flatten();
-        Ok((Seen { position, row: None, notes: Some(notes) }, largest.unwrap_or_default()))
-    })
+async fn now((): &(), tx: &mut Transaction<'_>) -> Result<(Seen, i64), Error> {
+    let Head { position, notes, .. } = head(0, tx).await?;
+    let largest = tx.row(&store::LARGEST, &[]).await?;
+    let largest = largest.map(|row| row.maybe_int(0)).transpose()?.flatten();
+    Ok((Seen { position, row: None, notes: Some(notes) }, largest.unwrap_or_default()))
 }
 
 /// What a database gives again that was restored.
@@ -119,15 +117,13 @@ struct Again {
     largest: i64,
 }
 
-fn note_again<'t>(again: &'t Option<Again>, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Seen, Error>> {
-    Box::pin(async move {
-        if let Some(again) = again {
-            let position = position_at(again.since, tx).await?;
-            let noted = [("position", position.into()), ("largest", again.largest.into())];
-            tx.run(&store::AGAIN_PUT, &noted).await?;
-        }
-        Ok(now(&(), tx).await?.0)
-    })
+async fn note_again(again: &Option<Again>, tx: &mut Transaction<'_>) -> Result<Seen, Error> {
+    if let Some(again) = again {
+        let position = position_at(again.since, tx).await?;
+        let noted = [("position", position.into()), ("largest", again.largest.into())];
+        tx.run(&store::AGAIN_PUT, &noted).await?;
+    }
+    Ok(now(&(), tx).await?.0)
 }
 
 /// Where the order stands.
@@ -166,27 +162,25 @@ pub(crate) async fn is_sound(seen: &Seen, tx: &mut Transaction<'_>) -> Result<bo
     Ok(head.is_beyond(seen) && !head.is_noted(seen))
 }
 
-fn after<'t>(seen: &'t Seen, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(Read, Seen), Error>> {
-    Box::pin(async move {
-        let head = head(seen.position, tx).await?;
-        let is_beyond = head.is_beyond(seen);
-        if !is_beyond || head.is_noted(seen) {
-            return Ok((Read::Restored { is_noted: is_beyond }, *seen));
-        }
-        let notes = Some(head.notes);
-        if head.position == seen.position {
-            let seen = Seen { row: seen.row.or(head.there), notes, ..*seen };
-            return Ok((Read::Rows { rows: Vec::new(), behind: 0 }, seen));
-        }
-        let wanted = [("after", seen.position.into()), ("most", MOST.into()), ("bytes", BYTES.into())];
-        let rows = tx.rows(&store::TAIL, &wanted).await?;
-        let rows = rows.iter().map(Row::read).collect::<Result<Vec<_>, _>>()?;
-        let mark = |row: &Row| Mark { id: row.id, created_at: row.created_at };
-        let last = rows.last().map(|row| Seen { position: row.position, row: Some(mark(row)), notes });
-        // What is between is gone already.
-        let last = last.unwrap_or(Seen { position: head.position, row: None, notes });
-        Ok((Read::Rows { rows, behind: head.position.saturating_sub(last.position) }, last))
-    })
+async fn after(seen: &Seen, tx: &mut Transaction<'_>) -> Result<(Read, Seen), Error> {
+    let head = head(seen.position, tx).await?;
+    let is_beyond = head.is_beyond(seen);
+    if !is_beyond || head.is_noted(seen) {
+        return Ok((Read::Restored { is_noted: is_beyond }, *seen));
+    }
+    let notes = Some(head.notes);
+    if head.position == seen.position {
+        let seen = Seen { row: seen.row.or(head.there), notes, ..*seen };
+        return Ok((Read::Rows { rows: Vec::new(), behind: 0 }, seen));
+    }
+    let wanted = [("after", seen.position.into()), ("most", MOST.into()), ("bytes", BYTES.into())];
+    let rows = tx.rows(&store::TAIL, &wanted).await?;
+    let rows = rows.iter().map(Row::read).collect::<Result<Vec<_>, _>>()?;
+    let mark = |row: &Row| Mark { id: row.id, created_at: row.created_at };
+    let last = rows.last().map(|row| Seen { position: row.position, row: Some(mark(row)), notes });
+    // What is between is gone already.
+    let last = last.unwrap_or(Seen { position: head.position, row: None, notes });
+    Ok((Read::Rows { rows, behind: head.position.saturating_sub(last.position) }, last))
 }
 
 impl Outbox {

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::Dialect;
-use crate::query::{Written, write};
+use crate::query::{Written, translate, write};
 
 /// Characters of an identifier. PostgreSQL cuts names at 63 bytes, and indexes add an ending to the name of their table.
 const MAX_LEN: usize = 48;
@@ -161,7 +161,7 @@ impl Names {
         if let Some(known) = self.written.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return known.clone();
         }
-        let written = Arc::new(write(&self.fill(text), dialect));
+        let written = Arc::new(write(&self.fill(&translate(text, dialect)), dialect));
         self.written.write().unwrap_or_else(PoisonError::into_inner).insert(key, written.clone());
         written
     }

@@ -35,13 +35,13 @@ pub async fn forget_before(
     before: Millis,
     at_most: usize,
 ) -> Result<u64, Error> {
-    let given = (scope.to_owned(), before, at_most);
-    let forgotten = records.write(given, |(scope, before, at_most), tx| {
-        Box::pin(async move {
-            let arguments =
-                [("scope", scope.as_str().into()), ("before", (*before).into()), ("most", (*at_most).into())];
-            tx.run(&FORGET_ONCE, &arguments).await
-        })
-    });
-    forgotten.await
+    async fn forget(
+        (scope, before, at_most): &(String, Millis, usize),
+        tx: &mut Transaction<'_>,
+    ) -> Result<u64, Error> {
+        let arguments =
+            [("scope", scope.as_str().into()), ("before", (*before).into()), ("most", (*at_most).into())];
+        tx.run(&FORGET_ONCE, &arguments).await
+    }
+    records.write((scope.to_owned(), before, at_most), forget).await
 }

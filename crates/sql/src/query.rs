@@ -1,7 +1,7 @@
 //! Queries: files with named arguments, one for all dialects or one for each.
 //!
 //! A query names its arguments as `:name`, and what settings name as `{name}` ([`Names`]). Each dialect gets it with
-//! placeholders of its own, worked out once.
+//! placeholders of its own, worked out once, and its own way to read a list ([`select_items`]).
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl Query {
         if text.contains('{') {
             return names.written(text, dialect);
         }
-        self.written[at].get_or_init(|| Arc::new(write(text, dialect))).clone()
+        self.written[at].get_or_init(|| Arc::new(write(&translate(text, dialect), dialect))).clone()
     }
 
     pub(crate) fn record(&self, took: Duration) {
@@ -99,6 +99,44 @@ macro_rules! queries {
         /// All of them, for the test that every database understands them.
         pub static QUERIES: &[&$crate::Query] = &[$(&$name),*];
     };
+}
+
+/// A query file in the words of a dialect. SQLite locks no rows: only one transaction writes at a time.
+pub(crate) fn translate(text: &str, dialect: Dialect) -> String {
+    let text = text.trim_end();
+    let unlocked = ["FOR UPDATE SKIP LOCKED", "FOR UPDATE"].iter().find_map(|lock| text.strip_suffix(lock));
+    select_items(unlocked.filter(|_| dialect == Dialect::Sqlite).unwrap_or(text), dialect)
+}
+
+/// Has the items of a JSON list selected, in a column `value`, where a query says `IN (:ids[number])` or
+/// `FROM (:marks[row]) AS mark`. A text is an id on MariaDB: at most 128 characters, all ASCII. A row is a list itself:
+/// `value ->> 0` is its first column, as text.
+fn select_items(text: &str, dialect: Dialect) -> String {
+    let kinds = [
+        ("[number]", "value::bigint AS value FROM json_array_elements_text", "BIGINT"),
+        (
+            "[text]",
+            "value FROM json_array_elements_text",
+            "VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin",
+        ),
+        ("[row]", "value FROM json_array_elements", "JSON"),
+    ];
+    let mut text = text.to_owned();
+    for (kind, elements, column) in kinds {
+        while let Some(end) = text.find(kind) {
+            let start = text[..end].rfind(':').unwrap_or(end);
+            let list = &text[start..end];
+            let items = match dialect {
+                Dialect::Sqlite => format!("SELECT value FROM json_each({list})"),
+                Dialect::Postgres => format!("SELECT {elements}(({list})::json)"),
+                Dialect::Mysql => format!(
+                    "SELECT value FROM JSON_TABLE({list}, '$[*]' COLUMNS (value {column} PATH '$')) AS items"
+                ),
+            };
+            text.replace_range(start..end + kind.len(), &items);
+        }
+    }
+    text
 }
 
 /// Puts a dialect's placeholders where the arguments are.
@@ -177,5 +215,22 @@ mod tests {
         );
         assert_eq!(written[0].arguments, ["one", "the_other"]);
         assert_eq!(written[2].arguments, ["one", "the_other", "one"]);
+    }
+
+    #[test]
+    fn lists_are_read_in_the_way_of_each_dialect() {
+        let text = "SELECT a FROM t WHERE a IN (:ids[number]) AND b = :b FOR UPDATE SKIP LOCKED\n";
+        let written = Dialect::ALL.map(|dialect| write(&translate(text, dialect), dialect));
+        assert_eq!(
+            written.each_ref().map(|written| &*written.text),
+            [
+                "SELECT a FROM t WHERE a IN (SELECT value FROM json_each(?1)) AND b = ?2",
+                "SELECT a FROM t WHERE a IN (SELECT value::bigint AS value FROM json_array_elements_text(($1)::json)) \
+                 AND b = $2 FOR UPDATE SKIP LOCKED",
+                "SELECT a FROM t WHERE a IN (SELECT value FROM JSON_TABLE(?, '$[*]' COLUMNS (value BIGINT PATH '$')) AS items) \
+                 AND b = ? FOR UPDATE SKIP LOCKED",
+            ]
+        );
+        assert_eq!(written[1].arguments, ["ids", "b"]);
     }
 }

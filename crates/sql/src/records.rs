@@ -7,7 +7,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use bongsu_kernel::Boxed;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::trace::{self, TraceParent};
 use rusqlite::Connection;
@@ -15,11 +14,24 @@ use tokio::sync::oneshot;
 
 use crate::server::{Begin, PreparedServer, Server};
 use crate::transaction::Inner;
-use crate::{Dialect, Error, Job, Migrations, Names, Options, Readers, Store, Transaction};
+use crate::{Dialect, Error, Job, Migrations, Names, Options, Query, Readers, Store, Transaction};
 
-/// What is done within a transaction. It may be called again, after everything that the first call did was undone, so
-/// it changes nothing but the records; and it waits for nothing but them.
-pub type Change<A, T, E> = for<'t> fn(&'t A, &'t mut Transaction<'_>) -> Boxed<'t, Result<T, E>>;
+/// What is done within a transaction: an `async fn(&A, &mut Transaction<'_>) -> Result<T, E>`, so `Given` is `&A` and `Tx`
+/// is `&mut Transaction<'_>`. It may be called again, after everything that the first call did was undone, so it changes
+/// nothing but the records; and it waits for nothing but them.
+pub trait Change<Given, Tx, T, E>:
+    Fn(Given, Tx) -> <Self as Change<Given, Tx, T, E>>::Work + Copy + Send + Sync + 'static
+{
+    type Work: Future<Output = Result<T, E>> + Send;
+}
+
+impl<F, W, Given, Tx, T, E> Change<Given, Tx, T, E> for F
+where
+    F: Fn(Given, Tx) -> W + Copy + Send + Sync + 'static,
+    W: Future<Output = Result<T, E>> + Send,
+{
+    type Work = W;
+}
 
 /// How a process means to use a database server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,11 +158,12 @@ impl Records {
     /// On a server it runs at READ COMMITTED, again after a deadlock or the like, for five seconds in all. Then, or when
     /// the connection breaks, the error is [`Error::Away`] when nothing is kept, and [`Error::Unanswered`] when only the
     /// server knows.
-    pub async fn write<A, T, E>(&self, given: A, change: Change<A, T, E>) -> Result<T, E>
+    pub async fn write<A, T, E, C>(&self, given: A, change: C) -> Result<T, E>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
         E: From<Error> + Send + 'static,
+        C: for<'t, 'c> Change<&'t A, &'t mut Transaction<'c>, T, E>,
     {
         match &self.engine {
             Engine::Sqlite(store) => {
@@ -166,11 +179,12 @@ impl Records {
     }
 
     /// Reads, and sees all that was durable before, all of it as it was at one moment.
-    pub async fn read<A, T, E>(&self, given: A, question: Change<A, T, E>) -> Result<T, E>
+    pub async fn read<A, T, E, C>(&self, given: A, question: C) -> Result<T, E>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
         E: From<Error> + Send + 'static,
+        C: for<'t, 'c> Change<&'t A, &'t mut Transaction<'c>, T, E>,
     {
         let readers = match &self.engine {
             Engine::Sqlite(store) => store.readers(),
@@ -188,20 +202,36 @@ impl Records {
         });
         read.await.map_err(E::from)?
     }
+
+    /// Reads a query that counts something, and has no arguments.
+    pub async fn count(&self, query: &'static Query) -> Result<u64, Error> {
+        self.read(query, count).await
+    }
+}
+
+async fn count(query: &&'static Query, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+    let counted = tx.row(query, &[]).await?;
+    counted.map_or(Ok(0), |row| row.count(0))
 }
 
 /// A change on its way through the embedded writer.
-struct Work<A, T, E> {
+struct Work<A, T, E, C> {
     names: Arc<Names>,
     given: A,
-    change: Change<A, T, E>,
+    change: C,
     /// Of whoever asked for it.
     trace: Option<TraceParent>,
     outcome: Option<Result<T, E>>,
     reply: oneshot::Sender<Result<T, E>>,
 }
 
-impl<A: Send + Sync, T: Send, E: From<Error> + Send> Job for Work<A, T, E> {
+impl<A, T, E, C> Job for Work<A, T, E, C>
+where
+    A: Send + Sync + 'static,
+    T: Send + 'static,
+    E: From<Error> + Send + 'static,
+    C: for<'t, 'c> Change<&'t A, &'t mut Transaction<'c>, T, E>,
+{
     fn apply(&mut self, connection: &mut Connection) -> Result<(), Error> {
         let outcome = trace::sync_scope(self.trace, || {
             on_connection(connection, &self.names, &self.given, self.change)
@@ -226,7 +256,7 @@ fn on_connection<A, T, E: From<Error>>(
     connection: &mut Connection,
     names: &Names,
     given: &A,
-    change: Change<A, T, E>,
+    change: impl for<'t, 'c> Change<&'t A, &'t mut Transaction<'c>, T, E>,
 ) -> Result<T, E> {
     let mut transaction = Transaction::new(Inner::Sqlite(connection), names);
     let outcome = at_once(change(given, &mut transaction));
@@ -234,7 +264,7 @@ fn on_connection<A, T, E: From<Error>>(
 }
 
 /// Runs what waits for nothing but the embedded database, which answers at once.
-fn at_once<T, E: From<Error>>(work: Boxed<'_, Result<T, E>>) -> Result<T, E> {
+fn at_once<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => outcome,
         Poll::Pending => Err(Error::Failed("a change waited for something else".to_owned()).into()),

@@ -10,8 +10,8 @@ use bongsu_kernel::Millis;
 use crate::{Error, Query, Records, Row, Transaction, query};
 
 static ADD_WORK: Query = query!("add_work");
-static CLAIMABLE_WORK: Query = query!("claimable_work", sqlite);
-static CLAIM_WORK: Query = query!("claim_work", all);
+static CLAIMABLE_WORK: Query = query!("claimable_work");
+static CLAIM_WORK: Query = query!("claim_work");
 static FINISH_WORK: Query = query!("finish_work");
 static PARK_WORK: Query = query!("park_work");
 static FORGET_WORK: Query = query!("forget_work", mysql);
@@ -71,25 +71,23 @@ pub async fn add(tx: &mut Transaction<'_>, new: New<'_>, now: Millis) -> Result<
 /// Claims what may be done now, the oldest first. What another worker is just claiming is passed over, not waited for.
 /// The claims are this worker's once this has returned.
 pub async fn claim(records: &Records, wish: Wish, now: Millis) -> Result<Vec<Claim>, Error> {
-    let claimed = records.write((wish, now), |(wish, now), tx| {
-        Box::pin(async move {
-            let wanted =
-                [("kind", wish.kind.as_str().into()), ("now", (*now).into()), ("most", wish.at_most.into())];
-            let rows = tx.rows(&CLAIMABLE_WORK, &wanted).await?;
-            let claims = rows.iter().map(|row| read(row, &wish.worker)).collect::<Result<Vec<_>, _>>()?;
-            if !claims.is_empty() {
-                let ids: Vec<String> = claims.iter().map(|claim| claim.id.to_string()).collect();
-                let arguments = [
-                    ("ids", format!("[{}]", ids.join(",")).into()),
-                    ("worker", wish.worker.as_str().into()),
-                    ("until", now.saturating_add(wish.lease).into()),
-                ];
-                tx.run(&CLAIM_WORK, &arguments).await?;
-            }
-            Ok(claims)
-        })
-    });
-    claimed.await
+    async fn claim((wish, now): &(Wish, Millis), tx: &mut Transaction<'_>) -> Result<Vec<Claim>, Error> {
+        let wanted =
+            [("kind", wish.kind.as_str().into()), ("now", (*now).into()), ("most", wish.at_most.into())];
+        let rows = tx.rows(&CLAIMABLE_WORK, &wanted).await?;
+        let claims = rows.iter().map(|row| read(row, &wish.worker)).collect::<Result<Vec<_>, _>>()?;
+        if !claims.is_empty() {
+            let ids: Vec<String> = claims.iter().map(|claim| claim.id.to_string()).collect();
+            let arguments = [
+                ("ids", format!("[{}]", ids.join(",")).into()),
+                ("worker", wish.worker.as_str().into()),
+                ("until", now.saturating_add(wish.lease).into()),
+            ];
+            tx.run(&CLAIM_WORK, &arguments).await?;
+        }
+        Ok(claims)
+    }
+    records.write((wish, now), claim).await
 }
 
 fn read(row: &Row, worker: &str) -> Result<Claim, Error> {
@@ -142,13 +140,13 @@ pub async fn forget_done_before(
     before: Millis,
     at_most: usize,
 ) -> Result<u64, Error> {
-    let given = (kind.to_owned(), before, at_most);
-    let forgotten = records.write(given, |(kind, before, at_most), tx| {
-        Box::pin(async move {
-            let arguments =
-                [("kind", kind.as_str().into()), ("before", (*before).into()), ("most", (*at_most).into())];
-            tx.run(&FORGET_WORK, &arguments).await
-        })
-    });
-    forgotten.await
+    async fn forget(
+        (kind, before, at_most): &(String, Millis, usize),
+        tx: &mut Transaction<'_>,
+    ) -> Result<u64, Error> {
+        let arguments =
+            [("kind", kind.as_str().into()), ("before", (*before).into()), ("most", (*at_most).into())];
+        tx.run(&FORGET_WORK, &arguments).await
+    }
+    records.write((kind.to_owned(), before, at_most), forget).await
 }

@@ -4,7 +4,7 @@
 use bongsu_kernel::Id;
 use bongsu_kernel::json::Object;
 use bongsu_outbox::{Event, record};
-use bongsu_sql::{Boxed, Error, Query, Records, Transaction};
+use bongsu_sql::{Error, Query, Records, Transaction};
 use serde_json::json;
 
 /// The same text for all three databases.
@@ -18,21 +18,14 @@ pub struct Task {
 
 /// A task without a title is taken back, and nobody is told.
 pub async fn add_task(records: &Records, task: Task) -> Result<(), Error> {
-    fn change<'t>(task: &'t Task, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
-        Box::pin(async move {
-            tx.run(&ADD_TASK, &[("id", task.id.as_str().into()), ("title", task.title.as_str().into())])
-                .await?;
-            let payload = json!({"task_id": task.id, "title": task.title}).to_string();
-            let payload = Object::stored(&payload).ok_or(Error::Undone)?;
-            let event = Event {
-                event_type: "task.added.v1",
-                payload: &payload,
-                target: &task.event,
-                traceparent: None,
-            };
-            record(tx, event).await?;
-            if task.title.is_empty() { Err(Error::Undone) } else { Ok(()) }
-        })
+    async fn change(task: &Task, tx: &mut Transaction<'_>) -> Result<(), Error> {
+        tx.run(&ADD_TASK, &[("id", task.id.as_str().into()), ("title", task.title.as_str().into())]).await?;
+        let payload = json!({"task_id": task.id, "title": task.title}).to_string();
+        let payload = Object::stored(&payload).ok_or(Error::Undone)?;
+        let event =
+            Event { event_type: "task.added.v1", payload: &payload, target: &task.event, traceparent: None };
+        record(tx, event).await?;
+        if task.title.is_empty() { Err(Error::Undone) } else { Ok(()) }
     }
     records.write(task, change).await
 }

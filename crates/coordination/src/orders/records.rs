@@ -2,7 +2,7 @@
 //! are written back to it when it has lost its data.
 
 use bongsu_kernel::{Clock, Id, Millis};
-use bongsu_sql::{self as sql, Query, Records, query};
+use bongsu_sql::{self as sql, Query, Records, Transaction, query};
 
 use super::REVOCATION_LIFE;
 use crate::Error;
@@ -27,42 +27,42 @@ impl RevocationRecords {
     }
 
     pub(super) async fn store(&self, user: &Id, issued_before: Millis) -> Result<(), Error> {
-        let given = (user.clone(), issued_before, self.clock.now());
-        let stored = self.records.write(given, |(user, before, now), tx| {
-            Box::pin(async move {
-                let life = u64::try_from(REVOCATION_LIFE.as_millis()).unwrap_or(u64::MAX);
-                tx.run(&FORGET, &[("now", (*now).into())]).await?;
-                let expires = now.saturating_add(life);
-                let arguments =
-                    [("user", user.into()), ("before", (*before).into()), ("expires", expires.into())];
-                tx.run(&REVOKE, &arguments).await?;
-                Ok::<_, sql::Error>(())
-            })
-        });
-        Ok(stored.await?)
+        Ok(self.records.write((user.clone(), issued_before, self.clock.now()), revoke).await?)
     }
 
     pub(super) async fn find(&self, user: &Id) -> Result<Option<Millis>, Error> {
-        let found = self.records.read((user.clone(), self.clock.now()), |(user, now), tx| {
-            Box::pin(async move {
-                let row = tx.row(&REVOKED, &[("user", user.into()), ("now", (*now).into())]).await?;
-                row.map(|row| row.count(0)).transpose()
-            })
-        });
-        Ok(found.await?)
+        Ok(self.records.read((user.clone(), self.clock.now()), revoked).await?)
     }
 
     /// The revocations of the next users, in the order of their ids; from the first one on without a user.
     pub(super) async fn after(&self, user: Option<&Id>, limit: usize) -> Result<Vec<(Id, Millis)>, Error> {
         let after = user.map_or_else(String::new, |user| user.as_str().to_owned());
-        let found = self.records.read((after, self.clock.now(), limit), |(after, now, limit), tx| {
-            Box::pin(async move {
-                let arguments =
-                    [("after", after.as_str().into()), ("now", (*now).into()), ("limit", (*limit).into())];
-                let rows = tx.rows(&AFTER, &arguments).await?;
-                rows.iter().map(|row| Ok((row.id(0)?, row.count(1)?))).collect::<Result<_, sql::Error>>()
-            })
-        });
-        Ok(found.await?)
+        Ok(self.records.read((after, self.clock.now(), limit), next).await?)
     }
+}
+
+async fn revoke(
+    (user, before, now): &(Id, Millis, Millis),
+    tx: &mut Transaction<'_>,
+) -> Result<(), sql::Error> {
+    let life = u64::try_from(REVOCATION_LIFE.as_millis()).unwrap_or(u64::MAX);
+    tx.run(&FORGET, &[("now", (*now).into())]).await?;
+    let expires = now.saturating_add(life);
+    let arguments = [("user", user.into()), ("before", (*before).into()), ("expires", expires.into())];
+    tx.run(&REVOKE, &arguments).await?;
+    Ok(())
+}
+
+async fn revoked((user, now): &(Id, Millis), tx: &mut Transaction<'_>) -> Result<Option<Millis>, sql::Error> {
+    let row = tx.row(&REVOKED, &[("user", user.into()), ("now", (*now).into())]).await?;
+    row.map(|row| row.count(0)).transpose()
+}
+
+async fn next(
+    (after, now, limit): &(String, Millis, usize),
+    tx: &mut Transaction<'_>,
+) -> Result<Vec<(Id, Millis)>, sql::Error> {
+    let arguments = [("after", after.as_str().into()), ("now", (*now).into()), ("limit", (*limit).into())];
+    let rows = tx.rows(&AFTER, &arguments).await?;
+    rows.iter().map(|row| Ok((row.id(0)?, row.count(1)?))).collect()
 }

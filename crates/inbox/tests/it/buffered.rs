@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bongsu_inbox::cache::redis::RedisCache;
+use bongsu_inbox::cache::Cache;
 use bongsu_inbox::marks::redis::RedisBuffer;
 use bongsu_inbox::marks::{Boxed, Buffer, Marks, Waiting};
 use bongsu_inbox::{Beside, EntryId, EventId, Wanted};
@@ -46,7 +46,7 @@ impl Fleet {
     }
 
     async fn hub_with(&self, buffer: Arc<dyn Buffer>) -> Scene {
-        let cache = Arc::new(RedisCache::start(self.redis(), &Supervisor::new()));
+        let cache = Cache::start(self.redis(), &Supervisor::new());
         scene_beside(&self.database, Some(Beside { buffer, cache })).await
     }
 

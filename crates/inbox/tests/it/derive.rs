@@ -1,13 +1,12 @@
 //! What rooms wrote down becomes entries: for those named, or for the members of the room. A record that cannot be used
 //! becomes a dead letter and holds up no other.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bongsu_inbox::marks::WriteBehind;
 use bongsu_inbox::{
-    Changed, EntryId, EventId, FromRooms, Inbox, Kind, Live, Notice, Options, RoomMembers, Templates, Told,
+    Changed, EntryId, EventId, FromRooms, Inbox, Kind, Live, Notice, Options, Templates, Told,
 };
 use bongsu_kernel::json::Object;
 use bongsu_kernel::task::{OnEnd, Supervisor};
@@ -15,8 +14,10 @@ use bongsu_kernel::{Clock, EventType, Id, Millis};
 use bongsu_live::SubjectName;
 use bongsu_live::log::embedded::{self, EmbeddedLog};
 use bongsu_live::log::{Append, Delivery, FollowUps, Log, Passing, Recipients, Sink};
-use bongsu_part::DeadLetter;
-use bongsu_sql::{Boxed, DataFolder, Database, Error, Migrations, Records, Store, WriterState};
+use bongsu_part::{DeadLetter, DeadLetters};
+use bongsu_rooms::store::Store as _;
+use bongsu_rooms::store::sql::{self, SqlStore};
+use bongsu_sql::{DataFolder, Database, Migrations, Records, Store, WriterState};
 use bongsu_testkit::wait;
 use tempfile::TempDir;
 
@@ -35,24 +36,6 @@ impl Sink for Nobody {
 impl Live for Nobody {
     fn saved(&self, _: &Notice, _: Millis, _: &[Told]) {}
     fn changed(&self, _: &Id, _: &Changed) {}
-}
-
-/// Registered rooms and their members.
-struct Registered(HashMap<Id, Vec<Id>>);
-
-impl RoomMembers for Registered {
-    fn registered<'a>(&'a self, rooms: &'a [Id]) -> Boxed<'a, Result<HashSet<Id>, Error>> {
-        let known = rooms.iter().filter(|room| self.0.contains_key(*room)).cloned().collect();
-        Box::pin(async { Ok(known) })
-    }
-
-    fn members<'a>(&'a self, room: &'a Id) -> Boxed<'a, Result<Vec<Id>, Error>> {
-        Box::pin(async { Ok(self.0.get(room).cloned().unwrap_or_default()) })
-    }
-
-    fn is_member<'a>(&'a self, room: &'a Id, person: &'a Id) -> Boxed<'a, Result<bool, Error>> {
-        Box::pin(async move { Ok(self.members(room).await?.contains(person)) })
-    }
 }
 
 fn id(text: &str) -> Id {
@@ -90,9 +73,10 @@ struct Scene {
 }
 
 impl Scene {
-    fn open() -> Self {
+    async fn open() -> Self {
         let (folder, supervisor) = (tempfile::tempdir().unwrap(), Supervisor::new());
-        let parts = [embedded::MIGRATIONS, bongsu_inbox::store::MIGRATIONS, bongsu_sql::MIGRATIONS];
+        let inbox = bongsu_inbox::store::MIGRATIONS;
+        let parts = [embedded::MIGRATIONS, sql::MIGRATIONS, inbox, bongsu_sql::MIGRATIONS];
         let file = Database::open(DataFolder::take(folder.path()).unwrap(), &Migrations::new(parts)).unwrap();
         let (store, writer) = Store::start(file, &supervisor).unwrap();
         let clock = Clock::manual(NOW);
@@ -104,9 +88,14 @@ impl Scene {
             keeps: Duration::from_secs(86_400),
             write_behind: WriteBehind { interval: Duration::from_secs(30), at_once: 200 },
         };
-        let club = ["7", "8", "9"].map(id).to_vec();
-        let members = Arc::new(Registered(HashMap::from([(id("club"), club), (id("empty"), Vec::new())])));
-        let rooms = FromRooms { family: "room", follow_ups: follow_ups.clone(), members };
+        let members = Arc::new(SqlStore::new(Records::embedded(store.clone())));
+        for room in ["club", "empty"] {
+            members.register(&id(room)).await.unwrap();
+        }
+        for person in ["7", "8", "9"] {
+            members.add(&id("club"), &id(person), 10).await.unwrap();
+        }
+        let rooms = FromRooms { follow_ups: follow_ups.clone(), members };
         let (records, live) = (Records::embedded(store.clone()), Arc::new(Nobody));
         let inbox = Inbox::start(records, options, clock, live, None, Some(rooms), &supervisor);
         Self { inbox, log, follow_ups, store, supervisor, _writer: writer, _folder: folder }
@@ -134,8 +123,8 @@ impl Scene {
     }
 
     async fn wait_for_dead_letters(&self, count: u64) -> Vec<DeadLetter> {
-        wait::until(SOON, async || self.inbox.dead_letter_count().await.unwrap() == count).await;
-        self.inbox.dead_letters(i64::MIN, 1_000).await.unwrap()
+        wait::until(SOON, async || self.inbox.depth().await.unwrap() == count).await;
+        self.inbox.after(i64::MIN, 1_000).await.unwrap()
     }
 
     /// No record waits any more.
@@ -150,7 +139,7 @@ const REFUSE: &str = "CREATE TRIGGER refuse BEFORE INSERT ON bongsu_notices WHEN
 
 #[tokio::test]
 async fn a_record_that_the_database_refuses_becomes_a_dead_letter_and_holds_up_no_other() {
-    let scene = Scene::open();
+    let scene = Scene::open().await;
     scene.execute(REFUSE).await;
     // More of them than are taken at once, and something good behind.
     let bad = 100;
@@ -175,13 +164,13 @@ async fn a_record_that_the_database_refuses_becomes_a_dead_letter_and_holds_up_n
     assert!(letters.iter().any(|letter| letter.payload.as_ref().unwrap().contains(&first)), "its own text");
     // Nothing has changed, so they stay; then somebody has mended it.
     let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
-    assert_eq!(scene.inbox.redrive_dead_letters(&ids[..1]).await.unwrap(), 0);
-    let again = scene.inbox.dead_letters(ids[0] - 1, 1).await.unwrap();
+    assert_eq!(scene.inbox.redrive(ids[..1].to_vec()).await.unwrap(), 0);
+    let again = scene.inbox.after(ids[0] - 1, 1).await.unwrap();
     assert_eq!((again[0].id, again[0].attempts), (ids[0], 4));
     scene.execute("DROP TRIGGER refuse").await;
-    assert_eq!(scene.inbox.redrive_dead_letters(&ids).await.unwrap(), bad as u64);
-    assert_eq!(scene.inbox.redrive_dead_letters(&ids).await.unwrap(), 0, "they are gone");
-    assert_eq!((scene.unread("7").await, scene.inbox.dead_letter_count().await.unwrap()), (105, 0));
+    assert_eq!(scene.inbox.redrive(ids.clone()).await.unwrap(), bad as u64);
+    assert_eq!(scene.inbox.redrive(ids.clone()).await.unwrap(), 0, "they are gone");
+    assert_eq!((scene.unread("7").await, scene.inbox.depth().await.unwrap()), (105, 0));
 }
 
 /// Records as nobody here would write them, each in a row: no JSON, no UTF-8, a version of later, no room, a NUL in the
@@ -194,7 +183,7 @@ const UNUSABLE: &str = r#"INSERT INTO follow_ups (record) VALUES ('no JSON'), (C
 
 #[tokio::test]
 async fn a_record_that_cannot_be_used_becomes_a_dead_letter_at_once() {
-    let scene = Scene::open();
+    let scene = Scene::open().await;
     scene.execute(UNUSABLE).await;
     scene.append(event("good")).await;
     scene.start_deriving();
@@ -210,15 +199,15 @@ async fn a_record_that_cannot_be_used_becomes_a_dead_letter_at_once() {
     assert_eq!((letters[3].key.as_str(), letters[3].created_at), ("room:4 2", 5));
     // What can never work stays until somebody drops it.
     let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
-    assert_eq!(scene.inbox.redrive_dead_letters(&ids).await.unwrap(), 0);
-    assert!(scene.inbox.drop_dead_letter(ids[0]).await.unwrap());
-    assert!(!scene.inbox.drop_dead_letter(ids[0]).await.unwrap());
-    assert_eq!((scene.inbox.dead_letter_count().await.unwrap(), scene.unread("7").await), (5, 1));
+    assert_eq!(scene.inbox.redrive(ids.clone()).await.unwrap(), 0);
+    assert!(scene.inbox.discard(ids[0]).await.unwrap());
+    assert!(!scene.inbox.discard(ids[0]).await.unwrap());
+    assert_eq!((scene.inbox.depth().await.unwrap(), scene.unread("7").await), (5, 1));
 }
 
 #[tokio::test]
 async fn a_record_that_is_found_again_after_a_crash_is_one_dead_letter() {
-    let scene = Scene::open();
+    let scene = Scene::open().await;
     scene.execute("INSERT INTO follow_ups (id, record) VALUES (17, 'no JSON')").await;
     scene.start_deriving();
     scene.wait_for_dead_letters(1).await;
@@ -226,12 +215,12 @@ async fn a_record_that_is_found_again_after_a_crash_is_one_dead_letter() {
     // As if the hub had died before the record left its queue.
     scene.execute("INSERT INTO follow_ups (id, record) VALUES (17, 'no JSON')").await;
     wait::until(SOON, async || scene.is_done().await).await;
-    assert_eq!(scene.inbox.dead_letter_count().await.unwrap(), 1);
+    assert_eq!(scene.inbox.depth().await.unwrap(), 1);
 }
 
 #[tokio::test]
 async fn a_record_that_names_nobody_is_for_the_members_of_its_room() {
-    let scene = Scene::open();
+    let scene = Scene::open().await;
     for room in ["club", "empty", "unregistered"] {
         scene
             .append(Append { recipients: Recipients::Members, publisher: Some(id("9")), ..event(room) })
@@ -243,12 +232,12 @@ async fn a_record_that_names_nobody_is_for_the_members_of_its_room() {
     wait::until(SOON, async || scene.is_done().await).await;
     let unread = [scene.unread("7").await, scene.unread("8").await, scene.unread("9").await];
     assert_eq!(unread, [2, 1, 0], "members, less the publisher");
-    assert_eq!(scene.inbox.dead_letter_count().await.unwrap(), 0);
+    assert_eq!(scene.inbox.depth().await.unwrap(), 0);
 }
 
 #[tokio::test]
 async fn a_service_cannot_take_the_name_of_an_event_that_a_room_will_have() {
-    let scene = Scene::open();
+    let scene = Scene::open().await;
     let name = EventId::new(&format!("good:{NOW}-0")).unwrap();
     let taken = Notice {
         event: name.clone(),
@@ -263,5 +252,5 @@ async fn a_service_cannot_take_the_name_of_an_event_that_a_room_will_have() {
     assert_eq!(scene.inbox.mark_read(&person(), EntryId::of(name)).await.unwrap().unwrap().seq, 2);
     scene.start_deriving();
     wait::until(SOON, async || scene.is_done().await).await;
-    assert_eq!((scene.unread("7").await, scene.inbox.dead_letter_count().await.unwrap()), (1, 0));
+    assert_eq!((scene.unread("7").await, scene.inbox.depth().await.unwrap()), (1, 0));
 }

@@ -10,7 +10,7 @@ use bongsu_kernel::json::Object;
 use bongsu_outbox::sequence::sequence_some;
 use bongsu_outbox::tail::{Read, Tail};
 use bongsu_outbox::{Event, Row, record};
-use bongsu_sql::{Boxed, Dialect, Error, Records, Transaction};
+use bongsu_sql::{Dialect, Error, Records, Transaction};
 use bongsu_testkit::{Rng, proof, tier, wait};
 use serde_json::json;
 
@@ -34,18 +34,16 @@ pub(crate) async fn write(tx: &mut Transaction<'_>, number: u64, target: &str) -
     record(tx, event).await
 }
 
-fn run<'t>(change: &'t Change, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
-    Box::pin(async move {
-        for ((number, target), pause) in change.rows.iter().zip(&change.pauses) {
-            write(tx, *number, &target.to_string()).await?;
-            // The embedded file has one writer at a time, who waits for nothing.
-            if tx.dialect() != Dialect::Sqlite {
-                // How long a program's transaction takes.
-                tokio::time::sleep(Duration::from_millis(*pause)).await;
-            }
+async fn run(change: &Change, tx: &mut Transaction<'_>) -> Result<(), Error> {
+    for ((number, target), pause) in change.rows.iter().zip(&change.pauses) {
+        write(tx, *number, &target.to_string()).await?;
+        // The embedded file has one writer at a time, who waits for nothing.
+        if tx.dialect() != Dialect::Sqlite {
+            // How long a program's transaction takes.
+            tokio::time::sleep(Duration::from_millis(*pause)).await;
         }
-        if change.is_kept { Ok(()) } else { Err(Error::Undone) }
-    })
+    }
+    if change.is_kept { Ok(()) } else { Err(Error::Undone) }
 }
 
 /// When a transaction began to write and when it was known to be kept, by a clock that all share.

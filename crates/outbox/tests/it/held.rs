@@ -50,17 +50,15 @@ struct Open {
     locks: Option<i64>,
 }
 
-fn stay_open<'t>(open: &'t Open, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
-    Box::pin(async move {
-        match open.locks {
-            Some(id) => drop(tx.row(&LOCKED, &[("id", id.into())]).await?),
-            None => write(tx, 1_000, open.target).await?,
-        }
-        open.here.send_replace(true);
-        let mut may_end = open.may_end.clone();
-        let _ = may_end.wait_for(|may| *may).await;
-        Ok(())
-    })
+async fn stay_open(open: &Open, tx: &mut Transaction<'_>) -> Result<(), Error> {
+    match open.locks {
+        Some(id) => drop(tx.row(&LOCKED, &[("id", id.into())]).await?),
+        None => write(tx, 1_000, open.target).await?,
+    }
+    open.here.send_replace(true);
+    let mut may_end = open.may_end.clone();
+    let _ = may_end.wait_for(|may| *may).await;
+    Ok(())
 }
 
 /// Begins such a transaction; it ends when the sender says so.
@@ -137,11 +135,9 @@ const NOW: u64 = 1_800_000_000_000;
 static AGAIN: Query = Query::new("again", [GIVEN_AGAIN; 3]);
 const GIVEN_AGAIN: &str = "SELECT position, id FROM bongsu_outbox_again";
 
-fn again<'t>((): &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Vec<(i64, i64)>, Error>> {
-    Box::pin(async move {
-        let rows = tx.rows(&AGAIN, &[]).await?;
-        rows.iter().map(|row| Ok((row.int(0)?, row.int(1)?))).collect()
-    })
+async fn again((): &(), tx: &mut Transaction<'_>) -> Result<Vec<(i64, i64)>, Error> {
+    let rows = tx.rows(&AGAIN, &[]).await?;
+    rows.iter().map(|row| Ok((row.int(0)?, row.int(1)?))).collect()
 }
 
 pub(crate) async fn a_database_that_was_restored_is_noticed(database: Database) {

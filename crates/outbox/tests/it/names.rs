@@ -9,8 +9,8 @@ use bongsu_outbox::store::{MEMBERSHIPS_STEP, MIGRATIONS, PART, QUERIES};
 use bongsu_outbox::tail::{Read, Tail};
 use bongsu_outbox::{Options, RightError, SETTINGS, TableNames};
 use bongsu_sql::{
-    Address, Boxed, DataFolder, Database as File, Dialect, Error, Migrations, Options as Server, Records,
-    Store, Transaction, WriterState, rusqlite,
+    Address, DataFolder, Database as File, Dialect, Error, Migrations, Options as Server, Records, Store,
+    Transaction, WriterState, rusqlite,
 };
 use bongsu_testkit::sql::{Flavour, Server as TestServer};
 use tempfile::TempDir;
@@ -199,15 +199,10 @@ pub(crate) async fn tables_of_other_names_are_used_like_the_usual_ones(database:
 }
 
 /// What a list of streams (a number, an event, a person, a position) gives.
-fn without_right<'t>(
-    listed: &'t &'static str,
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<Vec<u64>, Error>> {
-    Box::pin(async move {
-        let query = QUERIES.iter().find(|query| query.name() == "without_right_by_query").unwrap();
-        let rows = tx.rows(query, &[("followers", (*listed).into())]).await?;
-        rows.iter().map(|row| row.count(0)).collect()
-    })
+async fn without_right(listed: &&'static str, tx: &mut Transaction<'_>) -> Result<Vec<u64>, Error> {
+    let query = QUERIES.iter().find(|query| query.name() == "without_right_by_query").unwrap();
+    let rows = tx.rows(query, &[("followers", (*listed).into())]).await?;
+    rows.iter().map(|row| row.count(0)).collect()
 }
 
 pub(crate) async fn a_query_says_who_may_follow(database: Database) {

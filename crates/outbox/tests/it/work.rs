@@ -7,7 +7,8 @@ use std::time::Duration;
 use bongsu_kernel::Clock;
 use bongsu_kernel::task::Supervisor;
 use bongsu_outbox::worker::{Failed, Handler, Worker};
-use bongsu_outbox::{Letter, LetterPage, Outbox, Row};
+use bongsu_outbox::{Outbox, Row};
+use bongsu_part::{DeadLetter, DeadLetters};
 use bongsu_sql::Boxed;
 use bongsu_testkit::{tier, wait};
 
@@ -17,7 +18,14 @@ use crate::places::source_at;
 
 const NOW: u64 = 1_800_000_000_000;
 const MINUTE: u64 = 60_000;
-pub(crate) const ALL: LetterPage = LetterPage { after: i64::MIN, up_to: i64::MAX, most: 100 };
+/// All dead letters.
+pub(crate) async fn dead_letters(outbox: &Outbox) -> Vec<DeadLetter> {
+    outbox.after(i64::MIN, 100).await.unwrap()
+}
+
+fn ids(letters: &[DeadLetter]) -> Vec<i64> {
+    letters.iter().map(|letter| letter.id).collect()
+}
 
 /// Writes down what it was asked, and answers as it was told to.
 #[derive(Default)]
@@ -92,7 +100,7 @@ pub(crate) async fn work_is_done_once_and_in_order(database: Database) {
     assert_eq!(one.work_once().await.unwrap(), Some(5));
     assert_eq!(notes.taken(), of(&[("a", &[101, 102, 103]), ("b", &[104, 105])]));
     assert_eq!(other.work_once().await.unwrap(), Some(0), "it is done, and others' kinds are theirs");
-    assert_eq!(outbox.letter_count().await.unwrap(), 0);
+    assert_eq!(outbox.depth().await.unwrap(), 0);
     // One that was claimed by somebody who was killed: those behind it wait, until the claim has ended.
     add(&database, &[(201, "a"), (202, "a")]).await;
     let records = database.records().await;
@@ -139,13 +147,13 @@ pub(crate) async fn what_fails_is_tried_again_and_what_is_away_costs_no_try(data
         }
     }
     assert_eq!(tries, 8, "then it is given up, and the others have their turn");
-    let letters = outbox.letters(ALL).await.unwrap();
+    let letters = dead_letters(&outbox).await;
     let told: Vec<(i64, u64, &str)> =
-        letters.iter().map(|Letter { row, attempts, reason }| (row.id, *attempts, reason.as_str())).collect();
+        letters.iter().map(|letter| (letter.id, letter.attempts, letter.reason.as_str())).collect();
     assert_eq!(told, [(101, 8, "no")]);
     // Once more, and it fails again; and then it works.
-    assert_eq!(outbox.redrive(&letters).await.unwrap(), 1);
-    assert_eq!(outbox.letter_count().await.unwrap(), 0);
+    assert_eq!(outbox.redrive(ids(&letters)).await.unwrap(), 1);
+    assert_eq!(outbox.depth().await.unwrap(), 0);
     worker.work_once().await.unwrap();
     assert_eq!(notes.taken()["a"], [101]);
     notes.answers.lock().unwrap().clear();
@@ -178,21 +186,20 @@ pub(crate) async fn what_nobody_can_be_told_of_is_marked_and_passed_over(databas
     // As a program writes that does not know the column.
     database.execute("INSERT INTO outbox_events (id, event_type, payload) VALUES (306, 'a.b', '{}')").await;
     sequence_all(&records).await;
-    let letters = outbox.letters(ALL).await.unwrap();
-    let ids: Vec<i64> = letters.iter().map(|letter| letter.row.id).collect();
-    assert_eq!(ids, [301, 302, 303, 304, 306]);
+    let letters = dead_letters(&outbox).await;
+    assert_eq!(ids(&letters), [301, 302, 303, 304, 306]);
     assert!(letters.iter().all(|letter| !letter.reason.is_empty()), "{letters:?}");
-    assert_eq!(outbox.redrive(&letters).await.unwrap(), 0, "they stay what they are");
+    assert_eq!(outbox.redrive(ids(&letters)).await.unwrap(), 0, "they stay what they are");
     database.execute("UPDATE outbox_events SET available_at = 0").await;
     worker(&outbox, &notes).work_once().await.unwrap();
     assert_eq!(notes.taken()["a"], [101, 102, 103, 305]);
     // Once it is mended it can be dealt with, and what is let go is gone.
     database.execute("UPDATE outbox_events SET payload = '{}' WHERE id = 301").await;
-    let letters = outbox.letters(ALL).await.unwrap();
-    assert_eq!(outbox.redrive(&letters).await.unwrap(), 1);
-    assert!(outbox.drop_letter(302).await.unwrap());
-    assert!(!outbox.drop_letter(302).await.unwrap());
-    assert_eq!(outbox.letter_count().await.unwrap(), 3);
+    let letters = dead_letters(&outbox).await;
+    assert_eq!(outbox.redrive(ids(&letters)).await.unwrap(), 1);
+    assert!(outbox.discard(302).await.unwrap());
+    assert!(!outbox.discard(302).await.unwrap());
+    assert_eq!(outbox.depth().await.unwrap(), 3);
 }
 
 pub(crate) async fn what_somebody_holds_holds_up_its_own_target_only(database: Database) {

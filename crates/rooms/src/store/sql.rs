@@ -14,7 +14,7 @@ pub const MIGRATIONS: &[Migration] = &[migration!("rooms", 1, "0001_members")];
 
 static REGISTER: Query = query!("register", mysql);
 static FIND: Query = query!("find");
-static HOLD: Query = query!("hold", sqlite);
+static HOLD: Query = query!("hold");
 static FORGET_MEMBERS: Query = query!("forget_members");
 static FORGET: Query = query!("forget");
 static ADD: Query = query!("add", mysql);
@@ -22,7 +22,7 @@ static COUNT: Query = query!("count");
 static REMOVE: Query = query!("remove");
 static STANDING: Query = query!("standing");
 static MEMBERS: Query = query!("members");
-static REGISTERED: Query = query!("registered", all);
+static REGISTERED: Query = query!("registered", mysql);
 
 /// All of them, for the test that every database understands them.
 pub static QUERIES: &[&Query] = &[

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::link::{Begin, Fault};
 use super::{Server, Session};
 use crate::transaction::Inner;
-use crate::{Change, Error, Names, Transaction};
+use crate::{Boxed, Change, Error, Names, Transaction};
 
 /// All that a transaction may take: waiting for a connection, every statement, every repetition.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -33,17 +33,18 @@ enum Turn<T, E> {
 
 impl Server {
     /// Runs a transaction. Whoever asked may go away meanwhile.
-    pub(crate) async fn transact<A, T, E>(
+    pub(crate) async fn transact<A, T, E, C>(
         &self,
         how: Begin,
         names: Arc<Names>,
         given: A,
-        change: Change<A, T, E>,
+        change: C,
     ) -> Result<T, E>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
         E: From<Error> + Send + 'static,
+        C: for<'t, 'c> Change<&'t A, &'t mut Transaction<'c>, T, E>,
     {
         let (reply, answer) = oneshot::channel();
         let server = self.clone();
@@ -65,7 +66,7 @@ impl Server {
         how: Begin,
         names: &Names,
         given: &A,
-        change: Change<A, T, E>,
+        change: impl for<'t, 'c> Change<&'t A, &'t mut Transaction<'c>, T, E>,
         reply: oneshot::Sender<Result<T, E>>,
     ) {
         let deadline = Instant::now() + PATIENCE;
@@ -127,10 +128,12 @@ impl Session {
         how: Begin,
         names: &Names,
         given: &A,
-        change: Change<A, T, E>,
+        change: impl for<'t, 'c> Change<&'t A, &'t mut Transaction<'c>, T, E>,
     ) -> Turn<T, E> {
         let mut transaction = Transaction::new(Inner::Server(self), names);
-        let outcome = change(given, &mut transaction).await;
+        // Boxed: whoever spawns this has to know that it can be sent, whatever the lifetimes are.
+        let work: Boxed<'_, Result<T, E>> = Box::pin(change(given, &mut transaction));
+        let outcome = work.await;
         let outcome = transaction.finish(outcome);
         match (outcome, &self.fault) {
             // Whatever the change made of it: the server has undone it.

@@ -1,6 +1,6 @@
 //! What holds on every database: durable, all or nothing, and values that come back as they went in.
 
-use bongsu_sql::{Boxed, Error, Query, Transaction, Value};
+use bongsu_sql::{Error, Query, Transaction, Value};
 
 use crate::database::{COUNT, Database, GET, INCREMENT, PUT, counters, listed, put};
 
@@ -30,12 +30,10 @@ impl From<Error> for Own {
 
 pub(crate) async fn a_change_that_fails_changes_nothing<D: Database>(database: D) {
     let records = database.records().await;
-    fn change<'t>(_: &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Own>> {
-        Box::pin(async move {
-            tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
-            tx.run(&PUT, &[("id", "a".into()), ("number", 1_i64.into()), ("text", "".into())]).await?;
-            Err(Own::Enough)
-        })
+    async fn change(_: &(), tx: &mut Transaction<'_>) -> Result<(), Own> {
+        tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
+        tx.run(&PUT, &[("id", "a".into()), ("number", 1_i64.into()), ("text", "".into())]).await?;
+        Err(Own::Enough)
     }
     for _ in 0..3 {
         assert_eq!(records.write((), change).await, Err(Own::Enough));
@@ -48,14 +46,12 @@ pub(crate) async fn a_change_that_fails_changes_nothing<D: Database>(database: D
 pub(crate) async fn a_change_that_goes_on_after_a_failed_query_changes_nothing<D: Database>(database: D) {
     let records = database.records().await;
     put(&records, "a").await.unwrap();
-    fn change<'t>(_: &'t (), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
-        Box::pin(async move {
-            tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
-            // There is one already.
-            let twice = [("id", "a".into()), ("number", 1_i64.into()), ("text", "".into())];
-            let _ = tx.run(&PUT, &twice).await;
-            Ok(())
-        })
+    async fn change(_: &(), tx: &mut Transaction<'_>) -> Result<(), Error> {
+        tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
+        // There is one already.
+        let twice = [("id", "a".into()), ("number", 1_i64.into()), ("text", "".into())];
+        let _ = tx.run(&PUT, &twice).await;
+        Ok(())
     }
     let done = records.write((), change).await;
     assert!(matches!(done, Err(Error::Failed(_))), "{done:?}");
@@ -79,11 +75,16 @@ pub(crate) async fn every_kind_of_value_comes_back<D: Database>(database: D) {
     for (at, (number, text)) in values.iter().enumerate() {
         let text = Value::Text(text.map(str::to_owned));
         let given = [("id", format!("v{at}").into()), ("number", (*number).into()), ("text", text)];
-        let written = records.write(given, |given, tx| Box::pin(async move { tx.run(&PUT, given).await }));
+        let written =
+            records.write(given, async |given: &[_; 3], tx: &mut Transaction<'_>| tx.run(&PUT, given).await);
         assert_eq!(written.await.unwrap_or_else(|error: Error| panic!("{error}")), 1);
     }
     for (at, (number, text)) in values.into_iter().enumerate() {
-        let row = records.read([("id", format!("v{at}").into())], |id, tx| Box::pin(tx.row(&GET, id))).await;
+        let row = records
+            .read([("id", format!("v{at}").into())], async |id: &[_; 1], tx: &mut Transaction<'_>| {
+                tx.row(&GET, id).await
+            })
+            .await;
         let row = row.unwrap_or_else(|error: Error| panic!("{error}")).unwrap();
         assert_eq!(row.id(0).unwrap().as_str(), format!("v{at}"));
         assert_eq!((row.maybe_int(1).unwrap(), row.maybe_text(2).unwrap()), (number, text), "{at}");
@@ -107,11 +108,12 @@ pub(crate) async fn sums_and_counts_are_numbers<D: Database>(database: D) {
     );
     let records = database.records().await;
     for id in [1_i64, 1, 1, 2] {
-        let done = records
-            .write(id, |id, tx| Box::pin(async move { tx.run(&INCREMENT, &[("id", (*id).into())]).await }));
+        let done = records.write(id, async |id: &i64, tx: &mut Transaction<'_>| {
+            tx.run(&INCREMENT, &[("id", (*id).into())]).await
+        });
         assert_eq!(done.await.unwrap_or_else(|error: Error| panic!("{error}")), 1);
     }
-    let rows = records.read((), |(), tx| Box::pin(tx.rows(&SUMS, &[]))).await;
+    let rows = records.read((), async |(): &(), tx: &mut Transaction<'_>| tx.rows(&SUMS, &[]).await).await;
     let rows = rows.unwrap_or_else(|error: Error| panic!("{error}"));
     let numbers: Vec<_> = (0..7).map(|at| rows[0].maybe_int(at).unwrap()).collect();
     assert_eq!(numbers, [Some(4), Some(2), Some(3), Some(1), Some(-59_996), Some(1), None]);
@@ -124,7 +126,9 @@ pub(crate) async fn what_is_no_number_and_no_text_is_refused<D: Database>(databa
         Query::new("half_of_a_sum", ["SELECT 0.5", "SELECT 0.5::numeric", "SELECT 0.5"]);
     let records = database.records().await;
     for query in [&HALF, &HALF_OF_A_SUM] {
-        let read = records.read(query, |query, tx| Box::pin(tx.rows(query, &[]))).await;
+        let read = records
+            .read(query, async |query: &&'static Query, tx: &mut Transaction<'_>| tx.rows(query, &[]).await)
+            .await;
         let Err(Error::Failed(why)) = read else { panic!("{read:?}") };
         assert!(why.contains("neither a whole number nor text"), "{why}");
     }
@@ -133,9 +137,9 @@ pub(crate) async fn what_is_no_number_and_no_text_is_refused<D: Database>(databa
 
 pub(crate) async fn a_missing_argument_is_named<D: Database>(database: D) {
     let records = database.records().await;
-    let done = records.write((), |(), tx| Box::pin(tx.run(&PUT, &[]))).await;
+    let done = records.write((), async |(): &(), tx: &mut Transaction<'_>| tx.run(&PUT, &[]).await).await;
     assert!(matches!(&done, Err(Error::Failed(why)) if why == "put needs id"), "{done:?}");
-    let counted = records.read((), |(), tx| Box::pin(tx.row(&COUNT, &[]))).await;
+    let counted = records.read((), async |(): &(), tx: &mut Transaction<'_>| tx.row(&COUNT, &[]).await).await;
     assert_eq!(counted.unwrap_or_else(|error: Error| panic!("{error}")).unwrap().count(0).unwrap(), 0);
 }
 
@@ -173,14 +177,12 @@ pub(crate) async fn many_rows_go_in_as_one_list<D: Database>(database: D) {
         {"id": "b", "number": null, "text": null},
         {"id": "c", "number": i64::MIN, "text": "null"},
     ]);
-    let put = records.write(rows.to_string(), |rows, tx| {
-        Box::pin(async move { tx.run(&PUT_ALL, &[("rows", rows.as_str().into())]).await })
+    let put = records.write(rows.to_string(), async |rows: &String, tx: &mut Transaction<'_>| {
+        tx.run(&PUT_ALL, &[("rows", rows.as_str().into())]).await
     });
     assert_eq!(put.await.unwrap_or_else(|error: Error| panic!("{error}")), 4);
-    let got = records.read((), |(), tx| {
-        Box::pin(async move {
-            tx.rows(&GET_ALL, &[("ids", r#"["a", "c", "A", "b", "B", "nobody"]"#.into())]).await
-        })
+    let got = records.read((), async |(): &(), tx: &mut Transaction<'_>| {
+        tx.rows(&GET_ALL, &[("ids", r#"["a", "c", "A", "b", "B", "nobody"]"#.into())]).await
     });
     let got = got.await.unwrap_or_else(|error: Error| panic!("{error}"));
     let got: Vec<_> = got

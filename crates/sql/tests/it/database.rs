@@ -3,7 +3,7 @@
 use bongsu_kernel::task::Supervisor;
 use bongsu_sql::{
     Address, DataFolder, Database as File, Dialect, Error, MIGRATIONS, Migration, Migrations, Options, Query,
-    Records, Store, WriterState,
+    Records, Store, Transaction, WriterState,
 };
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::tier;
@@ -48,24 +48,31 @@ pub(crate) trait Database: Sized {
     async fn records(&self) -> Records;
 }
 
+/// Counts up the first counter.
+pub(crate) async fn increment((): &(), tx: &mut Transaction<'_>) -> Result<u64, Error> {
+    tx.run(&INCREMENT, &[("id", 1_i64.into())]).await
+}
+
 /// Ids of all items.
 pub(crate) async fn listed(records: &Records) -> Vec<String> {
-    let rows = records.read((), |(), tx| Box::pin(tx.rows(&LIST, &[]))).await.unwrap();
+    let rows =
+        records.read((), async |(): &(), tx: &mut Transaction<'_>| tx.rows(&LIST, &[]).await).await.unwrap();
     rows.iter().map(|row| row.text(0).unwrap().to_owned()).collect()
 }
 
 pub(crate) async fn counters(records: &Records) -> Vec<i64> {
-    let rows = records.read((), |(), tx| Box::pin(tx.rows(&COUNTERS, &[]))).await.unwrap();
+    let rows = records
+        .read((), async |(): &(), tx: &mut Transaction<'_>| tx.rows(&COUNTERS, &[]).await)
+        .await
+        .unwrap();
     rows.iter().map(|row| row.int(0).unwrap()).collect()
 }
 
 /// Writes an item that has only an id.
 pub(crate) async fn put(records: &Records, id: &str) -> Result<(), Error> {
-    let put = records.write(id.to_owned(), |id, tx| {
-        Box::pin(async move {
-            let nothing = [("id", id.as_str().into()), ("number", None::<i64>.into()), ("text", "".into())];
-            tx.run(&PUT, &nothing).await.map(drop)
-        })
+    let put = records.write(id.to_owned(), async |id: &String, tx: &mut Transaction<'_>| {
+        let nothing = [("id", id.as_str().into()), ("number", None::<i64>.into()), ("text", "".into())];
+        tx.run(&PUT, &nothing).await.map(drop)
     });
     put.await
 }

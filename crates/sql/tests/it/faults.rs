@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use bongsu_sql::{Boxed, Error, Query, Records, Transaction, once};
+use bongsu_sql::{Error, Query, Records, Transaction, once};
 use bongsu_testkit::proxy::{Direction, Proxy};
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::{Rng, proof, tier, wait};
@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::sync::Barrier;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::database::{INCREMENT, PUT, connect, counters, listed, put};
+use crate::database::{INCREMENT, PUT, connect, counters, increment, listed, put};
 
 const LONG: Duration = Duration::from_secs(60);
 /// Everything is answered within this, whatever is wrong with the server.
@@ -49,16 +49,14 @@ async fn on<F: Future<Output = ()>>(flavour: Flavour, promise: impl Fn(Flavour) 
 }
 
 /// Does something once, whoever repeats it.
-fn done_once<'t>((key,): &'t (String,), tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<bool, Error>> {
-    Box::pin(async move {
-        if !once(tx, "fault", key, 1).await? {
-            return Ok(false);
-        }
-        tx.run(&PUT, &[("id", key.as_str().into()), ("number", 1_i64.into()), ("text", "".into())]).await?;
-        let changed = tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
-        assert_eq!(changed, 1, "the counter is there");
-        Ok(true)
-    })
+async fn done_once((key,): &(String,), tx: &mut Transaction<'_>) -> Result<bool, Error> {
+    if !once(tx, "fault", key, 1).await? {
+        return Ok(false);
+    }
+    tx.run(&PUT, &[("id", key.as_str().into()), ("number", 1_i64.into()), ("text", "".into())]).await?;
+    let changed = tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
+    assert_eq!(changed, 1, "the counter is there");
+    Ok(true)
 }
 
 /// The counter and the number of items. One transaction changes both, so they are equal in every snapshot.
@@ -136,7 +134,9 @@ async fn a_server_that_is_killed_loses_nothing_that_was_answered_and_does_nothin
             kills += 1;
             wait::until(LONG, || async { hubs.iter().all(|hub| hub.trouble().is_none()) }).await;
             wait::until(LONG, || async {
-                let counted = hubs[0].read((), |(), tx| Box::pin(tx.row(&COUNTER_AND_ITEMS, &[]))).await;
+                let counted = hubs[0]
+                    .read((), async |(): &(), tx: &mut Transaction<'_>| tx.row(&COUNTER_AND_ITEMS, &[]).await)
+                    .await;
                 let Ok(counted) = counted.map(Option::unwrap) else { return false };
                 assert_eq!(counted.int(0).unwrap(), counted.int(1).unwrap(), "after kill {kills}");
                 true
@@ -235,16 +235,14 @@ async fn a_connection_that_breaks_within_a_change_undoes_it(flavour: Flavour) {
     let url = server.database();
     let records = connect(&url).await.unwrap();
     let (begun, go_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
-    fn change<'t>(
-        (begun, go_on): &'t (Arc<Barrier>, Arc<Barrier>),
-        tx: &'t mut Transaction<'_>,
-    ) -> Boxed<'t, Result<u64, Error>> {
-        Box::pin(async move {
-            tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
-            begun.wait().await;
-            go_on.wait().await;
-            tx.run(&INCREMENT, &[("id", 2_i64.into())]).await
-        })
+    async fn change(
+        (begun, go_on): &(Arc<Barrier>, Arc<Barrier>),
+        tx: &mut Transaction<'_>,
+    ) -> Result<u64, Error> {
+        tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
+        begun.wait().await;
+        go_on.wait().await;
+        tx.run(&INCREMENT, &[("id", 2_i64.into())]).await
     }
     let cut = async {
         begun.wait().await;
@@ -257,16 +255,14 @@ async fn a_connection_that_breaks_within_a_change_undoes_it(flavour: Flavour) {
 }
 
 /// Increments, and waits at its end until the test has done something to the line.
-fn until_the_end<'t>(
-    (begun, go_on): &'t (Arc<Barrier>, Arc<Barrier>),
-    tx: &'t mut Transaction<'_>,
-) -> Boxed<'t, Result<u64, Error>> {
-    Box::pin(async move {
-        let changed = tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
-        begun.wait().await;
-        go_on.wait().await;
-        Ok(changed)
-    })
+async fn until_the_end(
+    (begun, go_on): &(Arc<Barrier>, Arc<Barrier>),
+    tx: &mut Transaction<'_>,
+) -> Result<u64, Error> {
+    let changed = tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
+    begun.wait().await;
+    go_on.wait().await;
+    Ok(changed)
 }
 
 async fn a_commit_that_nobody_answers_is_told_as_that(flavour: Flavour) {
@@ -301,14 +297,9 @@ async fn a_server_that_vanishes_before_the_commit_has_kept_nothing(flavour: Flav
     let proxy = Proxy::start(server.addr()).await;
     let records = connect(&server.url_at(proxy.addr(), Server::name_in(&direct))).await.unwrap();
     let (begun, go_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
-    fn change<'t>(
-        given: &'t (Arc<Barrier>, Arc<Barrier>),
-        tx: &'t mut Transaction<'_>,
-    ) -> Boxed<'t, Result<u64, Error>> {
-        Box::pin(async move {
-            until_the_end(given, tx).await?;
-            tx.run(&INCREMENT, &[("id", 2_i64.into())]).await
-        })
+    async fn change(given: &(Arc<Barrier>, Arc<Barrier>), tx: &mut Transaction<'_>) -> Result<u64, Error> {
+        until_the_end(given, tx).await?;
+        tx.run(&INCREMENT, &[("id", 2_i64.into())]).await
     }
     let lose = async {
         begun.wait().await;
@@ -322,8 +313,7 @@ async fn a_server_that_vanishes_before_the_commit_has_kept_nothing(flavour: Flav
     // Nobody holds its locks for long, either: the line is open still, as far as the server knows.
     proxy.heal();
     wait::until(LONG, || async {
-        let done = near
-            .write((), |(), tx| Box::pin(async move { tx.run(&INCREMENT, &[("id", 1_i64.into())]).await }));
+        let done = near.write((), increment);
         done.await.is_ok_and(|changed: u64| changed == 1)
     })
     .await;

@@ -3,24 +3,19 @@
 use std::collections::BTreeSet;
 
 use bongsu_sql::work::{self, Claim, New, Wish};
-use bongsu_sql::{Boxed, Error, Records, Transaction, forget_before, once};
+use bongsu_sql::{Error, Records, Transaction, forget_before, once};
 use futures_util::future::join_all;
 
 use crate::database::{Database, INCREMENT, counters};
 
 /// Says whether it was the first time; whether it is kept is said by the second one.
 async fn first(records: &Records, key: &str, kept: bool) -> Result<bool, Error> {
-    fn change<'t>(
-        (key, kept): &'t (String, bool),
-        tx: &'t mut Transaction<'_>,
-    ) -> Boxed<'t, Result<bool, Error>> {
-        Box::pin(async move {
-            let first = once(tx, "test", key, 1_000).await?;
-            if first {
-                tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
-            }
-            if *kept { Ok(first) } else { Err(Error::Undone) }
-        })
+    async fn change((key, kept): &(String, bool), tx: &mut Transaction<'_>) -> Result<bool, Error> {
+        let first = once(tx, "test", key, 1_000).await?;
+        if first {
+            tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
+        }
+        if *kept { Ok(first) } else { Err(Error::Undone) }
     }
     records.write((key.to_owned(), kept), change).await
 }
@@ -55,8 +50,8 @@ pub(crate) async fn of_many_at_once_one_is_the_first<D: Database>(database: D) {
 pub(crate) async fn what_was_done_long_ago_is_forgotten_in_steps<D: Database>(database: D) {
     let records = database.records().await;
     let add = |scope: &'static str, n: u64| {
-        records.write((scope, n), |(scope, n), tx| {
-            Box::pin(async move { once(tx, scope, &format!("k{n}"), *n).await })
+        records.write((scope, n), async |(scope, n): &(&str, u64), tx: &mut Transaction<'_>| {
+            once(tx, scope, &format!("k{n}"), *n).await
         })
     };
     for n in 0..10 {
@@ -74,15 +69,16 @@ pub(crate) async fn what_was_done_long_ago_is_forgotten_in_steps<D: Database>(da
 
 async fn add(records: &Records, kind: &'static str, keys: &[&'static str], not_before: u64) {
     let given = (kind, keys.to_vec(), not_before);
-    let added = records.write(given, |(kind, keys, not_before), tx| {
-        Box::pin(async move {
+    let added = records.write(
+        given,
+        async |(kind, keys, not_before): &(&str, Vec<&str>, u64), tx: &mut Transaction<'_>| {
             for key in keys {
                 let body = format!("body of {key} 🔥");
                 work::add(tx, New { kind, key, body: &body, not_before: *not_before }, 0).await?;
             }
             Ok::<_, Error>(())
-        })
-    });
+        },
+    );
     added.await.unwrap();
 }
 
@@ -96,16 +92,20 @@ fn keys(claims: &[Claim]) -> Vec<&str> {
 }
 
 async fn finish(records: &Records, claim: &Claim, now: u64) -> bool {
-    let done = records.write((claim.clone(), now), |(claim, now), tx| {
-        Box::pin(async move { work::finish(tx, claim, *now).await })
-    });
+    let done = records
+        .write((claim.clone(), now), async |(claim, now): &(Claim, u64), tx: &mut Transaction<'_>| {
+            work::finish(tx, claim, *now).await
+        });
     done.await.unwrap()
 }
 
 async fn park(records: &Records, claim: &Claim, until: u64, now: u64) -> bool {
-    let done = records.write((claim.clone(), until, now), |(claim, until, now), tx| {
-        Box::pin(async move { work::park(tx, claim, *until, &"이유 ".repeat(1_000), *now).await })
-    });
+    let done = records.write(
+        (claim.clone(), until, now),
+        async |(claim, until, now): &(Claim, u64, u64), tx: &mut Transaction<'_>| {
+            work::park(tx, claim, *until, &"이유 ".repeat(1_000), *now).await
+        },
+    );
     done.await.unwrap()
 }
 

@@ -5,14 +5,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bongsu_kernel::task::Supervisor;
-use bongsu_sql::{Boxed, Claim, Error, Migration, Migrations, PreparedServer, Records, Transaction};
+use bongsu_sql::{Claim, Error, Migration, Migrations, PreparedServer, Records, Transaction};
 use bongsu_testkit::sql::Flavour;
 use bongsu_testkit::wait;
 use futures_util::future::join_all;
 use tokio::sync::{Barrier, Notify};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::database::{COUNT, INCREMENT, OnServer, connect, counters, listed, migrations, options, put};
+use crate::database::{
+    COUNT, INCREMENT, OnServer, connect, counters, increment, listed, migrations, options, put,
+};
 
 /// Far longer than a change may take, and shorter than one that would never be given up.
 const LONG: Duration = Duration::from_secs(40);
@@ -20,18 +22,15 @@ const LONG: Duration = Duration::from_secs(40);
 pub(crate) async fn a_read_sees_one_moment<D: OnServer>(database: D) {
     let (one, other) = (database.records().await, database.records().await);
     put(&one, "a").await.unwrap();
-    fn question<'t>(other: &'t Records, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<[u64; 2], Error>> {
-        Box::pin(async move {
-            let before = tx.row(&COUNT, &[]).await?.unwrap().count(0)?;
-            put(other, "b").await?;
-            Ok([before, tx.row(&COUNT, &[]).await?.unwrap().count(0)?])
-        })
+    async fn question(other: &Records, tx: &mut Transaction<'_>) -> Result<[u64; 2], Error> {
+        let before = tx.row(&COUNT, &[]).await?.unwrap().count(0)?;
+        put(other, "b").await?;
+        Ok([before, tx.row(&COUNT, &[]).await?.unwrap().count(0)?])
     }
     assert_eq!(one.read(other, question).await.unwrap(), [1, 1]);
     assert_eq!(listed(&one).await, ["a", "b"], "the next one sees it");
     // Reading is all that a read may do.
-    let done =
-        one.read((), |(), tx| Box::pin(async move { tx.run(&INCREMENT, &[("id", 1_i64.into())]).await }));
+    let done = one.read((), increment);
     assert!(done.await.is_err_and(|error: Error| error.to_string().to_lowercase().contains("read")));
     put(&one, "c").await.unwrap();
 }
@@ -44,16 +43,14 @@ struct Crosswise {
     own: AtomicU32,
 }
 
-fn crosswise<'t>(given: &'t Crosswise, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
-    Box::pin(async move {
-        given.runs.fetch_add(1, Ordering::SeqCst);
-        tx.run(&INCREMENT, &[("id", given.order[0].into())]).await?;
-        if given.own.fetch_add(1, Ordering::SeqCst) == 0 {
-            given.met.wait().await;
-        }
-        tx.run(&INCREMENT, &[("id", given.order[1].into())]).await?;
-        Ok(())
-    })
+async fn crosswise(given: &Crosswise, tx: &mut Transaction<'_>) -> Result<(), Error> {
+    given.runs.fetch_add(1, Ordering::SeqCst);
+    tx.run(&INCREMENT, &[("id", given.order[0].into())]).await?;
+    if given.own.fetch_add(1, Ordering::SeqCst) == 0 {
+        given.met.wait().await;
+    }
+    tx.run(&INCREMENT, &[("id", given.order[1].into())]).await?;
+    Ok(())
 }
 
 pub(crate) async fn changes_that_block_each_other_run_again<D: OnServer>(database: D) {
@@ -79,9 +76,7 @@ pub(crate) async fn increments_of_many_hubs_all_count<D: OnServer>(database: D) 
         // All of them want the same row, and on a busy machine the last ones may be given up. Those are not kept.
         let deadline = Instant::now() + LONG;
         while Instant::now() < deadline {
-            let done = hubs[n % 3].write((), |(), tx| {
-                Box::pin(async move { tx.run(&INCREMENT, &[("id", 1_i64.into())]).await })
-            });
+            let done = hubs[n % 3].write((), increment);
             match done.await {
                 Ok(changed) => return assert_eq!(changed, 1),
                 Err(Error::Away(_)) => {}
@@ -97,13 +92,14 @@ pub(crate) async fn increments_of_many_hubs_all_count<D: OnServer>(database: D) 
 pub(crate) async fn a_change_whose_asker_went_away_is_finished<D: OnServer>(database: D) {
     let records = database.records().await;
     let (begun, is_left) = (Arc::new(Barrier::new(2)), Arc::new(Notify::new()));
-    let asked = records.write((begun.clone(), is_left.clone()), |(begun, is_left), tx| {
-        Box::pin(async move {
+    let asked = records.write(
+        (begun.clone(), is_left.clone()),
+        async |(begun, is_left): &(Arc<Barrier>, Arc<Notify>), tx: &mut Transaction<'_>| {
             begun.wait().await;
             is_left.notified().await;
             tx.run(&INCREMENT, &[("id", 1_i64.into())]).await
-        })
-    });
+        },
+    );
     tokio::select! {
         _ = asked => panic!("it waits"),
         _ = begun.wait() => {}
@@ -116,21 +112,18 @@ pub(crate) async fn a_change_that_takes_too_long_is_given_up<D: OnServer>(databa
     let records = database.records().await;
     let started = Instant::now();
     let has_the_lock = Arc::new(Notify::new());
-    let slow = records.write(has_the_lock.clone(), |has_the_lock, tx| {
-        Box::pin(async move {
+    let slow =
+        records.write(has_the_lock.clone(), async |has_the_lock: &Arc<Notify>, tx: &mut Transaction<'_>| {
             tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
             has_the_lock.notify_one();
             // Slower than any change may be.
             sleep(Duration::from_secs(60)).await;
             Ok::<_, Error>(())
-        })
-    });
+        });
     // Who waits for its lock meanwhile is not held up for longer, either.
     let waiting = async {
         has_the_lock.notified().await;
-        records
-            .write((), |(), tx| Box::pin(async move { tx.run(&INCREMENT, &[("id", 1_i64.into())]).await }))
-            .await
+        records.write((), increment).await
     };
     let (slow, waited) = tokio::join!(slow, waiting);
     assert!(matches!(slow, Err(Error::Away(_))), "{slow:?}");
@@ -145,8 +138,7 @@ pub(crate) async fn a_change_that_takes_too_long_is_given_up<D: OnServer>(databa
     let kept = timeout(LONG, counters(&records)).await.unwrap();
     assert!(possible.contains(&kept[0]) && kept[1] == 0, "nothing of the slow one is kept: {kept:?}");
     wait::until(LONG, || async {
-        let done = records
-            .write((), |(), tx| Box::pin(async move { tx.run(&INCREMENT, &[("id", 1_i64.into())]).await }));
+        let done = records.write((), increment);
         done.await.is_ok_and(|changed| changed == 1)
     })
     .await;
@@ -215,13 +207,11 @@ pub(crate) async fn who_waits_for_a_connection_waits_not_longer_than_for_the_res
     let records = Records::connect(&few, &migrations(), &Supervisor::new()).await.unwrap();
     let started = Instant::now();
     let slow = (0..3).map(|_| {
-        records.write((), |(), tx| {
-            Box::pin(async move {
-                tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
-                // Slower than any change may be.
-                sleep(Duration::from_secs(60)).await;
-                Ok::<(), Error>(())
-            })
+        records.write((), async |(): &(), tx: &mut Transaction<'_>| {
+            tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
+            // Slower than any change may be.
+            sleep(Duration::from_secs(60)).await;
+            Ok::<(), Error>(())
         })
     });
     for done in join_all(slow).await {

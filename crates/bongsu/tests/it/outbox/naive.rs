@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bongsu_sql::{Boxed, Error, Query, Records, Transaction};
+use bongsu_sql::{Error, Query, Records, Transaction};
 use bongsu_testkit::sql::Flavour;
 use bongsu_testkit::{Rng, proof, tier, wait};
 use serde_json::json;
@@ -35,16 +35,14 @@ struct Asked {
 }
 
 /// Ids and numbers.
-fn ask<'t>(asked: &'t Asked, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<Vec<(i64, u64)>, Error>> {
-    Box::pin(async move {
-        let wanted = [("target", asked.target.to_string().into()), ("last", asked.last.into())];
-        let rows = tx.rows(asked.query, &wanted).await?;
-        let number = |payload: &str| {
-            let payload: serde_json::Value = serde_json::from_str(payload).unwrap();
-            payload["proposal_id"].as_u64().unwrap()
-        };
-        rows.iter().map(|row| Ok((row.int(0)?, number(row.text(1)?)))).collect()
-    })
+async fn ask(asked: &Asked, tx: &mut Transaction<'_>) -> Result<Vec<(i64, u64)>, Error> {
+    let wanted = [("target", asked.target.to_string().into()), ("last", asked.last.into())];
+    let rows = tx.rows(asked.query, &wanted).await?;
+    let number = |payload: &str| {
+        let payload: serde_json::Value = serde_json::from_str(payload).unwrap();
+        payload["proposal_id"].as_u64().unwrap()
+    };
+    rows.iter().map(|row| Ok((row.int(0)?, number(row.text(1)?)))).collect()
 }
 
 /// Reads on by id to the last row of all.
@@ -135,16 +133,11 @@ async fn a_reader_by_a_horizon_of_transactions_waits_for_whoever_is_slowest_on_p
         found.iter().map(|(_, number)| *number).collect::<Vec<_>>()
     };
     // A transaction that wrote something and is open: another one's row is committed, and yet not shown.
-    fn stay_open<'t>(
-        looked: &'t tokio::sync::Barrier,
-        tx: &'t mut Transaction<'_>,
-    ) -> Boxed<'t, Result<(), Error>> {
-        Box::pin(async move {
-            tx.run(&OTHER, &[]).await?;
-            looked.wait().await;
-            looked.wait().await;
-            Ok(())
-        })
+    async fn stay_open(looked: &Arc<tokio::sync::Barrier>, tx: &mut Transaction<'_>) -> Result<(), Error> {
+        tx.run(&OTHER, &[]).await?;
+        looked.wait().await;
+        looked.wait().await;
+        Ok(())
     }
     static OTHER: Query = Query::new(
         "test_other",
@@ -152,7 +145,7 @@ async fn a_reader_by_a_horizon_of_transactions_waits_for_whoever_is_slowest_on_p
     );
     let barrier = Arc::new(tokio::sync::Barrier::new(2));
     let (opened, other) = (barrier.clone(), records.clone());
-    let open = async move { other.write(opened, |barrier, tx| stay_open(barrier, tx)).await.unwrap() };
+    let open = async move { other.write(opened, stay_open).await.unwrap() };
     let looking = async {
         barrier.wait().await;
         insert(1);

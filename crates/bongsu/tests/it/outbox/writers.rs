@@ -102,19 +102,17 @@ fn payload(number: u64) -> String {
     format!("{{\"proposal_id\": {number}}}")
 }
 
-fn run<'t>(change: &'t Arc<Change>, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
-    Box::pin(async move {
-        change.began.lock().unwrap().clear();
-        for (number, target, pause) in &change.rows {
-            let began = change.ledger.tick();
-            change.began.lock().unwrap().push(began);
-            let row = [("payload", payload(*number).into()), ("target", target.to_string().into())];
-            tx.run(&INSERT, &row).await?;
-            // How long transactions take and what is between them is the program's own pace, here and below.
-            sleep(*pause).await;
-        }
-        if change.is_kept { Ok(()) } else { Err(Error::Undone) }
-    })
+async fn run(change: &Arc<Change>, tx: &mut Transaction<'_>) -> Result<(), Error> {
+    change.began.lock().unwrap().clear();
+    for (number, target, pause) in &change.rows {
+        let began = change.ledger.tick();
+        change.began.lock().unwrap().push(began);
+        let row = [("payload", payload(*number).into()), ("target", target.to_string().into())];
+        tx.run(&INSERT, &row).await?;
+        // How long transactions take and what is between them is the program's own pace, here and below.
+        sleep(*pause).await;
+    }
+    if change.is_kept { Ok(()) } else { Err(Error::Undone) }
 }
 
 /// Writes to a server until it is over.

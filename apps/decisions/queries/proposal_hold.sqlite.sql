@@ -1,1 +1,0 @@
-SELECT proposal_type, status FROM decision_proposals WHERE id = :proposal AND event_id = :event

@@ -1,5 +1,0 @@
-SELECT entry.seq, notice.event_id, notice.type, notice.ref_id, notice.actor_id, notice.payload, entry.created_at, entry.read_at
-FROM bongsu_inbox entry JOIN bongsu_notices notice ON notice.id = entry.notice_id
-WHERE entry.person_id = :person AND entry.read_at IS NULL AND entry.deleted_at IS NULL
-  AND entry.seq NOT IN (SELECT value FROM json_each(:seqs))
-ORDER BY entry.created_at DESC, entry.seq DESC LIMIT :limit

@@ -1,1 +1,0 @@
-DELETE FROM bongsu_notices WHERE id IN (SELECT json_array_elements_text((:ids)::json)::bigint)

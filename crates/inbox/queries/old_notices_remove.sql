@@ -1,0 +1,1 @@
+DELETE FROM bongsu_notices WHERE id IN (:ids[number])

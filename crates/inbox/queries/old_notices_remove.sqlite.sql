@@ -1,1 +1,0 @@
-DELETE FROM bongsu_notices WHERE id IN (SELECT value FROM json_each(:ids))

@@ -1,1 +1,0 @@
-SELECT last_seq, unread, version FROM bongsu_people WHERE person_id = :person

@@ -1,2 +1,0 @@
-SELECT person_id FROM bongsu_inbox
-WHERE notice_id = :notice AND person_id IN (SELECT json_array_elements_text((:people)::json))

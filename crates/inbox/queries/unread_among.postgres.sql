@@ -1,2 +1,0 @@
-SELECT seq FROM bongsu_inbox
-WHERE person_id = :person AND read_at IS NULL AND deleted_at IS NULL AND seq IN (SELECT json_array_elements_text((:seqs)::json)::bigint)

@@ -1,0 +1,2 @@
+UPDATE {outbox_events} SET status = 'PROCESSING', available_at = :until
+WHERE id IN (:ids[number])

@@ -1,2 +1,0 @@
-UPDATE {outbox_events} SET status = 'PROCESSING', available_at = :until
-WHERE id IN (SELECT value FROM json_each(:ids))

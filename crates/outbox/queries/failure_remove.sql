@@ -1,0 +1,1 @@
+DELETE FROM bongsu_outbox_failures WHERE id IN (:ids[number])

@@ -1,0 +1,3 @@
+UPDATE {outbox_events} SET status = 'FAILED'
+WHERE id IN (:ids[number])
+    AND status = 'PENDING'

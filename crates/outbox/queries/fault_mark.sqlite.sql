@@ -1,3 +1,0 @@
-UPDATE {outbox_events} SET status = 'FAILED'
-WHERE id IN (SELECT value FROM json_each(:ids))
-    AND status = 'PENDING'

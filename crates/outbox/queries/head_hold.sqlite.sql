@@ -1,1 +1,0 @@
-SELECT position FROM bongsu_outbox_head WHERE one = 1

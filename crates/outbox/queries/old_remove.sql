@@ -1,0 +1,2 @@
+DELETE FROM {outbox_events}
+WHERE id IN (:ids[number])

@@ -1,2 +1,0 @@
-DELETE FROM {outbox_events}
-WHERE id IN (SELECT value FROM json_each(:ids))

@@ -1,0 +1,3 @@
+UPDATE {outbox_events} SET status = 'PENDING', attempts = 0, available_at = :now
+WHERE id IN (:ids[number])
+    AND status = 'FAILED'

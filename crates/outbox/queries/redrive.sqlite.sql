@@ -1,3 +1,0 @@
-UPDATE {outbox_events} SET status = 'PENDING', attempts = 0, available_at = :now
-WHERE id IN (SELECT value FROM json_each(:ids))
-    AND status = 'FAILED'

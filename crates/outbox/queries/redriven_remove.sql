@@ -1,0 +1,1 @@
+DELETE FROM bongsu_outbox_redriven WHERE id IN (:ids[number])

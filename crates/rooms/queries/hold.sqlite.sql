@@ -1,1 +1,0 @@
-SELECT id FROM bongsu_rooms WHERE room = :room

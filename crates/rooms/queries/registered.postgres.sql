@@ -1,1 +1,0 @@
-SELECT room FROM bongsu_rooms WHERE room IN (SELECT json_array_elements_text((:rooms)::json))

@@ -1,0 +1,1 @@
+SELECT room FROM bongsu_rooms WHERE room IN (:rooms[text])

@@ -1,1 +1,0 @@
-SELECT room FROM bongsu_rooms WHERE room IN (SELECT value FROM json_each(:rooms))

@@ -11,7 +11,8 @@ use bongsu_kernel::{Id, Invalid};
 use bongsu_live::Family;
 use bongsu_live::log::Bus;
 use bongsu_part::{Assembly, Boxed, DeadLetter, DeadLetters, Engines, Failure, Fleet, Part};
-use bongsu_rooms::store::{Standing, Store};
+use bongsu_rooms::store::Standing;
+use bongsu_rooms::store::sql::SqlStore;
 use bongsu_sql::{Error, Migration, Query};
 
 use crate::cache::redis::RedisCache;
@@ -125,7 +126,7 @@ fn start(assembly: &Assembly) -> Result<Option<Inbox>, Failure> {
 }
 
 /// The members that get the entries of events that name nobody.
-struct Registered(Arc<dyn Store>);
+struct Registered(SqlStore);
 
 impl RoomMembers for Registered {
     fn registered<'a>(&'a self, rooms: &'a [Id]) -> Boxed<'a, Result<HashSet<Id>, Error>> {

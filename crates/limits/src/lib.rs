@@ -6,10 +6,8 @@
 pub mod bucket;
 pub mod connections;
 
-use std::pin::Pin;
-
 pub use bucket::{Buckets, Rate};
 pub use connections::{Connections, Limit, OnReplaced, Place, Policy};
 
 /// A future that a trait object can give.
-pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub use futures_util::future::BoxFuture as Boxed;

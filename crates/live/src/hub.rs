@@ -197,10 +197,7 @@ impl Hub {
     /// Closes every stream with 3000, and every stream that is opened from now on right after its greeting.
     pub fn drain(&self) {
         self.0.draining.store(true, Ordering::SeqCst);
-        let now = self.0.tick();
-        for seat in self.0.people.everyone() {
-            seat.end(Close::Draining, now);
-        }
+        self.end_all(&self.0.people.everyone(), Close::Draining);
     }
 
     /// Follows a subject, after a position or from now on. It is subscribed before this returns, so that nothing is
@@ -310,26 +307,21 @@ impl Hub {
         Ok(Reader::new(listening, source, encoder, position))
     }
 
-    /// An entry of a subject that its source holds already, for those who listen right now.
-    pub fn push(&self, name: &SubjectName, previous: StreamId, item: Item, accepted: Instant) {
-        if let Some(subject) = self.0.subject(name) {
-            self.push_to(&subject, name, previous, item, accepted);
-        }
-    }
-
-    fn push_to(
+    /// An entry of a subject that its source holds already, for those who listen right now. It is made only for them.
+    pub fn push(
         &self,
-        subject: &Arc<Subject>,
         name: &SubjectName,
         previous: StreamId,
-        item: Item,
+        item: impl FnOnce() -> Item,
         accepted: Instant,
     ) {
+        let Some(subject) = self.0.subject(name) else { return };
+        let item = item();
         // While the orders are not known, it is left to be read from the source.
         let is_held_back = item.message.is_some() && !self.may_pass();
         let push = || subject.push(previous, RingEntry::new(item, accepted), &self.0.inboxes);
         if is_held_back || push() == Pushed::Gap {
-            self.doubt_subject(name, subject);
+            self.doubt_subject(name, &subject);
         }
     }
 
@@ -446,9 +438,7 @@ impl Inner {
 impl Sink for Hub {
     fn deliver(&self, delivery: Delivery<'_>) {
         let Delivery { subject: name, previous, entry, accepted } = delivery;
-        if let Some(subject) = self.0.subject(name) {
-            self.push_to(&subject, name, previous, Item::of_entry(entry, Message::of_event), accepted);
-        }
+        self.push(name, previous, || Item::of_entry(entry, Message::of_event), accepted);
     }
 
     fn pass(&self, name: &SubjectName, passing: &Passing) {

@@ -7,9 +7,6 @@ pub mod embedded;
 mod follow_ups;
 pub mod redis;
 
-use std::future::Future;
-use std::pin::Pin;
-
 use crate::SubjectName;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::trace::TraceParent;
@@ -18,7 +15,7 @@ use bongsu_kernel::{EventType, Id, Millis, StreamId};
 pub use follow_ups::{FollowUp, FollowUps, Pending, Recipients, Watch};
 
 /// A future that a trait object can give.
-pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub use futures_util::future::BoxFuture as Boxed;
 
 /// A durable, ordered log per subject.
 ///
@@ -82,11 +79,13 @@ pub trait Bus: Send + Sync {
     /// Nobody here listens to it any more.
     fn forget(&self, subject: &SubjectName);
 
-    /// So many streams of this hub listen to it now: others learn it a moment later.
-    fn audience(&self, subject: &SubjectName, streams: usize);
+    /// So many streams of this hub listen to it now: others learn it a moment later, where they need to know.
+    fn audience(&self, _subject: &SubjectName, _streams: usize) {}
 
     /// The same for a stream that has just come; others know it when this returns.
-    fn announce(&self, subject: &SubjectName, streams: usize) -> Boxed<'_, ()>;
+    fn announce(&self, _subject: &SubjectName, _streams: usize) -> Boxed<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// An event that no log holds.

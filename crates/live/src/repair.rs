@@ -5,7 +5,6 @@
 //! readers of a subject; only when that cannot fill the gap does every reader go through the log by itself.
 
 use std::collections::HashMap;
-use std::sync::Arc as StdArc;
 use std::time::{Duration, Instant};
 
 use bongsu_kernel::random;
@@ -37,13 +36,13 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// Where subjects in doubt wait. Each is there at most once.
 pub(crate) struct Doubts {
     queue: mpsc::UnboundedSender<SubjectName>,
-    taken: StdArc<Mutex<mpsc::UnboundedReceiver<SubjectName>>>,
+    taken: Mutex<mpsc::UnboundedReceiver<SubjectName>>,
 }
 
 impl Default for Doubts {
     fn default() -> Self {
         let (queue, taken) = mpsc::unbounded_channel();
-        Self { queue, taken: StdArc::new(Mutex::new(taken)) }
+        Self { queue, taken: Mutex::new(taken) }
     }
 }
 
@@ -75,8 +74,7 @@ impl Hub {
     }
 
     async fn repair_all(&self) {
-        let queue = self.0.doubts.taken.clone();
-        let mut queue = queue.lock().await;
+        let mut queue = self.0.doubts.taken.lock().await;
         let mut running = FuturesUnordered::new();
         loop {
             tokio::select! {

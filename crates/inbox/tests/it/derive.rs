@@ -96,8 +96,7 @@ impl Scene {
         let file = Database::open(DataFolder::take(folder.path()).unwrap(), &Migrations::new(parts)).unwrap();
         let (store, writer) = Store::start(file, &supervisor).unwrap();
         let clock = Clock::manual(NOW);
-        let options = embedded::Options { most_keys: 1_000 };
-        let log = EmbeddedLog::start(store.clone(), options, clock.clone(), Arc::new(Nobody), &supervisor);
+        let log = EmbeddedLog::start(store.clone(), 1_000, clock.clone(), Arc::new(Nobody), &supervisor);
         let follow_ups: Arc<dyn FollowUps> = Arc::new(log.follow_ups());
         let options = Options {
             templates: Templates::load(None).unwrap(),

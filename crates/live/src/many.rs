@@ -6,11 +6,10 @@
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use bongsu_kernel::{Close, Id, StreamId, random, sse};
+use bongsu_kernel::{Close, Id, StreamId};
 use bytes::Bytes;
 
 use crate::composite::{self, PartKey, Writer};
-use crate::connection::Entered;
 use crate::encode::{Frames, Target};
 use crate::message::Message;
 use crate::reader::{Reader, Said};
@@ -38,19 +37,6 @@ struct Followed {
 }
 
 impl ManyStream {
-    pub(crate) fn new(entered: Entered, readers: Vec<(Target, Reader)>) -> Self {
-        let follow = |(target, reader)| Followed {
-            key: PartKey::of(&target),
-            reader,
-            guard: None,
-            needs_snapshot: false,
-        };
-        let followed = readers.into_iter().map(follow).collect();
-        let subjects = Subjects { followed, removed: Vec::new(), turn: 0 };
-        let greeting = sse::greeting(random::between(1_000, 3_000), Some(subjects.resume_id()));
-        Self::begin(subjects, entered, greeting)
-    }
-
     /// Holds a guard for as long as each subject is followed, in the order in which the subjects were given, and sends
     /// their snapshots after the greeting, one at a time.
     #[must_use]
@@ -64,6 +50,16 @@ impl ManyStream {
 }
 
 impl Subjects {
+    pub(crate) fn new(readers: Vec<(Target, Reader)>) -> Self {
+        let follow = |(target, reader)| Followed {
+            key: PartKey::of(&target),
+            reader,
+            guard: None,
+            needs_snapshot: false,
+        };
+        Self { followed: readers.into_iter().map(follow).collect(), removed: Vec::new(), turn: 0 }
+    }
+
     fn positions(&self) -> impl Iterator<Item = (&PartKey, Option<StreamId>)> {
         let followed = self.followed.iter().map(|followed| (&followed.key, followed.reader.position()));
         followed.chain(self.removed.iter().map(|(key, place)| (key, *place)))

@@ -4,18 +4,18 @@
 //! `reader`'s; when to end, and when to say that it is alive, is the `seat`'s.
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use bongsu_kernel::{Close, Id, StreamId, random, sse};
+use bongsu_kernel::{Close, Id, random, sse};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
 use crate::connection::{Chair, Entered};
 use crate::log::Passing;
 use crate::message::Message;
-use crate::options::Greeting;
 use crate::reader::{Reader, Said};
 
 /// What a body gives.
@@ -58,18 +58,6 @@ impl Follow for Reader {
 }
 
 impl LiveStream {
-    pub(crate) fn new(
-        entered: Entered,
-        reader: Reader,
-        position: Option<StreamId>,
-        greeting: &Greeting,
-    ) -> Self {
-        let place = (greeting.placed && position.is_none()).then(|| reader.place_name());
-        let (shortest, longest) = greeting.retry_ms;
-        let greeting = sse::greeting(random::between(shortest, longest), place);
-        Self::begin(reader, entered, greeting)
-    }
-
     /// Holds the guard for as long as the stream lives, and sends its snapshot right after the greeting.
     #[must_use]
     pub fn begin_with(mut self, guard: impl SubscriptionGuard) -> Self {
@@ -101,7 +89,14 @@ impl Reader {
 }
 
 impl<F> EventStream<F> {
-    pub(crate) fn begin(followed: F, entered: Entered, greeting: String) -> Self {
+    /// Its greeting says where it stands, where that is told at once, and when to come back.
+    pub(crate) fn new(
+        followed: F,
+        entered: Entered,
+        place: Option<impl Display>,
+        (shortest, longest): (u64, u64),
+    ) -> Self {
+        let greeting = sse::greeting(random::between(shortest, longest), place);
         Self { followed, entered, greeting: Some(greeting.into()), ended: false }
     }
 

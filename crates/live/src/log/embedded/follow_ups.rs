@@ -84,6 +84,6 @@ impl FollowUps for EmbeddedFollowUps {
     }
 
     fn watch(&self) -> Boxed<'_, Watch> {
-        Box::pin(std::future::ready(Watch::new(self.news.clone(), None)))
+        Box::pin(std::future::ready(Watch { news: self.news.clone(), on_drop: Box::new(|| {}) }))
     }
 }

@@ -13,7 +13,7 @@ use bongsu_redis::redis;
 use bongsu_redis::{Channel, Index, Marked, Redis, Repeat, Script, Subscriber};
 use futures_util::{StreamExt, TryStreamExt};
 
-use self::heard::{Heard, Listening};
+use self::heard::Heard;
 use super::{FOLLOW_UPS, news_channel, stream_key, take};
 use crate::SubjectName;
 use crate::log::{Boxed, FollowUp, FollowUps, LogError, Pending, Watch};
@@ -135,10 +135,16 @@ impl FollowUps for RedisFollowUps {
     fn watch(&self) -> Boxed<'_, Watch> {
         Box::pin(async move {
             let channel = Channel::Everywhere(news_channel(&self.redis).into());
-            let listening = Listening::new(self.heard.clone(), self.bus.clone(), channel.clone());
+            self.heard.forget();
+            let (heard, bus, watched) = (self.heard.clone(), self.bus.clone(), channel.clone());
+            let on_drop = move || {
+                bus.unsubscribe(watched.clone());
+                heard.forget();
+            };
+            let watch = Watch { news: self.heard.news.clone(), on_drop: Box::new(on_drop) };
             // When it cannot be heard now, the bus goes on trying, and the index is there.
             let _ = self.bus.subscribe(channel).await;
-            Watch::new(self.heard.news.clone(), Some(Box::new(listening)))
+            watch
         })
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bongsu_kernel::Id;
-use bongsu_redis::{Channel, Listener, Subscriber};
+use bongsu_redis::{Channel, Listener};
 use tokio::sync::Notify;
 
 /// The index is looked at so often, for what was not heard.
@@ -32,6 +32,11 @@ struct Rooms {
 impl Heard {
     fn lock(&self) -> MutexGuard<'_, Rooms> {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was heard in an earlier turn is somebody else's by now.
+    pub(super) fn forget(&self) {
+        *self.lock() = Rooms::default();
     }
 
     pub(super) fn begin(&self) -> Round<'_> {
@@ -86,28 +91,6 @@ impl Listener for Heard {
     fn mark_stale(&self, _: &Channel) {
         self.lock().saw_index = None;
         self.news.notify_one();
-    }
-}
-
-/// Listens until it is dropped.
-pub(super) struct Listening {
-    heard: Arc<Heard>,
-    bus: Subscriber,
-    channel: Channel,
-}
-
-impl Listening {
-    pub(super) fn new(heard: Arc<Heard>, bus: Subscriber, channel: Channel) -> Self {
-        // What was heard in an earlier turn is somebody else's by now.
-        *heard.lock() = Rooms::default();
-        Self { heard, bus, channel }
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        self.bus.unsubscribe(self.channel.clone());
-        *self.heard.lock() = Rooms::default();
     }
 }
 

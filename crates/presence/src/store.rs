@@ -140,3 +140,7 @@ impl Error {
         }
     }
 }
+
+fn millis(duration: Duration) -> Millis {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX >> 1)
+}

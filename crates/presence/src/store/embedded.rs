@@ -12,7 +12,7 @@ use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, Millis, shrink};
 use bongsu_live::log::Boxed;
 
-use super::{Change, Ears, Error, GATHER, MAX_PAGE_SIZE, MOST_LISTED, Online, Store, Told, Who};
+use super::{Change, Ears, Error, GATHER, MAX_PAGE_SIZE, MOST_LISTED, Online, Store, Told, Who, millis};
 use crate::Options;
 
 /// Looks so often whose time is up. Only those are looked at.
@@ -246,8 +246,4 @@ impl Turn<'_> {
         let (version, previous) = (*self.version, None);
         (self.tell)(Change { version, previous, at: self.now, joined, left, count, online });
     }
-}
-
-fn millis(duration: Duration) -> Millis {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX >> 1)
 }

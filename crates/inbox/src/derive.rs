@@ -14,7 +14,8 @@ use bongsu_kernel::json::Object;
 use bongsu_kernel::{EventType, Id, StreamId, crash_point, trace};
 use bongsu_live::SubjectName;
 use bongsu_live::log::{FollowUp, FollowUps, LogError, Pending};
-use bongsu_rooms::store::{Standing, Store};
+use bongsu_rooms::store::Standing;
+use bongsu_rooms::store::sql::SqlStore;
 use bongsu_sql::Error;
 
 use self::retries::{MAX_ATTEMPTS, Retries};
@@ -31,7 +32,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub struct FromRooms {
     pub follow_ups: Arc<dyn FollowUps>,
     /// Who gets the entries of events that name nobody.
-    pub members: Arc<dyn Store>,
+    pub members: SqlStore,
 }
 
 /// Why no entries were made of a record.

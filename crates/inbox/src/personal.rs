@@ -54,12 +54,12 @@ impl Told {
 /// Tells the streams of this process of an entry, which was on its way to being saved at that moment.
 fn deliver(hub: &Hub, person: &Id, notification: Notification, accepted: Instant) {
     let previous = before(notification.seq);
-    hub.push(&subject(person), previous, notification.into_item(), accepted);
+    hub.push(&subject(person), previous, || notification.into_item(), accepted);
 }
 
 /// There is an entry of which nobody is told.
 fn pass_over(hub: &Hub, person: &Id, seq: u64) {
-    hub.push(&subject(person), before(seq), Item::silent(place(seq)), Instant::now());
+    hub.push(&subject(person), before(seq), || Item::silent(place(seq)), Instant::now());
 }
 
 /// The place before a number: numbers have no holes.

@@ -63,7 +63,13 @@ pub enum Refused {
 
 /// A connection that counts until this is dropped.
 #[must_use = "a place that is dropped is given back"]
-pub struct Place(#[expect(dead_code, reason = "what it does is to be dropped")] Box<dyn Send>);
+pub struct Place(Box<dyn FnMut() + Send>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
 
 impl std::fmt::Debug for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

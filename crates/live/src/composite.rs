@@ -6,7 +6,6 @@
 //! mean two rooms, or has another version, is answered with `system.reset`.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::str::FromStr;
 
 use base64::Engine;
@@ -102,7 +101,7 @@ impl FromStr for Composite {
 
 fn read_part(part: &str) -> Result<(PartKey, Option<StreamId>), Reason> {
     let (key, numbers) = part.split_once(FIELD_SEPARATOR).ok_or(Reason::Position)?;
-    let key: PartKey = key.parse()?;
+    let key = PartKey::read(key)?;
     if key == PartKey::INBOX && numbers == NOT_BEGUN {
         return Ok((key, None));
     }
@@ -148,12 +147,8 @@ impl PartKey {
             format!("is not a position of this stream: {en_name}: {en}"),
         ))
     }
-}
 
-impl FromStr for PartKey {
-    type Err = Reason;
-
-    fn from_str(text: &str) -> Result<Self, Reason> {
+    fn read(text: &str) -> Result<Self, Reason> {
         if text.is_empty() {
             return Ok(Self::INBOX);
         }
@@ -180,9 +175,9 @@ fn part(PartKey(key): &PartKey, position: Option<StreamId>) -> String {
     match position {
         None => format!("{part}{key}{field}{NOT_BEGUN}"),
         Some(StreamId { ms, seq }) if seq == 0 || key.is_empty() => {
-            format!("{part}{key}{field}{}", Base36(ms))
+            format!("{part}{key}{field}{}", base36(ms))
         }
-        Some(StreamId { ms, seq }) => format!("{part}{key}{field}{}{field}{}", Base36(ms), Base36(seq)),
+        Some(StreamId { ms, seq }) => format!("{part}{key}{field}{}{field}{}", base36(ms), base36(seq)),
     }
 }
 
@@ -209,23 +204,10 @@ impl<'a> Writer<'a> {
     }
 }
 
-struct Base36(u64);
-
-impl fmt::Display for Base36 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut digits = [0; 13];
-        let (mut at, mut rest) = (digits.len(), self.0);
-        loop {
-            at -= 1;
-            digits[at] =
-                b"0123456789abcdefghijklmnopqrstuvwxyz"[usize::try_from(rest % 36).unwrap_or_default()];
-            rest /= 36;
-            if rest == 0 {
-                break;
-            }
-        }
-        f.write_str(std::str::from_utf8(&digits[at..]).unwrap_or_default())
-    }
+fn base36(number: u64) -> String {
+    let rests = std::iter::successors(Some(number), |rest| Some(rest / 36).filter(|rest| *rest > 0));
+    let digits: Vec<char> = rests.filter_map(|rest| char::from_digit((rest % 36) as u32, 36)).collect();
+    digits.iter().rev().collect()
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use bongsu_kernel::{Close, Id, Millis};
 
 use crate::hub::{Hub, OpenError};
 use crate::log::{Boxed, LogError};
+use crate::seat::Seat;
+use crate::sync::Arc;
 
 /// The limit of a person's streams, over the whole fleet.
 pub trait Places: Send + Sync {
@@ -27,28 +29,24 @@ pub trait Gate: Send + Sync {
 impl Hub {
     /// Ends all that a person has open; they may come back.
     pub fn disconnect(&self, person: &Id) {
-        let now = self.0.tick();
-        for seat in self.0.people.of(person) {
-            seat.end(Close::Lifetime, now);
-        }
+        self.end_all(&self.0.people.of(person), Close::Lifetime);
     }
 
     /// Ends what a person opened with a token that was issued before this time.
     pub fn revoke(&self, person: &Id, issued_before: Millis) {
-        let now = self.0.tick();
-        for seat in self.0.people.of(person) {
-            if seat.terms().issued_at < issued_before {
-                seat.end(Close::TokenExpired, now);
-            }
-        }
+        let mut seats = self.0.people.of(person);
+        seats.retain(|seat| seat.terms().issued_at < issued_before);
+        self.end_all(&seats, Close::TokenExpired);
     }
 
     /// Asks everybody to come back, and so to be looked at again.
     pub fn check_everybody(&self) {
+        self.end_all(&self.0.people.everyone(), Close::Lifetime);
+    }
+
+    pub(crate) fn end_all(&self, seats: &[Arc<Seat>], close: Close) {
         let now = self.0.tick();
-        for seat in self.0.people.everyone() {
-            seat.end(Close::Lifetime, now);
-        }
+        seats.iter().for_each(|seat| seat.end(close, now));
     }
 
     /// Whether what the bus brings may be passed on right now.

@@ -13,6 +13,7 @@ use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Close, Outage, StreamId, clock, random, shrink};
 use futures_util::future::try_join_all;
 use metrics::{Counter, Histogram};
+use tokio::sync::mpsc;
 
 use crate::Options;
 use crate::SubjectName;
@@ -21,19 +22,18 @@ use crate::connection::{Chair, Entered, Listening};
 use crate::door::{Gate, Places};
 use crate::encode::{Encoder, Target};
 use crate::log::{Delivery, LogError, Passing, Sink};
-use crate::many::ManyStream;
+use crate::many::{ManyStream, Subjects};
 use crate::message::{Item, Message};
-use crate::options::Manner;
+use crate::options::{Manner, RETRY_MS};
 use crate::people::People;
 use crate::personal::PersonalFeed;
 use crate::reader::Reader;
-use crate::repair::Doubts;
 use crate::ring::{Pushed, Ring, RingEntry};
 use crate::seat::{Seat, Terms, Tick};
 use crate::shard::{Inbox, Keeper, dispatch};
 use crate::socket::{LiveSocket, Operation, SocketPolicy};
 use crate::source::Family;
-use crate::stream::LiveStream;
+use crate::stream::{Follow, LiveStream};
 use crate::subject::Subject;
 use crate::sync::Arc;
 
@@ -51,7 +51,9 @@ pub(crate) struct Inner {
     subjects: RwLock<HashMap<SubjectName, Arc<Subject>, foldhash::fast::RandomState>>,
     pub(crate) people: People,
     pub(crate) inboxes: Vec<Inbox>,
-    pub(crate) doubts: Doubts,
+    /// Where subjects in doubt wait, each at most once, and where they are taken out.
+    pub(crate) doubts: mpsc::UnboundedSender<SubjectName>,
+    pub(crate) doubted: tokio::sync::Mutex<mpsc::UnboundedReceiver<SubjectName>>,
     families: RwLock<HashMap<&'static str, Family, foldhash::fast::RandomState>>,
     personal: OnceLock<StdArc<dyn PersonalFeed>>,
     operations: RwLock<HashMap<&'static str, StdArc<dyn Operation>>>,
@@ -80,6 +82,7 @@ pub enum OpenError {
 
 impl Hub {
     pub fn new(options: Options, shards: usize, clock: Clock) -> Self {
+        let (doubts, doubted) = mpsc::unbounded_channel();
         Self(Arc::new(Inner {
             budget: Arc::new(Budget::new(options.ring_bytes)),
             options,
@@ -89,7 +92,8 @@ impl Hub {
             people: People::default(),
             inboxes: (0..shards).map(|_| Inbox::default()).collect(),
             keepers: (0..shards).map(|_| Keeper::new(0)).collect(),
-            doubts: Doubts::default(),
+            doubts,
+            doubted: doubted.into(),
             families: RwLock::default(),
             personal: OnceLock::new(),
             operations: RwLock::default(),
@@ -193,10 +197,7 @@ impl Hub {
     /// Closes every stream with 3000, and every stream that is opened from now on right after its greeting.
     pub fn drain(&self) {
         self.0.draining.store(true, Ordering::SeqCst);
-        let now = self.0.tick();
-        for seat in self.0.people.everyone() {
-            seat.end(Close::Draining, now);
-        }
+        self.end_all(&self.0.people.everyone(), Close::Draining);
     }
 
     /// Follows a subject, after a position or from now on. It is subscribed before this returns, so that nothing is
@@ -218,12 +219,12 @@ impl Hub {
         position: Option<StreamId>,
         manner: Manner,
     ) -> Result<LiveStream, OpenError> {
-        let greeting = manner.greeting.clone();
-        let entered = self.enter(caller, manner).await?;
+        let entered = self.enter(caller, &manner).await?;
         let encoder = Encoder::sse(entered.language);
         let reader = Self::read(&entered.chair, subject, position, encoder).await?;
         self.look_after(&entered.chair);
-        Ok(LiveStream::new(entered, reader, position, &greeting))
+        let place = (manner.is_placed && position.is_none()).then(|| reader.place_name());
+        Ok(LiveStream::new(reader, entered, place, manner.retry_ms))
     }
 
     /// Follows several subjects, in a manner of its own where one is given.
@@ -233,7 +234,7 @@ impl Hub {
         subjects: Vec<(Target, SubjectName, Option<StreamId>)>,
         manner: Option<Manner>,
     ) -> Result<ManyStream, OpenError> {
-        let entered = self.enter(caller, manner.unwrap_or_else(|| self.0.options.manner())).await?;
+        let entered = self.enter(caller, &manner.unwrap_or_else(|| self.0.options.manner())).await?;
         let reading = subjects.into_iter().map(async |(target, subject, position)| {
             let encoder = Encoder::sse_part(&target, entered.language);
             let reader = Self::read(&entered.chair, subject, position, encoder).await?;
@@ -241,7 +242,9 @@ impl Hub {
         });
         let readers = try_join_all(reading).await?;
         self.look_after(&entered.chair);
-        Ok(ManyStream::new(entered, readers))
+        let subjects = Subjects::new(readers);
+        let place = Some(subjects.resume_id());
+        Ok(ManyStream::new(subjects, entered, place, RETRY_MS))
     }
 
     /// A connection whose client will say what it wants to follow.
@@ -251,18 +254,18 @@ impl Hub {
         policy: Box<dyn SocketPolicy>,
     ) -> Result<LiveSocket, OpenError> {
         let person = caller.person().clone();
-        let entered = self.enter(caller, self.0.options.manner()).await?;
+        let entered = self.enter(caller, &self.0.options.manner()).await?;
         self.look_after(&entered.chair);
         Ok(LiveSocket::new(entered, person, policy))
     }
 
     /// Counts somebody in.
-    async fn enter(&self, caller: StreamPerson, manner: Manner) -> Result<Entered, OpenError> {
+    async fn enter(&self, caller: StreamPerson, manner: &Manner) -> Result<Entered, OpenError> {
         let inner = &self.0;
         let (person, peer) = caller.into_parts();
         peer.becomes_stream();
         let (shard, now) = (peer.shard, inner.tick());
-        let terms = inner.terms(now, &person, &manner);
+        let terms = inner.terms(now, &person, manner);
         let seat = Arc::new(Seat::new(terms, Some(peer), now));
         if !inner.people.enter(&person.id, seat.clone(), inner.options.most) {
             return Err(OpenError::TooMany);
@@ -306,26 +309,21 @@ impl Hub {
         Ok(Reader::new(listening, source, encoder, position))
     }
 
-    /// An entry of a subject that its source holds already, for those who listen right now.
-    pub fn push(&self, name: &SubjectName, previous: StreamId, item: Item, accepted: Instant) {
-        if let Some(subject) = self.0.subject(name) {
-            self.push_to(&subject, name, previous, item, accepted);
-        }
-    }
-
-    fn push_to(
+    /// An entry of a subject that its source holds already, for those who listen right now. It is made only for them.
+    pub fn push(
         &self,
-        subject: &Arc<Subject>,
         name: &SubjectName,
         previous: StreamId,
-        item: Item,
+        item: impl FnOnce() -> Item,
         accepted: Instant,
     ) {
+        let Some(subject) = self.0.subject(name) else { return };
+        let item = item();
         // While the orders are not known, it is left to be read from the source.
         let is_held_back = item.message.is_some() && !self.may_pass();
         let push = || subject.push(previous, RingEntry::new(item, accepted), &self.0.inboxes);
         if is_held_back || push() == Pushed::Gap {
-            self.doubt_subject(name, subject);
+            self.doubt_subject(name, &subject);
         }
     }
 
@@ -448,9 +446,7 @@ impl Inner {
 impl Sink for Hub {
     fn deliver(&self, delivery: Delivery<'_>) {
         let Delivery { subject: name, previous, entry, accepted } = delivery;
-        if let Some(subject) = self.0.subject(name) {
-            self.push_to(&subject, name, previous, Item::of_entry(entry, Message::of_event), accepted);
-        }
+        self.push(name, previous, || Item::of_entry(entry, Message::of_event), accepted);
     }
 
     fn pass(&self, name: &SubjectName, passing: &Passing) {

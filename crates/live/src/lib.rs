@@ -38,7 +38,7 @@ pub use hub::{Hub, OpenError};
 pub use log::{Append, AppendError, Appended, Entry, Log, LogError, Page, Place, Start};
 pub use many::ManyStream;
 pub use message::{Data, Item, Localized, Message, MessageId};
-pub use options::{Greeting, Manner, Options, SETTINGS};
+pub use options::{Manner, Options, RETRY_MS, SETTINGS};
 pub use personal::PersonalFeed;
 pub use socket::{LiveSocket, Operation, SocketPolicy};
 pub use source::{Family, LogSource, Source};

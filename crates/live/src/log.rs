@@ -77,11 +77,13 @@ pub trait Bus: Send + Sync {
     /// Nobody here listens to it any more.
     fn forget(&self, subject: &SubjectName);
 
-    /// So many streams of this hub listen to it now: others learn it a moment later.
-    fn audience(&self, subject: &SubjectName, streams: usize);
+    /// So many streams of this hub listen to it now: others learn it a moment later, where they need to know.
+    fn audience(&self, _subject: &SubjectName, _streams: usize) {}
 
     /// The same for a stream that has just come; others know it when this returns.
-    fn announce(&self, subject: &SubjectName, streams: usize) -> Boxed<'_, ()>;
+    fn announce(&self, _subject: &SubjectName, _streams: usize) -> Boxed<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// An event that no log holds.

@@ -43,23 +43,14 @@ pub struct Manner {
     pub lifetime: Option<Duration>,
     /// Whether it counts among the streams that a person may have open (`Places`).
     pub is_limited: bool,
-    pub greeting: Greeting,
-}
-
-/// The first words of a stream.
-#[derive(Clone, Debug)]
-pub struct Greeting {
     /// Clients come back after a time between these.
     pub retry_ms: (u64, u64),
-    /// Whether one without a position is told where it stands; otherwise that comes with its first event, or after it.
-    pub placed: bool,
+    /// Whether one without a position is told at once where it stands; otherwise that comes with its first event, or after it.
+    pub is_placed: bool,
 }
 
-impl Default for Greeting {
-    fn default() -> Self {
-        Self { retry_ms: (1_000, 3_000), placed: true }
-    }
-}
+/// The usual times after which clients come back.
+pub const RETRY_MS: (u64, u64) = (1_000, 3_000);
 
 impl Options {
     /// How streams of rooms behave.
@@ -69,7 +60,8 @@ impl Options {
             alive: sse::KEEPALIVE,
             lifetime: self.lifetime,
             is_limited: true,
-            greeting: Greeting::default(),
+            retry_ms: RETRY_MS,
+            is_placed: true,
         }
     }
 

@@ -22,7 +22,7 @@ const PAGE: Most = Most { entries: 256, bytes: 16 << 10 };
 /// So long a reader waits for a log that is away.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(crate) struct Reader {
+pub struct Reader {
     listening: Listening,
     source: Arc<dyn Source>,
     encoder: Encoder,
@@ -107,7 +107,7 @@ impl Reader {
     }
 
     /// What is new; pending when there is nothing. The caller has registered to be woken before.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, person: &Id) -> Poll<Said> {
+    pub(crate) fn poll_said(&mut self, cx: &mut Context<'_>, person: &Id) -> Poll<Said> {
         loop {
             if self.listening.subject.is_lost() && !matches!(self.state, State::Removed | State::Lost) {
                 let told = self.lose();

@@ -5,14 +5,12 @@
 //! readers of a subject; only when that cannot fill the gap does every reader go through the log by itself.
 
 use std::collections::HashMap;
-use std::sync::Arc as StdArc;
 use std::time::{Duration, Instant};
 
 use bongsu_kernel::random;
 use bongsu_kernel::task::Supervisor;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::{Mutex, mpsc};
 
 use crate::hub::Hub;
 use crate::log::{LogError, Most, Start};
@@ -34,25 +32,12 @@ const PAGE: Most = Most { entries: 256, bytes: 256 << 10 };
 /// After the log could not be read, it is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Where subjects in doubt wait. Each is there at most once.
-pub(crate) struct Doubts {
-    queue: mpsc::UnboundedSender<SubjectName>,
-    taken: StdArc<Mutex<mpsc::UnboundedReceiver<SubjectName>>>,
-}
-
-impl Default for Doubts {
-    fn default() -> Self {
-        let (queue, taken) = mpsc::unbounded_channel();
-        Self { queue, taken: StdArc::new(Mutex::new(taken)) }
-    }
-}
-
 impl Hub {
     /// Has a subject compared with the log, soon.
     pub(crate) fn doubt_subject(&self, name: &SubjectName, subject: &Subject) {
         if subject.doubt() {
             // The loop that takes them lives as long as the hub.
-            let _ = self.0.doubts.queue.send(name.clone());
+            let _ = self.0.doubts.send(name.clone());
         }
     }
 
@@ -62,8 +47,7 @@ impl Hub {
     }
 
     async fn repair_all(&self) {
-        let queue = self.0.doubts.taken.clone();
-        let mut queue = queue.lock().await;
+        let mut queue = self.0.doubted.lock().await;
         let mut running = FuturesUnordered::new();
         loop {
             tokio::select! {

@@ -197,7 +197,7 @@ impl LiveSocket {
         for _ in 0..self.readers.len() {
             let at = self.turn % self.readers.len();
             self.turn = at + 1;
-            match self.readers[at].reader.poll(cx, &self.entered.person) {
+            match self.readers[at].reader.poll_said(cx, &self.entered.person) {
                 Poll::Pending => {}
                 Poll::Ready(Said::Frames(frames, accepted)) => return Some((frames.into_bytes(), accepted)),
                 Poll::Ready(Said::Removed) => {

@@ -4,43 +4,67 @@
 //! `reader`'s; when to end, and when to say that it is alive, is the `seat`'s.
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use bongsu_kernel::{Close, StreamId, random, sse};
+use bongsu_kernel::{Close, Id, random, sse};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
 use crate::connection::{Chair, Entered};
 use crate::log::Passing;
 use crate::message::Message;
-use crate::options::Greeting;
 use crate::reader::{Reader, Said};
 
 /// What a body gives.
-pub(crate) type Piece = Poll<Option<Result<Frame<Bytes>, Infallible>>>;
+type Piece = Poll<Option<Result<Frame<Bytes>, Infallible>>>;
 
 /// The body of an event stream's answer.
-pub struct LiveStream {
-    // Before `entered`: a reader stands up before its person is counted out.
-    reader: Reader,
+pub struct EventStream<F> {
+    // Before `entered`: readers stand up before their person is counted out.
+    pub(crate) followed: F,
     entered: Entered,
     greeting: Option<Bytes>,
     ended: bool,
 }
 
+/// What a stream follows.
+pub trait Follow: Unpin {
+    /// Messages, and when the oldest of them was accepted, where that was a moment ago; or why the stream ends. Pending when
+    /// there is nothing new. The caller has registered to be woken before.
+    fn poll(&mut self, cx: &mut Context<'_>, person: &Id) -> Poll<Result<(Bytes, Option<Instant>), Close>>;
+
+    /// The id that the client comes back with.
+    fn resume_id(&self) -> String;
+}
+
+/// A stream that follows one subject.
+pub type LiveStream = EventStream<Reader>;
+
+impl Follow for Reader {
+    fn poll(&mut self, cx: &mut Context<'_>, person: &Id) -> Poll<Result<(Bytes, Option<Instant>), Close>> {
+        self.poll_said(cx, person).map(|said| match said {
+            Said::Frames(frames, accepted) => Ok((frames.into_bytes(), accepted)),
+            Said::Removed => Err(Close::Withdrawn),
+            Said::Failed => Err(Close::EngineLost),
+        })
+    }
+
+    fn resume_id(&self) -> String {
+        self.place_name().to_string()
+    }
+}
+
 impl LiveStream {
-    pub(crate) fn new(
-        entered: Entered,
-        reader: Reader,
-        position: Option<StreamId>,
-        greeting: &Greeting,
-    ) -> Self {
-        let place = (greeting.placed && position.is_none()).then(|| reader.place_name());
-        let (shortest, longest) = greeting.retry_ms;
-        let greeting = Some(sse::greeting(random::between(shortest, longest), place).into());
-        Self { reader, entered, greeting, ended: false }
+    /// Holds the guard for as long as the stream lives, and sends its snapshot right after the greeting.
+    #[must_use]
+    pub fn begin_with(mut self, guard: impl SubscriptionGuard) -> Self {
+        if let (Some(frame), Some(greeting)) = (self.followed.begin_with(&guard), &mut self.greeting) {
+            *greeting = [&greeting[..], &frame[..]].concat().into();
+        }
+        self.holding(guard)
     }
 }
 
@@ -64,14 +88,16 @@ impl Reader {
     }
 }
 
-impl LiveStream {
-    /// Holds the guard for as long as the stream lives, and sends its snapshot right after the greeting.
-    #[must_use]
-    pub fn begin_with(mut self, guard: impl SubscriptionGuard) -> Self {
-        if let (Some(frame), Some(greeting)) = (self.reader.begin_with(&guard), &mut self.greeting) {
-            *greeting = [&greeting[..], &frame[..]].concat().into();
-        }
-        self.holding(guard)
+impl<F> EventStream<F> {
+    /// Its greeting says where it stands, where that is told at once, and when to come back.
+    pub(crate) fn new(
+        followed: F,
+        entered: Entered,
+        place: Option<impl Display>,
+        (shortest, longest): (u64, u64),
+    ) -> Self {
+        let greeting = sse::greeting(random::between(shortest, longest), place);
+        Self { followed, entered, greeting: Some(greeting.into()), ended: false }
     }
 
     /// Whether all that it will say is its end.
@@ -92,7 +118,7 @@ impl LiveStream {
     }
 }
 
-impl Body for LiveStream {
+impl<F: Follow> Body for EventStream<F> {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -109,14 +135,14 @@ impl Body for LiveStream {
             this.entered.chair.seat.listen(cx.waker());
             if let Some(close) = this.entered.chair.seat.closing() {
                 this.ended = true;
-                return this.entered.hand_out(sse::close(close, this.reader.place_name()), Instant::now());
+                return this.entered.hand_out(sse::close(close, this.followed.resume_id()), Instant::now());
             }
-            match this.reader.poll(cx, &this.entered.person) {
-                Poll::Ready(Said::Frames(frames, accepted)) => {
-                    return this.entered.deliver(frames.into_bytes(), accepted);
+            match this.followed.poll(cx, &this.entered.person) {
+                Poll::Ready(Ok((bytes, accepted))) => {
+                    let now = this.entered.delivered(accepted);
+                    return this.entered.hand_out(bytes, now);
                 }
-                Poll::Ready(Said::Removed) => this.entered.end(Close::Withdrawn),
-                Poll::Ready(Said::Failed) => this.entered.end(Close::EngineLost),
+                Poll::Ready(Err(close)) => this.entered.end(close),
                 Poll::Pending => return this.entered.rest(),
             }
         }
@@ -142,12 +168,6 @@ impl Entered {
         self.chair.seat.end(close, self.chair.hub.0.tick());
     }
 
-    /// Hands out events, some of which were accepted a moment ago.
-    pub(crate) fn deliver(&self, bytes: Bytes, accepted: Option<Instant>) -> Piece {
-        let now = self.delivered(accepted);
-        self.hand_out(bytes, now)
-    }
-
     /// Notes how long an event took. Gives the time, which costs too much to be asked for twice on every delivery.
     pub(crate) fn delivered(&self, accepted: Option<Instant>) -> Instant {
         let now = Instant::now();
@@ -162,13 +182,13 @@ impl Entered {
         self.chair.seat.handed_out(self.chair.hub.0.tick_of(now));
     }
 
-    pub(crate) fn hand_out(&self, bytes: impl Into<Bytes>, now: Instant) -> Piece {
+    fn hand_out(&self, bytes: impl Into<Bytes>, now: Instant) -> Piece {
         self.said(now);
         Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
     }
 
     /// There is nothing new.
-    pub(crate) fn rest(&self) -> Piece {
+    fn rest(&self) -> Piece {
         if self.chair.seat.take_keepalive() {
             return self.hand_out(self.alive, Instant::now());
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bongsu_kernel::settings::Values;
 use bongsu_limits::{Limit, Policy};
-use bongsu_live::{Greeting, Manner};
+use bongsu_live::{Manner, RETRY_MS};
 
 bongsu_kernel::settings! { pub SETTINGS of "members":
     MEMBER_STREAM_LIFETIME_SECS = "1800", whole(1, 86_400):
@@ -48,7 +48,8 @@ impl Options {
             lifetime: Some(self.lifetime),
             // It has a limit of its own.
             is_limited: false,
-            greeting: Greeting { placed: false, ..Greeting::default() },
+            retry_ms: RETRY_MS,
+            is_placed: false,
         }
     }
 }

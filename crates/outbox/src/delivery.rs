@@ -70,7 +70,7 @@ impl Outbox {
                 continue;
             }
             if let (Some(previous), Some(item)) = (self.ends().pass(&target, row.place().id), row.item()) {
-                hub.push(&subject, previous, item, accepted);
+                hub.push(&subject, previous, || item, accepted);
             }
         }
     }

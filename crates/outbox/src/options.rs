@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
 use bongsu_kernel::{EventType, Id};
-use bongsu_live::{Greeting, Manner};
+use bongsu_live::Manner;
 
 use crate::names;
 
@@ -155,7 +155,8 @@ impl Options {
         Manner {
             keepalive: self.ping,
             alive: b": ping\n\n",
-            greeting: Greeting { retry_ms: (RETRY_MS, RETRY_MS), placed: true },
+            retry_ms: (RETRY_MS, RETRY_MS),
+            is_placed: true,
             ..self.usual.clone()
         }
     }

@@ -28,10 +28,10 @@ use bongsu_limits::bucket::redis::RedisBuckets;
 use bongsu_limits::connections::embedded::EmbeddedConnections;
 use bongsu_limits::connections::redis::{Alive, RedisConnections, check_interval};
 use bongsu_limits::{Connections, Limit, Policy};
-use bongsu_live::log::embedded::{self, EmbeddedLog};
+use bongsu_live::log::embedded::EmbeddedLog;
 use bongsu_live::log::redis::{RedisBus, RedisFollowUps, RedisLog};
 use bongsu_live::log::{Bus, FollowUps};
-use bongsu_live::{Family, Hub, Log, LogSource, log};
+use bongsu_live::{Family, Hub, Log, LogSource};
 use bongsu_redis::Redis;
 use bongsu_sql::{Claim, Records, Store, WriterState};
 use tokio::sync::watch;
@@ -135,8 +135,7 @@ impl Engines {
             (Some(Fleet { redis, .. }), _) => {
                 let bus = RedisBus::start(redis.clone(), Arc::new(hub.clone()), clock.clone(), supervisor);
                 log_bus = Some(Arc::new(bus));
-                let options = log::redis::Options { most_keys };
-                log = Arc::new(RedisLog::start(redis.clone(), options, clock.clone(), supervisor));
+                log = Arc::new(RedisLog::start(redis.clone(), most_keys, clock.clone(), supervisor));
                 if records.is_some() {
                     follow_ups = Some(Arc::new(RedisFollowUps::new(redis.clone())));
                 }
@@ -144,8 +143,8 @@ impl Engines {
                 orders = Arc::new(RedisOrders::start(redis.clone(), recorded, doorkeeper, supervisor));
             }
             (None, Some((store, _))) => {
-                let (options, sink) = (embedded::Options { most_keys }, Arc::new(hub.clone()));
-                let own = EmbeddedLog::start(store.clone(), options, clock.clone(), sink, supervisor);
+                let sink = Arc::new(hub.clone());
+                let own = EmbeddedLog::start(store.clone(), most_keys, clock.clone(), sink, supervisor);
                 follow_ups = Some(Arc::new(own.follow_ups()));
                 log = Arc::new(own);
                 let opened = EmbeddedOrders::open(store.clone(), clock.clone(), doorkeeper, supervisor).await;
@@ -168,7 +167,7 @@ impl Engines {
         let (locks, buckets, tickets): (Arc<dyn Locks>, Arc<dyn Buckets>, Arc<dyn Tickets>) = match &fleet {
             Some(Fleet { redis, .. }) => (
                 Arc::new(RedisLocks::new(redis.clone(), lock_ttl)),
-                Arc::new(RedisBuckets::new(redis.clone())),
+                Arc::new(RedisBuckets(redis.clone())),
                 Arc::new(RedisTickets { redis: redis.clone(), clock: clock.clone() }),
             ),
             None => (

@@ -69,9 +69,14 @@ impl Announcer {
         self.views.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something may have been missed: the room is asked for with the next look at it. What was held is part of it then.
-    pub(crate) fn doubt_it(&self, room: &Id) {
-        self.views().insert(room.clone(), View::doubted());
+    /// Something may have been missed: the room is asked for, at once. What was held is part of it then.
+    pub(crate) fn ask_again(&self, room: &Id) {
+        self.doubt_in(&mut self.views(), room);
+    }
+
+    fn doubt_in(&self, views: &mut Views, room: &Id) {
+        views.insert(room.clone(), View::doubted());
+        self.here.look_within(room, Duration::ZERO);
     }
 
     /// Whether the room has to be asked for now, to be settled with the answer.
@@ -91,11 +96,7 @@ impl Announcer {
         let held = match views.remove(room) {
             Some(View::Doubted { held, asking: true }) => held,
             // Something was missed again since it was asked for.
-            Some(view @ View::Doubted { .. }) => {
-                views.insert(room.clone(), view);
-                drop(views);
-                return self.here.look_within(room, Duration::ZERO);
-            }
+            Some(View::Doubted { .. }) => return self.doubt_in(&mut views, room),
             // Nobody is here any more.
             _ => return,
         };
@@ -103,13 +104,8 @@ impl Announcer {
         let listed = online.into_iter().map(|online| online.user);
         let online = (count <= MOST_LISTED).then(|| listed.collect());
         self.pass(&mut views, room, at, (None, None), State { version, count, online });
-        let mut missing = false;
         for change in held {
-            missing |= !self.take(&mut views, room, change);
-        }
-        if missing {
-            drop(views);
-            self.here.look_within(room, Duration::ZERO);
+            self.take(&mut views, room, change);
         }
     }
 
@@ -156,33 +152,23 @@ impl Announcer {
         shrink(&mut views);
     }
 
-    /// Passes a change on when it follows what was told. False when something between is missing.
-    fn take(&self, views: &mut Views, room: &Id, change: Change) -> bool {
+    /// Passes a change on when it follows what was told. When something between is missing, the room is asked for.
+    fn take(&self, views: &mut Views, room: &Id, change: Change) {
         match views.get_mut(room) {
+            // It was part of the room when that was asked for.
+            Some(View::Told { state, .. }) if change.version <= state.version => return,
             Some(View::Told { state, .. }) => {
-                if change.version <= state.version {
-                    // It was part of the room when that was asked for.
-                    return true;
-                }
                 if change.previous.is_some_and(|previous| previous != state.version) {
-                    views.insert(room.clone(), View::doubted());
-                    return false;
+                    return self.doubt_in(views, room);
                 }
             }
             // It is part of the room by the time that is asked for.
-            None | Some(View::Doubted { asking: false, .. }) => return true,
-            Some(View::Doubted { held, .. }) if held.len() < MOST_HELD => {
-                held.push(change);
-                return true;
-            }
-            Some(too_many) => {
-                *too_many = View::doubted();
-                return false;
-            }
+            None | Some(View::Doubted { asking: false, .. }) => return,
+            Some(View::Doubted { held, .. }) if held.len() < MOST_HELD => return held.push(change),
+            Some(View::Doubted { .. }) => return self.doubt_in(views, room),
         }
         let Change { version, at, joined, left, count, online, .. } = change;
         self.pass(views, room, at, (joined, left), State { version, count, online });
-        true
     }
 
     /// Passes an update on, and remembers what it said.
@@ -208,8 +194,8 @@ impl Announcer {
 impl Ears for Announcer {
     fn change(&self, room: &Id, change: Change) {
         // Asked for before the views are locked: a stream that ends while it is being told locks who is here.
-        if self.here.has(room) && !self.take(&mut self.views(), room, change) {
-            self.here.look_within(room, Duration::ZERO);
+        if self.here.has(room) {
+            self.take(&mut self.views(), room, change);
         }
     }
 
@@ -222,7 +208,6 @@ impl Ears for Announcer {
         // Asked while nobody can be forgotten: a view of a room without people would stay.
         if self.here.has(room) {
             views.insert(room.clone(), View::doubted());
-            drop(views);
             // The store may have lost what it knew.
             self.here.renew_now(room);
         }

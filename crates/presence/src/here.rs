@@ -44,21 +44,12 @@ struct Room {
     round: Vec<Id>,
     step: Duration,
     renew_at: Option<Instant>,
-    hearing: Hearing,
+    /// Whether the store was asked to announce the changes of this room.
+    is_subscribed: bool,
     /// Where it stands in the agenda. Nowhere while it is being looked at: then `asked` says when to look next.
     due: Option<Instant>,
     looked_at: bool,
     asked: Option<Instant>,
-}
-
-/// Whether the store's announcements reach this hub.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Hearing {
-    #[default]
-    NotYet,
-    /// It was tried in vain; it is tried again then, and after twice the time next.
-    Failed(Instant, Duration),
-    Heard,
 }
 
 /// What one look at a room has to tell.
@@ -172,7 +163,7 @@ impl Here {
         let looked_at = book.rooms.iter_mut().filter(|(_, room)| room.looked_at);
         let looked_at: Vec<Id> = looked_at
             .map(|(id, room)| {
-                room.looked_at = false;
+                (room.looked_at, room.is_subscribed) = (false, false);
                 let people: Vec<Id> = room.tabs.keys().cloned().collect();
                 people.into_iter().for_each(|person| _ = room.news.entry(person).or_insert(now));
                 id.clone()
@@ -186,24 +177,18 @@ impl Here {
         self.bell.notified().await;
     }
 
-    /// The next room to look at, when it is time.
-    pub(crate) fn take_due(&self, now: Instant) -> Option<(Id, Hearing)> {
+    /// The next room to look at, when it is time, and whether this is the first look at it.
+    pub(crate) fn take_due(&self, now: Instant) -> Option<(Id, bool)> {
         let mut book = self.book();
         let (_, id) = book.agenda.first().filter(|(due, _)| *due <= now).cloned()?;
         book.agenda.pop_first();
         let room = book.rooms.get_mut(&id)?;
         (room.due, room.looked_at) = (None, true);
-        Some((id, room.hearing))
+        Some((id, !std::mem::replace(&mut room.is_subscribed, true)))
     }
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.book().agenda.first().map(|(due, _)| *due)
-    }
-
-    pub(crate) fn hears(&self, room: &Id, hearing: Hearing) {
-        if let Some(room) = self.book().rooms.get_mut(room) {
-            room.hearing = hearing;
-        }
     }
 
     /// What the store has to be told of a room: news first, then those whose renewal is due.
@@ -237,11 +222,7 @@ impl Here {
                 work.waiting.into_iter().for_each(|waits| _ = waits.send(told));
                 let news = (!room.news.is_empty()).then_some(now);
                 let ends = told.look_within.map(|within| now + self.not_all_at_once(within));
-                let hears = match room.hearing {
-                    Hearing::Failed(at, _) => Some(at),
-                    _ => None,
-                };
-                [news, ends, hears, asked, room.renew_at].into_iter().flatten().min()
+                [news, ends, asked, room.renew_at].into_iter().flatten().min()
             }
         };
         if room.is_empty() && room.news.is_empty() {
@@ -289,7 +270,7 @@ impl Room {
     fn is_told(&self, person: Option<&Id>) -> bool {
         match person {
             Some(person) => self.tabs.contains_key(person) && !self.news.contains_key(person),
-            None => self.hearing != Hearing::NotYet,
+            None => self.is_subscribed,
         }
     }
 

@@ -47,8 +47,7 @@ impl Presence {
                 && tokio::time::timeout(HEARD_TIMEOUT, self.0.announcer.reaches(room, version)).await.is_err()
             {
                 // The announcement was lost: the room is asked for, and told as it is.
-                self.0.announcer.doubt_it(room);
-                self.0.here.look_within(room, Duration::ZERO);
+                self.0.announcer.ask_again(room);
             }
         }
         joined

@@ -77,24 +77,17 @@ impl Presence {
         this
     }
 
-    fn start<S: Store + 'static>(
+    fn start(
         options: Options,
         sink: Arc<dyn Sink>,
         supervisor: &Supervisor,
-        open: impl FnOnce(Arc<Announcer>) -> Arc<S>,
+        open: impl FnOnce(Arc<Announcer>) -> Arc<dyn Store>,
     ) -> Self {
         let here = Arc::new(Here::new(options.user_ttl));
         let announcer = Arc::new(Announcer::new(sink, here.clone()));
-        let store = open(announcer.clone());
+        let (store, complained) = (open(announcer.clone()), Mutex::default());
         let heartbeats = metrics::counter!("presence_heartbeat_total");
-        let this = Self(Arc::new(Inner {
-            options,
-            store,
-            here,
-            announcer,
-            heartbeats,
-            complained: Mutex::default(),
-        }));
+        let this = Self(Arc::new(Inner { options, store, here, announcer, heartbeats, complained }));
         this.start_renewing(supervisor);
         this
     }
@@ -114,6 +107,5 @@ impl Presence {
 
 /// The order of ids in lists: shorter ones first, so that numbers stand in their own order.
 pub fn in_order(one: &Id, other: &Id) -> std::cmp::Ordering {
-    let key = |id: &Id| id.as_str().len();
-    key(one).cmp(&key(other)).then_with(|| one.cmp(other))
+    (one.as_str().len(), one).cmp(&(other.as_str().len(), other))
 }

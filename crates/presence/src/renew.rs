@@ -15,7 +15,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 
-use crate::here::{BATCH, Hearing, Work};
+use crate::here::{BATCH, Work};
 use crate::store::{Error, MOST_LISTED, Told};
 use crate::{Inner, Presence};
 
@@ -82,9 +82,9 @@ impl Inner {
         let mut running = FuturesUnordered::new();
         loop {
             while running.len() < AT_ONCE
-                && let Some((room, hearing)) = self.here.take_due(Instant::now())
+                && let Some((room, is_first_look)) = self.here.take_due(Instant::now())
             {
-                running.push(self.look_after(room, hearing));
+                running.push(self.look_after(room, is_first_look));
             }
             let due = self.here.next_due().filter(|_| running.len() < AT_ONCE);
             let due = async {
@@ -102,9 +102,11 @@ impl Inner {
     }
 
     /// One look at a room.
-    async fn look_after(&self, room: Id, hearing: Hearing) {
-        if hearing != Hearing::Heard {
-            self.hear(&room, hearing).await;
+    async fn look_after(&self, room: Id, is_first_look: bool) {
+        if is_first_look {
+            // Before the store is told, so that a stream hears of its own coming. A room whose changes cannot be heard yet is
+            // told of all the same: once they can, the room is in doubt, and is told as it is then.
+            let _ = self.store.listen(&room).await;
         }
         let work = self.here.take_work(&room, self.store.renewal());
         let outcome = self.tell(&room, &work).await;
@@ -115,29 +117,6 @@ impl Inner {
         if self.here.done(&room, work, outcome, || self.store.forget(&room)) {
             self.announcer.forget(&room);
         }
-    }
-
-    /// First the ears, then the word: a stream hears of its own coming. But nobody stays away from the room because the
-    /// bus does: once it hears again, the room as it is then is told.
-    async fn hear(&self, room: &Id, before: Hearing) {
-        if matches!(before, Hearing::Failed(at, _) if at > Instant::now()) {
-            return;
-        }
-        let hearing = match (self.store.listen(room).await, before) {
-            (Ok(()), Hearing::Failed(..)) => {
-                self.announcer.doubt_it(room);
-                Hearing::Heard
-            }
-            (Ok(()), _) => Hearing::Heard,
-            (Err(_), before) => {
-                let pause = match before {
-                    Hearing::Failed(_, pause) => (2 * pause).min(self.options.user_ttl / 3),
-                    _ => AGAIN,
-                };
-                Hearing::Failed(Instant::now() + pause, pause)
-            }
-        };
-        self.here.hears(room, hearing);
     }
 
     async fn tell(&self, room: &Id, work: &Work) -> Result<Told, Error> {

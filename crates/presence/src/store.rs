@@ -53,7 +53,8 @@ pub trait Store: Send + Sync {
     /// [`in_order`](crate::in_order), after a person who need not be there. Costs no more than what is listed.
     fn who(&self, room: &Id, after: Option<&Id>, most: usize) -> Boxed<'_, Result<Who, Error>>;
 
-    /// Returns when every change from now on is heard.
+    /// Returns when every change from now on is heard. After an error the store goes on trying, and calls [`Ears::doubt`]
+    /// once it is heard.
     fn listen(&self, room: &Id) -> Boxed<'_, Result<(), Error>>;
 
     /// Nobody here listens to that room any more.
@@ -138,4 +139,8 @@ impl Error {
             Self::Refused(_) => Code::Redis5002,
         }
     }
+}
+
+fn millis(duration: Duration) -> Millis {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX >> 1)
 }

@@ -100,8 +100,8 @@ impl Subscriber {
         Self { commands, listener }
     }
 
-    /// Returns when everything that is published from now on arrives. Until it is unsubscribed the bus goes on
-    /// trying, also when this gave up waiting.
+    /// Returns when everything that is published from now on arrives. Until it is unsubscribed the bus goes on trying,
+    /// also when this gave up waiting: then [`Listener::mark_stale`] is called once it arrives.
     pub async fn subscribe(&self, channel: Channel) -> Result<(), Error> {
         let (done, confirmed) = oneshot::channel();
         let ended = || Error::Unreachable("the bus has ended".to_owned());

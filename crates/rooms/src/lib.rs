@@ -46,20 +46,6 @@ struct Inner {
     published: BoundedCounters,
 }
 
-impl Rooms {
-    fn new(
-        hub: Hub,
-        log: Arc<dyn Log>,
-        memberships: Option<Memberships>,
-        presence: Presence,
-        buckets: Arc<dyn Buckets>,
-        options: Options,
-    ) -> Self {
-        let published = BoundedCounters::new("events_published_total", "event_type", MOST_EVENT_TYPES);
-        Self(Arc::new(Inner { hub, log, memberships, presence, buckets, options, published }))
-    }
-}
-
 /// The family of subjects that rooms are.
 pub const FAMILY: &str = "room";
 

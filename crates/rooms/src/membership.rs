@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::options::Mode;
 use crate::publish::PublishError;
-use crate::store::Store;
+use crate::store::sql::SqlStore;
 use crate::subject;
 
 /// An entry of this age, in milliseconds, is read again in the background.
@@ -53,7 +53,7 @@ pub(crate) struct Memberships {
 
 struct Reader {
     log: Arc<dyn Log>,
-    store: Arc<dyn Store>,
+    store: SqlStore,
     mode: Mode,
     /// Whether the records are in a file of this process, which answers at once and is never away.
     is_local: bool,
@@ -65,7 +65,7 @@ struct Reader {
 impl Memberships {
     pub(crate) fn start(
         log: Arc<dyn Log>,
-        store: Arc<dyn Store>,
+        store: SqlStore,
         mode: Mode,
         is_local: bool,
         clock: Clock,
@@ -86,8 +86,8 @@ impl Memberships {
         Self { reader, queue }
     }
 
-    pub(crate) fn store(&self) -> &dyn Store {
-        &*self.reader.store
+    pub(crate) fn store(&self) -> &SqlStore {
+        &self.reader.store
     }
 
     /// What is known without waiting for a database server. Where that is nothing, or old, the room is read in the background.

@@ -44,18 +44,13 @@ impl Options {
             .iter()
             .map(|pair| room(pair).ok_or_else(|| Bad::value(&STREAM_MAXLEN_PER_ROOM, pair, allowed)))
             .collect::<Result<_, _>>()?;
+        let allowed = "event types such as comment.created, not system. or presence.";
         let event_types = values.list(&EVENT_TYPES);
         let event_types = event_types
             .iter()
             .map(|name| EventType::new(name).ok().filter(|kind| !kind.is_reserved()).ok_or(name))
             .collect::<Result<HashSet<_>, _>>()
-            .map_err(|name| {
-                Bad::value(
-                    &EVENT_TYPES,
-                    name,
-                    "event types such as comment.created, not system. or presence.",
-                )
-            })?;
+            .map_err(|name| Bad::value(&EVENT_TYPES, name, allowed))?;
         Ok(Self {
             mode: if values.text(&ROOMS_MODE) == "registered" { Mode::Registered } else { Mode::Open },
             keep: u32::try_from(values.whole(&STREAM_MAXLEN)).unwrap_or(u32::MAX),

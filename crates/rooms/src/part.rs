@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bongsu_kernel::settings::{Bad, Values};
+use bongsu_kernel::telemetry::BoundedCounters;
 use bongsu_part::{Assembly, Failure, Part, keeps_records};
 use bongsu_sql::Dialect;
 
 use crate::membership::Memberships;
-use crate::store::Store;
 use crate::store::sql::{MIGRATIONS, QUERIES, SqlStore};
-use crate::{FAMILY, Mode, Options, Rooms, SETTINGS, routes};
+use crate::{FAMILY, Inner, MOST_EVENT_TYPES, Mode, Options, Rooms, SETTINGS, routes};
 
 /// Everyone who looks at the same page sees what happens there.
 pub static ROOMS_PART: Part = Part {
@@ -31,8 +31,7 @@ async fn start(assembly: &mut Assembly) -> Result<(), Failure> {
     let presence = assembly.expect_shared()?;
     let engines = &assembly.engines;
     let options = Options::from_settings(&engines.values)?;
-    let store = |records| -> Arc<dyn Store> { Arc::new(SqlStore::new(records)) };
-    let store = engines.records.clone().map(store);
+    let store = engines.records.clone().map(SqlStore);
     engines.hub.serves(FAMILY, engines.log_family());
     let (hub, log, buckets) = (engines.hub.clone(), engines.log.clone(), engines.buckets.clone());
     let memberships = store.clone().map(|store| {
@@ -40,7 +39,8 @@ async fn start(assembly: &mut Assembly) -> Result<(), Failure> {
         let is_local = engines.records.as_ref().is_some_and(|records| records.dialect() == Dialect::Sqlite);
         Memberships::start(log, store, options.mode, is_local, clock, &engines.supervisor)
     });
-    let rooms = Rooms::new(hub, log, memberships, presence, buckets, options);
+    let published = BoundedCounters::new("events_published_total", "event_type", MOST_EVENT_TYPES);
+    let rooms = Rooms(Arc::new(Inner { hub, log, memberships, presence, buckets, options, published }));
     let identity = engines.identity.clone();
     if let Some(store) = store {
         assembly.share(store);

@@ -18,7 +18,6 @@ use bongsu_live::SubjectName;
 use bongsu_live::log::{Traces, embedded};
 use bongsu_outbox::explain::ExplainedRow;
 use bongsu_redis::Redis;
-use bongsu_rooms::store::Store as _;
 use bongsu_rooms::store::sql::SqlStore;
 use bongsu_sql::{DATA_DIR, DataFolder, Readers, Records};
 use clap::{Arg, ArgMatches, Command};
@@ -136,7 +135,7 @@ async fn find(values: &Values, event: EventId, person: Option<Id>) -> Result<Fou
         && let Ok(room) = Id::new(subject.parts().1)
     {
         // The record names nobody: its entries go to the members at the time when they are made, which is now.
-        let store = SqlStore::new(records.clone());
+        let store = SqlStore(records.clone());
         let members = store.members(&room).await.map_err(Failure::other)?;
         record.recipients = Some(record.among(members.unwrap_or_default()));
     }

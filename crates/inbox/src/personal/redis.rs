@@ -132,12 +132,6 @@ impl Bus for RedisPersonal {
     fn forget(&self, subject: &SubjectName) {
         self.bus.unsubscribe(self.channel(subject));
     }
-
-    fn audience(&self, _: &SubjectName, _: usize) {}
-
-    fn announce(&self, _: &SubjectName, _: usize) -> Boxed<'_, ()> {
-        Box::pin(std::future::ready(()))
-    }
 }
 
 struct PersonalListener {

@@ -15,7 +15,6 @@ use bongsu_live::SubjectName;
 use bongsu_live::log::embedded::{self, EmbeddedLog};
 use bongsu_live::log::{Append, Delivery, FollowUps, Log, Passing, Recipients, Sink};
 use bongsu_part::{DeadLetter, DeadLetters};
-use bongsu_rooms::store::Store as _;
 use bongsu_rooms::store::sql::{self, SqlStore};
 use bongsu_sql::{DataFolder, Database, Migrations, Records, Store, WriterState};
 use bongsu_testkit::wait;
@@ -80,15 +79,14 @@ impl Scene {
         let file = Database::open(DataFolder::take(folder.path()).unwrap(), &Migrations::new(parts)).unwrap();
         let (store, writer) = Store::start(file, &supervisor).unwrap();
         let clock = Clock::manual(NOW);
-        let options = embedded::Options { most_keys: 1_000 };
-        let log = EmbeddedLog::start(store.clone(), options, clock.clone(), Arc::new(Nobody), &supervisor);
+        let log = EmbeddedLog::start(store.clone(), 1_000, clock.clone(), Arc::new(Nobody), &supervisor);
         let follow_ups: Arc<dyn FollowUps> = Arc::new(log.follow_ups());
         let options = Options {
             templates: Templates::load(None).unwrap(),
             keeps: Duration::from_secs(86_400),
             write_behind: WriteBehind { interval: Duration::from_secs(30), at_once: 200 },
         };
-        let members = Arc::new(SqlStore::new(Records::embedded(store.clone())));
+        let members = SqlStore(Records::embedded(store.clone()));
         for room in ["club", "empty"] {
             members.register(&id(room)).await.unwrap();
         }

@@ -10,13 +10,7 @@ use crate::Boxed;
 static TAKE: Script = Script::new("bucket_take", include_str!("../../lua/take.lua"));
 
 /// See the module.
-pub struct RedisBuckets(Redis);
-
-impl RedisBuckets {
-    pub fn new(redis: Redis) -> Self {
-        Self(redis)
-    }
-}
+pub struct RedisBuckets(pub Redis);
 
 impl Buckets for RedisBuckets {
     fn take<'a>(&'a self, key: &'a str, rate: Rate, cost: u32) -> Boxed<'a, Result<(), Refused>> {
@@ -29,13 +23,9 @@ impl Buckets for RedisBuckets {
             let arguments = arguments.each_ref().map(String::as_bytes);
             // A second time it would be taken twice.
             let answer = self.0.run(&TAKE, Repeat::Never, &[&key], &arguments).await.map_err(Outage::from)?;
-            let missing: Option<String> = from_redis_value(answer)
+            let missing: Option<f64> = from_redis_value(answer)
                 .map_err(|_| Outage("a bucket in Redis is not readable".to_owned()))?;
-            match missing.map(|missing| missing.parse()) {
-                None => Ok(()),
-                Some(Ok(missing)) => Err(Refused::RetryAfter(rate.wait(missing))),
-                Some(Err(_)) => Err(Outage("a bucket in Redis is not readable".to_owned()).into()),
-            }
+            missing.map_or(Ok(()), |missing| Err(Refused::RetryAfter(rate.wait(missing))))
         })
     }
 }

@@ -42,7 +42,8 @@ impl EmbeddedConnections {
         for (_, end) in replaced {
             end();
         }
-        Ok(Place(Box::new(Entered { open: self.open.clone(), person: person.clone(), number })))
+        let (open, person) = (self.open.clone(), person.clone());
+        Ok(Place(Box::new(move || leave(&open, &person, number))))
     }
 }
 
@@ -52,22 +53,14 @@ impl Connections for EmbeddedConnections {
     }
 }
 
-/// A connection is counted out when this is dropped.
-struct Entered {
-    open: Arc<Mutex<Open>>,
-    person: Id,
-    number: u64,
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = open.people.get_mut(&self.person) {
-            own.retain(|(number, _)| *number != self.number);
-            if own.is_empty() {
-                open.people.remove(&self.person);
-                shrink(&mut open.people);
-            }
+/// Counts a connection out.
+fn leave(open: &Mutex<Open>, person: &Id, number: u64) {
+    let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(own) = open.people.get_mut(person) {
+        own.retain(|(of, _)| *of != number);
+        if own.is_empty() {
+            open.people.remove(person);
+            shrink(&mut open.people);
         }
     }
 }

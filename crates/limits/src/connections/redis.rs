@@ -7,7 +7,6 @@
 mod held;
 mod notes;
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,13 +17,12 @@ use bongsu_redis::{Channel, Error, Listener, Redis, Repeat, Script, Subscriber};
 
 use futures_util::{StreamExt, TryStreamExt};
 use serde::Deserialize;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 use super::{Connections, Limit, OnReplaced, Place, Policy, Refused};
 use crate::Boxed;
 use held::{Held, Purpose, Report};
-use notes::Notes;
 
 static REPORT: Script = Script::new("connections_report", include_str!("../../lua/report.lua"));
 
@@ -78,15 +76,17 @@ struct Inner {
     limit: Limit,
     fleet: Fleet,
     check_interval: Duration,
-    notes: Notes,
     key_life: String,
+    /// How long a note lives after it was written to, in milliseconds.
+    note_life: String,
     held: Mutex<Held>,
     /// Of whom other instances were asked: when that is decided, and when it was by Redis's clock.
-    asked: Mutex<VecDeque<(Instant, Id, Millis)>>,
-    deciding: Notify,
+    asked: (mpsc::Sender<Asked>, tokio::sync::Mutex<mpsc::Receiver<Asked>>),
     /// Redis may have forgotten what this instance holds, or a message may be lost.
     doubt: Notify,
 }
+
+type Asked = (Instant, Id, Millis);
 
 impl RedisConnections {
     /// Starts the reports of this instance. Connections of instances that have left `fleet` are given back.
@@ -100,15 +100,15 @@ impl RedisConnections {
         let key_life = limit.lifetime.map_or(KEY_LIFE, |lifetime| 2 * lifetime.as_millis());
         // A note outlasts the keys that it leads to, and several checks.
         let note_life = key_life.max(4 * check_interval.as_millis()).to_string();
+        let (asked, deciding) = mpsc::channel(MAX_ASKED);
         let this = Self(Arc::new(Inner {
-            notes: Notes { redis: redis.clone(), name: limit.name, life: note_life },
             redis,
             fleet,
             check_interval,
             key_life: key_life.to_string(),
+            note_life,
             held: Mutex::new(Held::new(limit.policy)),
-            asked: Mutex::default(),
-            deciding: Notify::new(),
+            asked: (asked, deciding.into()),
             doubt: Notify::new(),
             limit,
         }));
@@ -137,15 +137,13 @@ impl Inner {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        lock(&self.held)
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Once a channel is heard, the bus itself tells what becomes of it.
     async fn listen(&self, bus: &Subscriber) {
         for channel in [self.key("disconnect"), self.key("ask")] {
-            while bus.subscribe(Channel::Everywhere(channel.clone().into())).await.is_err() {
-                tokio::time::sleep(RETRY_DELAY).await;
-            }
+            // The bus itself goes on trying, and tells what becomes of it.
+            let _ = bus.subscribe(Channel::Everywhere(channel.into())).await;
         }
         std::future::pending::<()>().await;
     }
@@ -156,7 +154,7 @@ impl Inner {
         let mut is_doubted = false;
         'checks: loop {
             // A note that fails here is written by the next check.
-            let _ = self.notes.add_instance().await;
+            let _ = self.note_instance().await;
             let people = self.held().people();
             for some in people.chunks(CHECKS_PER_SECOND) {
                 some.iter().for_each(|person| self.held().note(person));
@@ -215,23 +213,10 @@ impl Inner {
         }
     }
 
-    /// Only [`Inner::tell_for_ever`] does this, so that no note is older than what it is about.
-    async fn note(&self, people: &[&Id]) -> Result<(), Error> {
-        let (held, gone): (Vec<&str>, Vec<&str>) = {
-            let own = self.held();
-            let (held, gone): (Vec<&Id>, Vec<&Id>) = people.iter().partition(|person| own.counts(person));
-            (held.iter().map(|id| id.as_str()).collect(), gone.iter().map(|id| id.as_str()).collect())
-        };
-        self.notes.update(&held, &gone).await
-    }
-
     /// Reports again once those who were asked have had their time.
     async fn decide_for_ever(&self) {
-        loop {
-            let Some((when, person, since)) = lock(&self.asked).pop_front() else {
-                self.deciding.notified().await;
-                continue;
-            };
+        let mut asked = self.asked.1.lock().await;
+        while let Some((when, person, since)) = asked.recv().await {
             tokio::time::sleep_until(when.into()).await;
             if self.report(&person, Purpose::Decision(since)).await.is_err() {
                 self.held().tell_of(&person, Purpose::Change);
@@ -271,11 +256,7 @@ impl Inner {
         self.held().set_clock(now.parse().map_err(unexpected)?);
         let [asked_at, was_known, times @ ..] = answer else { return Ok(false) };
         if let Ok(since) = asked_at.parse() {
-            let mut asked = lock(&self.asked);
-            if asked.len() < MAX_ASKED {
-                asked.push_back((Instant::now() + ANSWER_TIMEOUT, person.clone(), since));
-                self.deciding.notify_one();
-            }
+            let _ = self.asked.0.try_send((Instant::now() + ANSWER_TIMEOUT, person.clone(), since));
         }
         if was_known == "0" && report.connections.iter().any(|(_, time)| !time.is_empty()) {
             self.doubt.notify_one();
@@ -332,14 +313,14 @@ impl Inner {
         let (id, deadline): (Arc<str>, _) = (random::uuid().into(), Instant::now() + ENTER_TIMEOUT);
         self.held().enter(&person, id.clone(), on_replaced, deadline);
         // From here on it is counted out again, whatever happens.
-        let entered = Entered { inner: self.clone(), person, id };
-        match tokio::time::timeout_at(deadline.into(), self.report(&entered.person, Purpose::Change)).await {
+        let (inner, left) = (self.clone(), (person.clone(), id.clone()));
+        let place = Place(Box::new(move || drop(inner.held().remove(&left.0, &left.1))));
+        match tokio::time::timeout_at(deadline.into(), self.report(&person, Purpose::Change)).await {
             Ok(outcome) => outcome.map_err(Outage::from)?,
             Err(_) => return Err(Outage("Redis does not answer".to_owned()).into()),
         }
-        let is_refused =
-            self.limit.policy == Policy::Refuse && !self.held().holds(&entered.person, &entered.id);
-        if is_refused { Err(Refused::Full) } else { Ok(Place(Box::new(entered))) }
+        let is_refused = self.limit.policy == Policy::Refuse && !self.held().holds(&person, &id);
+        if is_refused { Err(Refused::Full) } else { Ok(place) }
     }
 
     /// Reports at shutdown that this instance holds no connections any more.
@@ -350,10 +331,6 @@ impl Inner {
     }
 }
 
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn unexpected(error: impl std::fmt::Display) -> Error {
     Error::Unexpected(error.to_string())
 }
@@ -361,19 +338,6 @@ fn unexpected(error: impl std::fmt::Display) -> Error {
 impl Connections for RedisConnections {
     fn enter(&self, person: &Id, on_replaced: OnReplaced) -> Boxed<'_, Result<Place, Refused>> {
         Box::pin(self.0.clone().enter(person.clone(), on_replaced))
-    }
-}
-
-/// A connection is counted out when this is dropped.
-struct Entered {
-    inner: Arc<Inner>,
-    person: Id,
-    id: Arc<str>,
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        drop(self.inner.held().remove(&self.person, &self.id));
     }
 }
 

@@ -107,7 +107,7 @@ impl Hub {
             let alive = Arc::new(move || seen.alive());
             (RedisConnections::start(redis.clone(), limit, alive, check_interval, &supervisor), redis)
         };
-        let buckets = Arc::new(RedisBuckets::new(redis.clone()));
+        let buckets = Arc::new(RedisBuckets(redis.clone()));
         // So that its connections live there, too.
         island.run(async move { redis.look().await }).await;
         Self { connections: Arc::new(connections), buckets, supervisor, island: Some(island) }

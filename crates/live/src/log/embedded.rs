@@ -44,12 +44,6 @@ pub const MIGRATIONS: &[Migration] = &[
 /// A caller that has waited so long is told; the append may still happen.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// How many idempotency keys are kept at most, whatever their age.
-    pub most_keys: u64,
-}
-
 /// See the module.
 pub struct EmbeddedLog {
     store: Store,
@@ -61,14 +55,15 @@ pub struct EmbeddedLog {
 }
 
 impl EmbeddedLog {
+    /// Keeps at most so many idempotency keys, whatever their age.
     pub fn start(
         store: Store,
-        options: Options,
+        most_keys: u64,
         clock: Clock,
         sink: Arc<dyn Sink>,
         supervisor: &Supervisor,
     ) -> Self {
-        upkeep::start(store.writer().clone(), options, clock.clone(), supervisor);
+        upkeep::start(store.clone(), most_keys, clock.clone(), supervisor);
         Self { store, clock, sink, news: Arc::default(), memberships: Arc::default() }
     }
 

@@ -35,15 +35,17 @@ pub trait FollowUps: Send + Sync {
 /// Says when something was written down. It may miss that, and may say it for nothing: whoever waits looks again after a
 /// while in any case.
 pub struct Watch {
-    news: Arc<Notify>,
-    _held: Option<Box<dyn Send + Sync>>,
+    pub(super) news: Arc<Notify>,
+    pub(super) on_drop: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        (self.on_drop)();
+    }
 }
 
 impl Watch {
-    pub(super) fn new(news: Arc<Notify>, held: Option<Box<dyn Send + Sync>>) -> Self {
-        Self { news, _held: held }
-    }
-
     /// Waits until there is something new since it returned last.
     pub async fn news(&self) {
         self.news.notified().await;

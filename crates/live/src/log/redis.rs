@@ -45,12 +45,6 @@ const MEMBERSHIP_LIFE: Millis = 24 * 60 * 60 * 1_000;
 /// The channel beside a stream.
 const BUS: &str = "bus";
 
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// How many idempotency keys are kept at most, of all subjects together and whatever their age.
-    pub most_keys: u64,
-}
-
 /// See the module.
 pub struct RedisLog {
     redis: Redis,
@@ -61,10 +55,11 @@ pub struct RedisLog {
 }
 
 impl RedisLog {
-    pub fn start(redis: Redis, options: Options, clock: Clock, supervisor: &Supervisor) -> Self {
+    /// Keeps at most so many idempotency keys, of all subjects together and whatever their age.
+    pub fn start(redis: Redis, most_keys: u64, clock: Clock, supervisor: &Supervisor) -> Self {
         let index = Index::new(redis.clone(), FOLLOW_UPS);
         index.keep_marks(supervisor);
-        let keys = KeyNotes::start(redis.clone(), options.most_keys, clock.clone(), supervisor);
+        let keys = KeyNotes::start(redis.clone(), most_keys, clock.clone(), supervisor);
         Self { redis, clock, keys, index }
     }
 }
@@ -141,20 +136,6 @@ impl Log for RedisLog {
         (!self.redis.is_connected()).then_some(
             "redis: not every server can be reached; what is kept there cannot be published to or read",
         )
-    }
-}
-
-/// The names of a subject's keys and channels.
-struct Keys {
-    stream: String,
-    gone: String,
-}
-
-impl Keys {
-    fn of(redis: &Redis, subject: &SubjectName) -> Self {
-        let stream = stream_key(redis, subject);
-        let gone = redis.beside(&stream, "gone");
-        Self { stream, gone }
     }
 }
 

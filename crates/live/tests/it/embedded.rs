@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bongsu_kernel::Clock;
 use bongsu_kernel::task::Supervisor;
-use bongsu_live::log::embedded::{EmbeddedLog, MIGRATIONS, Options};
+use bongsu_live::log::embedded::{EmbeddedLog, MIGRATIONS};
 use bongsu_live::log::{FollowUps, Sink};
 use bongsu_live::{Log, LogError};
 use bongsu_sql::rusqlite::Connection;
@@ -69,9 +69,8 @@ impl Adapter for EmbeddedAdapter {
 
     async fn open(&self, clock: Clock, sink: Arc<dyn Sink>) -> Running {
         let supervisor = Supervisor::new();
-        let options = Options { most_keys: self.most_keys };
         let (store, writer) = Store::start(self.database().unwrap(), &supervisor).unwrap();
-        let log = Arc::new(EmbeddedLog::start(store.clone(), options, clock, sink, &supervisor));
+        let log = Arc::new(EmbeddedLog::start(store.clone(), self.most_keys, clock, sink, &supervisor));
         Running { log, store, writer, supervisor }
     }
 

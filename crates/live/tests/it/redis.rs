@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, random};
-use bongsu_live::log::redis::{Options, RedisBus, RedisFollowUps, RedisLog};
+use bongsu_live::log::redis::{RedisBus, RedisFollowUps, RedisLog};
 use bongsu_live::log::{Bus, FollowUps, Sink};
 use bongsu_live::{Log, SubjectName};
 use bongsu_redis::{Address, Redis};
@@ -42,7 +42,7 @@ async fn open((url, prefix): (&str, &str), most_keys: u64, clock: Clock, sink: A
     redis.look().await;
     let bus = RedisBus::start(redis.clone(), sink, clock.clone(), &supervisor);
     let follow_ups = Arc::new(RedisFollowUps::new(redis.clone()));
-    let log = Arc::new(RedisLog::start(redis, Options { most_keys }, clock, &supervisor));
+    let log = Arc::new(RedisLog::start(redis, most_keys, clock, &supervisor));
     Running { log, bus, follow_ups, supervisor }
 }
 

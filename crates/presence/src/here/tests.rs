@@ -115,7 +115,6 @@ fn a_room_with_an_observer_only_is_looked_at_and_has_nobody_to_tell_of() {
     let mut told = here.enter(&room, None).unwrap();
     let work = look(&here, Instant::now()).unwrap();
     assert!(work.here.is_empty() && work.gone.is_empty());
-    here.hears(&room, Hearing::Heard);
     assert!(!end(&here, work, TOLD), "the observer is there");
     assert!(told.try_recv().is_ok() && here.has(&room));
     assert!(here.enter(&room, None).is_none(), "the room is known by now");

@@ -12,8 +12,8 @@ use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, Millis, shrink};
 use bongsu_live::log::Boxed;
 
-use super::{Change, Ears, Error, GATHER, MAX_PAGE_SIZE, MOST_LISTED, Online, Store, Told, Who};
-use crate::{Options, in_order};
+use super::{Change, Ears, Error, GATHER, MAX_PAGE_SIZE, MOST_LISTED, Online, Store, Told, Who, millis};
+use crate::Options;
 
 /// Looks so often whose time is up. Only those are looked at.
 const SWEEP: Duration = Duration::from_millis(250);
@@ -37,20 +37,11 @@ struct Rooms {
     version: u64,
 }
 
-/// An id in the order of lists.
-#[derive(Clone, PartialEq, Eq)]
-struct Listed(Id);
+/// An id after its length, which is the order of lists (`in_order`).
+type Listed = (usize, Id);
 
-impl Ord for Listed {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        in_order(&self.0, &other.0)
-    }
-}
-
-impl PartialOrd for Listed {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
+fn listed(id: &Id) -> Listed {
+    (id.as_str().len(), id.clone())
 }
 
 #[derive(Default)]
@@ -69,17 +60,14 @@ enum Sign {
     Beat(Millis),
 }
 
+/// Who came, or who left.
+type JoinedOrLeft = (Option<Id>, Option<Id>);
+
 /// Changes of a large room that are still to be announced.
 struct Gathered {
     due: Millis,
     changes: usize,
-    first: What,
-}
-
-#[derive(Clone)]
-enum What {
-    Joined(Id),
-    Left(Id),
+    first: JoinedOrLeft,
 }
 
 impl EmbeddedStore {
@@ -133,7 +121,7 @@ impl Store for EmbeddedStore {
         self.change(&mut rooms, room, self.clock.now(), |turn| {
             here.iter().for_each(|person| turn.sign(person, Sign::Stream));
             for person in gone {
-                if turn.room.people.get(&Listed(person.clone())) == Some(&Sign::Stream) {
+                if turn.room.people.get(&listed(person)) == Some(&Sign::Stream) {
                     turn.leave(person);
                 }
             }
@@ -151,19 +139,19 @@ impl Store for EmbeddedStore {
     fn who(&self, room: &Id, after: Option<&Id>, most: usize) -> Boxed<'_, Result<Who, Error>> {
         let (mut rooms, now) = (self.rooms(), self.clock.now());
         self.change(&mut rooms, room, now, |_| {});
-        let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(Listed(after.clone())));
+        let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(listed(after)));
         let people = rooms.by_id.get(room).map(|room| &room.people);
-        let mut listed =
+        let mut following =
             people.into_iter().flat_map(|people| people.range((after.clone(), Bound::Unbounded)));
-        let online = |(Listed(user), sign): (&Listed, &Sign)| {
+        let online = |((_, user), sign): (&Listed, &Sign)| {
             let last_seen = match sign {
                 Sign::Stream => now,
                 Sign::Beat(at) => *at,
             };
             Online { user: user.clone(), last_seen }
         };
-        let online: Vec<Online> = listed.by_ref().take(most.min(MAX_PAGE_SIZE)).map(online).collect();
-        let (count, has_more) = (people.map_or(0, BTreeMap::len), listed.next().is_some());
+        let online: Vec<Online> = following.by_ref().take(most.min(MAX_PAGE_SIZE)).map(online).collect();
+        let (count, has_more) = (people.map_or(0, BTreeMap::len), following.next().is_some());
         let who = Who { version: rooms.version, at: now, count, online, has_more };
         Box::pin(std::future::ready(Ok(who)))
     }
@@ -198,8 +186,8 @@ struct Turn<'a> {
 
 impl Turn<'_> {
     fn sign(&mut self, person: &Id, sign: Sign) {
-        let listed = Listed(person.clone());
-        let before = self.room.people.get(&listed).copied();
+        let place = listed(person);
+        let before = self.room.people.get(&place).copied();
         if let Some(Sign::Beat(at)) = before {
             self.room.beats.remove(&(at, person.clone()));
         }
@@ -208,14 +196,14 @@ impl Turn<'_> {
         if let Sign::Beat(at) = sign {
             self.room.beats.insert((at, person.clone()));
         }
-        if self.room.people.insert(listed, sign).is_none() {
-            self.changed(What::Joined(person.clone()));
+        if self.room.people.insert(place, sign).is_none() {
+            self.changed((Some(person.clone()), None));
         }
     }
 
     fn leave(&mut self, person: &Id) {
-        if self.room.people.remove(&Listed(person.clone())).is_some() {
-            self.changed(What::Left(person.clone()));
+        if self.room.people.remove(&listed(person)).is_some() {
+            self.changed((None, Some(person.clone())));
         }
     }
 
@@ -227,39 +215,31 @@ impl Turn<'_> {
         }
     }
 
-    fn changed(&mut self, what: What) {
+    fn changed(&mut self, what: JoinedOrLeft) {
         if let Some(gathered) = &mut self.room.gathered {
             gathered.changes += 1;
         } else if self.room.people.len() > MOST_LISTED {
             let due = self.now + millis(GATHER);
             self.room.gathered = Some(Gathered { due, changes: 1, first: what });
         } else {
-            self.announce(Some(what));
+            self.announce(what);
         }
     }
 
     fn flush(&mut self) {
         let small = self.room.people.len() <= MOST_LISTED;
         if let Some(gathered) = self.room.gathered.take_if(|gathered| small || gathered.due <= self.now) {
-            self.announce((gathered.changes == 1).then_some(gathered.first));
+            self.announce(if gathered.changes == 1 { gathered.first } else { (None, None) });
         }
     }
 
-    fn announce(&mut self, what: Option<What>) {
+    fn announce(&mut self, (joined, left): JoinedOrLeft) {
         *self.version += 1;
-        let (joined, left) = match what {
-            Some(What::Joined(person)) => (Some(person), None),
-            Some(What::Left(person)) => (None, Some(person)),
-            None => (None, None),
-        };
         let count = self.room.people.len();
-        let online = (count <= MOST_LISTED).then(|| self.room.people.keys().map(|id| id.0.clone()).collect());
+        let online =
+            (count <= MOST_LISTED).then(|| self.room.people.keys().map(|(_, id)| id.clone()).collect());
         // Nothing is lost within a process, so nobody has to look for gaps.
         let (version, previous) = (*self.version, None);
         (self.tell)(Change { version, previous, at: self.now, joined, left, count, online });
     }
-}
-
-fn millis(duration: Duration) -> Millis {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX >> 1)
 }

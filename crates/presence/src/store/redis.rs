@@ -16,7 +16,7 @@ use bongsu_redis::redis::{self as client, FromRedisValue, Value};
 use bongsu_redis::{Channel, Redis, Repeat, Script, Subscriber};
 use tokio::sync::watch;
 
-use super::{Ears, Error, GATHER, MAX_PAGE_SIZE, MOST_LISTED, Online, Store, Told, Who};
+use super::{Ears, Error, GATHER, MAX_PAGE_SIZE, MOST_LISTED, Online, Store, Told, Who, millis};
 use crate::Options;
 use bus::{BUS, Listener};
 
@@ -58,10 +58,9 @@ type Answered = (i64, String, String, usize, Vec<(String, String)>);
 impl RedisStore {
     /// People of instances that are not in the fleet leave.
     pub fn new(options: Options, redis: Redis, fleet: watch::Receiver<Fleet>, ears: Arc<dyn Ears>) -> Self {
-        let bus = redis.subscriber(Arc::new(Listener::new(redis.clone(), ears)));
-        let settings = [options.user_ttl, options.hash_ttl, GATHER]
-            .map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX >> 1).to_string());
-        let [life, keys, gather] = settings;
+        let bus = redis.subscriber(Arc::new(Listener { redis: redis.clone(), ears }));
+        let [life, keys, gather] =
+            [options.user_ttl, options.hash_ttl, GATHER].map(|duration| millis(duration).to_string());
         let settings = [life, keys, MOST_LISTED.to_string(), gather];
         Self { redis, fleet, bus, renewal: options.user_ttl / WORDS, settings }
     }
@@ -80,13 +79,9 @@ impl RedisStore {
         let [instances, listed, count] = [alive.len(), listed, here.len()].map(|number| number.to_string());
         let head =
             [source, life, lives, &channel, most, gather, &seen_at, &instances, &listed, &after, &count];
-        let people = here.iter().chain(gone).map(Id::as_str);
-        let arguments: Vec<&[u8]> = head
-            .into_iter()
-            .chain(alive.iter().map(String::as_str))
-            .chain(people)
-            .map(str::as_bytes)
-            .collect();
+        let words = head.into_iter().chain(alive.iter().map(String::as_str));
+        let words = words.chain(here.iter().chain(gone).map(Id::as_str));
+        let arguments: Vec<&[u8]> = words.map(str::as_bytes).collect();
         take(self.redis.run(&TELL, repeat, &keys.each_ref().map(String::as_str), &arguments).await?)
     }
 

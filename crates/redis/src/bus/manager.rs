@@ -290,7 +290,8 @@ impl SubscriptionManager {
         }
         subscription.state = State::Subscribed(connection);
         for waiting in subscription.waiting.drain(..) {
-            let _ = waiting.send(());
+            // A caller that gave up waiting has not heard what came before this.
+            subscription.is_stale |= waiting.send(()).is_err();
         }
         if std::mem::take(&mut subscription.is_stale) {
             subscription.mark_stale(channel);

@@ -30,7 +30,7 @@ impl Database {
 
     /// Another hub's. On the embedded file there is one hub only, whose store this is.
     pub(crate) async fn store(&self) -> SqlStore {
-        SqlStore::new(match self {
+        SqlStore(match self {
             Self::Embedded { store, .. } => Records::embedded(store.clone()),
             Self::Server(url) => {
                 let options = Options { address: Address::parse(url).unwrap(), most_connections: 10 };

@@ -1,9 +1,10 @@
-//! What the store promises; the contract stands on `Store`.
+//! What the store promises; the contract stands on `SqlStore`.
 
 use std::collections::HashSet;
 
 use bongsu_kernel::Id;
-use bongsu_rooms::store::{Added, Standing, Store};
+use bongsu_rooms::store::sql::SqlStore;
+use bongsu_rooms::store::{Added, Standing};
 
 use crate::database::Database;
 
@@ -13,12 +14,12 @@ fn id(text: &str) -> Id {
     Id::new(text).unwrap()
 }
 
-async fn members(store: &dyn Store, room: &str) -> Option<Vec<String>> {
+async fn members(store: &SqlStore, room: &str) -> Option<Vec<String>> {
     let members = store.members(&id(room)).await.unwrap();
     members.map(|members| members.iter().map(|member| member.as_str().to_owned()).collect())
 }
 
-async fn standing(store: &dyn Store, room: &str, user: &str) -> Standing {
+async fn standing(store: &SqlStore, room: &str, user: &str) -> Standing {
     store.standing(&id(room), &id(user)).await.unwrap()
 }
 
@@ -76,7 +77,7 @@ pub(crate) async fn many_who_are_added_at_once_do_not_exceed_it(database: Databa
     let (one, other) = (database.store().await, database.store().await);
     one.register(&id("42")).await.unwrap();
     for round in 0..5 {
-        let add = async |store: &dyn Store, side: &str| {
+        let add = async |store: &SqlStore, side: &str| {
             let mut added = 0;
             for n in 0..4 {
                 let user = id(&format!("{side}{round}-{n}"));

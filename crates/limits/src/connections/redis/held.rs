@@ -96,26 +96,25 @@ impl Held {
     pub(super) fn report(&mut self, person: &Id) -> Report {
         self.last_number += 1;
         let own = self.people.get(person).map(Vec::as_slice).unwrap_or_default();
-        let mut report = Report { number: self.last_number, connections: Vec::new(), until: 0 };
-        let mut deadline = None;
+        let (mut connections, mut deadlines) = (Vec::new(), Vec::new());
         for Connection { id, state, .. } in own {
             let time = match state {
                 State::Counted(time) => time.clone(),
-                State::Entering(until) => {
-                    deadline = Some(deadline.map_or(*until, |first: Instant| first.min(*until)));
+                State::Entering(deadline) => {
+                    deadlines.push(*deadline);
                     String::new()
                 }
             };
-            report.connections.push((id.clone(), time));
+            connections.push((id.clone(), time));
         }
-        if let Some(deadline) = deadline {
+        let until = deadlines.into_iter().min().map_or(0, |deadline| {
             // Without a clock it is too late for certain, and the answer brings the clock.
-            report.until = self.clock.map_or(1, |(at, time)| {
+            self.clock.map_or(1, |(at, time)| {
                 let left = deadline.saturating_duration_since(at).as_millis();
                 time.saturating_add(u64::try_from(left).unwrap_or(Millis::MAX))
-            });
-        }
-        report
+            })
+        });
+        Report { number: self.last_number, connections, until }
     }
 
     pub(super) fn set_clock(&mut self, now: Millis) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bongsu_kernel::StreamId;
 use bongsu_sql::Store;
-use bongsu_sql::rusqlite::params;
+use bongsu_sql::rusqlite::{Connection, Error, params};
 use tokio::sync::Notify;
 
 use super::signed;
@@ -12,13 +12,32 @@ use crate::SubjectName;
 use crate::log::{Boxed, FollowUp, FollowUps, LogError, Pending, Watch};
 
 /// So many of the newest are looked at for one event: records of all rooms are in one row, and no index names their events.
-const LOOKED_AT: u64 = 512;
+const LOOKED_AT: i64 = 512;
 
 /// See the port.
 pub struct EmbeddedFollowUps {
     pub(super) store: Store,
     /// Raised by appends, once they are durable.
     pub(super) news: Arc<Notify>,
+}
+
+/// The record of one event, if it is among so many of the newest; of all, when that is negative.
+pub(super) fn find(
+    connection: &Connection,
+    subject: &SubjectName,
+    id: StreamId,
+    newest: i64,
+) -> Result<Option<FollowUp>, Error> {
+    let mut statement =
+        connection.prepare_cached("SELECT record FROM follow_ups ORDER BY id DESC LIMIT ?1")?;
+    let mut rows = statement.query([newest])?;
+    while let Some(row) = rows.next()? {
+        let found = FollowUp::of(subject, id, row.get_ref(0)?.as_bytes()?);
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 impl FollowUps for EmbeddedFollowUps {
@@ -51,30 +70,20 @@ impl FollowUps for EmbeddedFollowUps {
                 }
                 Ok(())
             });
-            forgotten.await.map_err(LogError::from)
+            Ok(forgotten.await?)
         })
     }
 
     fn find(&self, subject: &SubjectName, id: StreamId) -> Boxed<'_, Result<Option<FollowUp>, LogError>> {
         let subject = subject.clone();
         Box::pin(async move {
-            let found = self.store.readers().read(move |connection| {
-                let mut statement =
-                    connection.prepare_cached("SELECT record FROM follow_ups ORDER BY id DESC LIMIT ?1")?;
-                let mut rows = statement.query([signed(LOOKED_AT)])?;
-                while let Some(row) = rows.next()? {
-                    let found = FollowUp::of(&subject, id, row.get_ref(0)?.as_bytes()?);
-                    if found.is_some() {
-                        return Ok(found);
-                    }
-                }
-                Ok(None)
-            });
-            found.await.map_err(LogError::from)
+            let found =
+                self.store.readers().read(move |connection| find(connection, &subject, id, LOOKED_AT));
+            Ok(found.await?)
         })
     }
 
     fn watch(&self) -> Boxed<'_, Watch> {
-        Box::pin(std::future::ready(Watch::new(self.news.clone(), None)))
+        Box::pin(std::future::ready(Watch { news: self.news.clone(), on_drop: Box::new(|| {}) }))
     }
 }

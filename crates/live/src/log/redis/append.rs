@@ -75,7 +75,9 @@ impl RedisLog {
             [&now, self.redis.instance(), &audience, &channel, &keep, &key_life, marked, &news, subject];
         let mut arguments: Vec<&[u8]> = head.map(str::as_bytes).to_vec();
         let records = events.iter().map(|event| follow_up(event)).collect::<Result<Vec<_>, _>>()?;
-        let versions: Vec<String> = events.iter().map(|event| written(event.membership_version)).collect();
+        // Empty where there is none to compare.
+        let version = |event: &&Append| event.membership_version.map(|version| version.to_string());
+        let versions: Vec<String> = events.iter().map(|event| version(event).unwrap_or_default()).collect();
         for ((event, record), version) in events.iter().zip(&records).zip(&versions) {
             let once = event.once.as_ref();
             arguments.push(event.event_type.as_str().as_bytes());
@@ -101,11 +103,6 @@ impl RedisLog {
         }
         Ok(Some(outcomes))
     }
-}
-
-/// A membership's version as the script compares it; empty where there is none to compare.
-fn written(version: Option<u64>) -> String {
-    version.map_or_else(String::new, |version| version.to_string())
 }
 
 fn unreadable() -> LogError {

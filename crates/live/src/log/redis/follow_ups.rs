@@ -11,9 +11,9 @@ use std::sync::Arc;
 use bongsu_kernel::StreamId;
 use bongsu_redis::redis;
 use bongsu_redis::{Channel, Index, Marked, Redis, Repeat, Script, Subscriber};
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 
-use self::heard::{Heard, Listening};
+use self::heard::Heard;
 use super::{FOLLOW_UPS, news_channel, stream_key, take};
 use crate::SubjectName;
 use crate::log::{Boxed, FollowUp, FollowUps, LogError, Pending, Watch};
@@ -49,7 +49,7 @@ impl RedisFollowUps {
     ) -> Result<Option<Vec<Pending>>, LogError> {
         let but: HashSet<&[u8]> =
             but.iter().filter(|one| one.key == room).map(|one| one.record.as_slice()).collect();
-        let list = self.list(room);
+        let list = list(&self.redis, &SubjectName::known(room));
         let mut range = redis::cmd("LRANGE");
         range.arg(&list).arg(0).arg((most + but.len()).saturating_sub(1));
         let mut records: Vec<Vec<u8>> = take(self.redis.ask("lrange", &list, &range, Repeat::Safe).await?)?;
@@ -61,10 +61,6 @@ impl RedisFollowUps {
         }
         records.retain(|record| !but.contains(record.as_slice()));
         Ok(Some(records.into_iter().map(|record| Pending { key: room.to_owned(), record }).collect()))
-    }
-
-    fn list(&self, room: &str) -> String {
-        list(&self.redis, &SubjectName::known(room))
     }
 }
 
@@ -89,11 +85,11 @@ impl FollowUps for RedisFollowUps {
         Box::pin(async move {
             let mut round = self.heard.begin();
             let mut marked = HashMap::new();
-            if round.looks_at_index() {
+            if round.looks_at_index {
                 marked.extend(self.index.marked().await?.into_iter().map(|one| (one.name.clone(), one)));
                 round.saw_index(marked.keys());
             }
-            let asked: Vec<_> = round.rooms().map(|room| (room.clone(), marked.remove(room))).collect();
+            let asked: Vec<_> = round.rooms.iter().map(|room| (room.clone(), marked.remove(room))).collect();
             let asked = asked.into_iter().map(async |(room, marked)| {
                 let records = self.records(&room, marked, most, but).await;
                 (room, records)
@@ -104,7 +100,7 @@ impl FollowUps for RedisFollowUps {
                 let records = records?.unwrap_or_default();
                 // What was left out holds nobody up here either: the index names its room as long as it has some.
                 if records.is_empty() {
-                    round.is_empty(&room);
+                    round.rooms.remove(&room);
                 }
                 pending.extend(records);
                 if pending.len() >= most {
@@ -117,21 +113,17 @@ impl FollowUps for RedisFollowUps {
 
     fn done(&self, pending: Vec<Pending>) -> Boxed<'_, Result<(), LogError>> {
         Box::pin(async move {
-            let removing: Vec<_> = pending
-                .into_iter()
-                .map(async |Pending { key, record }| {
-                    let list = self.list(&key);
+            let removing = futures_util::stream::iter(pending.into_iter().map(Ok));
+            removing
+                .try_for_each_concurrent(AT_ONCE, async |Pending { key, record }| {
+                    let list = list(&self.redis, &SubjectName::known(&key));
                     let mut remove = redis::cmd("LREM");
                     // By its text, and not by its place: another hub may have been here.
                     remove.arg(&list).arg(1).arg(&record);
-                    self.redis.ask("lrem", &list, &remove, Repeat::Safe).await
+                    self.redis.ask("lrem", &list, &remove, Repeat::Safe).await?;
+                    Ok(())
                 })
-                .collect();
-            let mut removing = futures_util::stream::iter(removing).buffer_unordered(AT_ONCE);
-            while let Some(removed) = removing.next().await {
-                removed?;
-            }
-            Ok(())
+                .await
         })
     }
 
@@ -143,10 +135,16 @@ impl FollowUps for RedisFollowUps {
     fn watch(&self) -> Boxed<'_, Watch> {
         Box::pin(async move {
             let channel = Channel::Everywhere(news_channel(&self.redis).into());
-            let listening = Listening::new(self.heard.clone(), self.bus.clone(), channel.clone());
+            self.heard.forget();
+            let (heard, bus, watched) = (self.heard.clone(), self.bus.clone(), channel.clone());
+            let on_drop = move || {
+                bus.unsubscribe(watched.clone());
+                heard.forget();
+            };
+            let watch = Watch { news: self.heard.news.clone(), on_drop: Box::new(on_drop) };
             // When it cannot be heard now, the bus goes on trying, and the index is there.
             let _ = self.bus.subscribe(channel).await;
-            Watch::new(self.heard.news(), Some(Box::new(listening)))
+            watch
         })
     }
 }

@@ -9,12 +9,19 @@ use bongsu_kernel::{EventType, Id, Millis, StreamId, clock};
 use bongsu_redis::redis::{self, Value};
 use bongsu_redis::{Redis, Repeat, Script};
 
-use super::{Keys, take};
+use super::{stream_key, take};
 use crate::SubjectName;
 use crate::log::{Entry, LogError, Most, Page, Place, Start};
 
 static READ: Script = Script::new("read", include_str!("../../../lua/read.lua"));
 static HEAD: Script = Script::new("head", include_str!("../../../lua/head.lua"));
+
+/// A subject's stream, and the last id of a deleted one.
+fn keys(redis: &Redis, subject: &SubjectName) -> [String; 2] {
+    let stream = stream_key(redis, subject);
+    let gone = redis.beside(&stream, "gone");
+    [stream, gone]
+}
 
 pub(super) async fn page(
     redis: &Redis,
@@ -42,10 +49,10 @@ async fn read(
     after: StreamId,
     most: Most,
 ) -> Result<(Page, Option<StreamId>), LogError> {
-    let keys = Keys::of(redis, subject);
+    let keys = keys(redis, subject);
     let (position, entries, bytes) = (after.to_string(), most.entries.to_string(), most.bytes.to_string());
     let arguments: [&[u8]; 3] = [position.as_bytes(), entries.as_bytes(), bytes.as_bytes()];
-    let answer = redis.run(&READ, Repeat::Safe, &[&keys.stream, &keys.gone], &arguments).await?;
+    let answer = redis.run(&READ, Repeat::Safe, &keys.each_ref().map(String::as_str), &arguments).await?;
     let (start, oldest, newest, gone, more, entries): (String, Value, Value, String, u8, Vec<Value>) =
         take(answer)?;
     let head = match newest {
@@ -70,8 +77,8 @@ async fn read(
 }
 
 pub(super) async fn head(redis: &Redis, subject: &SubjectName) -> Result<Place, LogError> {
-    let keys = Keys::of(redis, subject);
-    let answer = redis.run(&HEAD, Repeat::Safe, &[&keys.stream, &keys.gone], &[]).await?;
+    let answer =
+        redis.run(&HEAD, Repeat::Safe, &keys(redis, subject).each_ref().map(String::as_str), &[]).await?;
     let (id, number): (String, String) = take(answer)?;
     let id = id.parse().map_err(|_| unreadable("no id"))?;
     Ok(Place { id, number: number.parse().ok() })
@@ -83,7 +90,7 @@ pub(super) async fn event(
     subject: &SubjectName,
     id: StreamId,
 ) -> Result<Option<Entry>, LogError> {
-    let (stream, id) = (Keys::of(redis, subject).stream, id.to_string());
+    let (stream, id) = (stream_key(redis, subject), id.to_string());
     let mut range = redis::cmd("XRANGE");
     range.arg(&stream).arg(&id).arg(&id);
     let found: Vec<Value> = take(redis.ask("xrange", &stream, &range, Repeat::Safe).await?)?;

@@ -16,15 +16,11 @@ use crate::store::{Change, Ears};
 pub(super) const BUS: &str = "bus";
 
 pub(super) struct Listener {
-    redis: Redis,
-    ears: Arc<dyn Ears>,
+    pub(super) redis: Redis,
+    pub(super) ears: Arc<dyn Ears>,
 }
 
 impl Listener {
-    pub(super) fn new(redis: Redis, ears: Arc<dyn Ears>) -> Self {
-        Self { redis, ears }
-    }
-
     fn room(&self, channel: &Channel) -> Option<Id> {
         let people = self.redis.beside_what(channel.name(), BUS)?;
         Id::new(people.strip_prefix("presence:")?).ok()

@@ -74,7 +74,7 @@ impl SubscriptionManager {
 async fn messages_reach_only_the_listeners_of_their_channel() {
     let (mut manager, rooms, orders) = (manager(), Arc::default(), Arc::default());
     let mut confirmed = manager.subscribe("room", &rooms);
-    manager.subscribe("orders", &orders);
+    let _waits = manager.subscribe("orders", &orders);
     assert!(confirmed.try_recv().is_err());
     manager.confirm("room");
     assert!(confirmed.try_recv().is_ok());
@@ -96,7 +96,7 @@ async fn messages_reach_only_the_listeners_of_their_channel() {
 #[tokio::test]
 async fn a_channel_with_two_listeners_stays_until_both_have_left() {
     let (mut manager, first, second) = (manager(), Arc::default(), Arc::default());
-    manager.subscribe("room", &first);
+    let _waits = manager.subscribe("room", &first);
     manager.confirm("room");
     assert!(manager.subscribe("room", &second).try_recv().is_ok(), "it is subscribed already");
     manager.push(PushKind::SMessage, &["room", "both"]);
@@ -124,4 +124,15 @@ async fn a_channel_that_was_unsubscribed_while_it_was_located_is_not_requested()
     manager.subscribe("orders", &listener);
     manager.finish(located("orders"));
     assert_eq!(manager.links.len(), 1);
+}
+
+#[tokio::test]
+async fn a_listener_whose_caller_gave_up_waiting_is_told_once_messages_arrive() {
+    let (mut manager, listener) = (manager(), Arc::default());
+    drop(manager.subscribe("room", &listener));
+    assert_eq!(listener.take(), [""; 0]);
+    manager.confirm("room");
+    assert_eq!(listener.take(), ["stale room"]);
+    manager.confirm("room");
+    assert_eq!(listener.take(), [""; 0], "once");
 }

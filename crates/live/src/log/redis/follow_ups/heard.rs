@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bongsu_kernel::Id;
-use bongsu_redis::{Channel, Listener, Subscriber};
+use bongsu_redis::{Channel, Listener};
 use tokio::sync::Notify;
 
 /// The index is looked at so often, for what was not heard.
@@ -19,7 +19,7 @@ const MOST: usize = 10_000;
 #[derive(Default)]
 pub(super) struct Heard {
     rooms: Mutex<Rooms>,
-    news: Arc<Notify>,
+    pub(super) news: Arc<Notify>,
 }
 
 #[derive(Default)]
@@ -34,49 +34,38 @@ impl Heard {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn news(&self) -> Arc<Notify> {
-        self.news.clone()
+    /// What was heard in an earlier turn is somebody else's by now.
+    pub(super) fn forget(&self) {
+        *self.lock() = Rooms::default();
     }
 
     pub(super) fn begin(&self) -> Round<'_> {
         let mut rooms = self.lock();
         let looks_at_index = rooms.saw_index.is_none_or(|at| at.elapsed() >= NET);
         let named = std::mem::take(&mut rooms.named);
-        Round { heard: self, left: named, looks_at_index }
+        Round { heard: self, rooms: named, looks_at_index }
     }
 }
 
 /// The rooms that are looked at now.
 pub(super) struct Round<'a> {
     heard: &'a Heard,
-    left: HashSet<String>,
-    looks_at_index: bool,
+    /// Those that were not found empty yet.
+    pub(super) rooms: HashSet<String>,
+    pub(super) looks_at_index: bool,
 }
 
 impl Round<'_> {
-    pub(super) fn looks_at_index(&self) -> bool {
-        self.looks_at_index
-    }
-
     /// The index names these.
     pub(super) fn saw_index<'n>(&mut self, names: impl Iterator<Item = &'n String>) {
-        self.left.extend(names.cloned());
+        self.rooms.extend(names.cloned());
         self.heard.lock().saw_index = Some(Instant::now());
-    }
-
-    pub(super) fn rooms(&self) -> impl Iterator<Item = &String> {
-        self.left.iter()
-    }
-
-    pub(super) fn is_empty(&mut self, room: &str) {
-        self.left.remove(room);
     }
 }
 
 impl Drop for Round<'_> {
     fn drop(&mut self) {
-        let mut rooms = self.heard.lock();
-        rooms.named.extend(self.left.drain());
+        self.heard.lock().named.extend(self.rooms.drain());
     }
 }
 
@@ -105,34 +94,12 @@ impl Listener for Heard {
     }
 }
 
-/// Listens until it is dropped.
-pub(super) struct Listening {
-    heard: Arc<Heard>,
-    bus: Subscriber,
-    channel: Channel,
-}
-
-impl Listening {
-    pub(super) fn new(heard: Arc<Heard>, bus: Subscriber, channel: Channel) -> Self {
-        // What was heard in an earlier turn is somebody else's by now.
-        *heard.lock() = Rooms::default();
-        Self { heard, bus, channel }
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        self.bus.unsubscribe(self.channel.clone());
-        *self.heard.lock() = Rooms::default();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn named(heard: &Heard) -> Vec<String> {
-        let mut rooms: Vec<String> = heard.begin().rooms().cloned().collect();
+        let mut rooms: Vec<String> = heard.begin().rooms.iter().cloned().collect();
         rooms.sort();
         rooms
     }
@@ -144,13 +111,13 @@ mod tests {
         name("room:1");
         name("room:2");
         let mut round = heard.begin();
-        round.is_empty("room:1");
+        round.rooms.remove("room:1");
         // Whoever looked at it did so before this.
         name("room:1");
         drop(round);
         assert_eq!(named(&heard), ["room:1", "room:2"]);
         let mut round = heard.begin();
-        round.is_empty("room:1");
+        round.rooms.remove("room:1");
         drop(round);
         assert_eq!(named(&heard), ["room:2"]);
         name("no room");
@@ -162,12 +129,12 @@ mod tests {
     fn the_index_is_read_first_and_after_messages_may_have_been_lost() {
         let (heard, channel) = (Heard::default(), Channel::Everywhere("news".into()));
         let mut round = heard.begin();
-        assert!(round.looks_at_index());
+        assert!(round.looks_at_index);
         round.saw_index([&"room:1".to_owned()].into_iter());
         drop(round);
-        assert!(!heard.begin().looks_at_index());
+        assert!(!heard.begin().looks_at_index);
         assert_eq!(named(&heard), ["room:1"]);
         heard.mark_stale(&channel);
-        assert!(heard.begin().looks_at_index());
+        assert!(heard.begin().looks_at_index);
     }
 }

@@ -6,8 +6,9 @@ mod documents;
 mod refusals;
 mod requests;
 
-use axum::extract::{FromRef, State};
-use bongsu_http::{Answer, ApiError, Caller, Fields, Identity, Page, Person, Query, Small};
+use axum::extract::State;
+use bongsu_http::openapi::tagged;
+use bongsu_http::{Answer, ApiError, Caller, Identity, Page, Person, RouteState, Small};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -15,31 +16,18 @@ use self::documents::{
     Admitted, CommentItem, Comments, DecidedAnswer, EventAnswer, ProposalItem, Proposals, VotedAnswer,
 };
 use self::refusals::refused;
-use self::requests::{Ids, read_comment, read_event, read_membership, read_proposal};
-use crate::{Admission, By, Decisions};
+use self::requests::{
+    ApprovePath, CommentBody, CriterionPath, EventBody, EventPath, MemberPath, MembershipBody, ProposalBody,
+    RejectPath, VotePath,
+};
+use crate::{Admission, By, Decisions, NewComment, NewEvent, NewProposal};
 
-#[derive(Clone)]
-struct DecisionsState {
-    /// Nothing when nothing is recorded.
-    decisions: Option<Decisions>,
-    identity: Identity,
-}
-
-impl FromRef<DecisionsState> for Identity {
-    fn from_ref(state: &DecisionsState) -> Self {
-        state.identity.clone()
-    }
-}
-
-impl DecisionsState {
-    fn get(&self) -> Result<&Decisions, ApiError> {
-        self.decisions.as_ref().ok_or_else(ApiError::no_records)
-    }
-}
+/// None when nothing is recorded.
+type DecisionsState = RouteState<Option<Decisions>>;
 
 /// The routes of this application, with their documents. Without decisions they say that nothing is recorded.
 pub fn router(decisions: Option<Decisions>, identity: Identity) -> OpenApiRouter {
-    OpenApiRouter::new()
+    let routes = OpenApiRouter::new()
         .routes(routes!(create))
         .routes(routes!(event))
         .routes(routes!(admit))
@@ -48,7 +36,8 @@ pub fn router(decisions: Option<Decisions>, identity: Identity) -> OpenApiRouter
         .routes(routes!(approve))
         .routes(routes!(reject))
         .routes(routes!(comments, comment))
-        .with_state(DecisionsState { decisions, identity })
+        .with_state(DecisionsState { part: decisions, identity });
+    tagged("decisions", routes)
 }
 
 /// Create an event
@@ -57,9 +46,8 @@ pub fn router(decisions: Option<Decisions>, identity: Identity) -> OpenApiRouter
 #[utoipa::path(
     post,
     path = "/events",
-    tag = "decisions",
-    request_body = documents::EventBody,
-    responses((status = 200, description = "It is there, and so is the creator's membership.", body = documents::EventEnvelope)),
+    request_body = EventBody,
+    responses((status = 200, description = "It is there, and so is the creator's membership.", body = EventAnswer)),
     security(("person" = [])),
 )]
 async fn create(
@@ -67,7 +55,8 @@ async fn create(
     State(state): State<DecisionsState>,
     Small(body): Small,
 ) -> Result<Answer<EventAnswer>, ApiError> {
-    let new = read_event(&Fields::of_body(body.as_str())?, person.id)?;
+    let EventBody { title, auto_approve_percent } = body.read()?;
+    let new = NewEvent { title, auto_approve_percent, creator: person.id };
     let created = state.get()?.create(new).await.map_err(refused)?;
     Ok(Answer(EventAnswer::created(created)))
 }
@@ -76,17 +65,16 @@ async fn create(
 #[utoipa::path(
     get,
     path = "/events/{event_id}",
-    tag = "decisions",
-    params(documents::EventParam),
-    responses((status = 200, description = "The event, for its members.", body = documents::EventEnvelope)),
+    params(EventPath),
+    responses((status = 200, description = "The event, for its members.", body = EventAnswer)),
     security(("person" = [])),
 )]
 async fn event(
     person: Person,
-    Ids([event]): Ids<1>,
+    EventPath { event_id }: EventPath,
     State(state): State<DecisionsState>,
 ) -> Result<Answer<EventAnswer>, ApiError> {
-    let shown = state.get()?.event(event, person.id).await.map_err(refused)?;
+    let shown = state.get()?.event(event_id, person.id).await.map_err(refused)?;
     Ok(Answer(EventAnswer::new(shown.event, shown.counts)))
 }
 
@@ -97,26 +85,25 @@ async fn event(
 #[utoipa::path(
     put,
     path = "/events/{event_id}/members/{user_id}",
-    tag = "decisions",
-    params(documents::MemberParams),
-    request_body = documents::MembershipBody,
-    responses((status = 200, description = "So it is.", body = documents::AdmittedEnvelope)),
+    params(MemberPath),
+    request_body = MembershipBody,
+    responses((status = 200, description = "So it is.", body = Admitted)),
     security(("person" = []), ("operator" = [])),
 )]
 async fn admit(
     caller: Caller,
-    Ids([event, user]): Ids<2>,
+    MemberPath { event_id, user_id }: MemberPath,
     State(state): State<DecisionsState>,
     Small(body): Small,
 ) -> Result<Answer<Admitted>, ApiError> {
-    let status = read_membership(&Fields::of_body(body.as_str())?)?;
+    let MembershipBody { status } = body.read()?;
     let by = match caller {
         Caller::Operator => By::Operator,
         Caller::Person(person) => By::Person(person.id),
     };
-    let admission = Admission { event: event.clone(), person: user.clone(), status };
+    let admission = Admission { event: event_id.clone(), person: user_id.clone(), status };
     state.get()?.admit(by, admission).await.map_err(refused)?;
-    Ok(Answer(Admitted { event_id: event, user_id: user, status }))
+    Ok(Answer(Admitted { event_id, user_id, status }))
 }
 
 /// List proposals
@@ -125,19 +112,17 @@ async fn admit(
 #[utoipa::path(
     get,
     path = "/events/{event_id}/proposals",
-    tag = "decisions",
-    params(documents::EventParam, documents::PageParams),
-    responses((status = 200, description = "A page.", body = documents::ProposalsEnvelope)),
+    params(EventPath, Page),
+    responses((status = 200, description = "A page.", body = Proposals)),
     security(("person" = [])),
 )]
 async fn proposals(
     person: Person,
-    Ids([event]): Ids<1>,
-    query: Query,
+    EventPath { event_id }: EventPath,
+    page: Page,
     State(state): State<DecisionsState>,
 ) -> Result<Answer<Proposals>, ApiError> {
-    let page = Page::of(&query)?;
-    let listed = state.get()?.proposals(event, person.id, page).await.map_err(refused)?;
+    let listed = state.get()?.proposals(event_id, person.id, page).await.map_err(refused)?;
     Ok(Answer(listed.into()))
 }
 
@@ -147,19 +132,19 @@ async fn proposals(
 #[utoipa::path(
     post,
     path = "/events/{event_id}/proposals",
-    tag = "decisions",
-    params(documents::EventParam),
-    request_body = documents::ProposalBody,
-    responses((status = 200, description = "It is proposed.", body = documents::ProposalEnvelope)),
+    params(EventPath),
+    request_body = ProposalBody,
+    responses((status = 200, description = "It is proposed.", body = ProposalItem)),
     security(("person" = [])),
 )]
 async fn propose(
     person: Person,
-    Ids([event]): Ids<1>,
+    EventPath { event_id }: EventPath,
     State(state): State<DecisionsState>,
     Small(body): Small,
 ) -> Result<Answer<ProposalItem>, ApiError> {
-    let new = read_proposal(&Fields::of_body(body.as_str())?, event, person.id)?;
+    let ProposalBody { proposal_type, content } = body.read()?;
+    let new = NewProposal { event: event_id, person: person.id, proposal_type, content };
     let proposed = state.get()?.propose(new).await.map_err(refused)?;
     Ok(Answer(proposed.into()))
 }
@@ -171,20 +156,19 @@ async fn propose(
 #[utoipa::path(
     post,
     path = "/events/{event_id}/proposals/{proposal_id}/votes",
-    tag = "decisions",
-    params(documents::VoteParams),
+    params(VotePath),
     responses(
-        (status = 200, description = "The vote counts.", body = documents::VotedEnvelope),
-        (status = 409, description = "It was decided already (COMMON409).", body = documents::Conflict),
+        (status = 200, description = "The vote counts.", body = VotedAnswer),
+        (status = 409, description = "It was decided already (COMMON409)."),
     ),
     security(("person" = [])),
 )]
 async fn vote(
     person: Person,
-    Ids([event, proposal]): Ids<2>,
+    VotePath { event_id, proposal_id }: VotePath,
     State(state): State<DecisionsState>,
 ) -> Result<Answer<VotedAnswer>, ApiError> {
-    let voted = state.get()?.vote(event, proposal, person.id).await.map_err(refused)?;
+    let voted = state.get()?.vote(event_id, proposal_id, person.id).await.map_err(refused)?;
     Ok(Answer(voted.into()))
 }
 
@@ -194,20 +178,19 @@ async fn vote(
 #[utoipa::path(
     delete,
     path = "/events/{event_id}/proposals/{proposal_id}/votes",
-    tag = "decisions",
-    params(documents::VoteParams),
+    params(VotePath),
     responses(
-        (status = 200, description = "There is no vote of this person.", body = documents::VotedEnvelope),
-        (status = 409, description = "It was decided already (COMMON409).", body = documents::Conflict),
+        (status = 200, description = "There is no vote of this person.", body = VotedAnswer),
+        (status = 409, description = "It was decided already (COMMON409)."),
     ),
     security(("person" = [])),
 )]
 async fn withdraw(
     person: Person,
-    Ids([event, proposal]): Ids<2>,
+    VotePath { event_id, proposal_id }: VotePath,
     State(state): State<DecisionsState>,
 ) -> Result<Answer<VotedAnswer>, ApiError> {
-    let voted = state.get()?.withdraw(event, proposal, person.id).await.map_err(refused)?;
+    let voted = state.get()?.withdraw(event_id, proposal_id, person.id).await.map_err(refused)?;
     Ok(Answer(voted.into()))
 }
 
@@ -217,20 +200,19 @@ async fn withdraw(
 #[utoipa::path(
     post,
     path = "/events/{event_id}/proposals/{proposal_id}/approve",
-    tag = "decisions",
-    params(documents::ApproveParams),
+    params(ApprovePath),
     responses(
-        (status = 200, description = "It is approved.", body = documents::DecidedEnvelope),
-        (status = 409, description = "It was rejected already (COMMON409).", body = documents::Conflict),
+        (status = 200, description = "It is approved.", body = DecidedAnswer),
+        (status = 409, description = "It was rejected already (COMMON409)."),
     ),
     security(("person" = [])),
 )]
 async fn approve(
     person: Person,
-    Ids([event, proposal]): Ids<2>,
+    ApprovePath { event_id, proposal_id }: ApprovePath,
     State(state): State<DecisionsState>,
 ) -> Result<Answer<DecidedAnswer>, ApiError> {
-    let decided = state.get()?.approve(event, proposal, person.id).await.map_err(refused)?;
+    let decided = state.get()?.approve(event_id, proposal_id, person.id).await.map_err(refused)?;
     Ok(Answer(decided.into()))
 }
 
@@ -240,20 +222,19 @@ async fn approve(
 #[utoipa::path(
     post,
     path = "/events/{event_id}/proposals/{proposal_id}/reject",
-    tag = "decisions",
-    params(documents::RejectParams),
+    params(RejectPath),
     responses(
-        (status = 200, description = "It is rejected.", body = documents::DecidedEnvelope),
-        (status = 409, description = "It was approved already (COMMON409).", body = documents::Conflict),
+        (status = 200, description = "It is rejected.", body = DecidedAnswer),
+        (status = 409, description = "It was approved already (COMMON409)."),
     ),
     security(("person" = [])),
 )]
 async fn reject(
     person: Person,
-    Ids([event, proposal]): Ids<2>,
+    RejectPath { event_id, proposal_id }: RejectPath,
     State(state): State<DecisionsState>,
 ) -> Result<Answer<DecidedAnswer>, ApiError> {
-    let decided = state.get()?.reject(event, proposal, person.id).await.map_err(refused)?;
+    let decided = state.get()?.reject(event_id, proposal_id, person.id).await.map_err(refused)?;
     Ok(Answer(decided.into()))
 }
 
@@ -263,19 +244,17 @@ async fn reject(
 #[utoipa::path(
     get,
     path = "/events/{event_id}/criteria/{criterion_id}/comments",
-    tag = "decisions",
-    params(documents::CriterionParams, documents::PageParams),
-    responses((status = 200, description = "A page.", body = documents::CommentsEnvelope)),
+    params(CriterionPath, Page),
+    responses((status = 200, description = "A page.", body = Comments)),
     security(("person" = [])),
 )]
 async fn comments(
     person: Person,
-    Ids([event, criterion]): Ids<2>,
-    query: Query,
+    CriterionPath { event_id, criterion_id }: CriterionPath,
+    page: Page,
     State(state): State<DecisionsState>,
 ) -> Result<Answer<Comments>, ApiError> {
-    let page = Page::of(&query)?;
-    let listed = state.get()?.comments(event, criterion, person.id, page).await.map_err(refused)?;
+    let listed = state.get()?.comments(event_id, criterion_id, person.id, page).await.map_err(refused)?;
     Ok(Answer(listed.into()))
 }
 
@@ -285,22 +264,22 @@ async fn comments(
 #[utoipa::path(
     post,
     path = "/events/{event_id}/criteria/{criterion_id}/comments",
-    tag = "decisions",
-    params(documents::CriterionParams),
-    request_body = documents::CommentBody,
+    params(CriterionPath),
+    request_body = CommentBody,
     responses(
-        (status = 200, description = "It is said.", body = documents::CommentEnvelope),
-        (status = 409, description = "The criterion was rejected (COMMON409).", body = documents::Conflict),
+        (status = 200, description = "It is said.", body = CommentItem),
+        (status = 409, description = "The criterion was rejected (COMMON409)."),
     ),
     security(("person" = [])),
 )]
 async fn comment(
     person: Person,
-    Ids([event, criterion]): Ids<2>,
+    CriterionPath { event_id, criterion_id }: CriterionPath,
     State(state): State<DecisionsState>,
     Small(body): Small,
 ) -> Result<Answer<CommentItem>, ApiError> {
-    let new = read_comment(&Fields::of_body(body.as_str())?, event, criterion, person.id)?;
+    let CommentBody { content } = body.read()?;
+    let new = NewComment { event: event_id, criterion: criterion_id, person: person.id, content };
     let commented = state.get()?.comment(new).await.map_err(refused)?;
     Ok(Answer(commented.into()))
 }

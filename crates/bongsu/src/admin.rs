@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRef, Path, State};
+use axum::extract::{FromRef, State};
 use bongsu_coordination::{Error, Order, Orders};
-use bongsu_http::answer::{Answer, invalid};
+use bongsu_http::answer::Answer;
 use bongsu_http::openapi::IdSchema;
-use bongsu_http::{ApiError, Identity, Operator, envelope_document};
-use bongsu_kernel::text::Text;
+use bongsu_http::request::text_id;
+use bongsu_http::{ApiError, Identity, Operator, request};
 use bongsu_kernel::{Clock, Code, Id};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -38,7 +38,12 @@ struct Ordered {
     user_id: Id,
 }
 
-envelope_document!(struct OrderedEnvelope(Ordered));
+request! {
+    path UserPath {
+        /// The person.
+        user_id as "userId": Id = text_id("1001"),
+    }
+}
 
 /// Disconnect a person
 ///
@@ -47,16 +52,15 @@ envelope_document!(struct OrderedEnvelope(Ordered));
     post,
     path = "/api/admin/users/{userId}/disconnect",
     tag = "operating",
-    params(("userId" = String, Path, description = "The person.", pattern = "^[A-Za-z0-9._@:-]{1,128}$", example = "1001")),
-    responses((status = 200, description = "It is on its way to every hub.", body = OrderedEnvelope)),
+    params(UserPath),
+    responses((status = 200, description = "It is on its way to every hub.", body = Ordered)),
     security(("operator" = [])),
 )]
 async fn disconnect(
     _: Operator,
-    Path(user): Path<String>,
+    UserPath { user_id }: UserPath,
     State(admin): State<Admin>,
 ) -> Result<Answer<Ordered>, ApiError> {
-    let user_id = read(&user)?;
     give(&admin, Order::Disconnect { user: user_id.clone() }).await?;
     Ok(Answer(Ordered { user_id }))
 }
@@ -69,46 +73,36 @@ async fn disconnect(
     post,
     path = "/api/admin/users/{userId}/revoke",
     tag = "operating",
-    params(("userId" = String, Path, description = "The person.", pattern = "^[A-Za-z0-9._@:-]{1,128}$", example = "1001")),
-    responses((status = 200, description = "It is on its way to every hub.", body = OrderedEnvelope)),
+    params(UserPath),
+    responses((status = 200, description = "It is on its way to every hub.", body = Ordered)),
     security(("operator" = [])),
 )]
 async fn revoke(
     _: Operator,
-    Path(user): Path<String>,
+    UserPath { user_id }: UserPath,
     State(admin): State<Admin>,
 ) -> Result<Answer<Ordered>, ApiError> {
-    let user_id = read(&user)?;
     let order = Order::Revoke { user: user_id.clone(), issued_before: admin.clock.now() };
     give(&admin, order).await?;
     Ok(Answer(Ordered { user_id }))
-}
-
-fn read(user: &str) -> Result<Id, ApiError> {
-    Id::new(user).map_err(|reason| invalid("userId", reason))
 }
 
 async fn give(admin: &Admin, order: Order) -> Result<(), ApiError> {
     admin.orders.give(order).await.map_err(|error| {
         tracing::error!(%error, "an order could not be given");
         match error {
-            Error::Refused(_) => ApiError::new(
-                Code::Redis5002,
-                Text::new("Redis가 요청을 거부했습니다.", "Redis refused the command."),
-            ),
-            Error::Records(_) => ApiError::new(
+            Error::Refused(_) => {
+                ApiError::of(Code::Redis5002, "Redis가 요청을 거부했습니다.", "Redis refused the command.")
+            }
+            Error::Records(_) => ApiError::of(
                 Code::Common503,
-                Text::new(
-                    "적용되었지만 데이터베이스에 기록하지 못했습니다. 다시 시도해 주세요.",
-                    "It is in force, but the database could not record it; repeat it.",
-                ),
+                "적용되었지만 데이터베이스에 기록하지 못했습니다. 다시 시도해 주세요.",
+                "It is in force, but the database could not record it; repeat it.",
             ),
-            _ => ApiError::new(
+            _ => ApiError::of(
                 Code::Redis5001,
-                Text::new(
-                    "지금은 처리할 수 없습니다. 다시 시도해 주세요.",
-                    "It could not be done for certain right now; repeat it.",
-                ),
+                "지금은 처리할 수 없습니다. 다시 시도해 주세요.",
+                "It could not be done for certain right now; repeat it.",
             ),
         }
     })

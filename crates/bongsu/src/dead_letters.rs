@@ -5,10 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{FromRef, Path, State};
+use axum::extract::{FromRef, State};
 use bongsu_http::answer::{Accepted, Answer, invalid};
-use bongsu_http::openapi::IdSchema;
-use bongsu_http::{ApiError, Fields, Identity, Operator, Query, Small, envelope_document, fields};
+use bongsu_http::openapi::{IdSchema, tagged};
+use bongsu_http::request::{Kind, flag, limit, whole};
+use bongsu_http::{ApiError, Identity, Operator, Small, request};
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::text::Text;
@@ -16,13 +17,14 @@ use bongsu_kernel::{Code, Id, Reason};
 use bongsu_part::{DeadLetter, DeadLetters, MOST_LETTERS};
 use bongsu_sql::Error;
 use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// So many are listed where nothing is said, and tried again in a second.
-const LISTED: u64 = 20;
+const LISTED: usize = 20;
 const RATE: u64 = 100;
 const FASTEST: u64 = 10_000;
 
@@ -48,18 +50,61 @@ impl LettersState {
     }
 }
 
+request! {
+    path QueuePath {
+        /// The queue.
+        queue: String = queue_name(),
+    }
+
+    path LetterPath {
+        /// The queue.
+        queue: String = queue_name(),
+        /// The letter.
+        id: i64 = letter_id(json!({"type": "string"})).example("17"),
+    }
+
+    query LettersQuery {
+        /// After this one.
+        cursor: Option<i64> = letter_id(json!({"type": "string"})).optional(),
+        /// At most so many.
+        limit: usize = limit(MOST_LETTERS as u64, LISTED),
+    }
+
+    /// Which letters are tried again: some, or all of them, so many a second.
+    body Redrive {
+        rate: u64 = whole(1, FASTEST).or(RATE),
+        all: bool = flag().or(false),
+        ids: Option<Vec<i64>> = request::list(letter_id(request::id_schema()), 0..=MOST_LETTERS).example(json!([17, 18])).optional(),
+    }
+}
+
+fn queue_name() -> Kind<String> {
+    Kind::new(json!({"type": "string"}), |given| Ok(given.text()?.into_owned())).example("outbox")
+}
+
+/// A number as it is given out.
+fn letter_id(schema: Value) -> Kind<i64> {
+    Kind::new(schema, |given| {
+        let id = given.id().ok();
+        let number =
+            id.and_then(|id| id.as_str().parse().ok().filter(|n: &i64| n.to_string() == id.as_str()));
+        Ok(number.ok_or(Reason::Whole { min: 0, max: i64::MAX as u64 })?)
+    })
+}
+
 pub(crate) fn router(
     queues: Vec<Arc<dyn DeadLetters>>,
     identity: Identity,
     supervisor: &Supervisor,
 ) -> OpenApiRouter {
     let everything = start_redriving(supervisor);
-    OpenApiRouter::new()
+    let routes = OpenApiRouter::new()
         .routes(routes!(queues_))
         .routes(routes!(list))
         .routes(routes!(show, discard))
         .routes(routes!(redrive))
-        .with_state(LettersState { queues: queues.into(), everything, identity })
+        .with_state(LettersState { queues: queues.into(), everything, identity });
+    tagged("operating", routes)
 }
 
 fn away(error: &Error) -> ApiError {
@@ -86,14 +131,11 @@ struct Queue {
     depth: u64,
 }
 
-envelope_document!(struct QueuesEnvelope(Queues));
-
 /// List queues of dead letters
 #[utoipa::path(
     get,
     path = "/api/admin/dlq",
-    tag = "operating",
-    responses((status = 200, description = "Every queue, and how many letters wait in it.", body = QueuesEnvelope)),
+    responses((status = 200, description = "Every queue, and how many letters wait in it.", body = Queues)),
     security(("operator" = [])),
 )]
 async fn queues_(_: Operator, State(state): State<LettersState>) -> Result<Answer<Queues>, ApiError> {
@@ -138,40 +180,25 @@ struct ShownPage {
     next_cursor: Option<String>,
 }
 
-envelope_document!(struct ShownPageEnvelope(ShownPage));
-envelope_document!(struct ShownEnvelope(Shown));
-
 /// List dead letters
 ///
 /// Oldest first. `nextCursor` is given back as `cursor` for the next page.
 #[utoipa::path(
     get,
     path = "/api/admin/dlq/{queue}",
-    tag = "operating",
-    params(
-        ("queue" = String, Path, description = "The queue.", example = "outbox"),
-        ("cursor" = Option<String>, Query, description = "After this one."),
-        ("limit" = Option<u64>, Query, description = "At most so many.", minimum = 1, maximum = 100),
-    ),
-    responses((status = 200, description = "A page.", body = ShownPageEnvelope)),
+    params(QueuePath, LettersQuery),
+    responses((status = 200, description = "A page.", body = ShownPage)),
     security(("operator" = [])),
 )]
 async fn list(
     _: Operator,
-    Path(queue): Path<String>,
-    query: Query,
+    QueuePath { queue }: QueuePath,
+    LettersQuery { cursor, limit }: LettersQuery,
     State(state): State<LettersState>,
 ) -> Result<Answer<ShownPage>, ApiError> {
-    let after = match query.get("cursor") {
-        None | Some("") => i64::MIN,
-        Some(cursor) => {
-            number(cursor).ok_or_else(|| invalid("cursor", Reason::Whole { min: 0, max: i64::MAX as u64 }))?
-        }
-    };
-    let limit = query.whole("limit", 1, MOST_LETTERS as u64)?.unwrap_or(LISTED);
-    let limit = usize::try_from(limit).unwrap_or(MOST_LETTERS);
     let queue = state.queue(&queue)?;
-    let mut letters = queue.after(after, limit + 1).await.map_err(|error| away(&error))?;
+    let mut letters =
+        queue.after(cursor.unwrap_or(i64::MIN), limit + 1).await.map_err(|error| away(&error))?;
     let more = letters.len() > limit;
     letters.truncate(limit);
     let next_cursor = letters.last().filter(|_| more).map(|letter| letter.id.to_string());
@@ -182,20 +209,16 @@ async fn list(
 #[utoipa::path(
     get,
     path = "/api/admin/dlq/{queue}/{id}",
-    tag = "operating",
-    params(
-        ("queue" = String, Path, description = "The queue.", example = "outbox"),
-        ("id" = String, Path, description = "The letter.", example = "17"),
-    ),
-    responses((status = 200, description = "The letter, and why it was given up.", body = ShownEnvelope)),
+    params(LetterPath),
+    responses((status = 200, description = "The letter, and why it was given up.", body = Shown)),
     security(("operator" = [])),
 )]
 async fn show(
     _: Operator,
-    Path((queue, id)): Path<(String, String)>,
+    LetterPath { queue, id }: LetterPath,
     State(state): State<LettersState>,
 ) -> Result<Answer<Shown>, ApiError> {
-    let (queue, id) = (state.queue(&queue)?, letter_id(&id)?);
+    let queue = state.queue(&queue)?;
     let found = queue.after(id.saturating_sub(1), 1).await.map_err(|error| away(&error))?;
     let letter = found.into_iter().next().filter(|letter| letter.id == id).ok_or_else(ApiError::not_found)?;
     Ok(Answer(Shown::from(letter)))
@@ -207,8 +230,6 @@ struct Discarded {
     id: Id,
 }
 
-envelope_document!(struct DiscardedEnvelope(Discarded));
-
 /// Let a dead letter go
 ///
 /// Nobody tries it again. A follow-up record is forgotten; a row of the outbox stays for those who read the stream, until it
@@ -216,36 +237,21 @@ envelope_document!(struct DiscardedEnvelope(Discarded));
 #[utoipa::path(
     delete,
     path = "/api/admin/dlq/{queue}/{id}",
-    tag = "operating",
-    params(
-        ("queue" = String, Path, description = "The queue.", example = "outbox"),
-        ("id" = String, Path, description = "The letter.", example = "17"),
-    ),
-    responses((status = 200, description = "It is gone.", body = DiscardedEnvelope)),
+    params(LetterPath),
+    responses((status = 200, description = "It is gone.", body = Discarded)),
     security(("operator" = [])),
 )]
 async fn discard(
     _: Operator,
-    Path((queue, id)): Path<(String, String)>,
+    LetterPath { queue, id }: LetterPath,
     State(state): State<LettersState>,
 ) -> Result<Answer<Discarded>, ApiError> {
-    let (queue, id) = (state.queue(&queue)?, letter_id(&id)?);
+    let queue = state.queue(&queue)?;
     if queue.discard(id).await.map_err(|error| away(&error))? {
         Ok(Answer(Discarded { id: id.into() }))
     } else {
         Err(ApiError::not_found())
     }
-}
-
-/// Which letters are tried again: some, or all of them, so many a second.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "it only describes what is read field by field")]
-struct Redrive {
-    #[schema(value_type = Option<Vec<IdSchema>>, max_items = 100, example = json!([17, 18]))]
-    ids: Option<Vec<Id>>,
-    all: Option<bool>,
-    #[schema(minimum = 1, maximum = 10_000, default = 100)]
-    rate: Option<u64>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -255,8 +261,6 @@ struct Redriven {
     letters: u64,
 }
 
-envelope_document!(struct RedrivenEnvelope(Redriven));
-
 /// Try dead letters again
 ///
 /// They keep their ids, and are outside the order of what they are about. What can never work, such as a payload that is no
@@ -264,25 +268,23 @@ envelope_document!(struct RedrivenEnvelope(Redriven));
 #[utoipa::path(
     post,
     path = "/api/admin/dlq/{queue}/redrive",
-    tag = "operating",
-    params(("queue" = String, Path, description = "The queue.", example = "outbox")),
-    request_body(content = Redrive),
-    responses((status = 202, description = "They are on their way.", body = RedrivenEnvelope)),
+    params(QueuePath),
+    request_body = Redrive,
+    responses((status = 202, description = "They are on their way.", body = Redriven)),
     security(("operator" = [])),
 )]
 async fn redrive(
     _: Operator,
-    Path(queue): Path<String>,
+    QueuePath { queue }: QueuePath,
     State(state): State<LettersState>,
     Small(body): Small,
 ) -> Result<Accepted<Redriven>, ApiError> {
     let queue = state.queue(&queue)?;
-    let fields = Fields::of_body(body.as_str())?;
-    let rate = fields.optional("rate", |raw| whole(raw.get(), 1, FASTEST))?.unwrap_or(RATE);
-    if fields.optional("all", fields::flag)?.unwrap_or_default() {
-        if fields.optional("ids", |_| Ok(()))?.is_some() {
+    let Redrive { rate, all, ids } = body.read()?;
+    if all {
+        if ids.is_some() {
             let text = Text::new("all과 함께 쓸 수 없습니다", "not together with all");
-            return Err(fields.invalid("ids", Reason::Given(text)).into());
+            return Err(invalid("ids", Reason::Given(text)));
         }
         let letters = queue.depth().await.map_err(|error| away(&error))?;
         let wish = Everything { of: queue.clone(), rate };
@@ -291,28 +293,8 @@ async fn redrive(
         })?;
         return Ok(Accepted(Redriven { letters }));
     }
-    let ids = fields.required("ids", |raw| fields::list(raw, MOST_LETTERS))?;
-    let read = |(index, raw): (usize, &&serde_json::value::RawValue)| {
-        let number = fields::id(raw).ok().and_then(|id| number(id.as_str()));
-        number.ok_or_else(|| {
-            fields.invalid(&format!("ids[{index}]"), Reason::Whole { min: 0, max: i64::MAX as u64 })
-        })
-    };
-    let ids = ids.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
+    let ids = ids.ok_or_else(|| invalid("ids", Reason::Required))?;
     Ok(Accepted(Redriven { letters: queue.redrive(ids).await.map_err(|error| away(&error))? }))
-}
-
-fn whole(text: &str, min: u64, max: u64) -> Result<u64, Reason> {
-    text.parse().ok().filter(|number| (min..=max).contains(number)).ok_or(Reason::Whole { min, max })
-}
-
-fn letter_id(text: &str) -> Result<i64, ApiError> {
-    number(text).ok_or_else(|| invalid("id", Reason::Whole { min: 0, max: i64::MAX as u64 }))
-}
-
-/// A number as it is given out.
-fn number(text: &str) -> Option<i64> {
-    text.parse::<i64>().ok().filter(|number| number.to_string() == text)
 }
 
 /// A wish to have everything of a queue tried again, so many a second.

@@ -10,7 +10,6 @@ use std::time::Instant;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use bongsu_http::answer::Answer;
-use bongsu_http::envelope_document;
 use bongsu_http::identity::Ticket;
 use bongsu_http::{ApiError, Identity, Person};
 use bongsu_kernel::Code;
@@ -64,10 +63,8 @@ struct Health {
     degraded: Vec<Cow<'static, str>>,
 }
 
-envelope_document!(struct HealthEnvelope(Health));
-
 /// How the hub does
-#[utoipa::path(get, path = "/health", tag = "operating", responses((status = 200, description = "Also when something does not work as it should: see degraded.", body = HealthEnvelope)))]
+#[utoipa::path(get, path = "/health", tag = "operating", responses((status = 200, description = "Also when something does not work as it should: see degraded.", body = Health)))]
 async fn health(State(operations): State<Operations>) -> Answer<Health> {
     let Operations { engines, checks, started, .. } = operations;
     let mut degraded = engines.trouble();
@@ -87,10 +84,8 @@ struct Readiness {
     ready: bool,
 }
 
-envelope_document!(struct ReadyEnvelope(Readiness));
-
 /// Whether to send requests here
-#[utoipa::path(get, path = "/ready", tag = "operating", responses((status = 200, description = "Yes; 503 before start-up ends, while draining, and while Redis answers but takes no writes.", body = ReadyEnvelope)))]
+#[utoipa::path(get, path = "/ready", tag = "operating", responses((status = 200, description = "Yes; 503 before start-up ends, while draining, and while Redis answers but takes no writes.", body = Readiness)))]
 async fn ready(State(operations): State<Operations>) -> Result<Answer<Readiness>, ApiError> {
     if !operations.ready.load(Ordering::SeqCst) {
         return Err(ApiError::draining());
@@ -119,8 +114,6 @@ async fn metrics(State(operations): State<Operations>) -> impl IntoResponse {
     ([(CONTENT_TYPE, text)], operations.metrics.render())
 }
 
-envelope_document!(struct TicketEnvelope(Ticket));
-
 /// Get a stream ticket
 ///
 /// Good once, for 30 seconds, as `?ticket=` on a stream: so that the JWT need not stand in a URL.
@@ -128,7 +121,7 @@ envelope_document!(struct TicketEnvelope(Ticket));
     post,
     path = "/api/v1/stream-tickets",
     tag = "streams",
-    responses((status = 200, description = "A ticket.", body = TicketEnvelope)),
+    responses((status = 200, description = "A ticket.", body = Ticket)),
     security(("person" = [])),
 )]
 async fn ticket(person: Person, State(identity): State<Identity>) -> Result<Answer<Ticket>, ApiError> {

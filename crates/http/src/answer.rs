@@ -30,11 +30,13 @@ pub struct Accepted<T>(pub T);
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Envelope<T> {
+    #[schema(example = true)]
     pub is_success: bool,
     /// Stable; never changes with the language.
     #[schema(example = "COMMON200")]
     pub code: &'static str,
     /// For people, in Korean or English by `Accept-Language`, else by `DEFAULT_LANGUAGE`.
+    #[schema(example = "성공입니다.")]
     pub message: String,
     pub result: T,
 }
@@ -74,12 +76,17 @@ impl ApiError {
         Self { code, text, close: Close::EngineLost }
     }
 
+    /// With fixed words.
+    pub fn of(code: Code, ko: &'static str, en: &'static str) -> Self {
+        Self::new(code, Text::new(ko, en))
+    }
+
     pub fn unauthorized(ko: &'static str, en: &'static str) -> Self {
-        Self::new(Code::Auth4001, Text::new(ko, en))
+        Self::of(Code::Auth4001, ko, en)
     }
 
     pub fn forbidden(ko: &'static str, en: &'static str) -> Self {
-        Self::new(Code::Common403, Text::new(ko, en))
+        Self::of(Code::Common403, ko, en)
     }
 
     pub fn not_found() -> Self {
@@ -111,7 +118,7 @@ impl ApiError {
     }
 
     pub fn too_many(ko: &'static str, en: &'static str) -> Self {
-        Self { close: Close::TooMany, ..Self::new(Code::Common429, Text::new(ko, en)) }
+        Self { close: Close::TooMany, ..Self::of(Code::Common429, ko, en) }
     }
 
     pub fn draining() -> Self {

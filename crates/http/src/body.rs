@@ -10,6 +10,8 @@ use http::header::CONTENT_LENGTH;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use crate::answer::{ApiError, invalid};
+use crate::fields::Fields;
+use crate::request;
 
 /// A body of at most 64 KiB.
 #[derive(Debug)]
@@ -31,8 +33,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Utf8(Bytes);
 
 impl Utf8 {
-    pub fn as_str(&self) -> &str {
-        str::from_utf8(&self.0).unwrap_or_default()
+    pub fn fields(&self) -> Result<Fields<'_>, ApiError> {
+        Ok(Fields::of_body(str::from_utf8(&self.0).unwrap_or_default())?)
+    }
+
+    pub fn read<R: request::Request>(&self) -> Result<R, ApiError> {
+        R::read(&self.fields()?)
     }
 }
 

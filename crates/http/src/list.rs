@@ -4,13 +4,10 @@
 //! read, one part is in memory and whatever produces the next one is not asked for it.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use futures_util::{Stream, StreamExt};
-use http_body::{Frame, SizeHint};
+use futures_util::{Stream, StreamExt, stream};
 use serde::Serialize;
 
 use crate::answer::{ApiError, json_headers, succeeded};
@@ -33,17 +30,20 @@ where
     I: Serialize + 'static,
     R: Serialize + Default + 'static,
 {
-    let mut list =
-        List { field, parts: Box::pin(parts), has_items: false, is_ended: false, written: Bytes::new() };
     let unwritable = |error| {
         tracing::error!(%error, "an answer could not be written as JSON");
         ApiError::unexpected()
     };
     let (mut written, _) = around_list(field, &R::default()).map_err(unwritable)?;
+    let mut list = List { field, parts: Box::pin(parts), has_items: false, is_ended: false };
     let first = list.parts.next().await.ok_or_else(ApiError::unexpected)?;
     list.write(first, &mut written).map_err(unwritable)?;
-    list.written = written.into();
-    Ok((json_headers(), Body::new(list)).into_response())
+    let body = if list.is_ended {
+        Body::from(written)
+    } else {
+        Body::from_stream(stream::iter([Ok(written)]).chain(stream::try_unfold(list, List::next)))
+    };
+    Ok((json_headers(), body).into_response())
 }
 
 /// What stands before the first item of a list, and after the last one.
@@ -62,11 +62,21 @@ struct List<I, R> {
     parts: Pin<Box<dyn Stream<Item = Part<I, R>> + Send>>,
     has_items: bool,
     is_ended: bool,
-    /// The first part, until it is taken.
-    written: Bytes,
 }
 
 impl<I: Serialize, R: Serialize> List<I, R> {
+    async fn next(mut self) -> Result<Option<(Vec<u8>, Self)>, serde_json::Error> {
+        let mut written = Vec::new();
+        while written.is_empty() && !self.is_ended {
+            let part = self.parts.next().await;
+            self.write(
+                part.ok_or_else(|| serde::ser::Error::custom("the last part is missing"))?,
+                &mut written,
+            )?;
+        }
+        Ok((!written.is_empty()).then_some((written, self)))
+    }
+
     fn write(&mut self, part: Part<I, R>, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
         let (items, result) = match part {
             Part::Items(items) => (items, None),
@@ -86,48 +96,9 @@ impl<I: Serialize, R: Serialize> List<I, R> {
     }
 }
 
-impl<I: Serialize, R: Serialize> http_body::Body for List<I, R> {
-    type Data = Bytes;
-    type Error = serde_json::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, serde_json::Error>>> {
-        let this = &mut *self;
-        while this.written.is_empty() {
-            if this.is_ended {
-                return Poll::Ready(None);
-            }
-            let mut written = Vec::new();
-            match ready!(this.parts.as_mut().poll_next(cx)) {
-                Some(part) => this.write(part, &mut written)?,
-                None => return Poll::Ready(Some(Err(serde::ser::Error::custom("the last part is missing")))),
-            }
-            this.written = written.into();
-        }
-        Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut this.written)))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.is_ended && self.written.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let written = self.written.len() as u64;
-        let mut hint = SizeHint::new();
-        if self.is_ended {
-            hint.set_exact(written);
-        } else {
-            hint.set_lower(written);
-        }
-        hint
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use futures_util::stream;
+    use bytes::Bytes;
     use http_body::Body as _;
     use http_body_util::BodyExt;
 

@@ -1,4 +1,6 @@
 //! OpenAPI: generated from the code, completed here, shown on a page that needs nothing from elsewhere.
+//!
+//! What all operations share (envelope, refusals, parameters of streams) is described here once.
 
 use axum::Router;
 use axum::response::{Html, IntoResponse, Redirect};
@@ -8,31 +10,12 @@ use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use serde_json::{Value, json};
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
 use utoipa::openapi::{OpenApi, RefOr};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::answer::Envelope;
 
 const PAGE: &str = include_str!("openapi/page.html");
-
-/// Describes a successful answer: the envelope around its result. Each has a type and so a name of its own in the
-/// document; instances of one generic type would all be called the same.
-#[macro_export]
-macro_rules! envelope_document {
-    ($visibility:vis struct $name:ident($result:ident)) => {
-        #[derive(utoipa::ToSchema)]
-        #[schema(rename_all = "camelCase")]
-        #[expect(dead_code, reason = "describes the answer")]
-        $visibility struct $name {
-            #[schema(example = true)]
-            is_success: bool,
-            /// Stable; never changes with the language.
-            #[schema(example = "COMMON200")]
-            code: String,
-            /// For people, in Korean or English by `Accept-Language`, else by `DEFAULT_LANGUAGE`.
-            #[schema(example = "성공입니다.")]
-            message: String,
-            result: $result,
-        }
-    };
-}
 
 /// Refusals that any operation may give: documented once, here.
 const REFUSALS: [(&str, &str); 10] = [
@@ -48,9 +31,10 @@ const REFUSALS: [(&str, &str); 10] = [
     ("503", "Unavailable right now; see Retry-After."),
 ];
 
-/// Adds what every operation shares.
+/// Adds what every operation shares: the envelope around its result, its refusals, the form of a stream.
 pub fn complete(document: &OpenApi) -> Value {
     let mut document = serde_json::to_value(document).unwrap_or_default();
+    document["components"]["schemas"]["Id"] = json!(IdSchema::schema());
     document["components"]["schemas"]["Refusal"] = json!({
         "type": "object",
         "required": ["isSuccess", "code", "message", "result"],
@@ -82,21 +66,67 @@ pub fn complete(document: &OpenApi) -> Value {
     });
     let paths = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
     for operation in paths.filter_map(Value::as_object_mut).flat_map(|path| path.values_mut()) {
-        if let Some(stream) = operation.pointer_mut("/responses/200/content/text~1event-stream") {
+        let responses = &mut operation["responses"];
+        for answer in ["/200/content/application~1json", "/202/content/application~1json"] {
+            if let Some(content) = responses.pointer_mut(answer) {
+                let result = content["schema"].take();
+                content["schema"] = json!(Envelope::<String>::schema());
+                content["schema"]["properties"]["result"] = result;
+            }
+        }
+        if let Some(stream) = responses.pointer_mut("/200/content/text~1event-stream") {
             // Not the text as a whole: readers of the document take the schema of a stream as that of its events.
             stream["schema"] = json!({"$ref": "#/components/schemas/StreamEvent"});
+            let ended = "The stream ended for good; a plain EventSource stops on this.";
+            responses["204"] = json!({"description": ended});
         }
         for (status, description) in REFUSALS {
-            let responses = &mut operation["responses"];
             if responses[status].is_null() {
-                responses[status] = json!({
-                    "description": description,
-                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}},
-                });
+                responses[status] = json!({"description": description});
             }
+        }
+        let refusals =
+            responses.as_object_mut().into_iter().flatten().filter(|(status, _)| status.as_str() >= "400");
+        for (_, refusal) in refusals {
+            refusal["content"] =
+                json!({"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}});
         }
     }
     document
+}
+
+/// Lists all operations of a router under one heading.
+pub fn tagged<S: Clone + Send + Sync + 'static>(tag: &str, mut router: OpenApiRouter<S>) -> OpenApiRouter<S> {
+    for path in router.get_openapi_mut().paths.paths.values_mut() {
+        let operations =
+            [&mut path.get, &mut path.put, &mut path.post, &mut path.patch, &mut path.delete].into_iter();
+        operations.flatten().for_each(|operation| operation.tags = Some(vec![tag.to_owned()]));
+    }
+    router
+}
+
+/// The header by which a client comes back to a stream.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "describes the header")]
+pub struct ResumeParams {
+    /// The last id that the client had; wins over the parameter of the query.
+    #[param(rename = "Last-Event-ID")]
+    last_event_id: Option<String>,
+}
+
+/// What every stream and WebSocket takes beside headers and cookies, which a browser does not let a page send.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes the query")]
+pub struct StreamParams {
+    /// A stream ticket, instead of a header or cookie.
+    ticket: Option<String>,
+    /// A JWT; prefer a ticket, because URLs end up in logs.
+    token: Option<String>,
+    /// The language of texts: ko or en; wins over Accept-Language.
+    #[param(example = "en")]
+    lang: Option<String>,
 }
 
 /// `/openapi.json` and `/docs`.
@@ -116,7 +146,7 @@ pub fn routes<S: Clone + Send + Sync + 'static>(document: &Value) -> Router<S> {
         .route("/", get(|| async { Redirect::temporary("/docs") }))
 }
 
-const ID_PATTERN: &str = "^[A-Za-z0-9._@:-]{1,128}$";
+pub(crate) const ID_PATTERN: &str = "^[A-Za-z0-9._@:-]{1,128}$";
 
 /// An id: text, or an integer within ±(2^53−1).
 pub struct IdSchema;

@@ -24,10 +24,14 @@ pub fn answer(stream: impl Body<Data = Bytes, Error = Infallible> + Send + 'stat
     Carried::Stream(Box::pin(stream)).with_head(headers())
 }
 
-/// Where a stream begins whose positions are numbers: after the one in `Last-Event-ID`, or else in the parameter, if one is
-/// given. The refusal of one that ended for good is the answer that stops a plain EventSource.
+/// Where a stream begins: after the position in `Last-Event-ID`, or else in the parameter, if one is given; with the name of the
+/// field that has it. The refusal of a stream that ended for good is the answer that stops a plain EventSource.
 #[expect(clippy::result_large_err, reason = "a refusal is an answer, and rare")]
-pub fn resumed(parts: &Parts, parameter: &'static str, least: i64) -> Result<Option<i64>, Response> {
+pub fn resumed<T>(
+    parts: &Parts,
+    parameter: &'static str,
+    read: impl Fn(&str) -> Result<T, Reason>,
+) -> Result<Option<(T, &'static str)>, Response> {
     let query = Query::of(parts.uri.query()).map_err(|error| ApiError::from(error).into_response())?;
     let (name, text) = match parts.headers.get("last-event-id") {
         Some(header) => ("Last-Event-ID", header.to_str().unwrap_or("?")),
@@ -39,16 +43,18 @@ pub fn resumed(parts: &Parts, parameter: &'static str, least: i64) -> Result<Opt
     if text.is_empty() {
         return Ok(None);
     }
-    // As it was given out, so that nothing has two names.
+    read(text).map(|position| Some((position, name))).map_err(|reason| invalid(name, reason).into_response())
+}
+
+/// A position that is a number, as it was given out, so that nothing has two names.
+pub fn number(text: &str, least: i64) -> Result<i64, Reason> {
     let number = text.parse::<i64>().ok().filter(|number| number.to_string() == text && *number >= least);
-    let refused = || {
-        let (ko, en) = (
+    number.ok_or_else(|| {
+        Reason::Given(Text::owned(
             format!("{least}에서 {} 사이의 정수여야 합니다", i64::MAX),
             format!("must be a whole number from {least} to {}", i64::MAX),
-        );
-        invalid(name, Reason::Given(Text::owned(ko, en))).into_response()
-    };
-    number.map(Some).ok_or_else(refused)
+        ))
+    })
 }
 
 /// The headers of every event stream.

@@ -7,52 +7,30 @@ mod requests;
 
 use std::collections::BTreeSet;
 
-use axum::extract::{FromRef, State};
+use axum::extract::State;
 use bongsu_http::answer::{Accepted, Answer};
 use bongsu_http::frame::language;
-use bongsu_http::{ApiError, Bulk, Fields, Identity, Person, Query, Service, Small};
+use bongsu_http::openapi::tagged;
+use bongsu_http::{ApiError, Bulk, Identity, Page, Person, RouteState, Service, Small};
 use bongsu_kernel::Code;
+use bongsu_kernel::json::Object;
 use bongsu_kernel::text::Text;
 use bongsu_sql::Error;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::documents::{Count, Deleted, Item, Items, Notified, ReadAnswer, Unread};
-use self::requests::{EntryPath, read_notify, read_wanted};
+use self::requests::{EntryPath, ListQuery, NotifyBody};
+use crate::list::Wanted;
 use crate::settings::{Change, Settings, SettingsError};
-use crate::{Inbox, NotifyError};
+use crate::{EntryId, Inbox, Notice, NotifyError};
 
-/// Nothing when nothing is recorded.
-#[derive(Clone)]
-struct Inboxes(Option<Inbox>);
-
-impl Inboxes {
-    fn get(&self) -> Result<&Inbox, ApiError> {
-        self.0.as_ref().ok_or_else(ApiError::no_records)
-    }
-}
-
-#[derive(Clone)]
-struct InboxState {
-    inbox: Inboxes,
-    identity: Identity,
-}
-
-impl FromRef<InboxState> for Identity {
-    fn from_ref(state: &InboxState) -> Self {
-        state.identity.clone()
-    }
-}
-
-impl FromRef<InboxState> for Inboxes {
-    fn from_ref(state: &InboxState) -> Self {
-        state.inbox.clone()
-    }
-}
+/// None when nothing is recorded.
+type InboxState = RouteState<Option<Inbox>>;
 
 /// The routes of this part, with their documents. Without an inbox they say that there is none.
 pub fn router(inbox: Option<Inbox>, identity: Identity) -> OpenApiRouter {
-    OpenApiRouter::new()
+    let routes = OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(read))
         .routes(routes!(read_all))
@@ -61,7 +39,8 @@ pub fn router(inbox: Option<Inbox>, identity: Identity) -> OpenApiRouter {
         .routes(routes!(unread))
         .routes(routes!(read_v1))
         .routes(routes!(notify))
-        .with_state(InboxState { inbox: Inboxes(inbox), identity })
+        .with_state(InboxState { part: inbox, identity });
+    tagged("inbox", routes)
 }
 
 /// The records cannot be asked, or refuse what was asked.
@@ -82,14 +61,18 @@ fn away(error: &Error) -> ApiError {
 #[utoipa::path(
     get,
     path = "/api/notifications",
-    tag = "inbox",
-    params(documents::ListParams),
-    responses((status = 200, description = "A page.", body = documents::ItemsEnvelope)),
+    params(Page, ListQuery),
+    responses((status = 200, description = "A page.", body = Items)),
     security(("person" = [])),
 )]
-async fn list(person: Person, query: Query, State(inbox): State<Inboxes>) -> Result<Answer<Items>, ApiError> {
+async fn list(
+    person: Person,
+    Page { limit, before }: Page,
+    ListQuery { unread }: ListQuery,
+    State(inbox): State<InboxState>,
+) -> Result<Answer<Items>, ApiError> {
     let inbox = inbox.get()?;
-    let wanted = read_wanted(&query, person.id)?;
+    let wanted = Wanted { person: person.id, before, limit, unread };
     let listed = inbox.list(wanted).await.map_err(|error| away(&error))?;
     let next_cursor = listed.entries.last().filter(|_| listed.more).map(|entry| entry.seq.to_string());
     let (templates, language) = (inbox.templates(), language());
@@ -104,19 +87,19 @@ async fn list(person: Person, query: Query, State(inbox): State<Inboxes>) -> Res
 #[utoipa::path(
     patch,
     path = "/api/notifications/{id}/read",
-    tag = "inbox",
-    params(documents::EntryParam),
-    responses((status = 200, description = "It is read.", body = documents::ReadEnvelope)),
+    params(EntryPath),
+    responses((status = 200, description = "It is read.", body = ReadAnswer)),
     security(("person" = [])),
 )]
 async fn read(
     person: Person,
-    EntryPath(entry, given): EntryPath,
-    State(inbox): State<Inboxes>,
+    EntryPath { id }: EntryPath,
+    State(inbox): State<InboxState>,
 ) -> Result<Answer<ReadAnswer>, ApiError> {
-    let read = inbox.get()?.mark_read(&person.id, entry).await.map_err(|error| away(&error))?;
+    let read =
+        inbox.get()?.mark_read(&person.id, EntryId::of(id.clone())).await.map_err(|error| away(&error))?;
     let read = read.ok_or_else(ApiError::not_found)?;
-    Ok(Answer(ReadAnswer::new(given, read.read_at)))
+    Ok(Answer(ReadAnswer::new(id, read.read_at)))
 }
 
 /// Mark a notification as read (rooms)
@@ -125,15 +108,14 @@ async fn read(
 #[utoipa::path(
     patch,
     path = "/api/v1/notifications/{id}/read",
-    tag = "inbox",
-    params(documents::EntryParam),
-    responses((status = 200, description = "It is read.", body = documents::ReadEnvelope)),
+    params(EntryPath),
+    responses((status = 200, description = "It is read.", body = ReadAnswer)),
     security(("person" = [])),
 )]
 async fn read_v1(
     person: Person,
     entry: EntryPath,
-    inbox: State<Inboxes>,
+    inbox: State<InboxState>,
 ) -> Result<Answer<ReadAnswer>, ApiError> {
     read(person, entry, inbox).await
 }
@@ -142,11 +124,10 @@ async fn read_v1(
 #[utoipa::path(
     post,
     path = "/api/notifications/read-all",
-    tag = "inbox",
-    responses((status = 200, description = "They are read. What came meanwhile is not.", body = documents::UnreadEnvelope)),
+    responses((status = 200, description = "They are read. What came meanwhile is not.", body = Unread)),
     security(("person" = [])),
 )]
-async fn read_all(person: Person, State(inbox): State<Inboxes>) -> Result<Answer<Unread>, ApiError> {
+async fn read_all(person: Person, State(inbox): State<InboxState>) -> Result<Answer<Unread>, ApiError> {
     let unread = inbox.get()?.mark_all_read(&person.id).await.map_err(|error| away(&error))?;
     Ok(Answer(Unread { unread }))
 }
@@ -155,16 +136,16 @@ async fn read_all(person: Person, State(inbox): State<Inboxes>) -> Result<Answer
 #[utoipa::path(
     delete,
     path = "/api/notifications/{id}",
-    tag = "inbox",
-    params(documents::EntryParam),
-    responses((status = 200, description = "It is gone.", body = documents::DeletedEnvelope)),
+    params(EntryPath),
+    responses((status = 200, description = "It is gone.", body = Deleted)),
     security(("person" = [])),
 )]
 async fn delete(
     person: Person,
-    EntryPath(entry, notification_id): EntryPath,
-    State(inbox): State<Inboxes>,
+    EntryPath { id: notification_id }: EntryPath,
+    State(inbox): State<InboxState>,
 ) -> Result<Answer<Deleted>, ApiError> {
+    let entry = EntryId::of(notification_id.clone());
     let gone = inbox.get()?.delete(&person.id, entry).await.map_err(|error| away(&error))?;
     if gone { Ok(Answer(Deleted { notification_id })) } else { Err(ApiError::not_found()) }
 }
@@ -173,11 +154,10 @@ async fn delete(
 #[utoipa::path(
     get,
     path = "/api/notifications/settings",
-    tag = "inbox",
-    responses((status = 200, description = "The settings in force.", body = documents::SettingsEnvelope)),
+    responses((status = 200, description = "The settings in force.", body = Settings)),
     security(("person" = [])),
 )]
-async fn settings(person: Person, State(inbox): State<Inboxes>) -> Result<Answer<Settings>, ApiError> {
+async fn settings(person: Person, State(inbox): State<InboxState>) -> Result<Answer<Settings>, ApiError> {
     inbox.get()?.settings(&person.id).await.map(Answer).map_err(|error| away(&error))
 }
 
@@ -187,17 +167,16 @@ async fn settings(person: Person, State(inbox): State<Inboxes>) -> Result<Answer
 #[utoipa::path(
     put,
     path = "/api/notifications/settings",
-    tag = "inbox",
     request_body = Settings,
-    responses((status = 200, description = "The settings in force.", body = documents::SettingsEnvelope)),
+    responses((status = 200, description = "The settings in force.", body = Settings)),
     security(("person" = [])),
 )]
 async fn change_settings(
     person: Person,
-    State(inbox): State<Inboxes>,
+    State(inbox): State<InboxState>,
     Small(body): Small,
 ) -> Result<Answer<Settings>, ApiError> {
-    let change = Change::read(&Fields::of_body(body.as_str())?)?;
+    let change = Change::read(&body.fields()?)?;
     let changed = inbox.get()?.change_settings(&person.id, change).await;
     changed.map(Answer).map_err(|error| match error {
         SettingsError::Invalid(invalid) => invalid.into(),
@@ -209,11 +188,10 @@ async fn change_settings(
 #[utoipa::path(
     get,
     path = "/api/v1/notifications/unread",
-    tag = "inbox",
-    responses((status = 200, description = "How many there are.", body = documents::CountEnvelope)),
+    responses((status = 200, description = "How many there are.", body = Count)),
     security(("person" = [])),
 )]
-async fn unread(person: Person, State(inbox): State<Inboxes>) -> Result<Answer<Count>, ApiError> {
+async fn unread(person: Person, State(inbox): State<InboxState>) -> Result<Answer<Count>, ApiError> {
     let standing = inbox.get()?.standing(&person.id).await.map_err(|error| away(&error))?;
     Ok(Answer(Count { count: standing.unread }))
 }
@@ -224,30 +202,28 @@ async fn unread(person: Person, State(inbox): State<Inboxes>) -> Result<Answer<C
 #[utoipa::path(
     post,
     path = "/api/v1/members/notify",
-    tag = "inbox",
-    request_body = documents::NotifyBody,
+    request_body = NotifyBody,
     responses(
-        (status = 202, description = "It is in everybody's inbox.", body = documents::NotifiedEnvelope),
+        (status = 202, description = "It is in everybody's inbox.", body = Notified),
         (status = 409, description = "The `eventId` was used for other content (NOTIF4091)."),
     ),
     security(("service" = [])),
 )]
 async fn notify(
     _: Service,
-    State(inbox): State<Inboxes>,
+    State(inbox): State<InboxState>,
     Bulk(body): Bulk,
 ) -> Result<Accepted<Notified>, ApiError> {
-    let (notice, targets) = read_notify(&Fields::of_body(body.as_str())?)?;
-    let event_id = notice.event.clone();
+    let NotifyBody { event_id, kind, ref_id, actor_id, payload, target_ids: targets } = body.read()?;
+    let payload = payload.or_else(|| Object::stored("{}")).ok_or_else(ApiError::unexpected)?;
+    let notice = Notice { event: event_id.clone(), kind, reference: ref_id, actor: actor_id, payload };
     match inbox.get()?.notify(notice, &targets).await {
         Ok(_) => Ok(Accepted(Notified { event_id, targets: targets.iter().collect::<BTreeSet<_>>().len() })),
         Err(NotifyError::Records(error)) => Err(away(&error)),
-        Err(NotifyError::Conflict) => Err(ApiError::new(
+        Err(NotifyError::Conflict) => Err(ApiError::of(
             Code::Notif4091,
-            Text::new(
-                "eventId: 같은 ID가 다른 내용으로 이미 사용되었습니다.",
-                "eventId: it was already used for other content.",
-            ),
+            "eventId: 같은 ID가 다른 내용으로 이미 사용되었습니다.",
+            "eventId: it was already used for other content.",
         )),
     }
 }

@@ -1,9 +1,10 @@
 //! The personal stream over HTTP.
 
-use axum::extract::{FromRef, FromRequestParts, State};
+use axum::extract::{FromRequestParts, State};
 use axum::response::Response;
-use bongsu_http::stream::resumed;
-use bongsu_http::{ApiError, Identity, StreamLanguage, StreamPerson};
+use bongsu_http::openapi::{ResumeParams, StreamParams};
+use bongsu_http::stream::{number, resumed};
+use bongsu_http::{ApiError, Identity, RouteState, StreamLanguage, StreamPerson};
 use bongsu_kernel::StreamId;
 use bongsu_live::PersonalFeed;
 use http::request::Parts;
@@ -15,22 +16,12 @@ use crate::Members;
 const STREAM: &str = "retry: 2140\n\nid: 17\nevent: notification\ndata: {\"id\":17,\"eventId\":\"0b3f\",\
     \"type\":\"POST_LIKE\",\"message\":\"...\",\"refId\":100,\"unread\":3,\"version\":21}\n\nevent: ping\ndata: {}\n\n";
 
-/// Nothing when nothing is recorded.
-#[derive(Clone)]
-struct MembersState {
-    members: Option<Members>,
-    identity: Identity,
-}
-
-impl FromRef<MembersState> for Identity {
-    fn from_ref(state: &MembersState) -> Self {
-        state.identity.clone()
-    }
-}
+/// None when nothing is recorded.
+type MembersState = RouteState<Option<Members>>;
 
 /// The routes of this part, with their documents.
 pub fn router(members: Option<Members>, identity: Identity) -> OpenApiRouter {
-    OpenApiRouter::new().routes(routes!(stream)).with_state(MembersState { members, identity })
+    OpenApiRouter::new().routes(routes!(stream)).with_state(MembersState { part: members, identity })
 }
 
 /// Where a stream begins: after this number of the person's inbox, or with the newest that are unread.
@@ -40,7 +31,8 @@ impl<S: Sync> FromRequestParts<S> for Resume {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
-        let number = resumed(parts, "lastEventId", 0)?.map(i64::unsigned_abs);
+        let position = resumed(parts, "lastEventId", |text| number(text, 0))?;
+        let number = position.map(|(number, _)| number.unsigned_abs());
         Ok(Self(number.map(|number| if number == 0 { StreamId::EMPTY } else { StreamId::new(number, 0) })))
     }
 }
@@ -55,16 +47,11 @@ impl<S: Sync> FromRequestParts<S> for Resume {
     path = "/api/notifications/stream",
     tag = "members",
     params(
-        ("Last-Event-ID" = Option<String>, Header, description = "The last id that the client had; wins over lastEventId."),
+        ResumeParams,
         ("lastEventId" = Option<String>, Query, description = "The same, for clients that cannot send headers.", example = "17"),
-        ("ticket" = Option<String>, Query, description = "A stream ticket, instead of a header or cookie."),
-        ("token" = Option<String>, Query, description = "A JWT; prefer a ticket, because URLs end up in logs."),
-        ("lang" = Option<String>, Query, description = "The language of texts: ko or en; wins over Accept-Language.", example = "en"),
+        StreamParams,
     ),
-    responses(
-        (status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(STREAM)),
-        (status = 204, description = "The stream ended for good; a plain EventSource stops on this."),
-    ),
+    responses((status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(STREAM))),
     security(("person" = [])),
 )]
 async fn stream(
@@ -73,6 +60,5 @@ async fn stream(
     caller: StreamPerson,
     State(state): State<MembersState>,
 ) -> Result<Response, ApiError> {
-    let members = state.members.ok_or_else(ApiError::no_records)?;
-    Ok(bongsu_http::stream::answer(members.open(caller, position).await?))
+    Ok(bongsu_http::stream::answer(state.get()?.open(caller, position).await?))
 }

@@ -2,13 +2,14 @@
 //!
 //! Rights are asked for twice: before the stream begins, and once it hears of rights that end.
 
-use axum::extract::{FromRef, FromRequestParts, Path, State};
+use axum::extract::{FromRequestParts, State};
 use axum::response::Response;
-use bongsu_http::answer::invalid;
-use bongsu_http::stream::resumed;
-use bongsu_http::{ApiError, Identity, StreamLanguage, StreamPerson};
+use bongsu_http::openapi::{ResumeParams, StreamParams};
+use bongsu_http::request::text_id;
+use bongsu_http::stream::{number, resumed};
+use bongsu_http::{ApiError, Identity, RouteState, StreamLanguage, StreamPerson, request};
 use bongsu_kernel::text::Text;
-use bongsu_kernel::{Code, Id, Reason};
+use bongsu_kernel::{Code, Id};
 use bongsu_live::OpenError;
 use bongsu_sql::Error;
 use http::request::Parts;
@@ -21,22 +22,12 @@ const STREAM: &str = "id: 16\nretry: 5000\n\nid: 17\ndata: {\"id\":17,\"event_ty
     \"payload\":{\"proposal_id\":3,\"proposal_type\":\"criteria\"},\
     \"created_at\":\"2026-02-16T10:30:00.000Z\"}\n\n: ping\n\n";
 
-/// Nothing when there is no outbox.
-#[derive(Clone)]
-struct OutboxState {
-    outbox: Option<Outbox>,
-    identity: Identity,
-}
-
-impl FromRef<OutboxState> for Identity {
-    fn from_ref(state: &OutboxState) -> Self {
-        state.identity.clone()
-    }
-}
+/// None when there is no outbox.
+type OutboxState = RouteState<Option<Outbox>>;
 
 /// The routes of this part, with their documents.
 pub fn router(outbox: Option<Outbox>, identity: Identity) -> OpenApiRouter {
-    OpenApiRouter::new().routes(routes!(stream)).with_state(OutboxState { outbox, identity })
+    OpenApiRouter::new().routes(routes!(stream)).with_state(OutboxState { part: outbox, identity })
 }
 
 /// Where a stream begins: after this row, or from now on.
@@ -47,20 +38,15 @@ impl<S: Sync> FromRequestParts<S> for Resume {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
         // A program may give rows any ids.
-        resumed(parts, "last_event_id", i64::MIN).map(Self)
+        let position = resumed(parts, "last_event_id", |text| number(text, i64::MIN))?;
+        Ok(Self(position.map(|(id, _)| id)))
     }
 }
 
-/// The event of a path.
-struct EventPath(Id);
-
-impl<S: Send + Sync> FromRequestParts<S> for EventPath {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let path = Path::<String>::from_request_parts(parts, state).await;
-        let Path(event) = path.map_err(|_| invalid("eventId", Reason::Utf8))?;
-        Id::new(&event).map(Self).map_err(|reason| invalid("eventId", reason))
+request! {
+    path EventPath {
+        /// The event.
+        event as "eventId": Id = text_id("42"),
     }
 }
 
@@ -73,27 +59,22 @@ impl<S: Send + Sync> FromRequestParts<S> for EventPath {
     path = "/events/{eventId}/stream",
     tag = "outbox",
     params(
-        ("eventId" = String, Path, description = "The event.", example = "42"),
-        ("Last-Event-ID" = Option<String>, Header, description = "The last id that the client had; wins over last_event_id."),
+        EventPath,
+        ResumeParams,
         ("last_event_id" = Option<String>, Query, description = "The same, for clients that cannot send headers.", example = "17"),
-        ("ticket" = Option<String>, Query, description = "A stream ticket, instead of a header or cookie."),
-        ("token" = Option<String>, Query, description = "A JWT; prefer a ticket, because URLs end up in logs."),
-        ("lang" = Option<String>, Query, description = "The language of texts: ko or en; wins over Accept-Language.", example = "en"),
+        StreamParams,
     ),
-    responses(
-        (status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(STREAM)),
-        (status = 204, description = "The stream ended for good; a plain EventSource stops on this."),
-    ),
+    responses((status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(STREAM))),
     security(("person" = [])),
 )]
 async fn stream(
     _: StreamLanguage,
     Resume(last): Resume,
     caller: StreamPerson,
-    EventPath(event): EventPath,
+    EventPath { event }: EventPath,
     State(state): State<OutboxState>,
 ) -> Result<Response, ApiError> {
-    let OutboxState { outbox, identity } = state;
+    let OutboxState { part: outbox, identity } = state;
     let outbox = outbox.ok_or_else(|| {
         let text = Text::new(
             "아웃박스를 사용하지 않는 서버입니다.",

@@ -1,6 +1,6 @@
 //! Rooms over HTTP: requests in, answers out. Nothing is decided here.
 //!
-//! Requests are read in `requests`, their shapes described in `documents`; errors get their codes and words here.
+//! Requests are declared in `requests`, answers in `documents`; errors get their codes and words in `refusals`.
 
 mod documents;
 mod presence;
@@ -13,11 +13,11 @@ use axum::extract::{FromRef, State};
 use axum::response::Response;
 use bongsu_http::answer::{Answer, invalid};
 use bongsu_http::frame::language;
+use bongsu_http::openapi::{ResumeParams, StreamParams, tagged};
 use bongsu_http::{
-    ApiError, Bulk, Fields, Identity, Observes, Part, Person, Query, Service, Small, StreamLanguage,
-    StreamPerson, fields, listed,
+    ApiError, Bulk, Identity, Observes, Part, Person, RouteState, Service, Small, StreamLanguage,
+    StreamPerson, listed,
 };
-use bongsu_kernel::Reason;
 use bongsu_live::{Entry, SubjectName, SubscriptionGuard, Target};
 use futures_util::future::join_all;
 use futures_util::stream;
@@ -26,32 +26,22 @@ use utoipa_axum::routes;
 
 use self::documents::{BatchResult, Batched, EventItem, Events, PublishAnswer};
 use self::refusals::{not_allowed, not_opened, not_published, not_read};
-use self::requests::{Resume, ResumeMany, RoomPath, read_inbox, read_publish, read_rooms};
+use self::requests::{BatchBody, EventsQuery, PublishBody, Resume, ResumeMany, RoomPath, SubjectsQuery};
 use crate::catch_up::Piece;
-use crate::publish::MOST_IN_BATCH;
-use crate::{Rooms, catch_up, subject};
+use crate::publish::Publish;
+use crate::{Rooms, subject};
 
-#[derive(Clone)]
-struct RoomsState {
-    rooms: Rooms,
-    identity: Identity,
-}
-
-impl FromRef<RoomsState> for Identity {
-    fn from_ref(state: &RoomsState) -> Self {
-        state.identity.clone()
-    }
-}
+type RoomsState = RouteState<Rooms>;
 
 impl FromRef<RoomsState> for Rooms {
     fn from_ref(state: &RoomsState) -> Self {
-        state.rooms.clone()
+        state.part.clone()
     }
 }
 
 /// The routes of this part, with their documents.
 pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
-    OpenApiRouter::new()
+    let routes = OpenApiRouter::new()
         .routes(routes!(stream))
         .routes(routes!(stream_many))
         .routes(routes!(publish))
@@ -60,7 +50,8 @@ pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
         .merge(registration::router())
         .merge(socket::router())
         .merge(presence::router())
-        .with_state(RoomsState { rooms, identity })
+        .with_state(RoomsState { part: rooms, identity });
+    tagged("rooms", routes)
 }
 
 /// Follow a room
@@ -72,19 +63,13 @@ pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
 #[utoipa::path(
     get,
     path = "/api/v1/rooms/{roomId}/stream",
-    tag = "rooms",
     params(
-        documents::RoomIdParam,
-        ("Last-Event-ID" = Option<String>, Header, description = "The last id that the client had; wins over lastEventId."),
+        RoomPath,
+        ResumeParams,
         ("lastEventId" = Option<String>, Query, description = "The same, for clients that cannot send headers. 0-0: from the beginning.", example = "0-0"),
-        ("ticket" = Option<String>, Query, description = "A stream ticket, instead of a header or cookie."),
-        ("token" = Option<String>, Query, description = "A JWT; prefer a ticket, because URLs end up in logs."),
-        ("lang" = Option<String>, Query, description = "The language of texts: ko or en; wins over Accept-Language.", example = "en"),
+        StreamParams,
     ),
-    responses(
-        (status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(documents::STREAM)),
-        (status = 204, description = "The stream ended for good; a plain EventSource stops on this."),
-    ),
+    responses((status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(documents::STREAM))),
     security(("person" = [])),
 )]
 async fn stream(
@@ -92,7 +77,7 @@ async fn stream(
     Resume(position): Resume,
     caller: StreamPerson,
     observes: Observes,
-    RoomPath(room): RoomPath,
+    RoomPath { room }: RoomPath,
     State(rooms): State<Rooms>,
     State(identity): State<Identity>,
 ) -> Result<Response, ApiError> {
@@ -118,20 +103,13 @@ async fn stream(
 #[utoipa::path(
     get,
     path = "/api/v1/stream",
-    tag = "rooms",
     params(
-        ("rooms" = Option<String>, Query, description = "The rooms, separated by commas. Required unless inbox is 1.", example = "1,2,3"),
-        ("inbox" = Option<String>, Query, description = "1: carry the personal stream as well.", example = "1"),
-        ("Last-Event-ID" = Option<String>, Header, description = "The last id that the client had; wins over lastEventId."),
+        SubjectsQuery,
+        ResumeParams,
         ("lastEventId" = Option<String>, Query, description = "The same, for clients that cannot send headers. 0-0: from the beginning of all rooms.", example = "0-0"),
-        ("ticket" = Option<String>, Query, description = "A stream ticket, instead of a header or cookie."),
-        ("token" = Option<String>, Query, description = "A JWT; prefer a ticket, because URLs end up in logs."),
-        ("lang" = Option<String>, Query, description = "The language of texts: ko or en; wins over Accept-Language.", example = "en"),
+        StreamParams,
     ),
-    responses(
-        (status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(documents::STREAM)),
-        (status = 204, description = "The stream ended for good; a plain EventSource stops on this."),
-    ),
+    responses((status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(documents::STREAM))),
     security(("person" = [])),
 )]
 async fn stream_many(
@@ -139,14 +117,13 @@ async fn stream_many(
     resume: ResumeMany,
     caller: StreamPerson,
     observes: Observes,
-    query: Query,
+    query: SubjectsQuery,
     State(rooms): State<Rooms>,
     State(identity): State<Identity>,
 ) -> Result<Response, ApiError> {
     let person = caller.person().clone();
     let (user, hub) = (person.id.clone(), &rooms.0.hub);
-    let inbox = read_inbox(&query)?;
-    let wanted = read_rooms(&query, inbox)?;
+    let (wanted, inbox) = query.subjects()?;
     let personal = if inbox { Some(hub.personal().ok_or_else(ApiError::no_records)?) } else { None };
     let position = match (resume, &personal) {
         (ResumeMany::Inbox(position), Some(personal)) => {
@@ -196,12 +173,11 @@ async fn stream_many(
 #[utoipa::path(
     post,
     path = "/api/v1/notifications/publish",
-    tag = "rooms",
     params(documents::TraceParam),
-    request_body = documents::PublishBody,
+    request_body = PublishBody,
     responses(
-        (status = 200, description = "Stored and on its way.", body = documents::PublishEnvelope),
-        (status = 409, description = "The idempotency key was used for other content.", body = documents::Conflict),
+        (status = 200, description = "Stored and on its way.", body = PublishAnswer),
+        (status = 409, description = "The idempotency key was used for other content."),
     ),
     security(("service" = [])),
 )]
@@ -210,8 +186,8 @@ async fn publish(
     State(rooms): State<Rooms>,
     Small(body): Small,
 ) -> Result<Answer<PublishAnswer>, ApiError> {
-    let event = read_publish(&Fields::of_body(body.as_str())?)?;
-    let published = rooms.publish(event).await.map_err(not_published)?;
+    let event: PublishBody = body.read()?;
+    let published = rooms.publish(event.into()).await.map_err(not_published)?;
     Ok(Answer(published.into()))
 }
 
@@ -221,10 +197,9 @@ async fn publish(
 #[utoipa::path(
     post,
     path = "/api/v1/notifications/publish/batch",
-    tag = "rooms",
     params(documents::TraceParam),
-    request_body = documents::BatchBody,
-    responses((status = 200, description = "An outcome for each event, in order.", body = documents::BatchEnvelope)),
+    request_body = BatchBody,
+    responses((status = 200, description = "An outcome for each event, in order.", body = Batched)),
     security(("service" = [])),
 )]
 async fn publish_batch(
@@ -232,15 +207,13 @@ async fn publish_batch(
     State(rooms): State<Rooms>,
     Bulk(body): Bulk,
 ) -> Result<Answer<Batched>, ApiError> {
-    let batch = Fields::of_body(body.as_str())?;
-    let items = batch.required("events", |raw| fields::list(raw, MOST_IN_BATCH))?;
-    let read =
-        items.iter().enumerate().map(|(index, raw)| read_publish(&Fields::of_item(raw, "events", index)?));
-    let read: Vec<Result<_, ApiError>> = read.collect();
-    let good = read.iter().flatten().cloned().collect();
+    let batch: BatchBody = body.read()?;
+    let mut good: Vec<Publish> = Vec::new();
+    let read: Vec<Result<(), ApiError>> =
+        batch.events.into_iter().map(|event| event.map(|event| good.push(event.into()))).collect();
     let mut outcomes = rooms.publish_all(good).await.map_err(not_published)?.into_iter();
     let results = read.into_iter().enumerate().map(|(index, read)| {
-        let outcome = read.and_then(|_| match outcomes.next() {
+        let outcome = read.and_then(|()| match outcomes.next() {
             Some(outcome) => outcome.map_err(not_published),
             None => Err(ApiError::unexpected()),
         });
@@ -266,24 +239,16 @@ async fn publish_batch(
 #[utoipa::path(
     get,
     path = "/api/v1/rooms/{roomId}/events",
-    tag = "rooms",
-    params(
-        documents::RoomIdParam,
-        documents::EventsQuery,
-    ),
-    responses((status = 200, description = "A page of events.", body = documents::EventsEnvelope)),
+    params(RoomPath, EventsQuery),
+    responses((status = 200, description = "A page of events.", body = Events)),
     security(("person" = [])),
 )]
 async fn events(
     person: Person,
-    RoomPath(room): RoomPath,
-    query: Query,
+    RoomPath { room }: RoomPath,
+    EventsQuery { since, count }: EventsQuery,
     State(rooms): State<Rooms>,
 ) -> Result<Response, ApiError> {
-    let since = query.get("since").filter(|since| !since.is_empty());
-    let since = since.ok_or_else(|| invalid("since", Reason::Required))?;
-    let since = since.parse().map_err(|reason| invalid("since", reason))?;
-    let count = query.whole("count", 1, catch_up::MOST)?.unwrap_or(catch_up::USUAL);
     rooms.may_read(&room, &person.id).await.map_err(not_allowed)?;
     let missed = rooms.events_after(&room, since, count).await.map_err(|error| not_read(&error))?;
     let parts = stream::unfold(Some(missed), async |missed| {

@@ -1,26 +1,16 @@
-//! The shapes of answers, and of requests for the OpenAPI document.
+//! The shapes of answers. Those of requests are declared in `requests`.
 //!
-//! Requests are read field by field in `requests`, so that an error names its field; their shapes here only describe them.
+//! The document shows each in the envelope that every answer has: `bongsu_http::openapi` adds it.
 
 #![allow(unused_qualifications, reason = "the derive writes its types with their paths")]
 
-use bongsu_http::envelope_document;
 use bongsu_http::openapi::IdSchema;
 use bongsu_kernel::Id;
 use bongsu_kernel::clock::rfc3339;
 use serde::Serialize;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use crate::{Comment, Counts, Decided, Event, List, Membership, Proposal, ProposalType, Status, Voted};
-
-envelope_document!(pub(super) struct EventEnvelope(EventAnswer));
-envelope_document!(pub(super) struct AdmittedEnvelope(Admitted));
-envelope_document!(pub(super) struct ProposalEnvelope(ProposalItem));
-envelope_document!(pub(super) struct ProposalsEnvelope(Proposals));
-envelope_document!(pub(super) struct VotedEnvelope(VotedAnswer));
-envelope_document!(pub(super) struct DecidedEnvelope(DecidedAnswer));
-envelope_document!(pub(super) struct CommentEnvelope(CommentItem));
-envelope_document!(pub(super) struct CommentsEnvelope(Comments));
 
 /// An event, as a member sees it.
 #[derive(Serialize, ToSchema)]
@@ -206,125 +196,6 @@ impl From<List<Comment>> for Comments {
         let next_cursor = list.items.last().filter(|_| list.more).map(|last| last.number.to_string());
         Self { items: list.items.into_iter().map(CommentItem::from).collect(), next_cursor }
     }
-}
-
-/// A refusal, as everywhere.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase", as = DecisionConflict)]
-#[expect(dead_code, reason = "describes the answer")]
-pub(super) struct Conflict {
-    #[schema(example = false)]
-    is_success: bool,
-    #[schema(example = "COMMON409")]
-    code: String,
-    /// For people, in Korean or English by `Accept-Language`, else by `DEFAULT_LANGUAGE`.
-    message: String,
-    /// Always null.
-    result: Option<String>,
-}
-
-/// What is to be decided.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "describes the request")]
-pub(super) struct EventBody {
-    #[schema(
-        min_length = 1,
-        max_length = 200,
-        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$",
-        example = "Where to go in May"
-    )]
-    title: String,
-    /// A proposal is approved when so many percent of the accepted members voted for it; 50 where nothing is said.
-    #[schema(minimum = 1, maximum = 100)]
-    auto_approve_percent: Option<u64>,
-}
-
-/// Whether somebody takes part.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "describes the request")]
-pub(super) struct MembershipBody {
-    status: Membership,
-}
-
-/// What is proposed.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "describes the request")]
-pub(super) struct ProposalBody {
-    proposal_type: ProposalType,
-    #[schema(
-        min_length = 1,
-        max_length = 2000,
-        pattern = "^[^\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f]+$",
-        example = "No more than two hours by train"
-    )]
-    content: String,
-}
-
-/// What is said.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "describes the request")]
-pub(super) struct CommentBody {
-    #[schema(
-        min_length = 1,
-        max_length = 2000,
-        pattern = "^[^\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f]+$",
-        example = "Three would be fine, too."
-    )]
-    content: String,
-}
-
-#[derive(IntoParams)]
-#[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "describes the request")]
-pub(super) struct EventParam {
-    #[param(example = "42", pattern = "^[A-Za-z0-9._@:-]{1,128}$")]
-    event_id: String,
-}
-
-#[derive(IntoParams)]
-#[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "describes the request")]
-pub(super) struct MemberParams {
-    #[param(example = "42", pattern = "^[A-Za-z0-9._@:-]{1,128}$")]
-    event_id: String,
-    #[param(example = "1001", pattern = "^[A-Za-z0-9._@:-]{1,128}$")]
-    user_id: String,
-}
-
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "describes the request")]
-pub(super) struct PageParams {
-    /// `next_cursor` of the page before.
-    cursor: Option<String>,
-    /// 20 where nothing is said.
-    #[param(minimum = 1, maximum = 100)]
-    limit: Option<u32>,
-}
-
-/// The parameters of what is done to a proposal. The examples differ, so that trying them out one after the other works:
-/// what is decided takes no votes, and what is approved cannot be rejected.
-macro_rules! of_proposal {
-    ($($name:ident: $field:ident = $example:literal;)*) => {
-        $(
-            #[derive(IntoParams)]
-            #[into_params(parameter_in = Path)]
-            #[expect(dead_code, reason = "describes the request")]
-            pub(super) struct $name {
-                #[param(example = "42", pattern = "^[A-Za-z0-9._@:-]{1,128}$")]
-                event_id: String,
-                #[param(example = $example, pattern = "^[A-Za-z0-9._@:-]{1,128}$")]
-                $field: String,
-            }
-        )*
-    };
-}
-
-of_proposal! {
-    VoteParams: proposal_id = "1";
-    ApproveParams: proposal_id = "2";
-    RejectParams: proposal_id = "3";
-    CriterionParams: criterion_id = "1";
 }
 
 #[cfg(test)]

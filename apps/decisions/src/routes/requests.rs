@@ -1,13 +1,13 @@
-//! Reads requests, field by field.
+//! Requests, each declared once.
+//!
+//! The examples of proposals differ, so that trying them out one after the other works: what is decided takes no votes, and
+//! what is approved cannot be rejected.
 
-use axum::extract::{FromRequestParts, Path};
-use bongsu_http::answer::invalid;
-use bongsu_http::{ApiError, Fields, fields};
-use bongsu_kernel::{Id, Invalid, Reason};
-use http::request::Parts;
-use serde_json::value::RawValue;
+use bongsu_http::request;
+use bongsu_http::request::{prose, text, text_id, whole, word};
+use bongsu_kernel::Id;
 
-use crate::{Membership, NewComment, NewEvent, NewProposal, ProposalType};
+use crate::{Membership, ProposalType};
 
 /// Characters at most.
 const MOST_TITLE: usize = 200;
@@ -15,54 +15,34 @@ const MOST_CONTENT: usize = 2_000;
 /// How many of the members are enough where nothing is said, in percent.
 const USUAL_PERCENT: u64 = 50;
 
-/// The ids of a path, in its order.
-pub(super) struct Ids<const N: usize>(pub(super) [Id; N]);
-
-impl<S: Send + Sync, const N: usize> FromRequestParts<S> for Ids<N> {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let path = Path::<Vec<(String, String)>>::from_request_parts(parts, state).await;
-        let Path(given) = path.map_err(|_| invalid("path", Reason::Utf8))?;
-        let read = |(name, text): &(String, String)| Id::new(text).map_err(|reason| invalid(name, reason));
-        let ids: Vec<Id> = given.iter().map(read).collect::<Result<_, _>>()?;
-        ids.try_into().map(Self).map_err(|_| ApiError::unexpected())
+request! {
+    /// What is to be decided.
+    pub(super) body EventBody {
+        title: String = text(MOST_TITLE).example("Where to go in May"),
+        /// A proposal is approved when so many percent of the accepted members voted for it.
+        auto_approve_percent: u64 = whole(1, 100).or(USUAL_PERCENT),
     }
-}
 
-pub(super) fn read_event(fields: &Fields<'_>, creator: Id) -> Result<NewEvent, Invalid> {
-    let title = fields.required("title", |raw| fields::text(raw, MOST_TITLE))?;
-    let percent = fields.optional("auto_approve_percent", |raw| fields::whole(raw, 1, 100))?;
-    Ok(NewEvent { title, auto_approve_percent: percent.unwrap_or(USUAL_PERCENT), creator })
-}
+    /// Whether somebody takes part.
+    pub(super) body MembershipBody {
+        status: Membership = word(Membership::WORDS, Membership::named),
+    }
 
-pub(super) fn read_membership(fields: &Fields<'_>) -> Result<Membership, Invalid> {
-    fields.required("status", |raw| word(raw, Membership::WORDS, Membership::named))
-}
+    /// What is proposed.
+    pub(super) body ProposalBody {
+        proposal_type: ProposalType = word(ProposalType::WORDS, ProposalType::named),
+        content: String = prose(MOST_CONTENT).example("No more than two hours by train"),
+    }
 
-pub(super) fn read_proposal(fields: &Fields<'_>, event: Id, person: Id) -> Result<NewProposal, Invalid> {
-    let proposal_type =
-        fields.required("proposal_type", |raw| word(raw, ProposalType::WORDS, ProposalType::named))?;
-    Ok(NewProposal { event, person, proposal_type, content: content(fields)? })
-}
+    /// What is said.
+    pub(super) body CommentBody {
+        content: String = prose(MOST_CONTENT).example("Three would be fine, too."),
+    }
 
-pub(super) fn read_comment(
-    fields: &Fields<'_>,
-    event: Id,
-    criterion: Id,
-    person: Id,
-) -> Result<NewComment, Invalid> {
-    Ok(NewComment { event, criterion, person, content: content(fields)? })
-}
-
-fn content(fields: &Fields<'_>) -> Result<String, Invalid> {
-    fields.required("content", |raw| fields::prose(raw, MOST_CONTENT))
-}
-
-fn word<T>(
-    raw: &RawValue,
-    known: &'static [&'static str],
-    named: fn(&str) -> Option<T>,
-) -> Result<T, Reason> {
-    named(fields::one_of(raw, known)?).ok_or(Reason::OneOf(known))
+    pub(super) path EventPath { event_id: Id = text_id("42"), }
+    pub(super) path MemberPath { event_id: Id = text_id("42"), user_id: Id = text_id("1001"), }
+    pub(super) path VotePath { event_id: Id = text_id("42"), proposal_id: Id = text_id("1"), }
+    pub(super) path ApprovePath { event_id: Id = text_id("42"), proposal_id: Id = text_id("2"), }
+    pub(super) path RejectPath { event_id: Id = text_id("42"), proposal_id: Id = text_id("3"), }
+    pub(super) path CriterionPath { event_id: Id = text_id("42"), criterion_id: Id = text_id("1"), }
 }

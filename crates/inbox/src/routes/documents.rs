@@ -1,27 +1,17 @@
-//! The shapes of answers, and of requests for the OpenAPI document.
+//! The shapes of answers. Those of requests are declared in `requests`.
 //!
-//! Requests are read field by field in `requests`, so that an error names its field; their shapes here only describe them.
+//! The document shows each in the envelope that every answer has: `bongsu_http::openapi` adds it.
 
 #![allow(unused_qualifications, reason = "the derive writes its types with their paths")]
 
-use bongsu_http::envelope_document;
 use bongsu_http::openapi::IdSchema;
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{Id, Millis};
 use serde::Serialize;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
-use crate::settings::Settings;
 use crate::{Entry, EventId, Notice};
-
-envelope_document!(pub(super) struct ItemsEnvelope(Items));
-envelope_document!(pub(super) struct ReadEnvelope(ReadAnswer));
-envelope_document!(pub(super) struct UnreadEnvelope(Unread));
-envelope_document!(pub(super) struct DeletedEnvelope(Deleted));
-envelope_document!(pub(super) struct SettingsEnvelope(Settings));
-envelope_document!(pub(super) struct CountEnvelope(Count));
-envelope_document!(pub(super) struct NotifiedEnvelope(Notified));
 
 /// A page of notifications.
 #[derive(Serialize, ToSchema)]
@@ -117,47 +107,4 @@ pub(super) struct Notified {
     pub(super) event_id: EventId,
     /// How many were named, each once.
     pub(super) targets: usize,
-}
-
-/// Something that people are told of.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-#[expect(dead_code, reason = "describes the request")]
-pub(super) struct NotifyBody {
-    /// The same id is the same notice: nobody gets it twice.
-    #[schema(value_type = IdSchema, example = "0b3f6c1e-3f0a-4a53-9f0e-3d2f5b1c9a77")]
-    event_id: Id,
-    #[schema(pattern = "^[A-Z][A-Z0-9_]{0,127}$", example = "POST_LIKE")]
-    r#type: String,
-    #[schema(value_type = Vec<IdSchema>, min_items = 1, max_items = 1000)]
-    target_ids: Vec<Id>,
-    #[schema(value_type = Option<IdSchema>)]
-    actor_id: Option<Id>,
-    #[schema(value_type = Option<IdSchema>)]
-    ref_id: Option<Id>,
-    /// What the wording may use, such as `actorName`.
-    #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>)]
-    payload: Option<Object>,
-}
-
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "describes the request")]
-pub(super) struct ListParams {
-    /// `nextCursor` of the page before.
-    cursor: Option<String>,
-    /// 20 where nothing is said.
-    #[param(minimum = 1, maximum = 100)]
-    limit: Option<u32>,
-    /// Only those that are unread.
-    unread: Option<bool>,
-}
-
-#[derive(IntoParams)]
-#[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "describes the request")]
-pub(super) struct EntryParam {
-    /// The notification's `id`, or its `eventId`.
-    #[param(example = "17", pattern = "^[A-Za-z0-9._@:-]{1,192}$")]
-    id: String,
 }

@@ -1,61 +1,44 @@
-//! Reads requests, field by field.
+//! Requests, each declared once.
 
-use axum::extract::{FromRequestParts, Path};
-use bongsu_http::answer::invalid;
-use bongsu_http::{ApiError, Fields, Page, Query, fields};
+use bongsu_http::request;
+use bongsu_http::request::{Kind, event_data, flag, id, list};
+use bongsu_kernel::Id;
 use bongsu_kernel::json::Object;
-use bongsu_kernel::{Id, Invalid, Reason};
-use http::request::Parts;
-use serde_json::value::RawValue;
+use serde_json::json;
 
-use crate::list::Wanted;
 use crate::notify::MOST_TARGETS;
-use crate::{EntryId, EventId, Kind, Notice};
+use crate::{EventId, Kind as NoticeKind};
 
-/// The entry in the path, and how it was written.
-pub(super) struct EntryPath(pub(super) EntryId, pub(super) EventId);
+request! {
+    pub(super) path EntryPath {
+        /// The notification's `id`, or its `eventId`.
+        id: EventId = entry_id().example("17"),
+    }
 
-impl<S: Send + Sync> FromRequestParts<S> for EntryPath {
-    type Rejection = ApiError;
+    pub(super) query ListQuery {
+        /// Only those that are unread.
+        unread: bool = flag().or(false),
+    }
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let id = Path::<String>::from_request_parts(parts, state).await;
-        let Path(id) = id.map_err(|_| invalid("id", Reason::Utf8))?;
-        let given = EventId::new(&id).map_err(|reason| invalid("id", reason))?;
-        Ok(Self(EntryId::of(given.clone()), given))
+    /// Something that people are told of.
+    pub(super) body NotifyBody {
+        /// The same id is the same notice: nobody gets it twice.
+        event_id as "eventId": EventId = id().then(|id| Ok(EventId::new(id.as_str())?)),
+        kind as "type": NoticeKind = notice_kind().example("POST_LIKE"),
+        ref_id as "refId": Option<Id> = id().optional(),
+        actor_id as "actorId": Option<Id> = id().optional(),
+        /// What the wording may use, such as `actorName`.
+        payload: Option<Object> = event_data("").optional(),
+        target_ids as "targetIds": Vec<Id> = list(id(), 1..=MOST_TARGETS),
     }
 }
 
-pub(super) fn read_wanted(query: &Query, person: Id) -> Result<Wanted, Invalid> {
-    let Page { before, limit } = Page::of(query)?;
-    let unread = match query.get("unread") {
-        None | Some("" | "false") => false,
-        Some("true") => true,
-        Some(_) => return Err(Invalid::new("unread", Reason::NotAFlag)),
-    };
-    Ok(Wanted { person, before, limit, unread })
+fn entry_id() -> Kind<EventId> {
+    let pattern = format!("^[A-Za-z0-9._@:-]{{1,{}}}$", EventId::MAX_LEN);
+    Kind::new(json!({"type": "string", "pattern": pattern}), |given| Ok(EventId::new(&given.text()?)?))
 }
 
-pub(super) fn read_notify(fields: &Fields<'_>) -> Result<(Notice, Vec<Id>), ApiError> {
-    let empty = || Object::stored("{}").ok_or_else(ApiError::unexpected);
-    let notice = Notice {
-        event: fields.required("eventId", |raw| EventId::new(fields::id(raw)?.as_str()))?,
-        kind: fields.required("type", |raw| Kind::capitals(&fields::text(raw, Id::MAX_LEN)?))?,
-        reference: fields.optional("refId", fields::id)?,
-        actor: fields.optional("actorId", fields::id)?,
-        payload: match fields.optional("payload", |raw| Object::parse(raw, ""))? {
-            Some(payload) => fields.of_one_event("payload", payload)?,
-            None => empty()?,
-        },
-    };
-    Ok((notice, read_targets(fields)?))
-}
-
-fn read_targets(fields: &Fields<'_>) -> Result<Vec<Id>, Invalid> {
-    let items = fields.required("targetIds", |raw| fields::list(raw, MOST_TARGETS))?;
-    let read = |(index, raw): (usize, &&RawValue)| {
-        fields::id(raw).map_err(|reason| fields.invalid(&format!("targetIds[{index}]"), reason))
-    };
-    let targets: Vec<Id> = items.iter().enumerate().map(read).collect::<Result<_, _>>()?;
-    if targets.is_empty() { Err(fields.invalid("targetIds", Reason::Empty)) } else { Ok(targets) }
+fn notice_kind() -> Kind<NoticeKind> {
+    let kind = request::text(Id::MAX_LEN).then(|text| Ok(NoticeKind::capitals(&text)?));
+    kind.with("pattern", "^[A-Z][A-Z0-9_]{0,127}$")
 }

@@ -1,35 +1,22 @@
-//! The shapes of answers, and of requests for the OpenAPI document.
+//! The shapes of answers. Those of requests are declared in `requests`.
 //!
-//! Requests are read field by field (see `requests`), so that errors name their field; the request shapes here
-//! only describe them.
+//! The document shows each in the envelope that every answer has: `bongsu_http::openapi` adds it.
 
 #![allow(unused_qualifications, reason = "the derive writes its types with their paths")]
 
-use bongsu_http::envelope_document;
 use bongsu_http::openapi::IdSchema;
 use bongsu_kernel::Id;
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::json::Object;
 use bongsu_live::Entry;
 use serde::Serialize;
-use utoipa::openapi::schema::Schema;
-use utoipa::openapi::{Ref, RefOr};
-use utoipa::{IntoParams, PartialSchema, ToSchema};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::catch_up::PageEnd;
 use crate::publish::Published;
 
 pub(super) const STREAM: &str = "retry: 2140\n\nevent: retrospect.submitted\nid: 1708070400000-0\n\
     data: {\"userId\":1,\"retrospectId\":100,\"timestamp\":\"2026-02-16T10:30:00.000Z\"}\n\n:keepalive\n\n";
-
-envelope_document!(pub(super) struct PublishEnvelope(PublishAnswer));
-envelope_document!(pub(super) struct BatchEnvelope(Batched));
-envelope_document!(pub(super) struct EventsEnvelope(Events));
-envelope_document!(pub(super) struct RegisteredEnvelope(Registered));
-envelope_document!(pub(super) struct MemberEnvelope(Member));
-
-envelope_document!(pub(super) struct PresentEnvelope(Present));
-envelope_document!(pub(super) struct AcknowledgedEnvelope(Acknowledged));
 
 /// Who is in a room.
 #[derive(Serialize, ToSchema)]
@@ -42,18 +29,6 @@ pub(super) struct Present {
     /// Only when others follow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) next_cursor: Option<String>,
-}
-
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "describes the query")]
-pub(super) struct PresenceQuery {
-    /// `nextCursor` of the page before.
-    #[param(pattern = "^[A-Za-z0-9._@:-]{0,128}$", example = "7")]
-    cursor: Option<String>,
-    /// How many at most; 200 when not given.
-    #[param(minimum = 1, maximum = 500)]
-    limit: Option<u32>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -92,22 +67,6 @@ pub(super) struct Member {
     pub(super) user_id: Id,
 }
 
-/// The refusal that every operation may give, which the document describes once.
-pub(super) struct Conflict;
-
-impl ToSchema for Conflict {
-    fn name() -> std::borrow::Cow<'static, str> {
-        "Refusal".into()
-    }
-}
-
-impl PartialSchema for Conflict {
-    fn schema() -> RefOr<Schema> {
-        // Written by `bongsu_http::openapi`.
-        Ref::from_schema_name("Refusal").into()
-    }
-}
-
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "describes the header")]
@@ -116,74 +75,6 @@ pub(super) struct TraceParam {
     /// it; what is not well-formed is left out.
     #[param(example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
     traceparent: Option<String>,
-}
-
-#[derive(IntoParams)]
-#[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "describes the path")]
-pub(super) struct RoomIdParam {
-    /// The room.
-    #[param(rename = "roomId", pattern = "^[A-Za-z0-9._@:-]{1,128}$", example = "42")]
-    room_id: String,
-}
-
-#[derive(IntoParams)]
-#[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "describes the path")]
-pub(super) struct UserIdParam {
-    /// The person.
-    #[param(rename = "userId", pattern = "^[A-Za-z0-9._@:-]{1,128}$", example = "7")]
-    user_id: String,
-}
-
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "describes the query")]
-pub(super) struct EventsQuery {
-    /// The last id that the caller had; 0-0: from the beginning.
-    #[param(pattern = "^(0|[1-9][0-9]{0,18})-(0|[1-9][0-9]{0,18})$", example = "0-0")]
-    since: String,
-    /// How many at most; 100 when not given.
-    #[param(minimum = 1, maximum = 500)]
-    count: Option<u32>,
-}
-
-/// One event.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-#[expect(dead_code, reason = "describes the request")]
-pub(super) struct PublishBody {
-    #[schema(value_type = IdSchema, example = 42)]
-    room_id: Id,
-    #[schema(
-        pattern = r"^[a-z][a-z0-9]*(\.[a-z][a-z0-9_]*)+(\.v[0-9]+)?$",
-        max_length = 64,
-        example = "retrospect.submitted"
-    )]
-    event_type: String,
-    /// An object, passed on as it is; `timestamp` is set by the hub. At most 64 levels deep.
-    #[schema(value_type = std::collections::HashMap<String, serde_json::Value>, example = json!({"userId": 1, "userName": "김철수"}))]
-    data: Object,
-    #[schema(value_type = Option<IdSchema>, example = 1)]
-    publisher_id: Option<Id>,
-    /// The same room and key within 24 hours is one event.
-    #[schema(
-        example = "submit-100",
-        min_length = 1,
-        max_length = 256,
-        pattern = r"^[^\x00-\x1f\x7f-\x9f]+$"
-    )]
-    idempotency_key: Option<String>,
-    /// Who gets an entry in their inbox, less the publisher.
-    #[schema(value_type = Option<Vec<IdSchema>>, max_items = 1000)]
-    recipients: Option<Vec<Id>>,
-}
-
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "describes the request")]
-pub(super) struct BatchBody {
-    #[schema(max_items = 500)]
-    events: Vec<PublishBody>,
 }
 
 #[derive(Serialize, ToSchema)]

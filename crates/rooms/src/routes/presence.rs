@@ -1,8 +1,8 @@
 //! Who is in a room, and the sign of those without a stream.
 
 use axum::extract::State;
-use bongsu_http::answer::{Answer, invalid};
-use bongsu_http::{ApiError, Observes, Person, Query};
+use bongsu_http::answer::Answer;
+use bongsu_http::{ApiError, Observes, Person};
 use bongsu_kernel::Id;
 use bongsu_kernel::clock::rfc3339;
 use bongsu_limits::bucket::{Rate, Refused};
@@ -11,17 +11,14 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::RoomsState;
-use super::documents::{self, Acknowledged, OnlineUser, Present};
+use super::documents::{Acknowledged, OnlineUser, Present};
 use super::refusals::{no_presence, not_allowed};
-use super::requests::RoomPath;
+use super::requests::{PresenceQuery, RoomPath};
 use crate::Rooms;
 
 /// Signs of life that one person may send, in all rooms together: each leaves something in memory for a minute.
 const BEATS_PER_SECOND: f64 = 4.0;
 const BEATS_AT_ONCE: u32 = 120;
-/// People in one page, when the caller does not say and at most. The first is what an update lists at most.
-const DEFAULT_PAGE_SIZE: u64 = 200;
-const MAX_PAGE_SIZE: u64 = 500;
 
 pub(super) fn router() -> OpenApiRouter<RoomsState> {
     OpenApiRouter::new().routes(routes!(present)).routes(routes!(heartbeat))
@@ -41,23 +38,18 @@ impl Rooms {
 #[utoipa::path(
     get,
     path = "/api/v1/rooms/{roomId}/presence",
-    tag = "rooms",
-    params(documents::RoomIdParam, documents::PresenceQuery),
-    responses((status = 200, description = "Who is there.", body = documents::PresentEnvelope)),
+    params(RoomPath, PresenceQuery),
+    responses((status = 200, description = "Who is there.", body = Present)),
     security(("person" = [])),
 )]
 async fn present(
     person: Person,
-    RoomPath(room): RoomPath,
-    query: Query,
+    RoomPath { room }: RoomPath,
+    PresenceQuery { limit, cursor }: PresenceQuery,
     State(rooms): State<Rooms>,
 ) -> Result<Answer<Present>, ApiError> {
-    let limit = query.whole("limit", 1, MAX_PAGE_SIZE)?.unwrap_or(DEFAULT_PAGE_SIZE);
-    let limit = usize::try_from(limit).map_err(|_| ApiError::unexpected())?;
-    let after = query.get("cursor").filter(|cursor| !cursor.is_empty());
-    let after = after.map(Id::new).transpose().map_err(|reason| invalid("cursor", reason))?;
     rooms.may_read(&room, &person.id).await.map_err(not_allowed)?;
-    let who = rooms.0.presence.who(&room, after.as_ref(), limit).await;
+    let who = rooms.0.presence.who(&room, cursor.as_ref(), limit).await;
     let Who { count, online, has_more, .. } = who.map_err(|error| no_presence(&error))?;
     let next_cursor = online.last().filter(|_| has_more).map(|last| last.user.to_string());
     let online_users = online
@@ -72,14 +64,13 @@ async fn present(
 #[utoipa::path(
     post,
     path = "/api/v1/rooms/{roomId}/presence/heartbeat",
-    tag = "rooms",
-    params(documents::RoomIdParam),
-    responses((status = 200, description = "Noted.", body = documents::AcknowledgedEnvelope)),
+    params(RoomPath),
+    responses((status = 200, description = "Noted.", body = Acknowledged)),
     security(("person" = [])),
 )]
 async fn heartbeat(
     person: Person,
-    RoomPath(room): RoomPath,
+    RoomPath { room }: RoomPath,
     State(rooms): State<Rooms>,
 ) -> Result<Answer<Acknowledged>, ApiError> {
     rooms.may_read(&room, &person.id).await.map_err(not_allowed)?;

@@ -33,7 +33,7 @@ fn unavailable(error: &str) -> ApiError {
 }
 
 pub(super) fn not_published(error: PublishError) -> ApiError {
-    let failed = |ko, en| ApiError::new(Code::Notif5001, Text::new(ko, en));
+    let failed = |ko, en| ApiError::of(Code::Notif5001, ko, en);
     match error {
         PublishError::TypeNotAllowed(event_type) => {
             let (ko, en) = if event_type.is_reserved() {
@@ -50,20 +50,16 @@ pub(super) fn not_published(error: PublishError) -> ApiError {
             );
             ApiError::new(Code::Notif4001, text)
         }
-        PublishError::Conflict => ApiError::new(
+        PublishError::Conflict => ApiError::of(
             Code::Notif4091,
-            Text::new(
-                "idempotencyKey: 같은 키가 다른 내용으로 이미 사용되었습니다",
-                "idempotencyKey: this key was used for other content",
-            ),
+            "idempotencyKey: 같은 키가 다른 내용으로 이미 사용되었습니다",
+            "idempotencyKey: this key was used for other content",
         ),
         PublishError::NoRoom => no_room(),
-        PublishError::NoRecords => ApiError::new(
+        PublishError::NoRecords => ApiError::of(
             Code::Common503,
-            Text::new(
-                "기록이 꺼져 있어(RECORDS=off) recipients의 알림함에 저장할 수 없습니다.",
-                "recipients: inbox entries cannot be made: records are off (RECORDS=off).",
-            ),
+            "기록이 꺼져 있어(RECORDS=off) recipients의 알림함에 저장할 수 없습니다.",
+            "recipients: inbox entries cannot be made: records are off (RECORDS=off).",
         ),
         PublishError::Store(error) => no_store(&error),
         PublishError::Log(LogError::Full) => failed(
@@ -77,24 +73,19 @@ pub(super) fn not_published(error: PublishError) -> ApiError {
         PublishError::Log(LogError::Failed(_)) => {
             failed("이벤트를 저장하지 못했습니다.", "The event could not be stored.")
         }
-        PublishError::Log(LogError::Away(_)) => ApiError::new(
+        PublishError::Log(LogError::Away(_)) => ApiError::of(
             Code::Redis5001,
-            Text::new(
-                "지금은 Redis에 연결할 수 없습니다.",
-                "Redis cannot be reached right now; nothing was stored.",
-            ),
+            "지금은 Redis에 연결할 수 없습니다.",
+            "Redis cannot be reached right now; nothing was stored.",
         ),
-        PublishError::Log(LogError::Unanswered(_)) => ApiError::new(
+        PublishError::Log(LogError::Unanswered(_)) => ApiError::of(
             Code::Redis5001,
-            Text::new(
-                "Redis가 제때 응답하지 않았습니다. 같은 idempotencyKey로 다시 시도해 주세요.",
-                "Redis did not answer in time; repeat it with the same idempotencyKey.",
-            ),
+            "Redis가 제때 응답하지 않았습니다. 같은 idempotencyKey로 다시 시도해 주세요.",
+            "Redis did not answer in time; repeat it with the same idempotencyKey.",
         ),
-        PublishError::Log(LogError::Refused(_)) => ApiError::new(
-            Code::Redis5002,
-            Text::new("Redis가 요청을 거부했습니다.", "Redis refused to store the event."),
-        ),
+        PublishError::Log(LogError::Refused(_)) => {
+            ApiError::of(Code::Redis5002, "Redis가 요청을 거부했습니다.", "Redis refused to store the event.")
+        }
     }
 }
 
@@ -130,21 +121,17 @@ pub(super) fn not_registered(error: RegisterError) -> ApiError {
                 format!("userId: a room has at most {MOST_MEMBERS} members"),
             ),
         ),
-        RegisterError::NoRecords => ApiError::new(
+        RegisterError::NoRecords => ApiError::of(
             Code::Common503,
-            Text::new(
-                "기록이 꺼져 있어(RECORDS=off) 방과 멤버를 등록할 수 없습니다.",
-                "Rooms and members cannot be registered: records are off (RECORDS=off).",
-            ),
+            "기록이 꺼져 있어(RECORDS=off) 방과 멤버를 등록할 수 없습니다.",
+            "Rooms and members cannot be registered: records are off (RECORDS=off).",
         ),
         RegisterError::Store(error) => no_store(&error),
         // The store has the change already.
-        RegisterError::Log(LogError::Away(_) | LogError::Unanswered(_)) => ApiError::new(
+        RegisterError::Log(LogError::Away(_) | LogError::Unanswered(_)) => ApiError::of(
             Code::Redis5001,
-            Text::new(
-                "지금은 Redis에 연결할 수 없어 변경을 끝내지 못했습니다. 다시 시도해 주세요.",
-                "Redis cannot be reached right now: the change is not complete; repeat it.",
-            ),
+            "지금은 Redis에 연결할 수 없어 변경을 끝내지 못했습니다. 다시 시도해 주세요.",
+            "Redis cannot be reached right now: the change is not complete; repeat it.",
         ),
         RegisterError::Log(error) => not_published(PublishError::Log(error)),
     }
@@ -157,7 +144,7 @@ pub(super) fn no_presence(error: &bongsu_presence::Error) -> ApiError {
 }
 
 fn no_room() -> ApiError {
-    ApiError::new(Code::Room4041, Text::new("존재하지 않는 방입니다.", "There is no such room."))
+    ApiError::of(Code::Room4041, "존재하지 않는 방입니다.", "There is no such room.")
 }
 
 fn no_store(error: &StoreError) -> ApiError {
@@ -178,5 +165,5 @@ fn redis_away() -> ApiError {
 }
 
 fn redis_refused() -> ApiError {
-    ApiError::new(Code::Redis5002, Text::new("Redis가 요청을 거부했습니다.", "Redis refused the command."))
+    ApiError::of(Code::Redis5002, "Redis가 요청을 거부했습니다.", "Redis refused the command.")
 }

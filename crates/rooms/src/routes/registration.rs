@@ -1,16 +1,15 @@
 //! Registering rooms and members: no body, idempotent.
 
-use axum::extract::{Path, State};
-use bongsu_http::answer::{Answer, invalid};
+use axum::extract::State;
+use bongsu_http::answer::Answer;
 use bongsu_http::{ApiError, Service};
-use bongsu_kernel::Id;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::RoomsState;
-use super::documents::{self, Member, Registered};
+use super::documents::{Member, Registered};
 use super::refusals::not_registered;
-use super::requests::RoomPath;
+use super::requests::{MemberPath, RoomPath};
 use crate::Rooms;
 
 pub(super) fn router() -> OpenApiRouter<RoomsState> {
@@ -23,14 +22,13 @@ pub(super) fn router() -> OpenApiRouter<RoomsState> {
 #[utoipa::path(
     put,
     path = "/api/v1/rooms/{roomId}",
-    tag = "rooms",
-    params(documents::RoomIdParam),
-    responses((status = 200, description = "It is registered.", body = documents::RegisteredEnvelope)),
+    params(RoomPath),
+    responses((status = 200, description = "It is registered.", body = Registered)),
     security(("service" = [])),
 )]
 async fn register(
     _: Service,
-    RoomPath(room_id): RoomPath,
+    RoomPath { room: room_id }: RoomPath,
     State(rooms): State<Rooms>,
 ) -> Result<Answer<Registered>, ApiError> {
     rooms.register(&room_id).await.map_err(not_registered)?;
@@ -43,14 +41,13 @@ async fn register(
 #[utoipa::path(
     delete,
     path = "/api/v1/rooms/{roomId}",
-    tag = "rooms",
-    params(documents::RoomIdParam),
-    responses((status = 200, description = "It is gone.", body = documents::RegisteredEnvelope)),
+    params(RoomPath),
+    responses((status = 200, description = "It is gone.", body = Registered)),
     security(("service" = [])),
 )]
 async fn unregister(
     _: Service,
-    RoomPath(room_id): RoomPath,
+    RoomPath { room: room_id }: RoomPath,
     State(rooms): State<Rooms>,
 ) -> Result<Answer<Registered>, ApiError> {
     rooms.unregister(&room_id).await.map_err(not_registered)?;
@@ -61,17 +58,15 @@ async fn unregister(
 #[utoipa::path(
     put,
     path = "/api/v1/rooms/{roomId}/members/{userId}",
-    tag = "rooms",
-    params(documents::RoomIdParam, documents::UserIdParam),
-    responses((status = 200, description = "They are a member.", body = documents::MemberEnvelope)),
+    params(MemberPath),
+    responses((status = 200, description = "They are a member.", body = Member)),
     security(("service" = [])),
 )]
 async fn add(
     _: Service,
-    path: Path<(String, String)>,
+    MemberPath { room: room_id, user: user_id }: MemberPath,
     State(rooms): State<Rooms>,
 ) -> Result<Answer<Member>, ApiError> {
-    let (room_id, user_id) = both(&path)?;
     rooms.add_member(&room_id, &user_id).await.map_err(not_registered)?;
     Ok(Answer(Member { room_id, user_id }))
 }
@@ -83,22 +78,15 @@ async fn add(
 #[utoipa::path(
     delete,
     path = "/api/v1/rooms/{roomId}/members/{userId}",
-    tag = "rooms",
-    params(documents::RoomIdParam, documents::UserIdParam),
-    responses((status = 200, description = "They are no member.", body = documents::MemberEnvelope)),
+    params(MemberPath),
+    responses((status = 200, description = "They are no member.", body = Member)),
     security(("service" = [])),
 )]
 async fn remove(
     _: Service,
-    path: Path<(String, String)>,
+    MemberPath { room: room_id, user: user_id }: MemberPath,
     State(rooms): State<Rooms>,
 ) -> Result<Answer<Member>, ApiError> {
-    let (room_id, user_id) = both(&path)?;
     rooms.remove_member(&room_id, &user_id).await.map_err(not_registered)?;
     Ok(Answer(Member { room_id, user_id }))
-}
-
-fn both(Path((room, user)): &Path<(String, String)>) -> Result<(Id, Id), ApiError> {
-    let room = Id::new(room).map_err(|reason| invalid("roomId", reason))?;
-    Ok((room, Id::new(user).map_err(|reason| invalid("userId", reason))?))
 }

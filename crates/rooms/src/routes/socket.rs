@@ -4,6 +4,7 @@ use std::future::ready;
 
 use axum::extract::State;
 use axum::response::Response;
+use bongsu_http::openapi::StreamParams;
 use bongsu_http::websocket::Upgrade;
 use bongsu_http::{ApiError, Identity, Observes, StreamLanguage, StreamPerson};
 use bongsu_kernel::{Code, Id};
@@ -30,12 +31,7 @@ pub(super) fn router() -> OpenApiRouter<RoomsState> {
 #[utoipa::path(
     get,
     path = "/api/v1/ws",
-    tag = "rooms",
-    params(
-        ("ticket" = Option<String>, Query, description = "A stream ticket, instead of a header or cookie."),
-        ("token" = Option<String>, Query, description = "A JWT; prefer a ticket, because URLs end up in logs."),
-        ("lang" = Option<String>, Query, description = "The language of texts: ko or en; wins over Accept-Language.", example = "en"),
-    ),
+    params(StreamParams),
     responses(
         (status = 101, description = "The WebSocket."),
         (status = 426, description = "Another version than 13."),

@@ -17,6 +17,9 @@ use crate::answer::Envelope;
 
 const PAGE: &str = include_str!("openapi/page.html");
 
+/// Where the document has its schemas.
+const SCHEMAS: &str = "#/components/schemas/";
+
 /// Refusals that any operation may give: documented once, here.
 const REFUSALS: [(&str, &str); 10] = [
     ("400", "Malformed or invalid; the message names the field."),
@@ -64,14 +67,19 @@ pub fn complete(document: &OpenApi) -> Value {
         "service": {"type": "apiKey", "in": "header", "name": "X-Internal-Key"},
         "operator": {"type": "apiKey", "in": "header", "name": "X-Admin-Key"},
     });
+    let mut envelopes = Vec::new();
     let paths = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
     for operation in paths.filter_map(Value::as_object_mut).flat_map(|path| path.values_mut()) {
         let responses = &mut operation["responses"];
         for answer in ["/200/content/application~1json", "/202/content/application~1json"] {
             if let Some(content) = responses.pointer_mut(answer) {
                 let result = content["schema"].take();
-                content["schema"] = json!(Envelope::<String>::schema());
-                content["schema"]["properties"]["result"] = result;
+                let mut envelope = json!(Envelope::<String>::schema());
+                // Those who generate clients want a name for every answer.
+                let name = result["$ref"].as_str().map(|result| format!("{result}Envelope"));
+                envelope["properties"]["result"] = result;
+                content["schema"] = name.as_ref().map_or(envelope.clone(), |name| json!({"$ref": name}));
+                envelopes.extend(name.map(|name| (name.replace(SCHEMAS, ""), envelope)));
             }
         }
         if let Some(stream) = responses.pointer_mut("/200/content/text~1event-stream") {
@@ -91,6 +99,9 @@ pub fn complete(document: &OpenApi) -> Value {
             refusal["content"] =
                 json!({"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}});
         }
+    }
+    for (name, envelope) in envelopes {
+        document["components"]["schemas"][name] = envelope;
     }
     document
 }

@@ -6,6 +6,7 @@
 //! mean two rooms, or has another version, is answered with `system.reset`.
 
 use std::borrow::Cow;
+use std::fmt::{self, Write};
 use std::str::FromStr;
 
 use base64::Engine;
@@ -175,9 +176,9 @@ fn part(PartKey(key): &PartKey, position: Option<StreamId>) -> String {
     match position {
         None => format!("{part}{key}{field}{NOT_BEGUN}"),
         Some(StreamId { ms, seq }) if seq == 0 || key.is_empty() => {
-            format!("{part}{key}{field}{}", base36(ms))
+            format!("{part}{key}{field}{}", Base36(ms))
         }
-        Some(StreamId { ms, seq }) => format!("{part}{key}{field}{}{field}{}", base36(ms), base36(seq)),
+        Some(StreamId { ms, seq }) => format!("{part}{key}{field}{}{field}{}", Base36(ms), Base36(seq)),
     }
 }
 
@@ -204,10 +205,15 @@ impl<'a> Writer<'a> {
     }
 }
 
-fn base36(number: u64) -> String {
-    let rests = std::iter::successors(Some(number), |rest| Some(rest / 36).filter(|rest| *rest > 0));
-    let digits: Vec<char> = rests.filter_map(|rest| char::from_digit((rest % 36) as u32, 36)).collect();
-    digits.iter().rev().collect()
+struct Base36(u64);
+
+impl fmt::Display for Base36 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 >= 36 {
+            Self(self.0 / 36).fmt(f)?;
+        }
+        f.write_char(char::from_digit((self.0 % 36) as u32, 36).unwrap_or_default())
+    }
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ pub fn complete(document: &OpenApi) -> Value {
             if let Some(content) = responses.pointer_mut(answer) {
                 let result = content["schema"].take();
                 let mut envelope = json!(Envelope::<String>::schema());
-                // Those who generate clients want a name for every answer.
+                // A named schema, because client generators name their types after it.
                 let name = result["$ref"].as_str().map(|result| format!("{result}Envelope"));
                 envelope["properties"]["result"] = result;
                 content["schema"] = name.as_ref().map_or(envelope.clone(), |name| json!({"$ref": name}));

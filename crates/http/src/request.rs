@@ -107,9 +107,9 @@ macro_rules! request {
     )*};
 }
 
-/// What [`request!`](crate::request!) declares.
+/// A request shape that [`request!`](crate::request!) declared.
 pub trait Request: Sized {
-    /// What the document says of it, by lines.
+    /// The lines of its description in the OpenAPI document.
     const ABOUT: &'static [&'static str];
 
     fn read(source: &impl Source) -> Result<Self, ApiError>;
@@ -153,7 +153,7 @@ pub trait Source {
     /// None when it is not given. `null` is as good as missing.
     fn find(&self, name: &str) -> Option<Given<'_>>;
 
-    /// What stands before the name of a field that is refused.
+    /// The prefix of field names in errors, such as `events[3].`.
     fn path(&self) -> &str {
         ""
     }

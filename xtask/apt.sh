@@ -1,6 +1,6 @@
 #!/bin/sh
-# apt-get without a question asked, and without the services that packages would start: tests start their own, on
-# ports of their own. A policy that is there already is somebody's decision and stays.
+# Runs apt-get without prompts. While it runs, packages start no services, because tests start their own, on ports of
+# their own. An existing policy-rc.d file stays unchanged.
 set -eu
 
 policy=/usr/sbin/policy-rc.d
@@ -10,5 +10,5 @@ if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' > "$policy"
     chmod 755 "$policy"
 fi
-# Another installation may be going on; waiting a little is cheaper than a failed run.
+# Another process may hold the lock of dpkg; apt-get waits up to 120 seconds for it.
 DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=120 "$@"

@@ -1,6 +1,6 @@
-//! Monotonic time, and the send time that travels inside an event as `"sentNs":<16 digits>`.
-//! Sixteen digits always, so that a request is patched in place, and below 2^53, so that it stays an exact JSON
-//! number whoever parses it. Only the process that wrote a stamp can read it: the base is its own start.
+//! Monotonic time, and the stamp: the send time inside an event, as `"sentNs":<16 digits>`.
+//! A stamp always has 16 digits, so that it can be overwritten in place, and is below 2^53, so that every JSON parser
+//! reads it exactly. Stamps count from the start of a clock, so only the process that wrote a stamp can interpret it.
 
 use std::time::Instant;
 
@@ -23,19 +23,19 @@ impl Clock {
     }
 }
 
-/// Writes the decimal digits of `value` right-aligned over all of `place`.
-pub(crate) fn put_digits(place: &mut [u8], mut value: u64) {
-    for digit in place.iter_mut().rev() {
+/// Overwrites `digits` with the decimal digits of `value`, with leading zeros.
+pub(crate) fn put_digits(digits: &mut [u8], mut value: u64) {
+    for digit in digits.iter_mut().rev() {
         *digit = b'0' + (value % 10) as u8;
         value /= 10;
     }
 }
 
-pub(crate) fn put_stamp(place: &mut [u8], now_ns: u64) {
-    put_digits(place, STAMP_BASE + now_ns);
+pub(crate) fn put_stamp(digits: &mut [u8], now_ns: u64) {
+    put_digits(digits, STAMP_BASE + now_ns);
 }
 
-/// The digits of an unsigned number at the start of `text`, and the number; None when there is none.
+/// Parses the unsigned number at the start of `text`. Returns it with its number of digits; None when there is none.
 pub(crate) fn leading_number(text: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;
     let mut length = 0;
@@ -49,28 +49,28 @@ pub(crate) fn leading_number(text: &[u8]) -> Option<(u64, usize)> {
     (length > 0).then_some((value, length))
 }
 
-/// Finds stamps; remembers where the last one stood, as nearly every event has it at the same place.
+/// Finds stamps. Tries the offset of the previous stamp first, because nearly all events have the same layout.
 #[derive(Default)]
 pub(crate) struct StampReader {
-    likely_at: usize,
+    last_offset: usize,
 }
 
 impl StampReader {
-    /// Where the digits begin.
+    /// The offset of the stamp's digits.
     pub(crate) fn locate(&mut self, data: &[u8]) -> Option<usize> {
-        let key_end = self.likely_at + STAMP_KEY.len();
-        if data.get(self.likely_at..key_end) == Some(STAMP_KEY) {
+        let key_end = self.last_offset + STAMP_KEY.len();
+        if data.get(self.last_offset..key_end) == Some(STAMP_KEY) {
             return Some(key_end);
         }
         let found = data.windows(STAMP_KEY.len()).position(|window| window == STAMP_KEY)?;
-        self.likely_at = found;
+        self.last_offset = found;
         Some(found + STAMP_KEY.len())
     }
 
-    /// When the event was sent, in nanoseconds of the clock that wrote the stamp.
+    /// The send time, in nanoseconds since the start of the clock that wrote the stamp.
     pub(crate) fn read(&mut self, data: &[u8]) -> Option<u64> {
-        let at = self.locate(data)?;
-        let digits = data.get(at..at + STAMP_DIGITS)?;
+        let offset = self.locate(data)?;
+        let digits = data.get(offset..offset + STAMP_DIGITS)?;
         leading_number(digits)?.0.checked_sub(STAMP_BASE)
     }
 }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_is_read_back_wherever_it_stands() {
+    fn stamps_are_read_at_any_offset() {
         let mut reader = StampReader::default();
         for before in ["{", "{\"a\":1,", "{\"a\":1,", "{\"title\":\"x\",\"b\":[],"] {
             let mut text = format!("{before}\"sentNs\":0000000000000000}}").into_bytes();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn no_stamp_is_no_number() {
+    fn missing_or_short_stamps_are_not_read() {
         let mut reader = StampReader::default();
         assert_eq!(reader.read(b"{\"onlineUsers\":[1]}"), None);
         assert_eq!(reader.read(b"{\"sentNs\":12}"), None);

@@ -1,5 +1,5 @@
-//! Child processes, and what the kernel says about them: CPU time, resident memory, descriptors.
-//! A child is ended by its own pid when its guard goes, and by the kernel should this process be killed first.
+//! Child processes, and their CPU time, resident memory and descriptor limit.
+//! Dropping a guard kills its child; the kernel kills the child if this process is killed first.
 
 use crate::Result;
 use rustix::process::{Resource, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-/// Linux counts CPU time for `/proc` in hundredths of a second, whatever its own tick is.
+/// Linux reports CPU time in `/proc` in hundredths of a second, independent of the kernel's own tick.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 pub(crate) struct ChildGuard {
@@ -16,7 +16,7 @@ pub(crate) struct ChildGuard {
 }
 
 impl ChildGuard {
-    /// Starts `program` so that it cannot outlive this process. Give it arguments through `prepare`.
+    /// Starts `program` so that it cannot outlive this process. `prepare` sets its arguments and environment.
     pub(crate) fn spawn(program: &Path, prepare: impl FnOnce(&mut Command)) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("exec-guarded").arg(program);
@@ -36,13 +36,13 @@ impl ChildGuard {
 
 impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // It may have ended by itself; either way it is to be reaped, and nothing can be done about a failure.
+        // The child may have ended by itself; `wait` reaps it in both cases. A failure cannot be handled here.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Becomes `command`, marked to be killed when the parent dies; returns only on failure.
+/// Replaces this process by `command`, which the kernel kills when the parent process ends. Returns only on failure.
 pub(crate) fn exec_guarded(command: &[String]) -> Result<()> {
     let (program, arguments) = command.split_first().ok_or("no command given")?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -52,10 +52,10 @@ pub(crate) fn exec_guarded(command: &[String]) -> Result<()> {
 /// User and system time of all threads of a process, in seconds.
 pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    parse_cpu_seconds(&stat).ok_or_else(|| format!("/proc/{pid}/stat is not understood").into())
+    parse_cpu_seconds(&stat).ok_or_else(|| format!("/proc/{pid}/stat has an unknown format").into())
 }
 
-/// The name in parentheses may hold anything, so fields are counted from the last parenthesis.
+/// Counts fields from the last parenthesis, because the program's name in parentheses can contain any character.
 fn parse_cpu_seconds(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);
@@ -69,7 +69,7 @@ pub(crate) fn resident_kib(pid: u32) -> Result<u64> {
     status_kib(pid, "VmRSS:")
 }
 
-/// The most that a process ever had.
+/// VmHWM of a process, its peak resident memory, in KiB.
 pub(crate) fn peak_resident_kib(pid: u32) -> Result<u64> {
     status_kib(pid, "VmHWM:")
 }
@@ -84,7 +84,7 @@ fn status_kib(pid: u32, field: &str) -> Result<u64> {
         .ok_or_else(|| format!("/proc/{pid}/status has no {field}").into())
 }
 
-/// Allows this process and its children as many descriptors as the system lets them have; returns how many.
+/// Raises the descriptor limit of this process and its children to the maximum, and returns the limit.
 pub(crate) fn raise_descriptor_limit() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -97,7 +97,7 @@ pub(crate) fn raise_descriptor_limit() -> u64 {
     limit.current.unwrap_or(u64::MAX)
 }
 
-/// A folder on a real disk, below the build folder, that is removed when this goes.
+/// A folder below the build folder, so that it is on a disk. Dropping this removes the folder.
 pub(crate) struct ScratchDir {
     path: PathBuf,
 }
@@ -105,7 +105,7 @@ pub(crate) struct ScratchDir {
 impl ScratchDir {
     pub(crate) fn new(name: &str) -> Result<Self> {
         let base = bench_dir()?;
-        sweep_leftovers(&base);
+        remove_stale_folders(&base);
         let path = base.join(format!("scratch-{}-{name}", std::process::id()));
         fs::create_dir_all(&path)?;
         Ok(Self { path })
@@ -118,20 +118,20 @@ impl ScratchDir {
 
 impl Drop for ScratchDir {
     fn drop(&mut self) {
-        // The next run sweeps what could not be removed.
+        // If this fails, a later run removes the folder.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// `target/bench`, beside the folder of this binary.
+/// `target/bench`, next to the folder of this executable.
 pub(crate) fn bench_dir() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
-    let target = program.parent().and_then(Path::parent).ok_or("the binary lies in no build folder")?;
+    let target = program.parent().and_then(Path::parent).ok_or("the executable is not in a build folder")?;
     Ok(target.join("bench"))
 }
 
-/// Removes what killed runs left behind.
-fn sweep_leftovers(base: &Path) {
+/// Removes the folders of runs whose process does not exist any more.
+fn remove_stale_folders(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let owner = name
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_time_is_found_behind_any_name() {
+    fn cpu_time_is_found_after_any_program_name() {
         let stat = "42 (a) name) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 1 0 99 0 0";
         assert_eq!(parse_cpu_seconds(stat), Some(2.0));
         assert!(cpu_seconds(std::process::id()).is_ok());

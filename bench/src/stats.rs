@@ -1,9 +1,9 @@
-//! Latency histogram with a fixed memory and a relative error below 1 %, and the median of a few rounds.
-//! Recording is a few instructions and never allocates: it happens for every delivery.
+//! A latency histogram with constant memory and a relative error below 1 %, and the median of a few rounds.
+//! Recording takes a few instructions and does not allocate, because it happens for every delivery.
 
 use serde::Serialize;
 
-/// Each power of two is divided into this many steps.
+/// Number of buckets for each power of two.
 const STEPS: u64 = 128;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
 
@@ -34,8 +34,8 @@ impl Histogram {
         self.highest = self.highest.max(nanos);
     }
 
-    /// What another one recorded.
-    pub(crate) fn add(&mut self, other: &Self) {
+    /// Adds the values of another histogram.
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.counts.iter_mut().zip(&other.counts).for_each(|(own, others)| *own += others);
         self.total += other.total;
         self.highest = self.highest.max(other.highest);
@@ -47,7 +47,8 @@ impl Histogram {
         self.highest = 0;
     }
 
-    /// The smallest recorded value that at least `percent` of all values do not exceed (as its bucket's upper end).
+    /// The smallest recorded value that at least `percent` % of all values do not exceed, rounded up to the upper end
+    /// of its bucket. 0 without values.
     pub(crate) fn percentile(&self, percent: f64) -> u64 {
         let rank = ((percent / 100.0 * self.total as f64).ceil() as u64).max(1);
         let mut seen = 0;
@@ -71,7 +72,8 @@ impl Histogram {
     }
 }
 
-/// Values below STEPS have a bucket each; above, the STEP_BITS bits after the leading one choose it.
+/// The bucket of a value. Each value below `STEPS` has its own; for larger values the highest set bit and the
+/// `STEP_BITS` bits after it select the bucket.
 fn bucket_of(value: u64) -> usize {
     if value < STEPS {
         return value as usize;
@@ -81,6 +83,7 @@ fn bucket_of(value: u64) -> usize {
     ((u64::from(shift) + 1) * STEPS + step) as usize
 }
 
+/// The largest value of a bucket.
 fn upper_end(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < STEPS {
@@ -91,7 +94,7 @@ fn upper_end(bucket: usize) -> u64 {
     lower + ((1u64 << shift) - 1)
 }
 
-/// Zero when there are no values.
+/// The median; 0 without values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -112,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_follow_one_another_without_a_gap() {
+    fn buckets_have_no_gaps() {
         for bucket in 0..bucket_of(u64::MAX) {
             assert_eq!(bucket_of(upper_end(bucket)), bucket);
             assert_eq!(bucket_of(upper_end(bucket) + 1), bucket + 1);
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn few_values_give_a_value_that_was_recorded() {
+    fn a_percentile_of_few_values_is_a_recorded_value() {
         let mut histogram = Histogram::new();
         assert_eq!(histogram.percentile(99.0), 0);
         histogram.record(70);

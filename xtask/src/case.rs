@@ -1,7 +1,7 @@
-//! One test on one profile: its name, how it is run, and what its output says about it.
+//! One test on one profile: its name, how it runs, and how its outcome is read from its output.
 //!
-//! Every test runs in a process of its own: it can be ended when it hangs, its output is its own, and nothing that it
-//! leaves behind in the process reaches another test.
+//! Every test runs in a process of its own. A test that hangs can be killed, its output does not mix with that of other
+//! tests, and state that it leaves in the process cannot affect another test.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,10 +18,10 @@ use crate::build::Executable;
 use crate::profiles;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Bytes of a failed test's output that are shown; the whole of it is in `target/test-logs`.
+/// Bytes of a failed test's output that are printed; the complete output is in `target/test-logs`.
 const MAX_SHOWN_OUTPUT: usize = 64 * 1024;
 
-/// A test on a profile; None is the embedded one.
+/// A test on a profile; None is the embedded profile.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) profile: Option<&'static str>,
@@ -33,11 +33,11 @@ pub(crate) struct Case {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// What went wrong, in a few words; the output has the rest.
+    /// The reason in one line; the output has the details.
     Failed(String),
-    /// The test means nothing on this engine or adapter, and says why.
+    /// The test printed that it does not apply to this engine or adapter, with the reason.
     NotApplicable(String),
-    /// The test could not run, and says what is missing.
+    /// The test printed that it could not run, with what is missing.
     NotRun(String),
 }
 
@@ -45,53 +45,55 @@ pub(crate) enum Outcome {
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     pub(crate) outcome: Outcome,
-    pub(crate) took: Duration,
+    pub(crate) duration: Duration,
     pub(crate) output: String,
 }
 
 impl Case {
-    /// The name that people use: `redis: bongsu/it rooms_seam::...`.
+    /// The full name: profile, executable and test, such as `redis: bongsu/it rooms_seam::...`.
     pub(crate) fn id(&self) -> String {
         profiles::name_on(self.profile, &format!("{} {}", self.executable.name, self.test))
     }
 
-    /// The test's function.
+    /// The name of the test's function, without its modules.
     pub(crate) fn function(&self) -> &str {
         self.test.rsplit("::").next().unwrap_or(&self.test)
     }
 
-    /// Runs the test to its end, or to `limit`. Its output goes to `log`.
+    /// Runs the test, and kills it after `timeout`. Its output goes to `log`.
     pub(crate) fn run(
         &self,
         environment: &[(String, std::ffi::OsString)],
-        limit: Duration,
+        timeout: Duration,
         log: &Path,
     ) -> Attempt {
         let started = Instant::now();
-        let ended = self.spawn_and_wait(environment, limit, log);
+        let ended = self.spawn_and_wait(environment, timeout, log);
         let output = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
         let outcome = match ended {
-            Ok(status) => judge(status, &output),
+            Ok(status) => parse_outcome(status, &output),
             Err(reason) => Outcome::Failed(reason),
         };
-        Attempt { outcome, took: started.elapsed(), output }
+        Attempt { outcome, duration: started.elapsed(), output }
     }
 
     fn spawn_and_wait(
         &self,
         environment: &[(String, std::ffi::OsString)],
-        limit: Duration,
+        timeout: Duration,
         log: &Path,
     ) -> Result<ExitStatus, String> {
         let failed = |error| format!("cannot run {}: {error}", self.executable.path.display());
-        // All that the test leaves behind, also when it is killed. Open to all, because PostgreSQL runs as its own user.
+        // The test's temporary files, removed also when the test is killed. Every user may enter the folder, because
+        // PostgreSQL runs as a user of its own.
         let scratch = tempfile::Builder::new()
             .prefix("bongsu-test-")
             .permissions(Permissions::from_mode(0o755))
             .tempdir();
         let scratch = scratch.map_err(failed)?;
         let output = File::create(log).map_err(failed)?;
-        // A test dies with this process. With one thread libtest would print the test's name before its first line.
+        // The kernel kills the test when this process ends. Two threads, because libtest with one thread prints the
+        // test's name in front of the test's first line.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(&self.executable.path);
         command.args([&self.test, "--exact", "--nocapture", "--test-threads=2"]);
@@ -101,18 +103,18 @@ impl Case {
         command.env("TMPDIR", scratch.path());
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(failed)?).stderr(output);
         let mut child = command.process_group(0).spawn().map_err(failed)?;
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + timeout;
         let status = loop {
             match child.try_wait().map_err(failed)? {
                 Some(status) => break Ok(status),
                 None if Instant::now() > deadline => {
                     kill_tree(&mut child);
-                    break Err(format!("HUNG: it still ran after {} s", limit.as_secs()));
+                    break Err(format!("HUNG: still running after {} s; killed", timeout.as_secs()));
                 }
                 None => std::thread::sleep(POLL_INTERVAL),
             }
         };
-        // A test that was killed, or aborted, leaves its hubs behind; they are of its process group.
+        // The hubs of a test that was killed or has aborted still run, in the test's process group.
         if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(group, Signal::KILL);
         }
@@ -121,7 +123,7 @@ impl Case {
 }
 
 impl Attempt {
-    /// The last lines of the output, as many as a person wants to see at once.
+    /// The end of the output, up to [`MAX_SHOWN_OUTPUT`] bytes.
     pub(crate) fn output_tail(&self) -> &str {
         let end = self.output.trim_end();
         let mut start = end.len().saturating_sub(MAX_SHOWN_OUTPUT);
@@ -137,27 +139,28 @@ pub(crate) fn seed(output: &str) -> Option<&str> {
     output.lines().find_map(|line| line.strip_prefix("seed: BONGSU_SEED="))
 }
 
-/// Whether the test said that it counts events, so that a second attempt would hide a loss.
+/// Whether the test printed that it counts events. A second attempt of such a test could hide a lost event.
 pub(crate) fn counts_events(output: &str) -> bool {
     output.lines().any(|line| line == "COUNTS EVENTS" || line.starts_with("proof "))
 }
 
-fn judge(status: ExitStatus, output: &str) -> Outcome {
-    let reason = |word: &str| output.lines().find_map(|line| line.strip_prefix(word)).map(str::to_owned);
+fn parse_outcome(status: ExitStatus, output: &str) -> Outcome {
+    let reason_after =
+        |prefix: &str| output.lines().find_map(|line| line.strip_prefix(prefix)).map(str::to_owned);
     if !status.success() {
         let panic = output.lines().find(|line| line.contains("panicked at"));
         return Outcome::Failed(panic.map_or_else(|| status.to_string(), str::to_owned));
     }
-    if let Some(reason) = reason("NOT RUN: ") {
+    if let Some(reason) = reason_after("NOT RUN: ") {
         return Outcome::NotRun(reason);
     }
-    if let Some(reason) = reason("NOT APPLICABLE: ") {
+    if let Some(reason) = reason_after("NOT APPLICABLE: ") {
         return Outcome::NotApplicable(reason);
     }
     if output.contains("test result: ok. 1 passed;") {
         Outcome::Passed
     } else {
-        Outcome::Failed("the executable ran no test of this name".to_owned())
+        Outcome::Failed("the executable has no test of this name".to_owned())
     }
 }
 
@@ -175,10 +178,10 @@ mod tests {
         (folder, case)
     }
 
-    fn outcome(text: &str, limit: Duration) -> Outcome {
+    fn outcome(text: &str, timeout: Duration) -> Outcome {
         let (folder, case) = script(text);
         assert_eq!((case.id().as_str(), case.function()), ("redis: a/it b::c", "c"));
-        case.run(&[], limit, &folder.path().join("log")).outcome
+        case.run(&[], timeout, &folder.path().join("log")).outcome
     }
 
     #[test]
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_hangs_is_ended_with_all_that_it_started() {
+    fn a_hanging_test_is_killed_with_its_child_processes() {
         let hung = outcome("sleep 4712.5 & sleep 4712.5", Duration::from_millis(200));
         assert!(matches!(hung, Outcome::Failed(reason) if reason.starts_with("HUNG")));
         assert!(bongsu_engines::process::with_argument("4712.5").is_empty());

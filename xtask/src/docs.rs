@@ -1,53 +1,53 @@
-//! `cargo xtask docs`: documents that the program writes about itself.
+//! `cargo xtask docs`: writes the documents that the hub generates from its own settings.
 //!
-//! Settings are documented where they are declared. These files are copies of that, kept in the tree to
-//! be read without a build; `--check`, which every test run does, too, fails when one has fallen behind.
+//! Settings are documented where they are declared. The generated files are committed, so that they can be read without
+//! a build. `--check`, which is also a step of every test run, fails when a file is out of date.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::place;
+use crate::paths;
 use crate::process::{capture, cargo, command, run as run_child};
-use crate::steps::{Steps, Stopped};
+use crate::steps::{StepError, Steps};
 
-/// Each file with the arguments that print it.
+/// Each file, with the arguments for which the hub prints its content.
 const DOCUMENTS: [(&str, [&str; 2]); 2] =
     [("docs/settings.md", ["config", "--reference"]), (".env.example", ["config", "--env-example"])];
 
-pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Stopped> {
+pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), StepError> {
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         [] => steps.step("write documents", |_| write(&program()?)),
         ["--check"] => steps.step("documents are current", |_| check(&program()?)),
-        other => Err(steps.refuse(format!("docs takes --check or nothing, got {}", other.join(" ")))),
+        other => Err(steps.refuse(format!("docs takes --check or no argument, got {}", other.join(" ")))),
     }
 }
 
-/// Fails when a document is not what the program would write today.
+/// Fails when a file differs from what the hub generates now.
 pub(crate) fn check(program: &Path) -> Result<(), String> {
-    let mut stale = Vec::new();
+    let mut outdated = Vec::new();
     for (file, text) in generate(program)? {
-        let present = fs::read_to_string(place::root().join(file)).unwrap_or_default();
+        let present = fs::read_to_string(paths::root().join(file)).unwrap_or_default();
         if present == text {
             println!("{file} is current");
             continue;
         }
-        let same = present.lines().zip(text.lines()).take_while(|(old, new)| old == new).count();
-        println!("{file} differs from line {} on", same + 1);
-        println!("  is:        {}", present.lines().nth(same).unwrap_or("(ends here)"));
-        println!("  should be: {}", text.lines().nth(same).unwrap_or("(ends here)"));
-        stale.push(file);
+        let equal_lines = present.lines().zip(text.lines()).take_while(|(old, new)| old == new).count();
+        println!("{file} differs from line {}", equal_lines + 1);
+        println!("  file:      {}", present.lines().nth(equal_lines).unwrap_or("(ends here)"));
+        println!("  generated: {}", text.lines().nth(equal_lines).unwrap_or("(ends here)"));
+        outdated.push(file);
     }
-    if stale.is_empty() {
+    if outdated.is_empty() {
         Ok(())
     } else {
-        Err(format!("out of date: {}; run `cargo xtask docs`", stale.join(", ")))
+        Err(format!("out of date: {}; run `cargo xtask docs`", outdated.join(", ")))
     }
 }
 
 fn write(program: &Path) -> Result<(), String> {
     for (file, text) in generate(program)? {
-        let path = place::root().join(file);
+        let path = paths::root().join(file);
         let failed = |error| format!("cannot write {file}: {error}");
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
@@ -60,7 +60,7 @@ fn write(program: &Path) -> Result<(), String> {
 
 fn generate(program: &Path) -> Result<Vec<(&'static str, String)>, String> {
     let print = |(file, arguments): (&'static str, [&str; 2])| {
-        // Without the caller's environment: a setting in force here is no part of the document.
+        // Without the environment, because settings in it would change the document.
         Ok((file, capture(command(program).args(arguments).env_clear())?))
     };
     DOCUMENTS.into_iter().map(print).collect()
@@ -68,5 +68,5 @@ fn generate(program: &Path) -> Result<Vec<(&'static str, String)>, String> {
 
 fn program() -> Result<PathBuf, String> {
     run_child(&mut cargo(["build", "-p", "bongsu"]))?;
-    Ok(place::target().join("debug").join("bongsu"))
+    Ok(paths::target().join("debug").join("bongsu"))
 }

@@ -1,4 +1,5 @@
-//! The engines of a run: every row of `bongsu_engines::ENGINES`, started once, side by side, and ended with the run.
+//! The engines of a test run: every engine of `bongsu_engines::ENGINES`, all started in parallel at the beginning and
+//! stopped at the end of the run.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,26 +7,26 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::thread;
 
-use bongsu_engines::mortal::RemovedAfterwards;
+use bongsu_engines::child_process::FolderCleanup;
 use bongsu_engines::{ENGINES, Engine, Instance, programs, sql};
 
-/// Running engines, and where tests find them.
+/// Running engines, and the variables from which tests learn their addresses.
 #[derive(Default)]
 pub(crate) struct Engines {
     environment: Vec<(String, OsString)>,
-    // Before the folder, so that the processes are gone when it goes.
+    // Declared before the folder, so that the processes have ended when the folder is removed.
     instances: Vec<Instance>,
-    _folder: Option<RemovedAfterwards>,
+    _folder: Option<FolderCleanup>,
 }
 
 impl Engines {
-    /// Starts all whose programs are there; an engine whose program is missing was named when programs were looked for.
+    /// Starts all engines whose programs are installed. The step that looks for programs reports missing ones.
     pub(crate) fn start() -> Result<Self, String> {
-        // Below the system's temporary folder, because PostgreSQL has a user of its own, who must get there.
+        // In the system's temporary folder, because the user that PostgreSQL runs as must be able to enter it.
         let folder = tempfile::Builder::new().prefix("bongsu-engines-").tempdir();
-        let folder = folder.map_err(|error| format!("cannot make a folder for engines: {error}"))?.keep();
-        let removed = RemovedAfterwards::new(std::slice::from_ref(&folder));
-        enter_by_all(&folder)?;
+        let folder = folder.map_err(|error| format!("cannot create a folder for engines: {error}"))?.keep();
+        let cleanup = FolderCleanup::new(std::slice::from_ref(&folder));
+        make_enterable(&folder)?;
         let present = |engine: &&Engine| engine.programs.iter().all(|name| programs::find(name).is_some());
         let started: Vec<Result<(&Engine, Instance), String>> = thread::scope(|scope| {
             let starting: Vec<_> = ENGINES
@@ -35,8 +36,8 @@ impl Engines {
                     let own = folder.join(engine.name);
                     scope.spawn(move || {
                         fs::create_dir(&own)
-                            .map_err(|error| format!("cannot make {}: {error}", own.display()))?;
-                        enter_by_all(&own)?;
+                            .map_err(|error| format!("cannot create {}: {error}", own.display()))?;
+                        make_enterable(&own)?;
                         Ok((engine, (engine.start)(&own).wait_ready(engine)?))
                     })
                 })
@@ -44,11 +45,13 @@ impl Engines {
             starting
                 .into_iter()
                 .map(|thread| {
-                    thread.join().unwrap_or_else(|_| Err("an engine could not be started".to_owned()))
+                    thread
+                        .join()
+                        .unwrap_or_else(|_| Err("the thread that starts an engine panicked".to_owned()))
                 })
                 .collect()
         });
-        let mut engines = Self { _folder: Some(removed), ..Self::default() };
+        let mut engines = Self { _folder: Some(cleanup), ..Self::default() };
         for started in started {
             let (engine, instance) = started?;
             engines.environment.push((engine.variable.to_owned(), instance.address.clone().into()));
@@ -63,19 +66,19 @@ impl Engines {
         Ok(engines)
     }
 
-    /// Whether the engine of this name runs.
-    pub(crate) fn have(&self, name: &str) -> bool {
+    /// Whether the engine with this name runs.
+    pub(crate) fn has(&self, name: &str) -> bool {
         let variable = bongsu_engines::engine(name).variable;
-        self.environment.iter().any(|(is, _)| is == variable)
+        self.environment.iter().any(|(name, _)| name == variable)
     }
 
-    /// The variables by which tests find them.
+    /// The environment variables from which tests learn the addresses of the engines.
     pub(crate) fn environment(&self) -> impl Iterator<Item = (String, OsString)> {
         self.environment.iter().cloned()
     }
 }
 
-fn enter_by_all(folder: &Path) -> Result<(), String> {
+fn make_enterable(folder: &Path) -> Result<(), String> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
-        .map_err(|error| format!("cannot open {} to all: {error}", folder.display()))
+        .map_err(|error| format!("cannot make {} accessible to all users: {error}", folder.display()))
 }

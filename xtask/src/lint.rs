@@ -1,12 +1,12 @@
-//! `cargo xtask lint`: format, clippy and the rules for dependencies.
+//! `cargo xtask lint`: checks the format, clippy's lints and the rules for dependencies.
 //!
-//! Clippy runs as the compiler of the one build that the tests use too, see `build`.
+//! Clippy's driver is the compiler of the same build that the tests use, see `build`.
 
 use crate::process::{cargo, run as run_child};
-use crate::steps::{Steps, Stopped};
+use crate::steps::{StepError, Steps};
 use crate::{build, deny};
 
-pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Stopped> {
+pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), StepError> {
     if let Some(argument) = arguments.first() {
         return Err(steps.refuse(format!("lint takes no arguments, got {argument}")));
     }

@@ -1,8 +1,8 @@
 //! The project's own commands, started as `cargo xtask <command>`.
 //!
-//! This file reads the command line and hands over to one module per command. Every command is a
-//! series of named steps (`steps`), streams what its children print, and ends with a summary; when
-//! steps fail, the last line names them and the exit code is 1.
+//! This file reads the command line and calls the module of the command. Every command is a series of named steps
+//! (`steps`), prints the output of its child processes as it comes, and ends with a summary. When steps fail, the last
+//! line names them and the exit code is 1.
 
 #![allow(clippy::disallowed_macros, reason = "a command line tool talks to its user by printing")]
 
@@ -16,7 +16,7 @@ mod lines;
 mod lint;
 mod node;
 mod packages;
-mod place;
+mod paths;
 mod process;
 mod profiles;
 mod proof;
@@ -30,36 +30,37 @@ mod venv;
 
 use std::process::ExitCode;
 
-use steps::{Steps, Stopped};
+use steps::{StepError, Steps};
 
 const HELP: &str = "\
 cargo xtask <command>
 
   test [--quick] [--no-lint] [--keep-durations] [filter...]
           lint, install what the tests need, start the engines, run every test on its profiles.
-          --quick    only what needs no engine and no browser; under 3 minutes once built
-          --no-lint  leave the lints out
+          --quick    run only tests that need no engine and no browser; under 3 minutes after the build
+          --no-lint  skip the lints
           --keep-durations
-                     write how long tests took to xtask/durations.json, by which they are ordered
-          filter     run only tests whose name contains one of these
-  prove [part] [--resume]
-          the same tests at full size, one at a time; writes docs/proof/<part>.json.
-          part       its crate's tests, and those elsewhere whose name contains the part's
-          --resume   keep what earlier runs on the same commit have proven
+                     write the durations of long tests to xtask/durations.json; later runs start
+                     the longest tests first
+          filter     run only tests whose name contains one of the filters
+  prove [part ...] [--resume]
+          run the same tests at full size, one per core, and write docs/proof/<part>.json
+          part       run only the tests of this crate, and tests whose name contains the part
+          --resume   skip tests that an earlier run on the same commit has proven
   bench [arguments of bongsu-bench run...]
-          build as distributed, then measure; writes docs/bench.json
+          build with the profile dist, measure, and write docs/bench.json
   lines [checkout]
-          count the lines of production code; of this checkout, or another one
-  lint    format and clippy; if a dependency changed: licences, duplicates, sources, advisories
+          count the lines of production code in this checkout or in another one
+  lint    check format and clippy; if a dependency changed also licences, duplicates, sources, advisories
   services
-          install what the tests need beside Rust, and print what is there and where
+          install the programs that the tests need, and print their versions and paths
   docs [--check]
-          write docs/settings.md and .env.example from the program's own settings;
-          --check only says whether they are as they would be written
-  help    this text
+          write docs/settings.md and .env.example from the settings in the code;
+          --check only compares them
+  help    print this text
 
-In CI (CI=true) something that cannot be installed is an error. Elsewhere the run goes on without it
-and its last lines name what was not run.
+In CI (CI=true) a program that cannot be installed is an error. Elsewhere the run continues without it,
+and its last lines name the tests that were not run.
 ";
 
 fn main() -> ExitCode {
@@ -68,7 +69,7 @@ fn main() -> ExitCode {
         Some((command, rest)) => (command.as_str(), rest),
         None => ("help", [].as_slice()),
     };
-    let run: fn(&mut Steps, &[String]) -> Result<(), Stopped> = match command {
+    let run: fn(&mut Steps, &[String]) -> Result<(), StepError> = match command {
         "test" => test::run,
         "prove" => prove::run,
         "bench" => bench::run,
@@ -87,7 +88,7 @@ fn main() -> ExitCode {
         }
     };
     let mut steps = Steps::new(command);
-    // A command that stopped early has the reason among its steps.
+    // The summary prints the error of the step that stopped the command.
     let _ = run(&mut steps, rest);
     steps.close()
 }

@@ -1,8 +1,8 @@
-//! Child processes: started, streamed, waited for.
+//! Runs child processes, and streams or captures their output.
 //!
-//! No child outlives the call that started it: each is waited for, and one whose output can no longer
-//! be passed on is ended by its own handle first. What a child itself left behind is an error, not a
-//! hang.
+//! No child outlives the call that started it: the call waits for the child, and kills it first if its output cannot be
+//! printed any more. When a child leaves a process behind that keeps its output open, the call fails instead of
+//! hanging.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,14 +11,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
-use crate::place;
+use crate::paths;
 
-/// A command in the workspace's root, without standard input: nothing here asks questions.
+/// A command in the workspace's root, without standard input.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
-    command.current_dir(place::root()).stdin(Stdio::null());
-    // `cargo run` describes this package to us in the environment. Passed on, that would look to some
-    // build scripts like a change, and they would run again on every switch between `cargo` and us.
+    command.current_dir(paths::root()).stdin(Stdio::null());
+    // `cargo run` describes the package xtask in the environment. If children inherited these variables, some build
+    // scripts would take them for a change, and run again whenever `cargo` and `cargo xtask` alternate.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         if name == "CARGO" || name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
@@ -28,7 +28,7 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// `cargo` with these arguments.
+/// A `cargo` command with these arguments.
 pub(crate) fn cargo<I, S>(arguments: I) -> Command
 where
     I: IntoIterator<Item = S>,
@@ -39,14 +39,15 @@ where
     cargo
 }
 
-/// Runs to the end, output streamed; anything but success is an error.
+/// Runs a command with its output on this process's output. An exit code other than 0 is an error.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     announce(command);
-    let status = Running::start(command)?.wait()?;
-    success(command, status)
+    let status = ChildGuard::start(command)?.wait()?;
+    check_status(command, status)
 }
 
-/// As `run`; `translate` sees every line and may give what is printed instead of it.
+/// Runs a command and prints its output line by line. When `translate` returns a text for a line, that text is printed
+/// instead of the line.
 pub(crate) fn run_translated(
     command: &mut Command,
     mut translate: impl FnMut(&str) -> Option<String>,
@@ -56,14 +57,14 @@ pub(crate) fn run_translated(
         command.env("CARGO_TERM_COLOR", "always");
     }
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut running = Running::start(command)?;
+    let mut running = ChildGuard::start(command)?;
     let lines = running.lines();
     let mut ended: Option<(ExitStatus, Instant)> = None;
     loop {
         match lines.recv_timeout(Duration::from_millis(500)) {
             Ok(line) => {
                 let printed = match translate(String::from_utf8_lossy(line.text()).trim_end()) {
-                    Some(instead) => std::io::stdout().write_all(instead.as_bytes()),
+                    Some(replacement) => std::io::stdout().write_all(replacement.as_bytes()),
                     None => line.print(),
                 };
                 printed.map_err(|error| format!("cannot print: {error}"))?;
@@ -72,77 +73,79 @@ pub(crate) fn run_translated(
             Err(RecvTimeoutError::Disconnected) => break,
         }
         match ended {
-            None => ended = running.has_ended()?.map(|status| (status, Instant::now())),
-            Some((status, since)) if since.elapsed() > PATIENCE => {
-                success(command, status)?;
-                return Err(format!("`{}` left a process behind that still runs", short(command)));
+            None => ended = running.try_wait()?.map(|status| (status, Instant::now())),
+            Some((status, since)) if since.elapsed() > OUTPUT_CLOSE_TIMEOUT => {
+                check_status(command, status)?;
+                return Err(format!("`{}` left a process behind that still runs", shortened(command)));
             }
             Some(_) => {}
         }
     }
     let status = running.wait()?;
-    success(command, status)
+    check_status(command, status)
 }
 
-/// Runs to the end with its output in a file below the target directory, for what runs beside something else.
+/// Runs a command with its output appended to `services.log` in the target directory, for commands that run in parallel
+/// with others.
 pub(crate) fn run_logged(command: &mut Command) -> Result<(), String> {
-    let log = place::target().join("services.log");
+    let log = paths::target().join("services.log");
     let failed = |error| format!("cannot write {}: {error}", log.display());
     let mut output = File::options().create(true).append(true).open(&log).map_err(failed)?;
-    writeln!(output, "$ {}", shown(command)).map_err(failed)?;
+    writeln!(output, "$ {}", command_line(command)).map_err(failed)?;
     command.stdout(output.try_clone().map_err(failed)?).stderr(output);
-    let status = Running::start(command)?.wait()?;
-    success(command, status).map_err(|problem| format!("{problem}; its output is in {}", log.display()))
+    let status = ChildGuard::start(command)?.wait()?;
+    check_status(command, status).map_err(|problem| format!("{problem}; its output is in {}", log.display()))
 }
 
-/// Runs quietly and returns what it printed on standard output.
+/// Runs a command and returns its standard output. Standard error is not captured.
 pub(crate) fn capture(command: &mut Command) -> Result<String, String> {
     command.stdout(Stdio::piped());
-    let mut running = Running::start(command)?;
+    let mut running = ChildGuard::start(command)?;
     let mut text = Vec::new();
     if let Some(mut output) = running.0.stdout.take() {
         output.read_to_end(&mut text).map_err(|error| error.to_string())?;
     }
     let status = running.wait()?;
-    success(command, status)?;
-    String::from_utf8(text).map_err(|_| format!("`{}` printed something that is not text", shown(command)))
+    check_status(command, status)?;
+    String::from_utf8(text).map_err(|_| format!("`{}` printed text that is not UTF-8", command_line(command)))
 }
 
-/// As `capture`, with what it says on standard error thrown away: for questions that may be answered no.
-pub(crate) fn ask(command: &mut Command) -> Option<String> {
+/// Runs a command and returns its standard output, or None when it cannot start or fails. Discards standard error.
+pub(crate) fn capture_if_ok(command: &mut Command) -> Option<String> {
     capture(command.stderr(Stdio::null())).ok()
 }
 
-/// All that it says when it succeeds, on both outputs: some programs tell their version on standard error.
-pub(crate) fn said(command: &mut Command) -> Option<String> {
+/// Runs a command and returns both outputs, or None when it cannot start or fails: some programs print their version on
+/// standard error.
+pub(crate) fn capture_both_if_ok(command: &mut Command) -> Option<String> {
     let output = command.output().ok().filter(|output| output.status.success())?;
     Some([output.stdout, output.stderr].iter().map(|text| String::from_utf8_lossy(text)).collect())
 }
 
 fn announce(command: &Command) {
-    println!("$ {}", shown(command));
+    println!("$ {}", command_line(command));
 }
 
-fn shown(command: &Command) -> String {
+fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(OsStr::to_string_lossy).collect();
     words.join(" ")
 }
 
-fn success(command: &Command, status: ExitStatus) -> Result<(), String> {
-    if status.success() { Ok(()) } else { Err(format!("`{}` ended with {status}", short(command))) }
+fn check_status(command: &Command, status: ExitStatus) -> Result<(), String> {
+    if status.success() { Ok(()) } else { Err(format!("`{}` ended with {status}", shortened(command))) }
 }
 
-/// For the last line, which should stay one: the whole command stands above it.
-fn short(command: &Command) -> String {
-    let shown = shown(command);
-    if shown.chars().count() <= 120 { shown } else { shown.chars().take(117).chain("...".chars()).collect() }
+/// The first 120 characters of a command line, for the last line of the summary. The whole command is printed above.
+fn shortened(command: &Command) -> String {
+    let line = command_line(command);
+    if line.chars().count() <= 120 { line } else { line.chars().take(117).chain("...".chars()).collect() }
 }
 
-/// How long the output of a child may stay open after its end, for whatever it started to end as well.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the output of a child may stay open after the child has ended, because processes that it started still run.
+const OUTPUT_CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A line of output and where it goes on to.
+/// A line of standard output or standard error.
 enum Line {
     Out(Vec<u8>),
     Err(Vec<u8>),
@@ -163,31 +166,32 @@ impl Line {
     }
 }
 
-/// A child that is ended and waited for should its owner give up early.
-struct Running(Child);
+/// A child that is killed and waited for when this is dropped.
+struct ChildGuard(Child);
 
-impl Running {
+impl ChildGuard {
     fn start(command: &mut Command) -> Result<Self, String> {
         match command.spawn() {
             Ok(child) => Ok(Self(child)),
-            Err(error) => Err(format!("cannot start `{}`: {error}", shown(command))),
+            Err(error) => Err(format!("cannot start `{}`: {error}", command_line(command))),
         }
     }
 
-    /// The lines of both outputs as they come. The threads end with the outputs, or when nobody listens.
+    /// The lines of both outputs as they come. The reading threads end with the outputs, or when the receiver is
+    /// dropped.
     fn lines(&mut self) -> Receiver<Line> {
         let (sender, lines) = std::sync::mpsc::sync_channel(256);
         if let Some(output) = self.0.stdout.take() {
             let sender = sender.clone();
-            std::thread::spawn(move || forward(output, &sender, Line::Out));
+            std::thread::spawn(move || forward_lines(output, &sender, Line::Out));
         }
         if let Some(output) = self.0.stderr.take() {
-            std::thread::spawn(move || forward(output, &sender, Line::Err));
+            std::thread::spawn(move || forward_lines(output, &sender, Line::Err));
         }
         lines
     }
 
-    fn has_ended(&mut self) -> Result<Option<ExitStatus>, String> {
+    fn try_wait(&mut self) -> Result<Option<ExitStatus>, String> {
         self.0.try_wait().map_err(|error| format!("cannot wait for process {}: {error}", self.0.id()))
     }
 
@@ -196,15 +200,15 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // Both do nothing to a child that was waited for; a failure here has nobody left to tell.
+        // Neither affects a child that was already waited for. A failure here cannot be reported.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn forward(output: impl Read, lines: &SyncSender<Line>, line: fn(Vec<u8>) -> Line) {
+fn forward_lines(output: impl Read, lines: &SyncSender<Line>, line: fn(Vec<u8>) -> Line) {
     let mut output = BufReader::new(output);
     loop {
         let mut text = Vec::new();

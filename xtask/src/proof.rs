@@ -1,8 +1,8 @@
-//! What the tests have proven: one JSON file each while they run, one document per part afterwards.
+//! The results of `prove`: each test writes one JSON file, and a passed run joins them to one document per part.
 //!
-//! A test writes `<part>.<name>.json`, an object, into the folder it is told, where `name` is the name
-//! of its function, and `<part>.<name>.<profile>.json` on a shared engine. The folder belongs to one
-//! commit: it is emptied when another is being proven.
+//! A test writes a JSON object to `<part>.<function>.json` in the folder that `BONGSU_PROOF_DIR` names, or to
+//! `<part>.<function>.<profile>.json` when it is not on the embedded profile. The folder holds the results of one
+//! commit: a run on another commit empties it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,75 +10,73 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::process::{ask, command};
-use crate::{place, profiles};
+use crate::process::{capture_if_ok, command};
+use crate::{paths, profiles};
 
-const COMMIT: &str = "COMMIT";
+/// The file that names the commit of the results.
+const COMMIT_FILE: &str = "COMMIT";
 
-/// The folder of results, and what was in it when the run began.
+/// The folder of results, and the results that it had when the run began.
 #[derive(Debug)]
 pub(crate) struct Proofs {
     folder: PathBuf,
     commit: String,
-    done: Vec<String>,
+    proven: Vec<String>,
 }
 
 impl Proofs {
-    /// Opens the folder: emptied, unless resuming on the commit it was filled on.
+    /// Opens the folder. Removes earlier results, unless `resume` is true and they belong to the current commit.
     pub(crate) fn open(resume: bool) -> Result<Self, String> {
-        let folder = place::target().join("proof");
+        let folder = paths::target().join("proof");
         let commit = commit();
-        let kept = fs::read_to_string(folder.join(COMMIT)).is_ok_and(|before| before.trim() == commit);
+        let is_same_commit =
+            fs::read_to_string(folder.join(COMMIT_FILE)).is_ok_and(|before| before.trim() == commit);
         let failed = |error| format!("cannot prepare {}: {error}", folder.display());
-        if !(resume && kept) && folder.exists() {
+        if !(resume && is_same_commit) && folder.exists() {
             fs::remove_dir_all(&folder).map_err(failed)?;
         }
         fs::create_dir_all(&folder).map_err(failed)?;
-        fs::write(folder.join(COMMIT), &commit).map_err(failed)?;
-        let done: Vec<_> = read(&folder)?.into_values().flatten().map(|(name, _)| name).collect();
-        println!("commit {commit}, {} tests proven", done.len());
-        if !done.is_empty() && commit.ends_with("-dirty") {
-            println!(
-                "there are changes that are not committed: what they were when those tests ran is not known"
-            );
+        fs::write(folder.join(COMMIT_FILE), &commit).map_err(failed)?;
+        let proven: Vec<_> = read_results(&folder)?.into_values().flatten().map(|(name, _)| name).collect();
+        println!("commit {commit}, {} tests proven", proven.len());
+        if !proven.is_empty() && commit.ends_with("-dirty") {
+            println!("the tree has uncommitted changes: they may have been others when these tests ran");
         }
-        Ok(Self { folder, commit, done })
+        Ok(Self { folder, commit, proven })
     }
 
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Whether the test of this full name (`crate/it module::function`, on another profile with that before it) had left
-    /// its result.
+    /// Whether the folder had a result of this test when the run began. `test` is its full name: `crate/it
+    /// module::function`, with the profile in front if it is not the embedded one.
     pub(crate) fn has(&self, test: &str) -> bool {
-        self.done.contains(&result(test))
+        self.proven.contains(&result_name(test))
     }
 
-    /// Takes back the results of these tests.
-    pub(crate) fn forget<'a>(&self, tests: impl Iterator<Item = &'a str>) {
+    /// Removes the results of these tests.
+    pub(crate) fn remove<'a>(&self, tests: impl Iterator<Item = &'a str>) {
         for test in tests {
-            let ending = format!(".{}.json", result(test));
+            let ending = format!(".{}.json", result_name(test));
             for file in files(&self.folder).filter(|file| file.to_string_lossy().ends_with(&ending)) {
                 match fs::remove_file(&file) {
-                    Ok(()) => println!("{test} failed: its result {} is taken back", file.display()),
+                    Ok(()) => println!("{test} failed: removed its result {}", file.display()),
                     Err(error) => println!("cannot remove {}: {error}", file.display()),
                 }
             }
         }
     }
 
-    /// Writes docs/proof/<part>.json for the part, or for every part that has results.
-    pub(crate) fn publish(&self, part: Option<&str>) -> Result<(), String> {
-        let mut parts = read(&self.folder)?;
-        if let Some(part) = part {
-            parts.retain(|name, _| name == part);
-        }
+    /// Writes docs/proof/<part>.json for the named parts, or for every part that has results if `named` is empty.
+    pub(crate) fn publish(&self, named: &[&str]) -> Result<(), String> {
+        let mut parts = read_results(&self.folder)?;
+        parts.retain(|name, _| named.is_empty() || named.contains(&name.as_str()));
         if parts.is_empty() {
             return Err(format!("no test left a result in {}", self.folder.display()));
         }
         let date = git(&["log", "-1", "--format=%cI"]).unwrap_or_default();
-        let folder = place::root().join("docs").join("proof");
+        let folder = paths::root().join("docs").join("proof");
         fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
         for (part, tests) in parts {
             let count = tests.len();
@@ -93,8 +91,8 @@ impl Proofs {
     }
 }
 
-/// What a test's result is called, from the test's full name.
-fn result(test: &str) -> String {
+/// The name of a test's result, without its part: the function and, if it is not the embedded one, the profile.
+fn result_name(test: &str) -> String {
     let (profile, test) = profiles::split_name(test);
     let function = test.rsplit([':', ' ']).next().unwrap_or(test);
     match profile {
@@ -108,8 +106,8 @@ fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
     entries.filter_map(Result::ok).map(|entry| entry.path())
 }
 
-/// The results in a folder, by part and test.
-fn read(folder: &Path) -> Result<BTreeMap<String, BTreeMap<String, Value>>, String> {
+/// Reads the results in a folder, by part and test.
+fn read_results(folder: &Path) -> Result<BTreeMap<String, BTreeMap<String, Value>>, String> {
     let mut parts: BTreeMap<String, BTreeMap<String, Value>> = BTreeMap::new();
     for path in files(folder) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -127,7 +125,7 @@ fn read(folder: &Path) -> Result<BTreeMap<String, BTreeMap<String, Value>>, Stri
     Ok(parts)
 }
 
-/// The commit that is being proven, marked when the tree has changes; the proof itself is none.
+/// The current commit, with the suffix `-dirty` if the tree has changes outside docs/proof.
 fn commit() -> String {
     let id = git(&["rev-parse", "--short", "HEAD"]).unwrap_or_else(|| "none".to_owned());
     let changes = git(&["status", "--porcelain", "--", ".", ":(exclude)docs/proof"]);
@@ -135,7 +133,7 @@ fn commit() -> String {
 }
 
 fn git(arguments: &[&str]) -> Option<String> {
-    ask(command("git").args(arguments)).map(|text| text.trim().to_owned())
+    capture_if_ok(command("git").args(arguments)).map(|text| text.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -143,8 +141,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_told_apart_by_their_profile() {
-        assert_eq!(result("bongsu/it rooms_seam::nothing_is_missed"), "nothing_is_missed");
-        assert_eq!(result("cluster: bongsu/it rooms_seam::nothing_is_missed"), "nothing_is_missed.cluster");
+    fn results_of_profiles_have_different_names() {
+        assert_eq!(result_name("bongsu/it rooms_seam::nothing_is_missed"), "nothing_is_missed");
+        assert_eq!(
+            result_name("cluster: bongsu/it rooms_seam::nothing_is_missed"),
+            "nothing_is_missed.cluster"
+        );
     }
 }

@@ -1,45 +1,44 @@
-//! `cargo xtask prove`: the tests at full size, one after the other because they load the machine.
+//! `cargo xtask prove`: runs the tests at full size, one per core because they load the machine.
 //!
-//! Tests that prove something leave a JSON file each (`proof`); when all have passed, these become
-//! docs/proof/<part>.json. With --resume a run goes on where one on the same commit was stopped.
+//! Tests that prove a guarantee write a JSON file each (`proof`). When all tests have passed, the files are joined to
+//! docs/proof/<part>.json. With --resume a run skips the tests that earlier runs on the same commit have proven.
 
 use std::ffi::OsString;
 
 use crate::case::Case;
 use crate::profiles::Profiles;
 use crate::proof::Proofs;
-use crate::steps::{Steps, Stopped};
+use crate::steps::{StepError, Steps};
 use crate::test::{self, Tier};
 
-pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Stopped> {
-    let (mut resume, mut part) = (false, None);
+pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), StepError> {
+    let (mut resume, mut parts) = (false, Vec::new());
     for argument in arguments {
         match argument.as_str() {
             "--resume" => resume = true,
             flag if flag.starts_with('-') => return Err(steps.refuse(format!("prove has no option {flag}"))),
-            name if part.is_none() => part = Some(name.to_owned()),
-            name => return Err(steps.refuse(format!("prove takes one part, got {name} as well"))),
+            name => parts.push(name),
         }
     }
-    let part = part.as_deref();
-    let proofs = steps.step("what is proven already", |_| Proofs::open(resume))?;
-    let (built, mut ready) = test::prepare(steps, Tier::Prove, false)?;
-    ready.set("BONGSU_PROOF_DIR", OsString::from(proofs.folder()));
+    let proofs = steps.step("earlier results", |_| Proofs::open(resume))?;
+    let (output, mut environment) = test::prepare(steps, Tier::Prove, false)?;
+    environment.set("BONGSU_PROOF_DIR", OsString::from(proofs.folder()));
     let passed = steps.step("tests", |steps| {
-        let mut cases = test::list(&built, Profiles::Prove)?;
-        cases.retain(|case| part.is_none_or(|part| is_of(case, part)));
+        let mut cases = test::list(&output, Profiles::Prove)?;
+        cases.retain(|case| parts.is_empty() || parts.iter().any(|part| belongs_to(case, part)));
         let proven = cases.extract_if(.., |case| proofs.has(&case.id()));
-        proven.for_each(|case| println!("proven already: {}", case.id()));
-        test::run_cases(steps, cases, Tier::Prove, &ready)
+        proven.for_each(|case| println!("skipped, already proven: {}", case.id()));
+        test::run_cases(steps, cases, Tier::Prove, &environment)
     });
-    // A test may have left its result before its last assertion failed: that is no proof.
-    proofs.forget(steps.tally.failures().map(|(id, _)| id));
+    // A test can write its result before a later assertion fails; such a result proves nothing.
+    proofs.remove(steps.tally.failures().map(|(id, _)| id));
     passed?;
-    steps.step("write the proof", |_| proofs.publish(part))
+    steps.step("write the proof", |_| proofs.publish(&parts))
 }
 
-/// Whether a test belongs to a part: it is in its crate, or carries its name. The model check belongs to live delivery.
-fn is_of(case: &Case, part: &str) -> bool {
+/// Whether a test belongs to a part: it is in the part's crate, or its name contains the part's name. The crate
+/// `live-model` belongs to the part `live`.
+fn belongs_to(case: &Case, part: &str) -> bool {
     let executable = case.executable.name.as_str();
     let package = executable.split('/').next().unwrap_or(executable);
     package == part || package.strip_suffix("-model") == Some(part) || case.test.contains(part)

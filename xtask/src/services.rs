@@ -1,72 +1,75 @@
-//! `cargo xtask services`: what the tests need beside Rust: the programs of `bongsu_engines::programs`, schemathesis in a
-//! Python environment of its own, and what the examples of the documents are run with.
+//! `cargo xtask services`: installs the programs that the tests need beside Rust: those of `bongsu_engines::programs`,
+//! schemathesis in a Python environment of its own, and the tools that run the examples of the documents.
 //!
-//! What is missing is installed. What cannot be had is an error in CI; elsewhere the last lines of the run name what is
-//! left out. A path in a program's variable is taken as it is.
+//! Missing programs are installed. A program that cannot be installed is an error in CI; elsewhere the last lines of
+//! the run name the tests that are left out. The environment variable of a program can name its path; that program is
+//! then used, and none is installed.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use bongsu_engines::programs::{self, PROGRAMS, Program};
 
-use crate::process::{command, said};
-use crate::steps::{Steps, Stopped};
-use crate::{node, packages, place, venv};
+use crate::process::{capture_both_if_ok, command};
+use crate::steps::{StepError, Steps};
+use crate::{node, packages, paths, venv};
 
-/// Programs that come with their libraries, in folders of their own: how each is had, and what is not tested without it.
-struct Kit {
+/// A program that is installed with its libraries into a folder of its own, not from a Debian package.
+struct BundledTool {
     variable: &'static str,
     purpose: &'static str,
-    ensure: fn(&Kit) -> Result<(PathBuf, String), String>,
+    ensure: fn(&BundledTool) -> Result<(PathBuf, String), String>,
 }
 
-const KITS: [Kit; 3] = [
-    Kit {
+const BUNDLED_TOOLS: [BundledTool; 3] = [
+    BundledTool {
         variable: "BONGSU_SCHEMATHESIS",
         purpose: "openapi: schemathesis against the description",
-        ensure: |kit| venv::ensure(kit.variable, &venv::SCHEMATHESIS),
+        ensure: |tool| venv::ensure(tool.variable, &venv::SCHEMATHESIS),
     },
-    Kit {
+    BundledTool {
         variable: "BONGSU_EXAMPLE_PYTHON",
         purpose: "examples: Python",
-        ensure: |kit| venv::ensure(kit.variable, &venv::PYTHON),
+        ensure: |tool| venv::ensure(tool.variable, &venv::PYTHON),
     },
-    Kit {
+    BundledTool {
         variable: "BONGSU_EXAMPLE_TSC",
         purpose: "examples: TypeScript",
-        ensure: |kit| node::ensure(kit.variable),
+        ensure: |tool| node::ensure(tool.variable),
     },
 ];
 
-/// A program that is there and works.
+/// A program that is installed and runs.
 #[derive(Debug)]
-struct Found {
+struct InstalledProgram {
     variable: String,
     path: PathBuf,
     version: String,
 }
 
-/// What the tests may count on.
+/// The installed programs, and the missing ones.
 #[derive(Debug, Default)]
 pub(crate) struct Services {
-    found: Vec<Found>,
-    /// What is left out without the programs that are missing, one line each.
+    found: Vec<InstalledProgram>,
+    /// For each missing program one line: the tests that are left out, and the reason.
     pub(crate) missing: Vec<String>,
 }
 
 impl Services {
-    /// The variables by which tests find the programs.
+    /// The environment variables from which tests learn the paths of the programs.
     pub(crate) fn environment(&self) -> impl Iterator<Item = (String, OsString)> {
         self.found.iter().map(|found| (found.variable.clone(), found.path.clone().into()))
     }
 
-    /// Every program with its version and place, one line each.
+    /// For each program one line: its version and path.
     pub(crate) fn versions(&self) -> impl Iterator<Item = String> {
-        self.found.iter().map(|Found { path, version, .. }| format!("{version}, {}", path.display()))
+        self.found
+            .iter()
+            .map(|InstalledProgram { path, version, .. }| format!("{version}, {}", path.display()))
     }
 }
 
-pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Stopped> {
+pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), StepError> {
     if let Some(argument) = arguments.first() {
         return Err(steps.refuse(format!("services takes no arguments, got {argument}")));
     }
@@ -76,14 +79,14 @@ pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Stopped
     Ok(())
 }
 
-/// Installs what is missing.
+/// Installs missing programs. In CI it fails when one cannot be installed.
 pub(crate) fn ensure() -> Result<Services, String> {
     let absent = PROGRAMS.iter().filter(|program| programs::find(program.name).is_none());
-    let mut wanted: Vec<_> = absent.map(|program| program.package).collect();
+    let mut missing_packages: Vec<_> = absent.map(|program| program.package).collect();
     if venv::needs_package() {
-        wanted.push(venv::PACKAGE);
+        missing_packages.push(venv::PACKAGE);
     }
-    let installed = if wanted.is_empty() { Ok(()) } else { packages::install(&wanted) };
+    let installed = if missing_packages.is_empty() { Ok(()) } else { packages::install(&missing_packages) };
 
     let mut services = Services::default();
     for program in &PROGRAMS {
@@ -92,38 +95,40 @@ pub(crate) fn ensure() -> Result<Services, String> {
             Err(reason) => services.missing.push(format!("{} ({reason})", program.purpose)),
         }
     }
-    for kit in &KITS {
-        match (kit.ensure)(kit) {
+    for tool in &BUNDLED_TOOLS {
+        match (tool.ensure)(tool) {
             Ok((path, version)) => {
-                services.found.push(Found { variable: kit.variable.to_owned(), path, version });
+                services.found.push(InstalledProgram { variable: tool.variable.to_owned(), path, version });
             }
-            Err(reason) => services.missing.push(format!("{} ({reason})", kit.purpose)),
+            Err(reason) => services.missing.push(format!("{} ({reason})", tool.purpose)),
         }
     }
-    if place::in_ci() && !services.missing.is_empty() {
-        return Err(format!("cannot be had, and CI leaves nothing out: {}", services.missing.join("; ")));
+    if paths::in_ci() && !services.missing.is_empty() {
+        return Err(format!("missing, which is an error in CI: {}", services.missing.join("; ")));
     }
     Ok(services)
 }
 
-fn find(program: &Program, installed: &Result<(), String>) -> Result<Found, String> {
+fn find(program: &Program, installed: &Result<(), String>) -> Result<InstalledProgram, String> {
     let name = program.name;
     let Some(path) = programs::find(name) else {
-        let why = installed.as_ref().err().map_or("installed, but not on the search path", String::as_str);
-        return Err(format!("{name} of the Debian package {} is missing: {why}", program.package));
+        let reason = installed.as_ref().err().map_or("installed, but not on the search path", String::as_str);
+        return Err(format!("{name} of the Debian package {} is missing: {reason}", program.package));
     };
-    let Some(tried) = said(command(&path).args(program.trial)) else {
-        return Err(format!("{} does not work: {name} {} fails", path.display(), program.trial.join(" ")));
+    let Some(output) = capture_both_if_ok(command(&path).args(program.trial)) else {
+        return Err(format!("{} does not run: {name} {} failed", path.display(), program.trial.join(" ")));
     };
-    // Not every program has a word for its version alone, and not every trial tells it.
-    let number = number(&tried).or_else(|| number(&said(command(&path).arg("--version"))?));
+    // The trial call of some programs prints no version; then `--version` is tried.
+    let number = version_number(&output)
+        .or_else(|| version_number(&capture_both_if_ok(command(&path).arg("--version"))?));
     let version = format!("{name} {}", number.as_deref().unwrap_or("of unknown version"));
-    Ok(Found { variable: programs::variable(name), path, version })
+    Ok(InstalledProgram { variable: programs::variable(name), path, version })
 }
 
-/// The first number with a dot in it, with whatever stands around it left away (`v=7.0.15`, `nginx/1.22.1`).
-fn number(said: &str) -> Option<String> {
-    let mut parts = said.split(|c: char| !c.is_ascii_digit() && c != '.').map(|part| part.trim_matches('.'));
+/// The first number that contains a dot, without the text around it (`v=7.0.15`, `nginx/1.22.1`).
+fn version_number(output: &str) -> Option<String> {
+    let mut parts =
+        output.split(|c: char| !c.is_ascii_digit() && c != '.').map(|part| part.trim_matches('.'));
     parts.find(|part| part.contains('.')).map(str::to_owned)
 }
 
@@ -132,15 +137,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_in_what_programs_say() {
-        for (said, version) in [
+    fn version_numbers_are_found_in_the_output_of_programs() {
+        for (output, version) in [
             ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64", Some("7.0.15")),
             ("nginx version: nginx/1.22.1\n", Some("1.22.1")),
             ("Chromium 140.0.7339.80 built on Debian GNU/Linux 12", Some("140.0.7339.80")),
             ("strace -- version 6.1\nCopyright (c) 1991-2022.", Some("6.1")),
             ("2024", None),
         ] {
-            assert_eq!(number(said).as_deref(), version);
+            assert_eq!(version_number(output).as_deref(), version);
         }
     }
 }

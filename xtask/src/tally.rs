@@ -1,4 +1,5 @@
-//! What became of all tests of a run: counts, failures, flaky tests, what was left out, and how long each took.
+//! The results of all tests of a run: counts, failures, flaky tests, tests that were left out, and durations.
+//! They become the last lines of the summary, a part of timings.json, and durations.json.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,41 +9,42 @@ use serde_json::{Value, json};
 
 use crate::case::{Attempt, Case, Outcome};
 
-/// How many of the slowest tests are kept in timings.json.
+/// Number of the slowest tests that timings.json lists.
 const MAX_SLOWEST: usize = 60;
 
-/// A test that was run, once or more often.
+/// The result of a test after its last attempt.
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub(crate) struct TestResult {
     id: String,
     outcome: Outcome,
-    took: Duration,
-    /// It failed beside other tests and passed alone; with the seed of the failed run, if it had one.
+    duration: Duration,
+    /// Some when the test failed in parallel with others and passed alone, with the seed of the failed attempt if it
+    /// printed one.
     flaky: Option<Option<String>>,
 }
 
-impl Finished {
-    /// Ended for good with its first attempt.
-    pub(crate) fn first(case: &Case, attempt: Attempt) -> Self {
-        Self { id: case.id(), outcome: attempt.outcome, took: attempt.took, flaky: None }
+impl TestResult {
+    /// The result of a test whose first attempt counts.
+    pub(crate) fn new(case: &Case, attempt: Attempt) -> Self {
+        Self { id: case.id(), outcome: attempt.outcome, duration: attempt.duration, flaky: None }
     }
 
-    /// Failed first, then passed alone.
+    /// The result of a test that failed at first, and then passed alone.
     pub(crate) fn flaky(case: &Case, first: Attempt, seed: Option<String>) -> Self {
-        Self { flaky: Some(seed), ..Self::first(case, first) }
+        Self { flaky: Some(seed), ..Self::new(case, first) }
     }
 }
 
-/// All tests of a run.
+/// The results of all tests of a run.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Vec<Finished>);
+pub(crate) struct Tally(Vec<TestResult>);
 
 impl Tally {
-    pub(crate) fn add(&mut self, finished: Finished) {
-        self.0.push(finished);
+    pub(crate) fn add(&mut self, result: TestResult) {
+        self.0.push(result);
     }
 
-    /// The names of the tests that failed, each with the reason.
+    /// The names of the failed tests, each with its reason. Flaky tests are not included.
     pub(crate) fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().filter_map(|test| match &test.outcome {
             Outcome::Failed(reason) if test.flaky.is_none() => Some((test.id.as_str(), reason.as_str())),
@@ -50,7 +52,7 @@ impl Tally {
         })
     }
 
-    /// The last lines about tests that need a look: flaky ones, failures, and what was left out.
+    /// Lines of the summary about tests that did not simply pass: flaky ones, tests that were left out, and failures.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut left_out: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         let mut remarks = Vec::new();
@@ -73,12 +75,12 @@ impl Tally {
         remarks
     }
 
-    /// How many tests could not be run.
+    /// Number of tests that could not be run.
     pub(crate) fn not_run(&self) -> usize {
         self.count(|outcome| matches!(outcome, Outcome::NotRun(_)))
     }
 
-    /// How many tests were run to their end.
+    /// Number of tests that passed or failed.
     pub(crate) fn ran(&self) -> usize {
         self.count(|outcome| matches!(outcome, Outcome::Passed | Outcome::Failed(_)))
     }
@@ -87,25 +89,25 @@ impl Tally {
         self.0.is_empty()
     }
 
-    /// For timings.json: the slowest tests, and the flaky ones with their seeds.
+    /// The slowest tests, and the flaky ones with their seeds, for timings.json.
     pub(crate) fn timings(&self) -> Value {
-        let mut slowest: Vec<&Finished> = self.0.iter().collect();
-        slowest.sort_by_key(|test| std::cmp::Reverse(test.took));
+        let mut slowest: Vec<&TestResult> = self.0.iter().collect();
+        slowest.sort_by_key(|test| std::cmp::Reverse(test.duration));
         slowest.truncate(MAX_SLOWEST);
         let slowest: Vec<Value> =
-            slowest.iter().map(|test| json!({"test": test.id, "seconds": seconds(test.took)})).collect();
+            slowest.iter().map(|test| json!({"test": test.id, "seconds": seconds(test.duration)})).collect();
         let flaky = self.0.iter().filter_map(|test| Some((test, test.flaky.as_ref()?)));
         let flaky: Vec<Value> = flaky
             .map(|(test, seed)| json!({"test": test.id, "seed": seed, "reason": reason(test)}))
             .collect();
-        let sum: f64 = self.0.iter().map(|test| test.took.as_secs_f64()).sum();
+        let sum: f64 = self.0.iter().map(|test| test.duration.as_secs_f64()).sum();
         json!({"tests": self.0.len(), "secondsOfTests": sum.round(), "slowest": slowest, "flaky": flaky})
     }
 
-    /// Seconds of the tests that take at least `least`, by name.
-    pub(crate) fn durations(&self, least: Duration) -> Value {
-        let long = self.0.iter().filter(|test| test.took >= least);
-        long.map(|test| (test.id.clone(), json!(seconds(test.took))))
+    /// Durations in seconds, by name, of the tests that took at least `min_duration`.
+    pub(crate) fn durations(&self, min_duration: Duration) -> Value {
+        let long = self.0.iter().filter(|test| test.duration >= min_duration);
+        long.map(|test| (test.id.clone(), json!(seconds(test.duration))))
             .collect::<serde_json::Map<_, _>>()
             .into()
     }
@@ -124,34 +126,34 @@ impl fmt::Display for Tally {
     }
 }
 
-fn reason(test: &Finished) -> &str {
+fn reason(test: &TestResult) -> &str {
     match &test.outcome {
         Outcome::Failed(reason) => reason,
         _ => "",
     }
 }
 
-fn seconds(took: Duration) -> f64 {
-    (took.as_secs_f64() * 10.0).round() / 10.0
+fn seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 10.0).round() / 10.0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn finished(id: &str, outcome: Outcome, flaky: Option<Option<String>>) -> Finished {
-        Finished { id: id.to_owned(), outcome, took: Duration::from_millis(1_250), flaky }
+    fn result(id: &str, outcome: Outcome, flaky: Option<Option<String>>) -> TestResult {
+        TestResult { id: id.to_owned(), outcome, duration: Duration::from_millis(1_250), flaky }
     }
 
     #[test]
     fn a_flaky_test_passes_and_is_named_with_its_seed() {
         let mut tally = Tally::default();
         let failed = || Outcome::Failed("panicked".to_owned());
-        tally.add(finished("a", Outcome::Passed, None));
-        tally.add(finished("b", failed(), Some(Some("7".to_owned()))));
-        tally.add(finished("c", failed(), None));
-        tally.add(finished("d", Outcome::NotRun("no redis".to_owned()), None));
-        tally.add(finished("e", Outcome::NotApplicable("embedded only".to_owned()), None));
+        tally.add(result("a", Outcome::Passed, None));
+        tally.add(result("b", failed(), Some(Some("7".to_owned()))));
+        tally.add(result("c", failed(), None));
+        tally.add(result("d", Outcome::NotRun("no redis".to_owned()), None));
+        tally.add(result("e", Outcome::NotApplicable("embedded only".to_owned()), None));
         assert_eq!(tally.to_string(), "total: 2 passed, 1 failed, 2 skipped");
         let remarks = [
             "FLAKY: b (seed 7; first attempt: panicked)",

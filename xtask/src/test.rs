@@ -1,34 +1,35 @@
-//! `cargo xtask test`: format, one build with clippy, the rules for dependencies, documents, engines, and every test on
-//! its profiles.
+//! `cargo xtask test`: checks the format and the dependencies, builds with clippy, compares the generated documents,
+//! starts the engines, and runs every test on its profiles.
 //!
-//! Programs are installed and engines started beside the build. Tests learn from the environment how large they are to
-//! be (`BONGSU_TEST_TIER`: quick, full, prove), where programs are and where the engines of the run are; they find
-//! nothing by themselves. `prove` shares all of it.
+//! Programs are installed and engines started while the build runs. Environment variables tell tests their size
+//! (`BONGSU_TEST_TIER`: quick, full, prove), the paths of programs and the addresses of engines; tests do not search
+//! for them. `prove` uses the same functions.
 
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::build::{self, Built};
+use crate::build::{self, BuildOutput};
 use crate::case::Case;
 use crate::engines::Engines;
 use crate::process::capture;
 use crate::profiles::{self, Profiles};
 use crate::runner::Runner;
 use crate::services::{self, Services};
-use crate::steps::{Steps, Stopped};
-use crate::{deny, docs, lint, place, process};
+use crate::steps::{StepError, Steps};
+use crate::{deny, docs, lint, paths, process};
 
-/// What one test may take; in a run that proves, tests are as large as they get.
-const TEST_LIMIT: Duration = Duration::from_secs(180);
-const PROVE_LIMIT: Duration = Duration::from_secs(3_600);
-/// Most tests wait for something most of the time.
+/// A test that runs longer is killed. `prove` runs tests at full size, which takes longer.
+const TEST_TIMEOUT: Duration = Duration::from_secs(180);
+const PROVE_TIMEOUT: Duration = Duration::from_secs(3_600);
+/// Concurrent test processes per core. Most tests mostly wait; at full size they load the machine.
 const JOBS_PER_CORE: usize = 4;
-/// Tests that take less are not worth ordering.
-const LONG_TEST: Duration = Duration::from_secs(2);
+const PROVE_JOBS_PER_CORE: usize = 1;
+/// Shorter durations are not written to `xtask/durations.json`.
+const MIN_RECORDED_DURATION: Duration = Duration::from_secs(2);
 
-/// How large a run is.
+/// The size of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tier {
     Quick,
@@ -46,64 +47,65 @@ impl Tier {
     }
 }
 
-pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), Stopped> {
-    let (mut tier, mut with_lint, mut keeps_durations, mut filter) = (Tier::Full, true, false, Vec::new());
+pub(crate) fn run(steps: &mut Steps, arguments: &[String]) -> Result<(), StepError> {
+    let (mut tier, mut with_lint, mut keep_durations, mut filter) = (Tier::Full, true, false, Vec::new());
     for argument in arguments {
         match argument.as_str() {
             "--quick" => tier = Tier::Quick,
             "--no-lint" => with_lint = false,
-            "--keep-durations" => keeps_durations = true,
+            "--keep-durations" => keep_durations = true,
             flag if flag.starts_with('-') => return Err(steps.refuse(format!("test has no option {flag}"))),
             name => filter.push(name.to_owned()),
         }
     }
     if with_lint {
-        // A failure is in the summary; nothing that follows needs it.
+        // The summary has the failures of these steps; later steps do not need their results.
         let _ = steps.step("format", |_| lint::format());
         let _ = steps.step("dependencies", deny::check);
     } else {
         steps.not_run.push("lints (--no-lint)".to_owned());
     }
-    let (built, ready) = prepare(steps, tier, with_lint)?;
-    let wanted =
+    let (output, environment) = prepare(steps, tier, with_lint)?;
+    let is_selected =
         |case: &Case| filter.is_empty() || filter.iter().any(|part| case.id().contains(part.as_str()));
     if !filter.is_empty() {
         steps.not_run.push(format!("tests not named by: {}", filter.join(" ")));
     }
     let profiles = if tier == Tier::Quick { Profiles::Embedded } else { Profiles::All };
     let passed = steps.step("tests", |steps| {
-        let mut cases = list(&built, profiles)?;
-        cases.retain(wanted);
-        ready.leave_out_missing(&mut cases, steps);
-        run_cases(steps, cases, tier, &ready)
+        let mut cases = list(&output, profiles)?;
+        cases.retain(is_selected);
+        environment.remove_unavailable(&mut cases, steps);
+        run_cases(steps, cases, tier, &environment)
     });
-    if keeps_durations && filter.is_empty() && passed.is_ok() {
+    if keep_durations && filter.is_empty() && passed.is_ok() {
         steps.step("write durations", |steps| {
-            let text = format!("{:#}\n", steps.tally.durations(LONG_TEST));
-            std::fs::write(place::durations(), text).map_err(|error| error.to_string())
+            let text = format!("{:#}\n", steps.tally.durations(MIN_RECORDED_DURATION));
+            std::fs::write(paths::durations(), text).map_err(|error| error.to_string())
         })?;
     }
     passed
 }
 
-/// The programs that are there and the engines that run.
+/// The installed programs, the running engines, and further environment variables of the tests.
 #[derive(Default)]
-pub(crate) struct Ready {
+pub(crate) struct TestEnvironment {
     services: Services,
     engines: Engines,
-    further: Vec<(String, OsString)>,
+    extra_variables: Vec<(String, OsString)>,
 }
 
-impl Ready {
-    /// One more variable for every test.
+impl TestEnvironment {
+    /// Adds an environment variable for every test.
     pub(crate) fn set(&mut self, name: &str, value: OsString) {
-        self.further.push((name.to_owned(), value));
+        self.extra_variables.push((name.to_owned(), value));
     }
 
-    /// Leaves out the profiles whose engines cannot be had, and says so. In CI that was an error before.
-    fn leave_out_missing(&self, cases: &mut Vec<Case>, steps: &mut Steps) {
+    /// Removes the cases of profiles with an engine that does not run, and adds these profiles to the summary. In CI
+    /// [`services::ensure`] has already failed when an engine's program is missing.
+    fn remove_unavailable(&self, cases: &mut Vec<Case>, steps: &mut Steps) {
         let is_missing =
-            |profile: &str| profiles::engines(profile).iter().any(|name| !self.engines.have(name));
+            |profile: &str| profiles::engines(profile).iter().any(|name| !self.engines.has(name));
         let mut left_out: Vec<_> = cases.iter().filter_map(|case| case.profile).collect();
         left_out.sort_unstable();
         left_out.dedup();
@@ -111,107 +113,112 @@ impl Ready {
         cases.retain(|case| case.profile.is_none_or(|profile| !left_out.contains(&profile)));
         steps
             .not_run
-            .extend(left_out.iter().map(|profile| format!("the profile {profile}: an engine is missing")));
+            .extend(left_out.iter().map(|profile| format!("the profile {profile}: an engine does not run")));
     }
 
-    /// What every test finds in its environment.
-    fn environment(&self, tier: Tier) -> Vec<(String, OsString)> {
+    /// The environment variables of every test, without the profile.
+    fn variables(&self, tier: Tier) -> Vec<(String, OsString)> {
         let mut environment = vec![("BONGSU_TEST_TIER".to_owned(), tier.name().into())];
         environment.extend(self.services.environment());
         environment.extend(self.engines.environment());
-        environment.extend(self.further.iter().cloned());
+        environment.extend(self.extra_variables.iter().cloned());
         environment
     }
 }
 
-/// Builds everything while programs are installed and engines are started.
-pub(crate) fn prepare(steps: &mut Steps, tier: Tier, linted: bool) -> Result<(Built, Ready), Stopped> {
+/// Builds everything, while another thread installs programs and starts engines.
+pub(crate) fn prepare(
+    steps: &mut Steps,
+    tier: Tier,
+    with_clippy: bool,
+) -> Result<(BuildOutput, TestEnvironment), StepError> {
     if tier == Tier::Quick {
         steps.not_run.push("everything that needs an engine or a browser (--quick)".to_owned());
     }
-    let (built, got_ready) = thread::scope(|scope| {
-        let readying = scope.spawn(move || {
+    let (output, setup_result) = thread::scope(|scope| {
+        let setup = scope.spawn(move || {
             let started = Instant::now();
-            let ready = if tier == Tier::Quick { Ok(Ready::default()) } else { make_ready() };
-            (started.elapsed(), ready)
+            let environment = if tier == Tier::Quick { Ok(TestEnvironment::default()) } else { set_up() };
+            (started.elapsed(), environment)
         });
-        let built = steps.step("build and clippy", |_| build::build(linted));
-        (built, readying.join())
+        let output = steps.step("build and clippy", |_| build::build(with_clippy));
+        (output, setup.join())
     });
-    let (took, ready) =
-        got_ready.unwrap_or_else(|_| (Duration::ZERO, Err("it panicked; see above".to_owned())));
-    let ready = steps.close_step("engines and programs", took, ready);
-    if let Ok(ready) = &ready {
-        steps.used.extend(ready.services.versions());
-        steps.not_run.extend(ready.services.missing.iter().cloned());
+    let (duration, environment) =
+        setup_result.unwrap_or_else(|_| (Duration::ZERO, Err("its thread panicked; see above".to_owned())));
+    let environment = steps.close_step("engines and programs", duration, environment);
+    if let Ok(environment) = &environment {
+        steps.used.extend(environment.services.versions());
+        steps.not_run.extend(environment.services.missing.iter().cloned());
     }
-    let built = built?;
-    if built.warnings > 0 {
-        let _ = steps.step("clippy", |_| Err::<(), _>(format!("{} warnings, see above", built.warnings)));
+    let output = output?;
+    if output.warnings > 0 {
+        let _ = steps.step("clippy", |_| Err::<(), _>(format!("{} warnings, see above", output.warnings)));
     }
-    let _ = steps.step("documents are current", |_| docs::check(&built.product));
-    Ok((built, ready?))
+    let _ = steps.step("documents are current", |_| docs::check(&output.product));
+    Ok((output, environment?))
 }
 
-fn make_ready() -> Result<Ready, String> {
+fn set_up() -> Result<TestEnvironment, String> {
     let services = services::ensure()?;
     let engines = Engines::start()?;
-    Ok(Ready { services, engines, further: Vec::new() })
+    Ok(TestEnvironment { services, engines, extra_variables: Vec::new() })
 }
 
-/// Runs the cases and fails when one does.
+/// Runs the cases. Fails when a test fails, or could not run in `prove` or in CI.
 pub(crate) fn run_cases(
     steps: &mut Steps,
     cases: Vec<Case>,
     tier: Tier,
-    ready: &Ready,
+    environment: &TestEnvironment,
 ) -> Result<(), String> {
     if cases.is_empty() {
-        return Err("no test was run: the filter matches none".to_owned());
+        return Err("no test was run: the filter matches no test".to_owned());
     }
     let is_proving = tier == Tier::Prove;
     let runner = Runner {
-        environment: ready.environment(tier),
-        jobs: if is_proving { 1 } else { jobs() },
-        limit: if is_proving { PROVE_LIMIT } else { TEST_LIMIT },
+        environment: environment.variables(tier),
+        jobs: jobs(if is_proving { PROVE_JOBS_PER_CORE } else { JOBS_PER_CORE }),
+        timeout: if is_proving { PROVE_TIMEOUT } else { TEST_TIMEOUT },
         shows_output: is_proving,
     };
     runner.run(cases, &mut steps.tally)?;
     let (failed, not_run) = (steps.tally.failures().count(), steps.tally.not_run());
-    let must_run_all = is_proving || (place::in_ci() && tier != Tier::Quick);
+    let must_run_all = is_proving || (paths::in_ci() && tier != Tier::Quick);
     if failed > 0 {
         Err(format!("{failed} tests failed"))
     } else if not_run > 0 && must_run_all {
-        Err(format!("{not_run} tests were not run, and nothing may be left out"))
+        Err(format!("{not_run} tests were not run, which is an error in CI and in prove"))
     } else {
         Ok(())
     }
 }
 
-/// Test processes at the same time.
-fn jobs() -> usize {
+/// Maximum number of concurrent test processes: `BONGSU_TEST_JOBS`, or a number per core.
+fn jobs(per_core: usize) -> usize {
     let given = std::env::var("BONGSU_TEST_JOBS").ok().and_then(|jobs| jobs.parse().ok());
-    given.unwrap_or_else(|| JOBS_PER_CORE * thread::available_parallelism().map_or(1, usize::from))
+    given.unwrap_or_else(|| per_core * thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// All tests on all of their profiles.
-pub(crate) fn list(built: &Built, profiles: Profiles) -> Result<Vec<Case>, String> {
+/// Lists all tests, once for each of their profiles.
+pub(crate) fn list(output: &BuildOutput, profiles: Profiles) -> Result<Vec<Case>, String> {
     let mut tests = Vec::new();
-    for executable in &built.executables {
+    for executable in &output.executables {
         let mut command = process::command(&executable.path);
         let listed = capture(command.args(["--list", "--format", "terse"]).current_dir(&executable.folder))?;
         let executable = Arc::new(executable.clone());
         let names = listed.lines().filter_map(|line| line.strip_suffix(": test"));
         tests.extend(names.map(|test| (executable.clone(), test.to_owned())));
     }
-    let names: Vec<_> = tests.iter().map(|(of, test)| (of.name.as_str(), test.as_str())).collect();
-    let unused = profiles::unused(&names);
+    let names: Vec<_> =
+        tests.iter().map(|(executable, test)| (executable.name.as_str(), test.as_str())).collect();
+    let unused = profiles::unused_prefixes(&names);
     if !unused.is_empty() {
-        return Err(format!("no test is called {}, which xtask/src/profiles.rs names", unused.join(", ")));
+        return Err(format!("xtask/src/profiles.rs names tests that do not exist: {}", unused.join(", ")));
     }
     let cases = tests.into_iter().flat_map(|(executable, test)| {
-        let on = profiles::of(&executable.name, &test, profiles);
-        on.into_iter().map(move |profile| Case {
+        let test_profiles = profiles::for_test(&executable.name, &test, profiles);
+        test_profiles.into_iter().map(move |profile| Case {
             profile,
             executable: executable.clone(),
             test: test.clone(),

@@ -1,4 +1,4 @@
--- Votes count while whoever gave them is a member.
+-- Only votes of people who are members now are counted.
 SELECT proposal.id, proposal.proposal_type, proposal.status, proposal.content, proposal.proposer_id,
        proposal.created_at, proposal.decided_at,
        (SELECT count(*)

@@ -1,4 +1,4 @@
--- How many votes of members a proposal has, and how many members there are: both as they are at one moment.
+-- The votes of current members for a proposal, and the number of members, in one snapshot.
 SELECT (SELECT count(*)
         FROM decision_votes vote
         JOIN {memberships} member ON member.{member_event:event_id} = :target AND member.{member_user:user_id} = vote.user_id

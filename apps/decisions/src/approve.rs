@@ -1,15 +1,15 @@
-//! Deciding about a proposal: by the creator of the event, or by enough votes. What was decided stays decided.
+//! Approves and rejects proposals: by the creator of the event, or by enough votes. A decision is final.
 
 use bongsu_kernel::{Id, Millis};
 use bongsu_sql::Transaction;
 
-use crate::enter::{Held, enter, hold};
-use crate::tell::{APPROVED, OfDecision, OfProposal, REJECTED, tell};
-use crate::{Decisions, Error, Event, ProposalType, Status, store};
+use crate::access::{LockedProposal, lock_membership, lock_proposal};
+use crate::outbox_events::{APPROVED, DecisionPayload, ProposalPayload, REJECTED, record_event};
+use crate::{DecisionEvent, Decisions, Error, ProposalType, Status, store};
 
-/// What the creator says to a proposal.
+/// A decision that a person asks for.
 #[derive(Clone, Debug)]
-struct Word {
+struct DecisionRequest {
     event: Id,
     proposal: Id,
     person: Id,
@@ -17,56 +17,57 @@ struct Word {
     now: Millis,
 }
 
-/// A proposal that is decided.
+/// The decision about a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decided {
+pub struct Decision {
     pub proposal: i64,
     pub proposal_type: ProposalType,
     pub status: Status,
 }
 
 impl Decisions {
-    /// Approving what is approved changes nothing.
-    pub async fn approve(&self, event: Id, proposal: Id, person: Id) -> Result<Decided, Error> {
+    /// Approves a proposal. Without effect if it is approved already.
+    pub async fn approve(&self, event: Id, proposal: Id, person: Id) -> Result<Decision, Error> {
         self.decide(event, proposal, person, Status::Approved).await
     }
 
-    /// Rejecting what is rejected changes nothing.
-    pub async fn reject(&self, event: Id, proposal: Id, person: Id) -> Result<Decided, Error> {
+    /// Rejects a proposal. Without effect if it is rejected already.
+    pub async fn reject(&self, event: Id, proposal: Id, person: Id) -> Result<Decision, Error> {
         self.decide(event, proposal, person, Status::Rejected).await
     }
 
-    async fn decide(&self, event: Id, proposal: Id, person: Id, status: Status) -> Result<Decided, Error> {
-        let word = Word { event, proposal, person, status, now: self.clock.now() };
-        self.records.write(word, decide).await
+    async fn decide(&self, event: Id, proposal: Id, person: Id, status: Status) -> Result<Decision, Error> {
+        let request = DecisionRequest { event, proposal, person, status, now: self.clock.now() };
+        self.records.write(request, decide).await
     }
 }
 
-async fn decide(word: &Word, tx: &mut Transaction<'_>) -> Result<Decided, Error> {
-    let event = enter(tx, &word.event, &word.person).await?;
-    if event.creator != word.person {
+async fn decide(request: &DecisionRequest, tx: &mut Transaction<'_>) -> Result<Decision, Error> {
+    let event = lock_membership(tx, &request.event, &request.person).await?;
+    if event.creator != request.person {
         return Err(Error::NotCreator);
     }
-    let mut held = hold(tx, &event, &word.proposal).await?;
-    if held.status != word.status {
-        held.must_be_open()?;
-        settle(tx, &event, &mut held, word.status, word.now).await?;
+    let mut proposal = lock_proposal(tx, &event, &request.proposal).await?;
+    if proposal.status != request.status {
+        proposal.require_pending()?;
+        apply_decision(tx, &event, &mut proposal, request.status, request.now).await?;
     }
-    Ok(Decided { proposal: held.number, proposal_type: held.proposal_type, status: held.status })
+    Ok(Decision { proposal: proposal.number, proposal_type: proposal.proposal_type, status: proposal.status })
 }
 
-/// Decides about a proposal that is held and open.
-pub(crate) async fn settle(
+/// Sets the status of a pending proposal and records the outbox event.
+pub(crate) async fn apply_decision(
     tx: &mut Transaction<'_>,
-    event: &Event,
-    held: &mut Held,
+    event: &DecisionEvent,
+    proposal: &mut LockedProposal,
     status: Status,
     now: Millis,
 ) -> Result<(), Error> {
     let arguments =
-        [("proposal", held.number.into()), ("status", status.as_str().into()), ("now", now.into())];
-    tx.run(&store::PROPOSAL_SETTLE, &arguments).await?;
-    held.status = status;
+        [("proposal", proposal.number.into()), ("status", status.as_str().into()), ("now", now.into())];
+    tx.run(&store::PROPOSAL_DECIDE, &arguments).await?;
+    proposal.status = status;
     let event_type = if status == Status::Approved { APPROVED } else { REJECTED };
-    tell(tx, event, event_type, &OfDecision { proposal: OfProposal::from(&*held), status }).await
+    let payload = DecisionPayload { proposal: ProposalPayload::from(&*proposal), status };
+    record_event(tx, event, event_type, &payload).await
 }

@@ -1,13 +1,13 @@
-//! Saying something about a criterion: a proposal of that type that was not rejected.
+//! Comments on criteria. A criterion is a proposal of type `criteria`; a rejected one takes no comments.
 
 use bongsu_kernel::{Id, Millis};
 use bongsu_sql::Transaction;
 
-use crate::enter::{enter, hold_criterion};
-use crate::tell::{COMMENTED, OfComment, tell};
+use crate::access::{lock_criterion, lock_membership};
+use crate::outbox_events::{COMMENTED, CommentPayload, record_event};
 use crate::{Decisions, Error, Status, store};
 
-/// What is said, and by whom.
+/// A comment to be created, with its author.
 #[derive(Clone, Debug)]
 pub struct NewComment {
     pub event: Id,
@@ -16,7 +16,7 @@ pub struct NewComment {
     pub content: String,
 }
 
-/// What was said.
+/// A stored comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comment {
     pub number: i64,
@@ -33,10 +33,10 @@ impl Decisions {
 }
 
 async fn comment_on((new, now): &(NewComment, Millis), tx: &mut Transaction<'_>) -> Result<Comment, Error> {
-    let event = enter(tx, &new.event, &new.person).await?;
-    let criterion = hold_criterion(tx, &event, &new.criterion).await?;
+    let event = lock_membership(tx, &new.event, &new.person).await?;
+    let criterion = lock_criterion(tx, &event, &new.criterion).await?;
     if criterion.status == Status::Rejected {
-        return Err(Error::Decided(Status::Rejected));
+        return Err(Error::AlreadyDecided(Status::Rejected));
     }
     let arguments = [
         ("event", event.number.into()),
@@ -46,9 +46,9 @@ async fn comment_on((new, now): &(NewComment, Millis), tx: &mut Transaction<'_>)
         ("now", (*now).into()),
     ];
     tx.run(&store::COMMENT_ADD, &arguments).await?;
-    let number = store::given_id(tx).await?;
-    let payload = OfComment { comment_id: number.into(), criterion_id: criterion.number.into() };
-    tell(tx, &event, COMMENTED, &payload).await?;
+    let number = store::inserted_id(tx).await?;
+    let payload = CommentPayload { comment_id: number.into(), criterion_id: criterion.number.into() };
+    record_event(tx, &event, COMMENTED, &payload).await?;
     Ok(Comment {
         number,
         criterion: criterion.number,

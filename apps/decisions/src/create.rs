@@ -1,14 +1,14 @@
-//! Creating an event. Whoever does is its first member.
+//! Creates events. The creator becomes the first member.
 
 use bongsu_kernel::{Id, Millis};
 use bongsu_sql::Transaction;
 
-use crate::{Decisions, Error, Event, Membership, store};
+use crate::{DecisionEvent, Decisions, Error, Membership, store};
 
-/// So many numbers that other programs use already are passed over for one event.
-const PASSED_OVER: u32 = 1_000;
+/// Ids to try for one event. An id is skipped if another program uses it.
+const MAX_ID_ATTEMPTS: u32 = 1_000;
 
-/// What is to be decided, and by whom.
+/// An event to be created, with its creator.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
     pub title: String,
@@ -17,20 +17,24 @@ pub struct NewEvent {
 }
 
 impl Decisions {
-    pub async fn create(&self, event: NewEvent) -> Result<Event, Error> {
-        let given = (event, self.clock.now());
-        for _ in 0..PASSED_OVER {
-            if let Some(event) = self.records.write(given.clone(), create).await? {
+    pub async fn create(&self, event: NewEvent) -> Result<DecisionEvent, Error> {
+        let input = (event, self.clock.now());
+        for _ in 0..MAX_ID_ATTEMPTS {
+            if let Some(event) = self.records.write(input.clone(), create).await? {
                 return Ok(event);
             }
         }
-        Err(bongsu_sql::Error::Failed("other programs use all ids for events of their own".to_owned()).into())
+        let text = format!("other programs use the next {MAX_ID_ATTEMPTS} event ids");
+        Err(bongsu_sql::Error::Failed(text).into())
     }
 }
 
-/// Nothing when another program has an event of this number: its members and its rows are not to become ours. The number
-/// counts as given then, and the next one is tried.
-async fn create((new, now): &(NewEvent, Millis), tx: &mut Transaction<'_>) -> Result<Option<Event>, Error> {
+/// Inserts an event and its creator's membership. Returns None if another program uses the new id: its members and rows
+/// must not become those of this event. The transaction is committed then, so that the next call gets another id.
+async fn create(
+    (new, now): &(NewEvent, Millis),
+    tx: &mut Transaction<'_>,
+) -> Result<Option<DecisionEvent>, Error> {
     let arguments = [
         ("title", new.title.as_str().into()),
         ("percent", new.auto_approve_percent.into()),
@@ -38,11 +42,11 @@ async fn create((new, now): &(NewEvent, Millis), tx: &mut Transaction<'_>) -> Re
         ("now", (*now).into()),
     ];
     tx.run(&store::EVENT_ADD, &arguments).await?;
-    let number = store::given_id(tx).await?;
-    let unnamed = |_| bongsu_sql::Error::Failed("a number is no id".to_owned());
-    let id = Id::new(&number.to_string()).map_err(unnamed)?;
-    let taken = tx.row(&store::IS_TAKEN, &[("target", (&id).into())]).await?;
-    if taken.map_or(Ok(0), |row| row.int(0))? != 0 {
+    let number = store::inserted_id(tx).await?;
+    let invalid = |_| bongsu_sql::Error::Failed(format!("the inserted id {number} is not a valid id"));
+    let id = Id::new(&number.to_string()).map_err(invalid)?;
+    let is_used = tx.row(&store::IS_EVENT_ID_USED, &[("target", (&id).into())]).await?;
+    if is_used.map_or(Ok(0), |row| row.int(0))? != 0 {
         tx.run(&store::EVENT_REMOVE, &[("event", number.into())]).await?;
         return Ok(None);
     }
@@ -52,7 +56,7 @@ async fn create((new, now): &(NewEvent, Millis), tx: &mut Transaction<'_>) -> Re
         ("status", Membership::Accepted.as_str().into()),
     ];
     tx.run(&store::MEMBER_PUT, &member).await?;
-    Ok(Some(Event {
+    Ok(Some(DecisionEvent {
         id,
         number,
         title: new.title.clone(),

@@ -1,38 +1,38 @@
-//! Decisions: people propose, vote and comment on what is to be decided, and everybody who takes part sees it at once.
+//! Decisions: members of an event propose, vote and comment, and all of them see each change at once.
 //!
-//! An application that shows the outbox in use: every change and the row that tells of it are one transaction, and the
-//! stream of an event is the outbox's. Who may take part is in its table `memberships`, which other programs may change,
-//! too. Rules are in files named after what people do; [`enter`] says who may.
+//! An example application of the outbox: each change and its outbox row are one transaction, and clients follow an
+//! event by a stream of the outbox. Members are in the outbox's table `memberships`, which other programs may change as
+//! well. Each operation has a file; [`access`] checks who may call it.
 
-mod admit;
+mod access;
 mod approve;
 mod comment;
 mod create;
-mod enter;
-mod look;
+mod membership;
+mod outbox_events;
 mod part;
 mod propose;
 pub mod routes;
 pub mod store;
-mod tell;
+mod text_enums;
+mod view;
 mod vote;
-mod words;
 
 use bongsu_kernel::{Clock, Id};
 use bongsu_sql::Records;
 
-pub use admit::{Admission, By};
-pub use approve::Decided;
+pub use access::DecisionEvent;
+pub use approve::Decision;
 pub use comment::{Comment, NewComment};
 pub use create::NewEvent;
-pub use enter::Event;
-pub use look::{Counts, List, Proposal, Shown};
+pub use membership::{Actor, MembershipChange};
 pub use part::DECISIONS_PART;
 pub use propose::NewProposal;
-pub use vote::Voted;
-pub use words::{Membership, ProposalType, Status};
+pub use text_enums::{Membership, ProposalType, Status};
+pub use view::{EventCounts, EventDetails, ListPage, Proposal};
+pub use vote::VoteResult;
 
-/// Cheap to clone.
+/// The operations of this application. Cheap to clone.
 #[derive(Clone)]
 pub struct Decisions {
     records: Records,
@@ -45,29 +45,29 @@ impl Decisions {
     }
 }
 
-/// Why something was not done. Nothing was changed then, and nobody was told anything.
+/// Why an operation failed. A failed operation changes no row and records no outbox event.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("there is no such event")]
-    NoEvent,
+    EventNotFound,
     #[error("the event has no such proposal")]
-    NoProposal,
+    ProposalNotFound,
     #[error("the event has no such criterion")]
-    NoCriterion,
+    CriterionNotFound,
     #[error("not an accepted member of the event")]
-    Stranger,
+    NotMember,
     #[error("not the creator of the event")]
     NotCreator,
-    #[error("the creator of an event stays its member")]
-    CreatorStays,
-    #[error("it was decided already: {}", .0.as_str())]
-    Decided(Status),
+    #[error("the creator of an event cannot end their own membership")]
+    CreatorMustStay,
+    #[error("the proposal has been decided already: {}", .0.as_str())]
+    AlreadyDecided(Status),
     #[error(transparent)]
     Records(#[from] bongsu_sql::Error),
 }
 
-/// The number that the database gave something: other ids name nothing here.
-pub(crate) fn number(id: &Id) -> Option<i64> {
+/// Parses the id of an event, proposal or comment: a positive integer in its usual form. None for any other id.
+pub(crate) fn parse_number(id: &Id) -> Option<i64> {
     let number: i64 = id.as_str().parse().ok()?;
     (number > 0 && number.to_string() == id.as_str()).then_some(number)
 }
@@ -77,8 +77,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_numbers_as_we_write_them_name_something() {
-        let number_of = |text: &str| number(&Id::new(text).unwrap());
+    fn only_positive_integers_in_their_usual_form_are_numbers() {
+        let number_of = |text: &str| parse_number(&Id::new(text).unwrap());
         assert_eq!((number_of("1"), number_of("9223372036854775807")), (Some(1), Some(i64::MAX)));
         for other in ["0", "-1", "01", "a", "1.0", "9223372036854775808"] {
             assert_eq!(number_of(other), None, "{other}");

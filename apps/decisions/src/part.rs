@@ -1,12 +1,12 @@
-//! Decisions as an application beside the hub.
+//! Registers this application as a part of the hub.
 
-use bongsu_kernel::settings::{Bad, Values};
+use bongsu_kernel::settings::{SettingError, Values};
 use bongsu_part::{Assembly, Failure, Part, ROLES};
 
 use crate::store::{MIGRATIONS, PART, QUERIES};
 use crate::{Decisions, routes};
 
-/// People propose, vote and comment on what is to be decided.
+/// The application `decisions`.
 pub static DECISIONS_PART: Part = Part {
     is_application: true,
     migrations: MIGRATIONS,
@@ -15,14 +15,14 @@ pub static DECISIONS_PART: Part = Part {
     ..Part::new(PART, |assembly| Box::pin(start(assembly)))
 };
 
-fn check(values: &Values) -> Result<(), Bad> {
-    let refuse = |allowed| Err(Bad::value(&ROLES, values.text(&ROLES), allowed));
+fn check(values: &Values) -> Result<(), SettingError> {
+    let refuse = |allowed| Err(SettingError::invalid_value(&ROLES, values.text(&ROLES), allowed));
     if !bongsu_outbox::is_on(values) {
-        return refuse("without decisions while OUTBOX is off: these are told by it");
+        return refuse("use OUTBOX=on with the role decisions, whose events are rows of the outbox");
     }
     if bongsu_outbox::has_membership_query(values) {
         return refuse(
-            "without decisions while OUTBOX_MEMBERSHIP_QUERY is set: these write to the table of memberships",
+            "leave OUTBOX_MEMBERSHIP_QUERY unset with the role decisions, which writes to the table of memberships",
         );
     }
     Ok(())
@@ -30,10 +30,10 @@ fn check(values: &Values) -> Result<(), Bad> {
 
 async fn start(assembly: &mut Assembly) -> Result<(), Failure> {
     let engines = &assembly.engines;
-    // Without records its routes say so.
+    // Without records, every route answers 503.
     let records = engines.records.clone();
     let decisions = records.map(|records| Decisions::new(records, engines.clock.clone()));
     let identity = engines.identity.clone();
-    assembly.routes(routes::router(decisions, identity));
+    assembly.add_routes(routes::router(decisions, identity));
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! Proposing something.
+//! Creates proposals.
 
 use bongsu_kernel::{Id, Millis};
 use bongsu_sql::Transaction;
 
-use crate::enter::enter;
-use crate::tell::{OfProposal, PROPOSED, tell};
+use crate::access::lock_membership;
+use crate::outbox_events::{PROPOSED, ProposalPayload, record_event};
 use crate::{Decisions, Error, Proposal, ProposalType, Status, store};
 
-/// What is proposed, and by whom.
+/// A proposal to be created, with its proposer.
 #[derive(Clone, Debug)]
 pub struct NewProposal {
     pub event: Id,
@@ -23,7 +23,7 @@ impl Decisions {
 }
 
 async fn propose((new, now): &(NewProposal, Millis), tx: &mut Transaction<'_>) -> Result<Proposal, Error> {
-    let event = enter(tx, &new.event, &new.person).await?;
+    let event = lock_membership(tx, &new.event, &new.person).await?;
     let arguments = [
         ("event", event.number.into()),
         ("type", new.proposal_type.as_str().into()),
@@ -32,9 +32,9 @@ async fn propose((new, now): &(NewProposal, Millis), tx: &mut Transaction<'_>) -
         ("now", (*now).into()),
     ];
     tx.run(&store::PROPOSAL_ADD, &arguments).await?;
-    let number = store::given_id(tx).await?;
-    let payload = OfProposal { proposal_id: number.into(), proposal_type: new.proposal_type };
-    tell(tx, &event, PROPOSED, &payload).await?;
+    let number = store::inserted_id(tx).await?;
+    let payload = ProposalPayload { proposal_id: number.into(), proposal_type: new.proposal_type };
+    record_event(tx, &event, PROPOSED, &payload).await?;
     Ok(Proposal {
         number,
         proposal_type: new.proposal_type,
@@ -44,6 +44,6 @@ async fn propose((new, now): &(NewProposal, Millis), tx: &mut Transaction<'_>) -
         created_at: *now,
         decided_at: None,
         votes: 0,
-        voted: false,
+        has_voted: false,
     })
 }

@@ -1,31 +1,31 @@
-//! Decisions over HTTP: requests in, answers out. Nothing is decided here.
+//! The HTTP API of this application. Handlers only convert requests and answers.
 //!
-//! The stream of an event, `/events/{eventId}/stream`, is the outbox's. JSON is snake_case, as there.
+//! The outbox serves the stream of an event, `/events/{eventId}/stream`. As in the outbox, JSON fields are snake_case.
 
-mod documents;
-mod refusals;
+mod answers;
+mod errors;
 mod requests;
 
 use axum::extract::State;
 use bongsu_http::openapi::tagged;
-use bongsu_http::{Answer, ApiError, Caller, Identity, Page, Person, RouteState, Small};
+use bongsu_http::{Answer, ApiError, Caller, Identity, Page, Person, RouteState, SmallBody};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::documents::{
-    Admitted, CommentItem, Comments, DecidedAnswer, EventAnswer, ProposalItem, Proposals, VotedAnswer,
+use self::answers::{
+    CommentItem, Comments, DecisionAnswer, EventAnswer, MembershipAnswer, ProposalItem, Proposals, VoteAnswer,
 };
-use self::refusals::refused;
+use self::errors::api_error;
 use self::requests::{
     ApprovePath, CommentBody, CriterionPath, EventBody, EventPath, MemberPath, MembershipBody, ProposalBody,
     RejectPath, VotePath,
 };
-use crate::{Admission, By, Decisions, NewComment, NewEvent, NewProposal};
+use crate::{Actor, Decisions, MembershipChange, NewComment, NewEvent, NewProposal};
 
-/// None when nothing is recorded.
+/// None if RECORDS is off.
 type DecisionsState = RouteState<Option<Decisions>>;
 
-/// The routes of this application, with their documents. Without decisions they say that nothing is recorded.
+/// The routes of this application, with their OpenAPI descriptions. If `decisions` is None, they answer 503.
 pub fn router(decisions: Option<Decisions>, identity: Identity) -> OpenApiRouter {
     let routes = OpenApiRouter::new()
         .routes(routes!(create))
@@ -42,31 +42,32 @@ pub fn router(decisions: Option<Decisions>, identity: Identity) -> OpenApiRouter
 
 /// Create an event
 ///
-/// Something to be decided. Whoever creates it is its first member.
+/// An event is what its members decide by proposals and votes. The caller becomes its first member, and can approve
+/// and reject its proposals.
 #[utoipa::path(
     post,
     path = "/events",
     request_body = EventBody,
-    responses((status = 200, description = "It is there, and so is the creator's membership.", body = EventAnswer)),
+    responses((status = 200, description = "The event, with the caller's membership.", body = EventAnswer)),
     security(("person" = [])),
 )]
 async fn create(
     person: Person,
     State(state): State<DecisionsState>,
-    Small(body): Small,
+    SmallBody(body): SmallBody,
 ) -> Result<Answer<EventAnswer>, ApiError> {
     let EventBody { title, auto_approve_percent } = body.read()?;
     let new = NewEvent { title, auto_approve_percent, creator: person.id };
-    let created = state.get()?.create(new).await.map_err(refused)?;
+    let created = state.get()?.create(new).await.map_err(api_error)?;
     Ok(Answer(EventAnswer::created(created)))
 }
 
-/// An event
+/// Get an event
 #[utoipa::path(
     get,
     path = "/events/{event_id}",
     params(EventPath),
-    responses((status = 200, description = "The event, for its members.", body = EventAnswer)),
+    responses((status = 200, description = "The event, if the caller is an accepted member.", body = EventAnswer)),
     security(("person" = [])),
 )]
 async fn event(
@@ -74,46 +75,46 @@ async fn event(
     EventPath { event_id }: EventPath,
     State(state): State<DecisionsState>,
 ) -> Result<Answer<EventAnswer>, ApiError> {
-    let shown = state.get()?.event(event_id, person.id).await.map_err(refused)?;
-    Ok(Answer(EventAnswer::new(shown.event, shown.counts)))
+    let details = state.get()?.event(event_id, person.id).await.map_err(api_error)?;
+    Ok(Answer(EventAnswer::new(details.event, details.counts)))
 }
 
-/// Say who takes part
+/// Set a membership
 ///
-/// By the event's creator, or an operator. A membership that ends, ends the person's streams (3501). The creator's own can
-/// be ended by an operator only.
+/// Allowed for the creator of the event, and for operators. Ending a membership closes the person's streams of the
+/// event (3501). Only an operator can end the membership of the creator.
 #[utoipa::path(
     put,
     path = "/events/{event_id}/members/{user_id}",
     params(MemberPath),
     request_body = MembershipBody,
-    responses((status = 200, description = "So it is.", body = Admitted)),
+    responses((status = 200, description = "The membership as stored.", body = MembershipAnswer)),
     security(("person" = []), ("operator" = [])),
 )]
 async fn admit(
     caller: Caller,
     MemberPath { event_id, user_id }: MemberPath,
     State(state): State<DecisionsState>,
-    Small(body): Small,
-) -> Result<Answer<Admitted>, ApiError> {
+    SmallBody(body): SmallBody,
+) -> Result<Answer<MembershipAnswer>, ApiError> {
     let MembershipBody { status } = body.read()?;
-    let by = match caller {
-        Caller::Operator => By::Operator,
-        Caller::Person(person) => By::Person(person.id),
+    let actor = match caller {
+        Caller::Operator => Actor::Operator,
+        Caller::Person(person) => Actor::Person(person.id),
     };
-    let admission = Admission { event: event_id.clone(), person: user_id.clone(), status };
-    state.get()?.admit(by, admission).await.map_err(refused)?;
-    Ok(Answer(Admitted { event_id, user_id, status }))
+    let change = MembershipChange { event: event_id.clone(), person: user_id.clone(), status };
+    state.get()?.set_membership(actor, change).await.map_err(api_error)?;
+    Ok(Answer(MembershipAnswer { event_id, user_id, status }))
 }
 
 /// List proposals
 ///
-/// Newest first. `next_cursor` is given back as `cursor` for the page after this one.
+/// Newest first. Pass `next_cursor` of one page as `cursor` to get the next page.
 #[utoipa::path(
     get,
     path = "/events/{event_id}/proposals",
     params(EventPath, Page),
-    responses((status = 200, description = "A page.", body = Proposals)),
+    responses((status = 200, description = "A page of proposals.", body = Proposals)),
     security(("person" = [])),
 )]
 async fn proposals(
@@ -122,44 +123,44 @@ async fn proposals(
     page: Page,
     State(state): State<DecisionsState>,
 ) -> Result<Answer<Proposals>, ApiError> {
-    let listed = state.get()?.proposals(event_id, person.id, page).await.map_err(refused)?;
-    Ok(Answer(listed.into()))
+    let page = state.get()?.proposals(event_id, person.id, page).await.map_err(api_error)?;
+    Ok(Answer(page.into()))
 }
 
-/// Propose something
+/// Create a proposal
 ///
-/// Followers are told `proposal.created.v1`.
+/// Streams of the event receive `proposal.created.v1`.
 #[utoipa::path(
     post,
     path = "/events/{event_id}/proposals",
     params(EventPath),
     request_body = ProposalBody,
-    responses((status = 200, description = "It is proposed.", body = ProposalItem)),
+    responses((status = 200, description = "The new proposal.", body = ProposalItem)),
     security(("person" = [])),
 )]
 async fn propose(
     person: Person,
     EventPath { event_id }: EventPath,
     State(state): State<DecisionsState>,
-    Small(body): Small,
+    SmallBody(body): SmallBody,
 ) -> Result<Answer<ProposalItem>, ApiError> {
     let ProposalBody { proposal_type, content } = body.read()?;
     let new = NewProposal { event: event_id, person: person.id, proposal_type, content };
-    let proposed = state.get()?.propose(new).await.map_err(refused)?;
-    Ok(Answer(proposed.into()))
+    let proposal = state.get()?.propose(new).await.map_err(api_error)?;
+    Ok(Answer(proposal.into()))
 }
 
 /// Vote for a proposal
 ///
-/// Once for each person; voting again changes nothing. Followers are told `proposal.vote.created.v1`, and
-/// `proposal.approved.v1` when the votes are enough of the members.
+/// Each person has one vote; repeating it has no effect. Streams of the event receive `proposal.vote.created.v1`, and
+/// `proposal.approved.v1` if the votes reach `auto_approve_percent` of the members.
 #[utoipa::path(
     post,
     path = "/events/{event_id}/proposals/{proposal_id}/votes",
     params(VotePath),
     responses(
-        (status = 200, description = "The vote counts.", body = VotedAnswer),
-        (status = 409, description = "It was decided already (COMMON409)."),
+        (status = 200, description = "The proposal, with the caller's vote.", body = VoteAnswer),
+        (status = 409, description = "The proposal has been decided (COMMON409)."),
     ),
     security(("person" = [])),
 )]
@@ -167,21 +168,21 @@ async fn vote(
     person: Person,
     VotePath { event_id, proposal_id }: VotePath,
     State(state): State<DecisionsState>,
-) -> Result<Answer<VotedAnswer>, ApiError> {
-    let voted = state.get()?.vote(event_id, proposal_id, person.id).await.map_err(refused)?;
-    Ok(Answer(voted.into()))
+) -> Result<Answer<VoteAnswer>, ApiError> {
+    let result = state.get()?.vote(event_id, proposal_id, person.id).await.map_err(api_error)?;
+    Ok(Answer(result.into()))
 }
 
-/// Take a vote back
+/// Withdraw a vote
 ///
-/// Without a vote nothing changes. Followers are told `proposal.vote.deleted.v1`.
+/// No effect if the caller has not voted. Streams of the event receive `proposal.vote.deleted.v1`.
 #[utoipa::path(
     delete,
     path = "/events/{event_id}/proposals/{proposal_id}/votes",
     params(VotePath),
     responses(
-        (status = 200, description = "There is no vote of this person.", body = VotedAnswer),
-        (status = 409, description = "It was decided already (COMMON409)."),
+        (status = 200, description = "The proposal, without a vote of the caller.", body = VoteAnswer),
+        (status = 409, description = "The proposal has been decided (COMMON409)."),
     ),
     security(("person" = [])),
 )]
@@ -189,21 +190,22 @@ async fn withdraw(
     person: Person,
     VotePath { event_id, proposal_id }: VotePath,
     State(state): State<DecisionsState>,
-) -> Result<Answer<VotedAnswer>, ApiError> {
-    let voted = state.get()?.withdraw(event_id, proposal_id, person.id).await.map_err(refused)?;
-    Ok(Answer(voted.into()))
+) -> Result<Answer<VoteAnswer>, ApiError> {
+    let result = state.get()?.withdraw(event_id, proposal_id, person.id).await.map_err(api_error)?;
+    Ok(Answer(result.into()))
 }
 
 /// Approve a proposal
 ///
-/// By the event's creator; approving again changes nothing. Followers are told `proposal.approved.v1`.
+/// Allowed for the creator of the event; repeating it has no effect. Streams of the event receive
+/// `proposal.approved.v1`.
 #[utoipa::path(
     post,
     path = "/events/{event_id}/proposals/{proposal_id}/approve",
     params(ApprovePath),
     responses(
-        (status = 200, description = "It is approved.", body = DecidedAnswer),
-        (status = 409, description = "It was rejected already (COMMON409)."),
+        (status = 200, description = "The approved proposal.", body = DecisionAnswer),
+        (status = 409, description = "The proposal has been rejected (COMMON409)."),
     ),
     security(("person" = [])),
 )]
@@ -211,21 +213,22 @@ async fn approve(
     person: Person,
     ApprovePath { event_id, proposal_id }: ApprovePath,
     State(state): State<DecisionsState>,
-) -> Result<Answer<DecidedAnswer>, ApiError> {
-    let decided = state.get()?.approve(event_id, proposal_id, person.id).await.map_err(refused)?;
-    Ok(Answer(decided.into()))
+) -> Result<Answer<DecisionAnswer>, ApiError> {
+    let decision = state.get()?.approve(event_id, proposal_id, person.id).await.map_err(api_error)?;
+    Ok(Answer(decision.into()))
 }
 
 /// Reject a proposal
 ///
-/// By the event's creator; rejecting again changes nothing. Followers are told `proposal.rejected.v1`.
+/// Allowed for the creator of the event; repeating it has no effect. Streams of the event receive
+/// `proposal.rejected.v1`.
 #[utoipa::path(
     post,
     path = "/events/{event_id}/proposals/{proposal_id}/reject",
     params(RejectPath),
     responses(
-        (status = 200, description = "It is rejected.", body = DecidedAnswer),
-        (status = 409, description = "It was approved already (COMMON409)."),
+        (status = 200, description = "The rejected proposal.", body = DecisionAnswer),
+        (status = 409, description = "The proposal has been approved (COMMON409)."),
     ),
     security(("person" = [])),
 )]
@@ -233,19 +236,19 @@ async fn reject(
     person: Person,
     RejectPath { event_id, proposal_id }: RejectPath,
     State(state): State<DecisionsState>,
-) -> Result<Answer<DecidedAnswer>, ApiError> {
-    let decided = state.get()?.reject(event_id, proposal_id, person.id).await.map_err(refused)?;
-    Ok(Answer(decided.into()))
+) -> Result<Answer<DecisionAnswer>, ApiError> {
+    let decision = state.get()?.reject(event_id, proposal_id, person.id).await.map_err(api_error)?;
+    Ok(Answer(decision.into()))
 }
 
 /// List comments
 ///
-/// On a criterion, newest first. `next_cursor` is given back as `cursor` for the page after this one.
+/// The comments on a criterion, newest first. Pass `next_cursor` of one page as `cursor` to get the next page.
 #[utoipa::path(
     get,
     path = "/events/{event_id}/criteria/{criterion_id}/comments",
     params(CriterionPath, Page),
-    responses((status = 200, description = "A page.", body = Comments)),
+    responses((status = 200, description = "A page of comments.", body = Comments)),
     security(("person" = [])),
 )]
 async fn comments(
@@ -254,21 +257,22 @@ async fn comments(
     page: Page,
     State(state): State<DecisionsState>,
 ) -> Result<Answer<Comments>, ApiError> {
-    let listed = state.get()?.comments(event_id, criterion_id, person.id, page).await.map_err(refused)?;
-    Ok(Answer(listed.into()))
+    let page = state.get()?.comments(event_id, criterion_id, person.id, page).await.map_err(api_error)?;
+    Ok(Answer(page.into()))
 }
 
 /// Comment on a criterion
 ///
-/// A criterion is a proposal of type `criteria` that was not rejected. Followers are told `comment.created.v1`.
+/// A criterion is a proposal of type `criteria`; a rejected one takes no comments. Streams of the event receive
+/// `comment.created.v1`.
 #[utoipa::path(
     post,
     path = "/events/{event_id}/criteria/{criterion_id}/comments",
     params(CriterionPath),
     request_body = CommentBody,
     responses(
-        (status = 200, description = "It is said.", body = CommentItem),
-        (status = 409, description = "The criterion was rejected (COMMON409)."),
+        (status = 200, description = "The new comment.", body = CommentItem),
+        (status = 409, description = "The criterion has been rejected (COMMON409)."),
     ),
     security(("person" = [])),
 )]
@@ -276,10 +280,10 @@ async fn comment(
     person: Person,
     CriterionPath { event_id, criterion_id }: CriterionPath,
     State(state): State<DecisionsState>,
-    Small(body): Small,
+    SmallBody(body): SmallBody,
 ) -> Result<Answer<CommentItem>, ApiError> {
     let CommentBody { content } = body.read()?;
     let new = NewComment { event: event_id, criterion: criterion_id, person: person.id, content };
-    let commented = state.get()?.comment(new).await.map_err(refused)?;
-    Ok(Answer(commented.into()))
+    let comment = state.get()?.comment(new).await.map_err(api_error)?;
+    Ok(Answer(comment.into()))
 }

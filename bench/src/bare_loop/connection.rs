@@ -1,4 +1,4 @@
-//! One connection of the bare loop: the requests that arrive on it, and what its socket could not take at once.
+//! One connection of the bare loop: it parses requests, and keeps bytes that its socket cannot take yet.
 
 use crate::clock::{STAMP_DIGITS, StampReader, leading_number};
 use crate::wire::head::Head;
@@ -7,9 +7,11 @@ use std::net::TcpStream;
 
 pub(super) struct Connection {
     pub(super) socket: TcpStream,
-    /// The room whose stream this is.
+    /// The room whose stream was requested; None before that and for publishers.
     pub(super) room: Option<u32>,
+    /// Received bytes that are not parsed yet.
     input: Vec<u8>,
+    /// Bytes that wait until the socket is writable.
     backlog: Vec<u8>,
 }
 
@@ -20,9 +22,11 @@ pub(super) enum Request {
     Other,
 }
 
-pub(super) enum Written {
-    /// Or blocked already, or gone: then the next read will tell.
+pub(super) enum WriteOutcome {
+    /// The bytes were written, were added to a backlog that exists already, or the connection is broken, which the next
+    /// read reports.
     Done,
+    /// The socket took only a part of the bytes; the backlog has the rest.
     NowBlocked,
 }
 
@@ -31,7 +35,7 @@ impl Connection {
         Self { socket, room: None, input: Vec::new(), backlog: Vec::new() }
     }
 
-    /// False when the other side is gone.
+    /// Reads once. Returns false when the connection has ended.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> bool {
         match self.socket.read(buffer) {
             Ok(0) => false,
@@ -43,12 +47,12 @@ impl Connection {
         }
     }
 
-    /// Takes the next complete request off what was read.
+    /// Removes the next complete request from the received bytes.
     pub(super) fn next_request(&mut self) -> Option<Request> {
         let (request, bytes) = parse_request(&self.input)?;
         self.input.drain(..bytes);
         if self.input.is_empty() {
-            // A stream sends nothing more: its memory is given back.
+            // The client of a stream sends no further request, so the memory of its buffer is released.
             self.input.shrink_to(0);
         }
         Some(request)
@@ -58,28 +62,28 @@ impl Connection {
         !self.backlog.is_empty()
     }
 
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Written {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> WriteOutcome {
         if self.is_blocked() {
             self.backlog.extend_from_slice(bytes);
-            return Written::Done;
+            return WriteOutcome::Done;
         }
-        let taken = match rustix::io::write(&self.socket, bytes) {
-            Ok(taken) => taken,
+        let written = match rustix::io::write(&self.socket, bytes) {
+            Ok(written) => written,
             Err(rustix::io::Errno::AGAIN) => 0,
-            Err(_) => return Written::Done,
+            Err(_) => return WriteOutcome::Done,
         };
-        if taken == bytes.len() {
-            return Written::Done;
+        if written == bytes.len() {
+            return WriteOutcome::Done;
         }
-        self.backlog.extend_from_slice(&bytes[taken..]);
-        Written::NowBlocked
+        self.backlog.extend_from_slice(&bytes[written..]);
+        WriteOutcome::NowBlocked
     }
 
-    /// True when nothing is left waiting.
+    /// Writes from the backlog. Returns true when it is empty.
     pub(super) fn flush(&mut self) -> bool {
         match rustix::io::write(&self.socket, &self.backlog) {
-            Ok(taken) => {
-                self.backlog.drain(..taken);
+            Ok(written) => {
+                self.backlog.drain(..written);
             }
             Err(rustix::io::Errno::AGAIN) => {}
             Err(_) => self.backlog.clear(),
@@ -88,27 +92,27 @@ impl Connection {
     }
 }
 
-/// The first request and its length; None while it is not complete.
+/// Parses the first request. Returns it with its length in bytes, or None while it is incomplete.
 fn parse_request(input: &[u8]) -> Option<(Request, usize)> {
     let head = Head::parse(input)?;
     let bytes = head.bytes + head.content_length.unwrap_or(0);
     let body = input.get(head.bytes..bytes)?;
     let request = if head.first_line.starts_with(b"POST ") {
-        published(body)
+        parse_publish(body)
     } else {
-        number_behind(head.first_line, b"GET /api/v1/rooms/").map(|room| Request::Stream { room })
+        number_after(head.first_line, b"GET /api/v1/rooms/").map(|room| Request::Stream { room })
     };
     Some((request.unwrap_or(Request::Other), bytes))
 }
 
-fn published(body: &[u8]) -> Option<Request> {
-    let room = number_behind(body, b"\"roomId\":")?;
-    let at = StampReader::default().locate(body)?;
-    let stamp = body.get(at..at + STAMP_DIGITS)?.try_into().ok()?;
+fn parse_publish(body: &[u8]) -> Option<Request> {
+    let room = number_after(body, b"\"roomId\":")?;
+    let offset = StampReader::default().locate(body)?;
+    let stamp = body.get(offset..offset + STAMP_DIGITS)?.try_into().ok()?;
     Some(Request::Publish { room, stamp })
 }
 
-fn number_behind(text: &[u8], key: &[u8]) -> Option<u32> {
+fn number_after(text: &[u8], key: &[u8]) -> Option<u32> {
     let at = text.windows(key.len()).position(|window| window == key)? + key.len();
     u32::try_from(leading_number(&text[at..])?.0).ok()
 }
@@ -118,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_told_apart() {
+    fn stream_publish_and_other_requests_are_parsed() {
         let stream = b"GET /api/v1/rooms/100007/stream HTTP/1.1\r\nHost: a\r\n\r\n";
         assert_eq!(parse_request(stream), Some((Request::Stream { room: 100_007 }, stream.len())));
         let ready = b"GET /ready HTTP/1.1\r\n\r\nGET";

@@ -1,10 +1,11 @@
-//! The frame of the bare loop: shaped like one of the hub's, of a given size, made once and patched for each event.
+//! The frame of the bare loop: it has the format of the hub's frames and a given size, is built once, and gets a new id
+//! and send time for each event.
 
 use crate::Result;
 use crate::clock::{STAMP_DIGITS, put_digits};
 
 const ID_START: &str = "event: retrospect.submitted\nid: 1700000000000-";
-/// The sequence has as many digits from the first event to the last.
+/// Starts so high that the number of digits stays the same for all events.
 const FIRST_SEQUENCE: u64 = 1_000_000;
 const SEQUENCE_DIGITS: usize = 7;
 const DATA_START: &str = "\ndata: {\"userId\":1,\"title\":\"";
@@ -14,7 +15,7 @@ const END: &str = "}\n\n";
 pub(super) struct FrameTemplate {
     bytes: Vec<u8>,
     sequence: u64,
-    stamp_at: usize,
+    stamp_offset: usize,
 }
 
 impl FrameTemplate {
@@ -28,17 +29,17 @@ impl FrameTemplate {
         let padding = size.checked_sub(fixed).ok_or_else(|| format!("a frame has at least {fixed} bytes"))?;
         let before_stamp =
             format!("{ID_START}{FIRST_SEQUENCE}{DATA_START}{}{STAMP_START}", "x".repeat(padding));
-        let stamp_at = before_stamp.len();
+        let stamp_offset = before_stamp.len();
         let bytes = format!("{before_stamp}{}{END}", "0".repeat(STAMP_DIGITS)).into_bytes();
-        Ok(Self { bytes, sequence: FIRST_SEQUENCE, stamp_at })
+        Ok(Self { bytes, sequence: FIRST_SEQUENCE, stamp_offset })
     }
 
-    /// The next event, with the send time that its publisher gave.
+    /// The frame of the next event, with the publisher's send time.
     pub(super) fn next(&mut self, stamp: &[u8]) -> &[u8] {
         self.sequence += 1;
         let id = ID_START.len()..ID_START.len() + SEQUENCE_DIGITS;
         put_digits(&mut self.bytes[id], self.sequence);
-        self.bytes[self.stamp_at..self.stamp_at + STAMP_DIGITS].copy_from_slice(stamp);
+        self.bytes[self.stamp_offset..self.stamp_offset + STAMP_DIGITS].copy_from_slice(stamp);
         &self.bytes
     }
 }
@@ -50,7 +51,7 @@ mod tests {
     use crate::wire::frames::FrameScanner;
 
     #[test]
-    fn frames_have_the_size_and_read_like_the_hubs() {
+    fn frames_have_the_given_size_and_the_format_of_the_hub() {
         let mut template = FrameTemplate::new(210).unwrap();
         let mut ids = Vec::new();
         for stamp in [b"1000000000000001", b"1000000000000002"] {

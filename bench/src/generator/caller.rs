@@ -1,7 +1,7 @@
-//! One caller: a kept-alive connection with at most one request outstanding.
+//! One caller: a keep-alive connection with at most one outstanding request.
 
 use super::Target;
-use super::request::{Form, Request};
+use super::request::{Request, RequestTemplate};
 use crate::Result;
 use crate::wire::head::Head;
 use std::io::{ErrorKind, Read, Write};
@@ -9,30 +9,34 @@ use std::net::TcpStream;
 
 pub(crate) struct Caller {
     pub(super) socket: TcpStream,
-    form: Form,
-    /// An answer that a read has cut.
+    template: RequestTemplate,
+    /// The beginning of an answer that has not been received completely.
     partial: Vec<u8>,
     pub(super) subject: u32,
     pub(super) sent_ns: u64,
 }
 
+/// The result of reading from a caller's connection.
 pub(super) enum Answer {
+    /// The answer has the expected status.
     Done,
+    /// The answer has another status.
     Refused,
+    /// The answer has not been received completely.
     Incomplete,
 }
 
 impl Caller {
     pub(super) fn new(socket: TcpStream, request: Request, target: &Target) -> Result<Self> {
-        let form = Form::new(request, target)?;
-        Ok(Self { socket, form, partial: Vec::new(), subject: 0, sent_ns: 0 })
+        let template = RequestTemplate::new(request, target)?;
+        Ok(Self { socket, template, partial: Vec::new(), subject: 0, sent_ns: 0 })
     }
 
     pub(super) fn send(&mut self, subject: u32, now_ns: u64) -> Result<()> {
         self.subject = subject;
         self.sent_ns = now_ns;
-        let request = self.form.fill(subject, now_ns);
-        // With one request outstanding the socket's buffer is empty: this never blocks.
+        let request = self.template.fill(subject, now_ns);
+        // Never blocks: only one request is outstanding, so the send buffer is empty.
         self.socket.write_all(request).map_err(|error| format!("sending a request: {error}").into())
     }
 
@@ -60,11 +64,11 @@ impl Caller {
     }
 
     fn answer(&self, status: u16) -> Answer {
-        if status == self.form.success { Answer::Done } else { Answer::Refused }
+        if status == self.template.success { Answer::Done } else { Answer::Refused }
     }
 }
 
-/// The status once head and body are here.
+/// The status of a complete answer; None while head or body is incomplete.
 fn complete_answer(bytes: &[u8]) -> Result<Option<u16>> {
     let Some(head) = Head::parse(bytes) else { return Ok(None) };
     let length = head.content_length.ok_or("an answer has no Content-Length")?;

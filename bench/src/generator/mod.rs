@@ -1,7 +1,7 @@
-//! The load generator: one thread, one epoll, streams and callers in the same loop.
-//! It shares the machine with what it measures, so a delivery costs it one read, one scan and one histogram entry.
-//! `stream` and `caller` are its two kinds of connection, `request` is what callers send, `load` what happens to them,
-//! `tally` what is counted. What streams follow and requests are about is a subject: a room or a person.
+//! The load generator: one thread with one epoll serves all streams and callers.
+//! It runs on the same machine as the measured hub, so a delivery costs it only one read, one scan and one histogram
+//! entry. `stream` and `caller` are its two kinds of connections, `request` builds the requests of callers, `load` runs
+//! a load, `tally` counts. A subject is what a stream follows and a request is about: a room, a person or an event.
 
 mod caller;
 mod load;
@@ -11,7 +11,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use load::{Load, Outcome, Pace, Written};
+pub(crate) use load::{CommittedRows, Load, Outcome, Pace};
 pub(crate) use request::Request;
 
 use crate::Result;
@@ -26,21 +26,21 @@ use std::time::Duration;
 use stream::{Progress, Stream};
 use tally::Tally;
 
-/// Rooms are numbered from here, so that each number has the same count of digits.
+/// The number of the first room; all room numbers have six digits.
 pub(crate) const FIRST_ROOM: u32 = 100_000;
-/// And so are the people who are told of something.
+/// The number of the first person who is notified; all of these numbers have six digits.
 pub(crate) const FIRST_PERSON: u32 = 100_000;
 
-const READ_BUFFER: usize = 64 * 1024;
+const READ_BUFFER_SIZE: usize = 64 * 1024;
 const EVENTS_PER_WAIT: usize = 1_024;
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// Streams that are asked for and not yet answered: below any listener's backlog.
-const OPENING_AT_ONCE: usize = 64;
-const OPENING_LIMIT: Duration = Duration::from_secs(120);
-/// Set in an event's data when it belongs to a caller, not a stream.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of requested streams without an answer, smaller than the backlog of any listener.
+const MAX_OPENING: usize = 64;
+const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
+/// This bit of an epoll event's data is set for a caller and not for a stream.
 const CALLER_BIT: u64 = 1 << 63;
 
-/// What is loaded: an address, and the credentials it takes.
+/// The measured server: its address, and credentials that it accepts.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
@@ -48,16 +48,16 @@ pub(crate) struct Target {
     pub(crate) internal_key: &'static str,
 }
 
-/// What streams follow.
+/// Which streams are opened, and how they are distributed over subjects.
 #[derive(Clone, Copy)]
-pub(crate) enum Follow {
-    /// So many rooms, evenly.
+pub(crate) enum StreamKind {
+    /// Room streams (SSE), distributed evenly over this number of rooms.
     Rooms(u32),
-    /// The same over WebSockets.
+    /// WebSockets, distributed evenly over this number of rooms.
     Sockets(u32),
-    /// Each the person whose token is next.
+    /// Personal streams, one per token in turn.
     People,
-    /// So many events of an outbox, evenly.
+    /// Streams of outbox events, distributed evenly over this number of events.
     Events(u32),
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Generator {
     /// Callers without an outstanding request.
     idle: Vec<usize>,
     tally: Tally,
-    gather: Duration,
+    read_delay: Duration,
 }
 
 impl Generator {
@@ -83,42 +83,42 @@ impl Generator {
             clock: Clock::start(),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             events: Vec::with_capacity(EVENTS_PER_WAIT),
-            buffer: vec![0; READ_BUFFER].into_boxed_slice(),
+            buffer: vec![0; READ_BUFFER_SIZE].into_boxed_slice(),
             streams: Vec::new(),
             opening: 0,
             callers: Vec::new(),
             idle: Vec::new(),
             tally: Tally::new(),
-            gather: Duration::ZERO,
+            read_delay: Duration::ZERO,
         })
     }
 
-    /// Opens `count` more streams, and returns when all are answered.
-    pub(crate) fn open_streams(&mut self, count: usize, follow: Follow) -> Result<()> {
-        let deadline = self.deadline(OPENING_LIMIT);
+    /// Opens `count` more streams, and returns when all of them are answered.
+    pub(crate) fn open_streams(&mut self, count: usize, kind: StreamKind) -> Result<()> {
+        let deadline = self.deadline(OPEN_TIMEOUT);
         for number in 0..count {
-            while self.opening >= OPENING_AT_ONCE {
-                self.await_heads(deadline)?;
+            while self.opening >= MAX_OPENING {
+                self.wait_for_heads(deadline)?;
             }
-            let (subject, person, path) = follow.stream(number);
+            let (subject, person, path) = kind.stream(number);
             let token = &self.target.tokens[person % self.target.tokens.len()];
             let socket = connect(self.target.address)?;
-            let room = matches!(follow, Follow::Sockets(_)).then_some(FIRST_ROOM + subject);
+            let room = matches!(kind, StreamKind::Sockets(_)).then_some(FIRST_ROOM + subject);
             let mut stream = Stream::open(socket, self.target.address, &path, subject, token, room)?;
-            stream.cursor.by_id = !matches!(follow, Follow::Events(_));
-            epoll::add(&self.epoll, &stream.socket, token_of(self.streams.len(), 0), interest())?;
+            stream.cursor.has_ordered_ids = !matches!(kind, StreamKind::Events(_));
+            epoll::add(&self.epoll, &stream.socket, epoll_data(self.streams.len(), 0), epoll_flags())?;
             self.streams.push(stream);
             self.opening += 1;
         }
         while self.opening > 0 {
-            self.await_heads(deadline)?;
+            self.wait_for_heads(deadline)?;
         }
         Ok(())
     }
 
-    /// Requests will be about so many neighbouring subjects each: a group of them is one subject from now on.
-    pub(crate) fn group_subjects(&mut self, each: u32) {
-        self.streams.iter_mut().for_each(|stream| stream.cursor.subject /= each);
+    /// Combines each `size` consecutive subjects of the streams to one, for requests that are about `size` subjects.
+    pub(crate) fn group_subjects(&mut self, size: u32) {
+        self.streams.iter_mut().for_each(|stream| stream.cursor.subject /= size);
     }
 
     pub(crate) fn close_streams(&mut self) {
@@ -131,12 +131,12 @@ impl Generator {
         self.open_callers_at(&target, count, request)
     }
 
-    /// At another server than that of the streams.
+    /// As [`Generator::open_callers`], at another server than that of the streams.
     pub(crate) fn open_callers_at(&mut self, target: &Target, count: usize, request: Request) -> Result<()> {
         for _ in 0..count {
             let caller = Caller::new(connect(target.address)?, request, target)?;
             let number = self.callers.len();
-            epoll::add(&self.epoll, &caller.socket, token_of(number, CALLER_BIT), interest())?;
+            epoll::add(&self.epoll, &caller.socket, epoll_data(number, CALLER_BIT), epoll_flags())?;
             self.callers.push(caller);
             self.idle.push(number);
         }
@@ -148,26 +148,26 @@ impl Generator {
         self.idle.clear();
     }
 
-    /// Lets arrivals gather for so long before each look at them. A reader that sleeps for each delivery makes the
-    /// writer pay for waking it each time; where CPU is measured and not latency, that is a cost of the generator.
-    pub(crate) fn gather_for(&mut self, time: Duration) {
-        self.gather = time;
+    /// Waits for `time` before each read, so that several deliveries arrive during the pause. Otherwise the hub would
+    /// wake the generator for each delivery, and a measurement of the hub's CPU time would include that.
+    pub(crate) fn set_read_delay(&mut self, time: Duration) {
+        self.read_delay = time;
     }
 
-    /// The clock of the stamps that this one reads.
+    /// The clock of the stamps that this generator writes and reads.
     pub(crate) fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Reads whatever arrives for `time`: presence and heartbeats are not left in socket buffers.
-    pub(crate) fn stay_idle(&mut self, time: Duration) -> Result<()> {
+    /// Reads for `time`, so that presence events and keepalives do not stay in the socket buffers.
+    pub(crate) fn read_for(&mut self, time: Duration) -> Result<()> {
         let deadline = self.deadline(time);
         loop {
             let left = deadline.saturating_sub(self.clock.now_ns());
             if left == 0 {
                 return Ok(());
             }
-            self.pump(Duration::from_nanos(left))?;
+            self.poll(Duration::from_nanos(left))?;
         }
     }
 
@@ -179,22 +179,23 @@ impl Generator {
         self.clock.now_ns() + u64::try_from(after.as_nanos()).unwrap_or(u64::MAX / 2)
     }
 
-    fn await_heads(&mut self, deadline: u64) -> Result<()> {
+    fn wait_for_heads(&mut self, deadline: u64) -> Result<()> {
         if self.clock.now_ns() > deadline {
             return Err(format!("{} streams were not answered in time", self.opening).into());
         }
-        self.pump(Duration::from_millis(100))
+        self.poll(Duration::from_millis(100))
     }
 
-    /// Waits at most `timeout` for connections to become readable, and reads them.
-    fn pump(&mut self, timeout: Duration) -> Result<()> {
+    /// Waits up to `timeout` until connections are readable, and reads from them.
+    fn poll(&mut self, timeout: Duration) -> Result<()> {
         let timeout = Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(timeout.subsec_nanos()),
         };
-        let Self { epoll, events, buffer, streams, callers, idle, tally, opening, clock, gather, .. } = self;
-        if !gather.is_zero() {
-            std::thread::sleep(*gather);
+        let Self { epoll, events, buffer, streams, callers, idle, tally, opening, clock, read_delay, .. } =
+            self;
+        if !read_delay.is_zero() {
+            std::thread::sleep(*read_delay);
         }
         events.clear();
         match epoll::wait(&*epoll, spare_capacity(events), Some(&timeout)) {
@@ -207,7 +208,7 @@ impl Generator {
             if token & CALLER_BIT != 0 {
                 let caller = &mut callers[number];
                 match caller.on_readable(buffer)? {
-                    Answer::Done => tally.note_done(caller.subject, clock.now_ns() - caller.sent_ns),
+                    Answer::Done => tally.record_answer(caller.subject, clock.now_ns() - caller.sent_ns),
                     Answer::Refused => tally.refused += 1,
                     Answer::Incomplete => continue,
                 }
@@ -220,8 +221,8 @@ impl Generator {
     }
 }
 
-impl Follow {
-    /// What the stream of this number follows, whose it is, and where it is found.
+impl StreamKind {
+    /// The subject, the index of the person's token and the path of a stream.
     fn stream(self, number: usize) -> (u32, usize, String) {
         match self {
             Self::Sockets(rooms) => {
@@ -230,7 +231,7 @@ impl Follow {
             }
             Self::Rooms(rooms) => {
                 let room = (number % rooms as usize) as u32;
-                // Neighbours in a room belong to different people.
+                // Consecutive streams of a room belong to different persons.
                 let person = number / rooms as usize + room as usize;
                 (room, person, format!("/api/v1/rooms/{}/stream", FIRST_ROOM + room))
             }
@@ -244,18 +245,18 @@ impl Follow {
 }
 
 fn connect(address: SocketAddr) -> Result<TcpStream> {
-    let socket = TcpStream::connect_timeout(&address, CONNECT_LIMIT)
+    let socket = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
         .map_err(|error| format!("connecting to {address}: {error}"))?;
     socket.set_nonblocking(true)?;
     socket.set_nodelay(true)?;
     Ok(socket)
 }
 
-fn token_of(number: usize, kind: u64) -> epoll::EventData {
+fn epoll_data(number: usize, kind: u64) -> epoll::EventData {
     epoll::EventData::new_u64(number as u64 | kind)
 }
 
-/// Edge-triggered: a level-triggered socket is put back on the ready list and looked at twice for each read.
-fn interest() -> epoll::EventFlags {
+/// Edge-triggered, because epoll would check a level-triggered socket a second time after each read.
+fn epoll_flags() -> epoll::EventFlags {
     epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET
 }

@@ -1,5 +1,5 @@
-//! One subscriber: an event stream of a room or a person, or a WebSocket on a room, and the check that each event comes once and in the order of
-//! ids.
+//! One subscriber: an SSE stream of a room, a person or an outbox event, or a WebSocket with a subscription to a room.
+//! It checks that each event arrives once and in the order of ids.
 
 use super::tally::Tally;
 use crate::Result;
@@ -11,7 +11,7 @@ use crate::wire::messages::MessageScanner;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-/// The key is any sixteen bytes: what the server makes of it is not checked here.
+/// The key is arbitrary: the client does not check the `Sec-WebSocket-Accept` that the server derives from it.
 const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
@@ -19,27 +19,27 @@ pub(crate) struct Stream {
     pub(super) socket: TcpStream,
     body: Body,
     scanner: FrameScanner,
-    /// The room that a WebSocket is to ask for.
+    /// The room to which a WebSocket subscribes after the handshake; None after that, and for SSE.
     room: Option<u32>,
     pub(super) cursor: Cursor,
 }
 
-/// How far a subscriber has come in what it follows.
+/// The position of a subscriber in the events of its subject.
 pub(crate) struct Cursor {
     pub(super) subject: u32,
-    last: EventId,
-    /// Whether ids come in their order: those of an outbox say nothing about it.
-    pub(super) by_id: bool,
-    /// Events of the current load that were newer than all before them.
+    last_id: EventId,
+    /// Whether ids increase from event to event. Those of outbox events need not.
+    pub(super) has_ordered_ids: bool,
+    /// Received events of the current load, without repeated ones.
     pub(super) received: u32,
 }
 
-/// `<milliseconds>-<sequence>` in a room, a plain number on a personal stream.
+/// `<milliseconds>-<sequence>` on a room stream, a number on a personal stream.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct EventId(u64, u64);
 
 enum Body {
-    /// The answer's head, so far.
+    /// The received part of the answer's head.
     Head(Vec<u8>),
     Plain,
     Chunked(Dechunker),
@@ -47,10 +47,11 @@ enum Body {
     Closed,
 }
 
+/// Whether a read has opened the stream: the head of an SSE answer, or the confirmation of a subscription, has arrived.
 #[derive(Clone, Copy)]
 pub(super) enum Progress {
     Opened,
-    Nothing,
+    Unchanged,
 }
 
 impl EventId {
@@ -65,14 +66,14 @@ impl EventId {
 }
 
 impl Cursor {
-    /// True when `id` is newer than all before it.
+    /// Moves to an event. Returns false when ids are ordered and `id` is not newer than all previous ones.
     pub(super) fn advance(&mut self, id: EventId) -> bool {
-        let newer = id > self.last || !self.by_id;
-        if newer {
-            self.last = id;
+        let is_newer = id > self.last_id || !self.has_ordered_ids;
+        if is_newer {
+            self.last_id = id;
             self.received += 1;
         }
-        newer
+        is_newer
     }
 }
 
@@ -89,7 +90,7 @@ impl Stream {
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{kind}Authorization: Bearer {token}\r\n\r\n");
         socket.write_all(request.as_bytes())?;
-        let cursor = Cursor { subject, last: EventId::default(), by_id: true, received: 0 };
+        let cursor = Cursor { subject, last_id: EventId::default(), has_ordered_ids: true, received: 0 };
         Ok(Self { socket, body: Body::Head(Vec::new()), scanner: FrameScanner::default(), room, cursor })
     }
 
@@ -97,52 +98,52 @@ impl Stream {
         matches!(self.body, Body::Closed)
     }
 
-    /// Reads until nothing is left; an answer that is not a stream is an error of the whole run.
+    /// Reads until the socket is empty. Fails when the answer is not a stream.
     pub(super) fn on_readable(
         &mut self,
         buffer: &mut [u8],
         clock: Clock,
         tally: &mut Tally,
     ) -> Result<Progress> {
-        let mut progress = Progress::Nothing;
+        let mut progress = Progress::Unchanged;
         loop {
             let read = match self.socket.read(buffer) {
-                Ok(0) => return self.closed(progress),
+                Ok(0) => return self.on_close(progress),
                 Ok(read) => read,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(progress),
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => return self.closed(progress),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return self.on_close(progress),
                 Err(error) => return Err(error.into()),
             };
             let now = clock.now_ns();
             if let Body::Head(head) = &mut self.body {
                 head.extend_from_slice(&buffer[..read]);
-                if let Some((body, rest)) = take_head(head, self.room.is_some())? {
+                if let Some((body, rest)) = parse_head(head, self.room.is_some())? {
                     self.body = body;
                     match self.room.take() {
                         Some(room) => self.socket.write_all(&subscription(room))?,
                         None => progress = Progress::Opened,
                     }
-                    self.take_body(&rest, now, tally, &mut progress);
+                    self.feed_body(&rest, now, tally, &mut progress);
                 }
             } else {
-                self.take_body(&buffer[..read], now, tally, &mut progress);
+                self.feed_body(&buffer[..read], now, tally, &mut progress);
             }
-            // A short read has emptied the socket; what comes later is a new edge.
+            // A short read has emptied the socket; epoll reports later bytes as a new event.
             if read < buffer.len() {
                 return Ok(progress);
             }
         }
     }
 
-    fn take_body(&mut self, bytes: &[u8], now: u64, tally: &mut Tally, progress: &mut Progress) {
+    fn feed_body(&mut self, bytes: &[u8], now: u64, tally: &mut Tally, progress: &mut Progress) {
         let Self { body, scanner, cursor, .. } = self;
         match body {
-            Body::Plain => scanner.feed(bytes, |frame| tally.note_frame(frame, now, cursor)),
+            Body::Plain => scanner.feed(bytes, |frame| tally.record_frame(frame, now, cursor)),
             Body::Chunked(dechunker) => {
-                let goes_on = dechunker.feed(bytes, |payload| {
-                    scanner.feed(payload, |frame| tally.note_frame(frame, now, cursor));
+                let is_open = dechunker.feed(bytes, |payload| {
+                    scanner.feed(payload, |frame| tally.record_frame(frame, now, cursor));
                 });
-                if !goes_on {
+                if !is_open {
                     *body = Body::Closed;
                 }
             }
@@ -150,24 +151,25 @@ impl Stream {
                 if message.event == b"system.subscribed" {
                     *progress = Progress::Opened;
                 } else {
-                    tally.note_frame(message, now, cursor);
+                    tally.record_frame(message, now, cursor);
                 }
             }),
             Body::Head(_) | Body::Closed => {}
         }
     }
 
-    fn closed(&mut self, progress: Progress) -> Result<Progress> {
+    fn on_close(&mut self, progress: Progress) -> Result<Progress> {
         if let Body::Head(head) = &self.body {
-            let said = String::from_utf8_lossy(head).into_owned();
-            return Err(format!("a stream was closed before it was answered: {said:?}").into());
+            let answer = String::from_utf8_lossy(head).into_owned();
+            return Err(format!("a stream was closed before it was answered: {answer:?}").into());
         }
         self.body = Body::Closed;
         Ok(progress)
     }
 }
 
-/// A short text message, masked as a client's must be; with zeros a mask changes nothing.
+/// The text message that subscribes to a room. Messages of clients must be masked; a mask of zeros does not change
+/// them.
 fn subscription(room: u32) -> Vec<u8> {
     let request = format!(r#"{{"op":"subscribe","room":{room}}}"#);
     let mut message = vec![0x81, 0x80 | request.len() as u8, 0, 0, 0, 0];
@@ -175,14 +177,15 @@ fn subscription(room: u32) -> Vec<u8> {
     message
 }
 
-/// None while the head is not complete; else how the body is coded, and what of it is already here.
-fn take_head(bytes: &[u8], is_socket: bool) -> Result<Option<(Body, Vec<u8>)>> {
+/// Parses the head of an answer. Returns the coding of the body, and the bytes of the body that are received already;
+/// None while the head is incomplete.
+fn parse_head(bytes: &[u8], is_socket: bool) -> Result<Option<(Body, Vec<u8>)>> {
     let Some(head) = Head::parse(bytes) else { return Ok(None) };
     if head.status() != if is_socket { 101 } else { 200 } {
-        let said = String::from_utf8_lossy(&bytes[..bytes.len().min(600)]).into_owned();
-        return Err(format!("a stream was refused: {said}").into());
+        let answer = String::from_utf8_lossy(&bytes[..bytes.len().min(600)]).into_owned();
+        return Err(format!("a stream was refused: {answer}").into());
     }
-    let body = match (is_socket, head.chunked) {
+    let body = match (is_socket, head.is_chunked) {
         (true, _) => Body::Socket(MessageScanner::default()),
         (false, true) => Body::Chunked(Dechunker::new()),
         (false, false) => Body::Plain,
@@ -205,10 +208,11 @@ mod tests {
 
     #[test]
     fn a_repeated_or_older_event_does_not_advance() {
-        let mut cursor = Cursor { subject: 0, last: EventId::default(), by_id: true, received: 0 };
-        let taken = [EventId(5, 0), EventId(5, 1), EventId(5, 1), EventId(4, 9), EventId(6, 0)]
+        let mut cursor =
+            Cursor { subject: 0, last_id: EventId::default(), has_ordered_ids: true, received: 0 };
+        let is_new = [EventId(5, 0), EventId(5, 1), EventId(5, 1), EventId(4, 9), EventId(6, 0)]
             .map(|id| cursor.advance(id));
-        assert_eq!(taken, [true, true, false, false, true]);
+        assert_eq!(is_new, [true, true, false, false, true]);
         assert_eq!(cursor.received, 3);
     }
 }

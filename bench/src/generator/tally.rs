@@ -1,4 +1,4 @@
-//! What the generator counts while a load runs: answers to callers, deliveries to streams, and what should not be.
+//! The counters of a load: answers to callers, deliveries to streams, and faults.
 
 use super::stream::{Cursor, EventId};
 use crate::clock::StampReader;
@@ -7,23 +7,23 @@ use crate::wire::frames::Frame;
 
 pub(crate) struct Tally {
     stamps: StampReader,
-    /// From request to answer.
+    /// Time from a request to its answer.
     pub(super) answer_latency: Histogram,
     pub(super) delivery_latency: Histogram,
-    /// Requests that did what they asked for, per subject.
+    /// Successful requests per subject.
     pub(super) accepted: Vec<u32>,
     pub(super) accepted_total: u64,
     pub(super) refused: u64,
-    /// Deliveries that the accepted requests ask for.
+    /// Deliveries that the accepted requests must cause.
     pub(super) expected: u64,
     /// Subscribers per subject.
     pub(super) audience: Vec<u32>,
     pub(super) delivered: u64,
-    /// Deliveries that were not newer than one before them on the same stream.
+    /// Deliveries that were not newer than all previous ones on the same stream.
     pub(super) repeated: u64,
     pub(super) delivered_bytes: u64,
     pub(super) last_delivery_ns: u64,
-    /// `system.` frames: none belongs into a measurement.
+    /// `system.` frames, such as resets and closes; a correct run has none.
     pub(super) system_frames: u64,
 }
 
@@ -46,7 +46,7 @@ impl Tally {
         }
     }
 
-    /// Forgets everything, for a load over subjects with these many subscribers each.
+    /// Resets all counters. `audience` is the number of subscribers of each subject of the next load.
     pub(super) fn restart(&mut self, audience: Vec<u32>, now_ns: u64) {
         self.answer_latency.clear();
         self.delivery_latency.clear();
@@ -67,15 +67,15 @@ impl Tally {
         }
     }
 
-    pub(super) fn note_done(&mut self, subject: u32, nanos: u64) {
+    pub(super) fn record_answer(&mut self, subject: u32, nanos: u64) {
         self.answer_latency.record(nanos);
         self.accepted[subject as usize] += 1;
         self.accepted_total += 1;
         self.expected += u64::from(self.audience[subject as usize]);
     }
 
-    /// Frames without an id (presence, comments) are read and passed over.
-    pub(super) fn note_frame(&mut self, frame: &Frame<'_>, now_ns: u64, cursor: &mut Cursor) {
+    /// Counts a frame. Frames without an id or without a stamp (presence, comments) are ignored.
+    pub(super) fn record_frame(&mut self, frame: &Frame<'_>, now_ns: u64, cursor: &mut Cursor) {
         if frame.event.starts_with(b"system.") {
             self.system_frames += 1;
             return;

@@ -1,5 +1,5 @@
-//! The generator against servers that are right, wrong on purpose, or the bare loop itself: a measurement that could
-//! not see a lost or repeated event would prove nothing.
+//! Tests of the generator against a fake hub that is correct, drops, repeats or refuses events, and against the bare
+//! loop: a measurement that cannot detect a lost or repeated event would prove nothing.
 
 use super::*;
 use crate::args::BareLoopOptions;
@@ -12,39 +12,39 @@ use std::thread;
 const ROOM_STREAMS: usize = 3;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Manner {
-    /// Chunked, each frame cut into several chunks and writes.
-    Honest,
-    /// The first stream does not get every third event.
-    Forgetful,
-    /// The first stream gets every third event twice.
-    Stuttering,
-    /// Every third publish is answered 503 and not delivered.
-    Refusing,
+enum Behaviour {
+    /// Sends every event once, with each frame split over several chunks and writes.
+    Correct,
+    /// Does not send every third event to the first stream.
+    DropsEvents,
+    /// Sends every third event twice to the first stream.
+    RepeatsEvents,
+    /// Answers every third publish with 503 and does not deliver it.
+    RefusesPublishes,
 }
 
-/// One room, whatever the path says.
+/// A server with one room, which ignores the path of requests.
 struct FakeHub {
-    manner: Manner,
+    behaviour: Behaviour,
     streams: Vec<TcpStream>,
     published: u64,
 }
 
 impl FakeHub {
-    fn start(manner: Manner) -> SocketAddr {
+    fn start(behaviour: Behaviour) -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let hub = Arc::new(Mutex::new(Self { manner, streams: Vec::new(), published: 0 }));
+        let hub = Arc::new(Mutex::new(Self { behaviour, streams: Vec::new(), published: 0 }));
         thread::spawn(move || {
             for socket in listener.incoming() {
                 let hub = Arc::clone(&hub);
-                thread::spawn(move || Self::converse(&hub, socket.unwrap()));
+                thread::spawn(move || Self::serve_connection(&hub, socket.unwrap()));
             }
         });
         address
     }
 
-    fn converse(hub: &Mutex<Self>, mut socket: TcpStream) {
+    fn serve_connection(hub: &Mutex<Self>, mut socket: TcpStream) {
         let mut input = Vec::new();
         let mut buffer = [0; 2_048];
         while let Ok(read @ 1..) = socket.read(&mut buffer) {
@@ -67,21 +67,21 @@ impl FakeHub {
 
     fn publish(&mut self, body: &[u8]) -> u16 {
         self.published += 1;
-        let third = self.published.is_multiple_of(3);
-        if third && self.manner == Manner::Refusing {
+        let is_third = self.published.is_multiple_of(3);
+        if is_third && self.behaviour == Behaviour::RefusesPublishes {
             return 503;
         }
         let body = String::from_utf8_lossy(body);
-        // What is for people has plain numbers, and is only taken on.
-        let (before, status) = if body.contains("targetIds") { ("", 202) } else { ("17-", 200) };
+        // The ids of notifications are plain numbers, and the status of their answer is 202.
+        let (id_prefix, status) = if body.contains("targetIds") { ("", 202) } else { ("17-", 200) };
         let frame = format!(
-            "event: presence.update\ndata: {{}}\n\nevent: a.b\nid: {before}{}\ndata: {body}\n\n",
+            "event: presence.update\ndata: {{}}\n\nevent: a.b\nid: {id_prefix}{}\ndata: {body}\n\n",
             self.published
         );
         for (number, stream) in self.streams.iter_mut().enumerate() {
-            let times = match self.manner {
-                Manner::Forgetful if third && number == 0 => 0,
-                Manner::Stuttering if third && number == 0 => 2,
+            let times = match self.behaviour {
+                Behaviour::DropsEvents if is_third && number == 0 => 0,
+                Behaviour::RepeatsEvents if is_third && number == 0 => 2,
                 _ => 1,
             };
             for _ in 0..times {
@@ -102,19 +102,19 @@ fn write_in_pieces(stream: &mut TcpStream, frame: &[u8]) {
 }
 
 fn load(address: SocketAddr, streams: usize, rooms: u32) -> Outcome {
-    load_with(address, streams, Follow::Rooms(rooms), Request::Publish { events: 1 }, rooms)
+    load_with(address, streams, StreamKind::Rooms(rooms), Request::Publish { events: 1 }, rooms)
 }
 
 fn load_with(
     address: SocketAddr,
     streams: usize,
-    follow: Follow,
+    kind: StreamKind,
     request: Request,
     subjects: u32,
 ) -> Outcome {
     let tokens = Rc::from([String::from("a.b.c")]);
     let mut generator = Generator::new(Target { address, tokens, internal_key: "key" }).unwrap();
-    generator.open_streams(streams, follow).unwrap();
+    generator.open_streams(streams, kind).unwrap();
     generator.open_callers(2, request).unwrap();
     let load = Load {
         pace: Pace::PerSecond(60),
@@ -126,8 +126,8 @@ fn load_with(
 }
 
 #[test]
-fn an_honest_server_has_no_faults() {
-    let outcome = load(FakeHub::start(Manner::Honest), ROOM_STREAMS, 1);
+fn a_correct_server_has_no_faults() {
+    let outcome = load(FakeHub::start(Behaviour::Correct), ROOM_STREAMS, 1);
     assert!(outcome.published >= 10);
     assert_eq!(outcome.delivered, outcome.published * ROOM_STREAMS as u64);
     assert_eq!(outcome.faults(), 0);
@@ -135,38 +135,39 @@ fn an_honest_server_has_no_faults() {
 }
 
 #[test]
-fn notices_reach_the_stream_of_the_person_they_are_for() {
-    let notify =
-        |manner| load_with(FakeHub::start(manner), 1, Follow::People, Request::Notify { targets: 1 }, 1);
-    let outcome = notify(Manner::Honest);
+fn notifications_reach_the_stream_of_their_target() {
+    let notify = |behaviour| {
+        load_with(FakeHub::start(behaviour), 1, StreamKind::People, Request::Notify { targets: 1 }, 1)
+    };
+    let outcome = notify(Behaviour::Correct);
     assert!(outcome.published >= 10);
     assert_eq!((outcome.delivered, outcome.faults()), (outcome.published, 0));
-    let outcome = notify(Manner::Forgetful);
+    let outcome = notify(Behaviour::DropsEvents);
     assert_eq!((outcome.missing, outcome.repeated), (outcome.published / 3, 0));
 }
 
 #[test]
 fn a_lost_event_is_missing() {
-    let outcome = load(FakeHub::start(Manner::Forgetful), ROOM_STREAMS, 1);
+    let outcome = load(FakeHub::start(Behaviour::DropsEvents), ROOM_STREAMS, 1);
     assert_eq!((outcome.missing, outcome.repeated), (outcome.published / 3, 0));
 }
 
 #[test]
-fn a_repeated_event_is_counted_and_hides_no_missing_one() {
-    let outcome = load(FakeHub::start(Manner::Stuttering), ROOM_STREAMS, 1);
+fn a_repeated_event_is_counted_separately_from_missing_ones() {
+    let outcome = load(FakeHub::start(Behaviour::RepeatsEvents), ROOM_STREAMS, 1);
     assert_eq!((outcome.missing, outcome.repeated), (0, outcome.published / 3));
     assert_eq!(outcome.delivered, outcome.published * ROOM_STREAMS as u64);
 }
 
 #[test]
 fn a_refused_publish_is_counted_and_not_expected() {
-    let outcome = load(FakeHub::start(Manner::Refusing), ROOM_STREAMS, 1);
+    let outcome = load(FakeHub::start(Behaviour::RefusesPublishes), ROOM_STREAMS, 1);
     assert_eq!(outcome.refused, (outcome.published + outcome.refused) / 3);
     assert_eq!((outcome.missing, outcome.repeated), (0, 0));
 }
 
 #[test]
-fn the_bare_loop_serves_rooms_apart() {
+fn the_bare_loop_delivers_only_to_the_room_of_an_event() {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     thread::spawn(move || {
         crate::bare_loop::serve(&BareLoopOptions { port, frame_bytes: 200, max_secs: 20 }).unwrap();

@@ -1,20 +1,21 @@
-//! CPU time per delivery, the hub beside the bare loop: same generator, same frame size, rounds in turn, medians.
-//! Then each once at full speed.
+//! Measures CPU time per delivery of the hub and of the bare loop, with the same generator and frame size: rounds
+//! alternate, and the medians are compared. Then each of the two is measured once at full speed.
 
 use super::progress;
 use super::server::{HubStarter, Server};
 use super::sizes::Sizes;
 use crate::Result;
-use crate::generator::{Follow, Generator, Load, Outcome, Pace, Request};
+use crate::generator::{Generator, Load, Outcome, Pace, Request, StreamKind};
 use crate::process::cpu_seconds;
 use crate::stats::{median, rounded};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Short against the quarter of a second between two events, long against the cost of a wake-up.
-pub(super) const GATHER: Duration = Duration::from_millis(2);
+/// Pause of the generator before each read: short in comparison with the 250 ms between two events, and long in
+/// comparison with the cost of a wake-up.
+pub(super) const READ_DELAY: Duration = Duration::from_millis(2);
 
-const ONE_ROOM: Follow = Follow::Rooms(1);
+const ONE_ROOM: StreamKind = StreamKind::Rooms(1);
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -29,7 +30,7 @@ pub(crate) struct CpuReport {
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Rounds {
-    /// CPU seconds per million deliveries, the median of the rounds.
+    /// CPU seconds per million deliveries: the median of the rounds.
     pub(crate) cpu_per_million: f64,
     pub(crate) rounds: Vec<Round>,
     pub(crate) full_speed: Option<Round>,
@@ -39,7 +40,7 @@ pub(crate) struct Rounds {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Round {
     pub(crate) cpu_per_million: f64,
-    /// What the generator itself took on the same cores.
+    /// CPU seconds of the generator, which runs on the same cores.
     pub(crate) generator_cpu_per_million: f64,
     #[serde(flatten)]
     pub(crate) outcome: Outcome,
@@ -92,67 +93,67 @@ pub(crate) fn measure(hubs: &HubStarter, sizes: &Sizes) -> Result<CpuReport> {
     let server = hubs.start()?;
     let mut hub = Rounds::default();
     let mut bare = Rounds::default();
-    hub.add(paced(&server, sizes, ONE_ROOM)?);
-    // The hub's first round tells how large its frames are.
+    hub.add(measure_paced(&server, sizes, ONE_ROOM)?);
+    // The bare loop sends frames of the size that the hub had in its first round.
     let frame_bytes = hub.rounds[0].outcome.frame_bytes;
-    let reference = Server::bare_loop(frame_bytes)?;
-    bare.add(paced(&reference, sizes, ONE_ROOM)?);
+    let reference = Server::start_bare_loop(frame_bytes)?;
+    bare.add(measure_paced(&reference, sizes, ONE_ROOM)?);
     for _ in 1..sizes.cpu_rounds {
-        hub.add(paced(&server, sizes, ONE_ROOM)?);
-        bare.add(paced(&reference, sizes, ONE_ROOM)?);
+        hub.add(measure_paced(&server, sizes, ONE_ROOM)?);
+        bare.add(measure_paced(&reference, sizes, ONE_ROOM)?);
     }
     progress("cpu: full speed, hub then bare loop");
-    hub.full_speed = Some(full_speed(&server, sizes)?);
-    bare.full_speed = Some(full_speed(&reference, sizes)?);
+    hub.full_speed = Some(measure_full_speed(&server, sizes)?);
+    bare.full_speed = Some(measure_full_speed(&reference, sizes)?);
     let ratio = rounded(hub.cpu_per_million / bare.cpu_per_million.max(f64::MIN_POSITIVE), 3);
     Ok(CpuReport { subscribers: sizes.subscribers, rate, hub, bare_loop: bare, ratio })
 }
 
 pub(crate) fn measure_reference(sizes: &Sizes, frame_bytes: usize) -> Result<Rounds> {
-    let server = Server::bare_loop(frame_bytes)?;
+    let server = Server::start_bare_loop(frame_bytes)?;
     let mut rounds = Rounds::default();
     for _ in 0..sizes.cpu_rounds {
-        rounds.add(paced(&server, sizes, ONE_ROOM)?);
+        rounds.add(measure_paced(&server, sizes, ONE_ROOM)?);
     }
-    rounds.full_speed = Some(full_speed(&server, sizes)?);
+    rounds.full_speed = Some(measure_full_speed(&server, sizes)?);
     Ok(rounds)
 }
 
-/// A crowded room at a pace that leaves the machine time.
-pub(super) fn paced(server: &Server, sizes: &Sizes, follow: Follow) -> Result<Round> {
-    round(server, sizes, follow, Pace::PerSecond(sizes.one_room_rate), sizes.cpu_window, GATHER)
+/// Measures one round with all subscribers, at a rate that does not saturate the machine.
+pub(super) fn measure_paced(server: &Server, sizes: &Sizes, kind: StreamKind) -> Result<Round> {
+    measure_round(server, sizes, kind, Pace::PerSecond(sizes.one_room_rate), sizes.cpu_window, READ_DELAY)
 }
 
-/// One publisher that sends as soon as it is answered.
-fn full_speed(server: &Server, sizes: &Sizes) -> Result<Round> {
-    round(server, sizes, ONE_ROOM, Pace::AsAnswered, sizes.full_speed_window, Duration::ZERO)
+/// Measures one round of one publisher that sends its next event as soon as the previous one is answered.
+fn measure_full_speed(server: &Server, sizes: &Sizes) -> Result<Round> {
+    measure_round(server, sizes, ONE_ROOM, Pace::ClosedLoop, sizes.full_speed_window, Duration::ZERO)
 }
 
-fn round(
+fn measure_round(
     server: &Server,
     sizes: &Sizes,
-    follow: Follow,
+    kind: StreamKind,
     pace: Pace,
     window: Duration,
-    gather: Duration,
+    read_delay: Duration,
 ) -> Result<Round> {
     let mut generator = Generator::new(server.target())?;
-    generator.gather_for(gather);
-    generator.open_streams(sizes.subscribers, follow)?;
-    generator.stay_idle(sizes.settle)?;
+    generator.set_read_delay(read_delay);
+    generator.open_streams(sizes.subscribers, kind)?;
+    generator.read_for(sizes.settle_time)?;
     generator.open_callers(1, Request::Publish { events: 1 })?;
-    let paced = Pace::PerSecond(sizes.one_room_rate);
-    generator.run(&Load { pace: paced, window: sizes.warm_up, subjects: 1, drain: sizes.drain })?;
+    let warm_up_pace = Pace::PerSecond(sizes.one_room_rate);
+    generator.run(&Load { pace: warm_up_pace, window: sizes.warm_up, subjects: 1, drain: sizes.drain })?;
 
-    let own = std::process::id();
-    let before = (cpu_seconds(server.pid())?, cpu_seconds(own)?);
+    let generator_pid = std::process::id();
+    let before = (cpu_seconds(server.pid())?, cpu_seconds(generator_pid)?);
     let outcome = generator.run(&Load { pace, window, subjects: 1, drain: sizes.drain })?;
-    let after = (cpu_seconds(server.pid())?, cpu_seconds(own)?);
+    let after = (cpu_seconds(server.pid())?, cpu_seconds(generator_pid)?);
 
-    // The server takes note of ten thousand ends now, not in the next round of its neighbour.
+    // The server handles the end of all connections now, and not during the next round of the other server.
     generator.close_callers();
     generator.close_streams();
-    generator.stay_idle(sizes.settle)?;
+    generator.read_for(sizes.settle_time)?;
     let millions = outcome.delivered.max(1) as f64 / 1e6;
     Ok(Round {
         cpu_per_million: rounded((after.0 - before.0) / millions, 2),

@@ -1,17 +1,17 @@
-//! Two hubs on one Redis: durable publishes a second and what each costs, the way from one hub to the other, and what
-//! rooms cost in which nothing happens.
+//! Measures two hubs on one Redis: durable publishes per second, scripts per publish, the latency from one hub to the
+//! other, and the cost of idle rooms.
 
 use super::progress;
 use super::redis::RedisServer;
 use super::server::{HubStarter, Server};
 use super::sizes::Sizes;
 use crate::Result;
-use crate::generator::{Follow, Generator, Load, Outcome, Pace, Request};
+use crate::generator::{Generator, Load, Outcome, Pace, Request, StreamKind};
 use crate::process::cpu_seconds;
 use crate::stats::{Latency, rounded};
 use serde::Serialize;
 
-/// More than are ever outstanding at the pace used: a publish does not wait for a free one.
+/// Larger than the number of outstanding requests at this rate, so that no publish waits for an idle caller.
 const PUBLISHERS: usize = 64;
 
 #[derive(Serialize)]
@@ -21,9 +21,9 @@ pub(crate) struct FleetReport {
     pub(crate) published_per_second: f64,
     pub(crate) publish_latency: Latency,
     pub(crate) refused: u64,
-    /// Scripts that Redis ran for each publish: one round trip is one.
+    /// Scripts that Redis ran per publish: each round trip is one script.
     pub(crate) scripts_per_publish: f64,
-    /// Published at one hub, received at the other.
+    /// The load of `across`: events are published at one hub and received at the other.
     pub(crate) rooms: u32,
     pub(crate) subscribers_per_room: usize,
     pub(crate) rate: u32,
@@ -31,13 +31,13 @@ pub(crate) struct FleetReport {
     pub(crate) idle: IdleReport,
 }
 
-/// Rooms with one listener each, in which nothing happens.
+/// Rooms with one subscriber each and without events.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct IdleReport {
     pub(crate) rooms: usize,
     pub(crate) redis_commands_per_second: f64,
-    /// Of one core.
+    /// Percent of one core.
     pub(crate) redis_cpu_percent: f64,
     pub(crate) hub_cpu_percent: f64,
     pub(crate) closed_streams: usize,
@@ -52,18 +52,18 @@ pub(crate) fn measure(hubs: &HubStarter, sizes: &Sizes) -> Result<FleetReport> {
     let mut generator = Generator::new(one.target())?;
     generator.open_callers(publishers, Request::Publish { events: 1 })?;
     let mut load = Load {
-        pace: Pace::AsAnswered,
+        pace: Pace::ClosedLoop,
         window: sizes.warm_up,
         subjects: sizes.publish_rooms,
         drain: sizes.drain,
     };
     generator.run(&load)?;
     load.window = sizes.publish_window;
-    let before = redis.calls("evalsha")?;
+    let before = redis.calls_of("evalsha")?;
     let published = generator.run(&load)?;
-    let scripts = redis.calls("evalsha")? - before;
+    let scripts = redis.calls_of("evalsha")? - before;
     drop(generator);
-    let across = across(&one, &other, sizes)?;
+    let across = measure_across(&one, &other, sizes)?;
     Ok(FleetReport {
         publishers,
         published_per_second: published.published_per_second,
@@ -74,16 +74,16 @@ pub(crate) fn measure(hubs: &HubStarter, sizes: &Sizes) -> Result<FleetReport> {
         subscribers_per_room: sizes.per_room,
         rate: sizes.rooms_rate,
         across,
-        idle: idle(&redis, &one, sizes)?,
+        idle: measure_idle(&redis, &one, sizes)?,
     })
 }
 
-fn across(one: &Server, other: &Server, sizes: &Sizes) -> Result<Outcome> {
+fn measure_across(one: &Server, other: &Server, sizes: &Sizes) -> Result<Outcome> {
     let Sizes { rooms, per_room, rooms_rate: rate, .. } = *sizes;
     progress(&format!("fleet: {rooms} rooms of {per_room} at one hub, {rate} publishes/s at the other"));
     let mut generator = Generator::new(one.target())?;
-    generator.open_streams(rooms as usize * per_room, Follow::Rooms(rooms))?;
-    generator.stay_idle(sizes.settle)?;
+    generator.open_streams(rooms as usize * per_room, StreamKind::Rooms(rooms))?;
+    generator.read_for(sizes.settle_time)?;
     generator.open_callers_at(&other.target(), PUBLISHERS, Request::Publish { events: 1 })?;
     let pace = Pace::PerSecond(rate);
     let mut load = Load { pace, window: sizes.warm_up, subjects: rooms, drain: sizes.drain };
@@ -92,19 +92,19 @@ fn across(one: &Server, other: &Server, sizes: &Sizes) -> Result<Outcome> {
     generator.run(&load)
 }
 
-fn idle(redis: &RedisServer, hub: &Server, sizes: &Sizes) -> Result<IdleReport> {
+fn measure_idle(redis: &RedisServer, hub: &Server, sizes: &Sizes) -> Result<IdleReport> {
     let rooms = sizes.subscribers;
-    progress(&format!("fleet: {rooms} rooms in which nothing happens"));
+    progress(&format!("fleet: {rooms} idle rooms"));
     let mut generator = Generator::new(hub.target())?;
-    generator.open_streams(rooms, Follow::Rooms(u32::try_from(rooms)?))?;
-    generator.stay_idle(sizes.settle)?;
-    let seen = || -> Result<(u64, f64, f64)> {
-        Ok((redis.commands()?, cpu_seconds(redis.pid())?, cpu_seconds(hub.pid())?))
+    generator.open_streams(rooms, StreamKind::Rooms(u32::try_from(rooms)?))?;
+    generator.read_for(sizes.settle_time)?;
+    let usage = || -> Result<(u64, f64, f64)> {
+        Ok((redis.processed_commands()?, cpu_seconds(redis.pid())?, cpu_seconds(hub.pid())?))
     };
-    let before = seen()?;
-    generator.stay_idle(sizes.idle_settle)?;
-    let after = seen()?;
-    let seconds = sizes.idle_settle.as_secs_f64();
+    let before = usage()?;
+    generator.read_for(sizes.idle_settle_time)?;
+    let after = usage()?;
+    let seconds = sizes.idle_settle_time.as_secs_f64();
     Ok(IdleReport {
         rooms,
         redis_commands_per_second: rounded((after.0 - before.0) as f64 / seconds, 0),
@@ -118,7 +118,7 @@ impl FleetReport {
     pub(crate) fn print(&self) {
         let (publish, across) = (self.publish_latency, self.across.delivery_latency);
         println!(
-            "fleet     {} publishers {:.0}/s   p50 {:.2} p95 {:.2} p99 {:.2} ms, {} scripts a publish",
+            "fleet     {} publishers {:.0}/s   p50 {:.2} p95 {:.2} p99 {:.2} ms, {} scripts per publish",
             self.publishers,
             self.published_per_second,
             publish.p50_ms,

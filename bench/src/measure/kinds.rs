@@ -1,23 +1,24 @@
-//! What a delivery costs by kind: a WebSocket beside an event stream, and a personal stream beside a room's.
+//! Measures CPU time per delivery by kind of stream: WebSocket and SSE, personal stream and room stream.
 //!
-//! The first two read one crowded room in turn. For the other two one request is about many people, or about many rooms with
-//! one reader each; what the same requests cost while nobody is connected is saving or publishing, and is taken off.
+//! WebSockets and SSE streams read one room with many subscribers, in turn. For personal and room streams, one request
+//! is about many persons, or about many rooms with one reader each. The cost of the same requests without readers is
+//! that of storing or publishing, and is subtracted.
 
-use super::cpu::{GATHER, Rounds, paced};
+use super::cpu::{READ_DELAY, Rounds, measure_paced};
 use super::progress;
 use super::server::{HubStarter, Server};
 use super::sizes::Sizes;
 use crate::Result;
-use crate::generator::{FIRST_PERSON, Follow, Generator, Load, Outcome, Pace, Request};
+use crate::generator::{FIRST_PERSON, Generator, Load, Outcome, Pace, Request, StreamKind};
 use crate::process::cpu_seconds;
 use crate::stats::{median, rounded};
 use bongsu_testkit::tokens;
 use serde::Serialize;
 use std::rc::Rc;
 
-/// People or rooms that one request is about: as many events as a batch may have.
+/// Persons or rooms of one request, which is the maximum number of events in a batch.
 const SUBJECTS_PER_REQUEST: u32 = 500;
-/// More than are ever outstanding at the pace used.
+/// Larger than the number of outstanding requests at this rate.
 const CALLERS: usize = 8;
 
 #[derive(Serialize)]
@@ -27,16 +28,16 @@ pub(crate) struct KindsReport {
     pub(crate) event_stream: Rounds,
     pub(crate) web_socket: Rounds,
     pub(crate) socket_ratio: f64,
-    pub(crate) rooms: Vec<Spread>,
-    pub(crate) personal: Vec<Spread>,
+    pub(crate) rooms: Vec<GroupRound>,
+    pub(crate) personal: Vec<GroupRound>,
     pub(crate) personal_ratio: f64,
 }
 
-/// Requests that are about many, each with one reader.
+/// A round of requests that are about many subjects with one reader each.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Spread {
-    /// CPU seconds per million deliveries, without what the same requests cost for nobody.
+pub(crate) struct GroupRound {
+    /// CPU seconds per million deliveries, without the cost of the same requests without readers.
     cpu_per_million: f64,
     cpu_per_million_for_nobody: f64,
     #[serde(flatten)]
@@ -45,18 +46,19 @@ pub(crate) struct Spread {
 
 impl KindsReport {
     pub(crate) fn faults(&self) -> u64 {
-        let spread: u64 = self.rooms.iter().chain(&self.personal).map(|round| round.outcome.faults()).sum();
-        self.event_stream.faults() + self.web_socket.faults() + spread
+        let group_faults: u64 =
+            self.rooms.iter().chain(&self.personal).map(|round| round.outcome.faults()).sum();
+        self.event_stream.faults() + self.web_socket.faults() + group_faults
     }
 
     pub(crate) fn print(&self) {
         self.event_stream.print("event stream");
         self.web_socket.print("WebSocket");
         for (name, rounds) in [("one reader per room", &self.rooms), ("personal stream", &self.personal)] {
-            for Spread { cpu_per_million, cpu_per_million_for_nobody, outcome } in rounds {
+            for GroupRound { cpu_per_million, cpu_per_million_for_nobody, outcome } in rounds {
                 println!(
-                    "{name}: {cpu_per_million:>6.2} CPU s per million deliveries beside {cpu_per_million_for_nobody:.2} for \
-                     nobody, {:.0} deliveries/s, frame {} B, faults {}",
+                    "{name}: {cpu_per_million:>6.2} CPU s per million deliveries in addition to \
+                    {cpu_per_million_for_nobody:.2} without readers, {:.0} deliveries/s, frame {} B, faults {}",
                     outcome.delivered_per_second,
                     outcome.frame_bytes,
                     outcome.faults()
@@ -72,29 +74,30 @@ pub(crate) fn measure(hubs: &HubStarter, sizes: &Sizes) -> Result<KindsReport> {
     let hub = hubs.start()?;
     let (mut event_stream, mut web_socket) = (Rounds::default(), Rounds::default());
     for _ in 0..sizes.cpu_rounds {
-        event_stream.add(paced(&hub, sizes, Follow::Rooms(1))?);
-        web_socket.add(paced(&hub, sizes, Follow::Sockets(1))?);
+        event_stream.add(measure_paced(&hub, sizes, StreamKind::Rooms(1))?);
+        web_socket.add(measure_paced(&hub, sizes, StreamKind::Sockets(1))?);
     }
     drop(hub);
-    progress(&format!("kinds: {subscribers} rooms with one reader each and {subscribers} people in turn"));
+    progress(&format!("kinds: {subscribers} rooms with one reader each and {subscribers} persons in turn"));
     let tokens: Rc<[String]> = (0..subscribers).map(|number| tokens::token(FIRST_PERSON + number)).collect();
-    // Each on a hub of its own: one that was just followed keeps its subjects in memory for a minute, and what is for nobody
-    // then costs more than it should.
-    let spread = |follow, request| spread(&hubs.start_for(Rc::clone(&tokens), &[])?, sizes, follow, request);
+    // Each round has a new hub: a hub keeps the subjects of closed streams in memory for a minute, in which requests
+    // without readers cost more than usual.
+    let measure_groups =
+        |kind, request| measure_groups(&hubs.start_for(Rc::clone(&tokens), &[])?, sizes, kind, request);
     let (mut rooms, mut personal) = (Vec::new(), Vec::new());
     for _ in 0..sizes.cpu_rounds {
         let publish = Request::Publish { events: SUBJECTS_PER_REQUEST };
-        rooms.push(spread(Follow::Rooms(subscribers), publish)?);
+        rooms.push(measure_groups(StreamKind::Rooms(subscribers), publish)?);
         let notify = Request::Notify { targets: SUBJECTS_PER_REQUEST };
-        personal.push(spread(Follow::People, notify)?);
+        personal.push(measure_groups(StreamKind::People, notify)?);
     }
     let ratio = |one: f64, other: f64| rounded(one / other.max(f64::MIN_POSITIVE), 3);
-    let middle =
-        |rounds: &[Spread]| median(&rounds.iter().map(|round| round.cpu_per_million).collect::<Vec<_>>());
+    let median_cost =
+        |rounds: &[GroupRound]| median(&rounds.iter().map(|round| round.cpu_per_million).collect::<Vec<_>>());
     Ok(KindsReport {
         subscribers: sizes.subscribers,
         socket_ratio: ratio(web_socket.cpu_per_million, event_stream.cpu_per_million),
-        personal_ratio: ratio(middle(&personal), middle(&rooms)),
+        personal_ratio: ratio(median_cost(&personal), median_cost(&rooms)),
         event_stream,
         web_socket,
         rooms,
@@ -102,16 +105,17 @@ pub(crate) fn measure(hubs: &HubStarter, sizes: &Sizes) -> Result<KindsReport> {
     })
 }
 
-/// The same requests for nobody, and then for a reader of each subject.
-fn spread(hub: &Server, sizes: &Sizes, follow: Follow, request: Request) -> Result<Spread> {
+/// Measures the same requests without readers, and then with one reader of each subject.
+fn measure_groups(hub: &Server, sizes: &Sizes, kind: StreamKind, request: Request) -> Result<GroupRound> {
     let mut generator = Generator::new(hub.target())?;
-    generator.gather_for(GATHER);
+    generator.set_read_delay(READ_DELAY);
     let groups = (u32::try_from(sizes.subscribers)? / SUBJECTS_PER_REQUEST).max(1);
-    let pace = Pace::PerSecond(sizes.spread_rate);
+    let pace = Pace::PerSecond(sizes.group_rate);
     let warm_up = Load { pace, window: sizes.warm_up, subjects: groups, drain: sizes.drain };
     let load = Load { window: sizes.cpu_window, ..warm_up };
     let run = |generator: &mut Generator| -> Result<(f64, Outcome)> {
-        // For each run anew: the hub closes connections that say nothing while thousands of streams are opened.
+        // New callers for each run, because the hub closes connections that are idle while thousands of streams are
+        // opened.
         generator.open_callers(CALLERS, request)?;
         generator.run(&warm_up)?;
         let before = cpu_seconds(hub.pid())?;
@@ -120,16 +124,18 @@ fn spread(hub: &Server, sizes: &Sizes, follow: Follow, request: Request) -> Resu
         generator.close_callers();
         Ok((after - before, outcome))
     };
-    let (for_nobody, sent) = run(&mut generator)?;
-    generator.open_streams(sizes.subscribers, follow)?;
+    let (cost_without_readers, base_outcome) = run(&mut generator)?;
+    generator.open_streams(sizes.subscribers, kind)?;
     generator.group_subjects(SUBJECTS_PER_REQUEST);
-    generator.stay_idle(sizes.settle)?;
-    let (for_all, outcome) = run(&mut generator)?;
+    generator.read_for(sizes.settle_time)?;
+    let (cost_with_readers, outcome) = run(&mut generator)?;
     generator.close_streams();
-    generator.stay_idle(sizes.settle)?;
+    generator.read_for(sizes.settle_time)?;
     let millions = |published: u64| (published * u64::from(SUBJECTS_PER_REQUEST)).max(1) as f64 / 1e6;
-    let saving = for_nobody / millions(sent.published);
-    let cpu_per_million = rounded(for_all / millions(outcome.published) - saving, 2);
-    progress(&format!("kinds: {cpu_per_million} CPU s per million deliveries beside {saving:.2} for nobody"));
-    Ok(Spread { cpu_per_million, cpu_per_million_for_nobody: rounded(saving, 2), outcome })
+    let base_cost = cost_without_readers / millions(base_outcome.published);
+    let cpu_per_million = rounded(cost_with_readers / millions(outcome.published) - base_cost, 2);
+    progress(&format!(
+        "kinds: {cpu_per_million} CPU s per million deliveries in addition to {base_cost:.2} without readers"
+    ));
+    Ok(GroupRound { cpu_per_million, cpu_per_million_for_nobody: rounded(base_cost, 2), outcome })
 }

@@ -1,5 +1,5 @@
-//! The measurements, one file each, and the run that takes them one after another.
-//! Each starts its own servers, so that what one leaves behind does not show in the next.
+//! The measurements, one module each, and the run that executes them one after another.
+//! Each measurement starts its own servers, so that it does not affect the next one.
 
 mod cpu;
 mod database;
@@ -35,7 +35,7 @@ use server::HubStarter;
 use sizes::Sizes;
 use std::path::PathBuf;
 
-/// True when every limit was kept.
+/// Runs the selected measurements and writes the report. Returns true when no limit is missed.
 pub(crate) fn run(options: &RunOptions) -> Result<bool> {
     let descriptors = raise_descriptor_limit();
     let sizes = Sizes::for_run(options);
@@ -55,13 +55,13 @@ pub(crate) fn run(options: &RunOptions) -> Result<bool> {
             Part::Memory => report.memory = Some(memory::measure(&hubs, &sizes, descriptors)?),
         }
     }
-    report.judge();
-    report.write(&out_file(options)?)?;
+    report.check_limits();
+    report.write(&report_path(options)?)?;
     report.print();
-    Ok(report.is_kept())
+    Ok(report.meets_limits())
 }
 
-/// The bare loop alone: what the machine can do, before there is anything to compare.
+/// Measures the bare loop alone, as the reference of the machine.
 pub(crate) fn reference(options: &ReferenceOptions) -> Result<()> {
     raise_descriptor_limit();
     let sizes = Sizes::for_reference(options);
@@ -70,12 +70,12 @@ pub(crate) fn reference(options: &ReferenceOptions) -> Result<()> {
     Ok(())
 }
 
-/// A partial or short run does not replace the report that the documentation shows.
-fn out_file(options: &RunOptions) -> Result<PathBuf> {
-    let full = !options.quick && options.parts.len() == PARTS.len();
+/// The path of the report. Only a full run replaces the report that the documentation shows.
+fn report_path(options: &RunOptions) -> Result<PathBuf> {
+    let is_full = !options.quick && options.parts.len() == PARTS.len();
     Ok(match &options.out {
         Some(path) => path.clone(),
-        None if full => PathBuf::from("docs/bench.json"),
+        None if is_full => PathBuf::from("docs/bench.json"),
         None => bench_dir()?.join("report.json"),
     })
 }

@@ -1,4 +1,4 @@
-//! A Redis server to measure a fleet on: started as one that loses nothing, and asked what it was asked.
+//! A Redis server for the measurements of a fleet, which syncs every write to the disk, and its counters of commands.
 
 use super::progress;
 use crate::Result;
@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-const START_LIMIT: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct RedisServer {
     child: ChildGuard,
@@ -29,9 +29,9 @@ impl RedisServer {
         })?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let server = Self { child, address, _scratch: scratch };
-        let begun = Instant::now();
-        while !server.ask("PING").is_ok_and(|answer| answer.starts_with("+PONG")) {
-            if begun.elapsed() > START_LIMIT {
+        let started = Instant::now();
+        while !server.request("PING").is_ok_and(|answer| answer.starts_with("+PONG")) {
+            if started.elapsed() > START_TIMEOUT {
                 return Err(format!("{} did not become ready", program.display()).into());
             }
             sleep(Duration::from_millis(50));
@@ -48,21 +48,21 @@ impl RedisServer {
         format!("redis://{}", self.address)
     }
 
-    /// How often a command was called by clients and scripts; 0 when it never was.
-    pub(crate) fn calls(&self, command: &str) -> Result<u64> {
-        let stats = self.ask("INFO commandstats")?;
+    /// How often clients and scripts have called a command.
+    pub(crate) fn calls_of(&self, command: &str) -> Result<u64> {
+        let stats = self.request("INFO commandstats")?;
         let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
         Ok(line.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or(0))
     }
 
-    /// How many commands clients have sent.
-    pub(crate) fn commands(&self) -> Result<u64> {
-        let stats = self.ask("INFO stats")?;
+    /// How many commands the server has processed.
+    pub(crate) fn processed_commands(&self) -> Result<u64> {
+        let stats = self.request("INFO stats")?;
         let line = stats.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
         line.and_then(|count| count.trim().parse().ok()).ok_or_else(|| "no count of commands".into())
     }
 
-    fn ask(&self, command: &str) -> Result<String> {
+    fn request(&self, command: &str) -> Result<String> {
         let mut socket = TcpStream::connect_timeout(&self.address, Duration::from_secs(1))?;
         socket.set_read_timeout(Some(Duration::from_secs(2)))?;
         socket.write_all(format!("{command}\r\nQUIT\r\n").as_bytes())?;

@@ -1,5 +1,5 @@
-//! Starts what is measured: a hub with a fresh data folder or on an engine, or the bare loop.
-//! Both are on loopback, and gone when their `Server` is.
+//! Starts measured servers on loopback: a hub with an empty data folder or on engines, or the bare loop.
+//! Dropping a `Server` kills its process.
 
 use crate::Result;
 use crate::args::RunOptions;
@@ -17,12 +17,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const INTERNAL_KEY: &str = "local_dev_internal_key";
-const START_LIMIT: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct Server {
     child: ChildGuard,
     target: Target,
-    // After the child, so that nobody writes into the folder while it is removed.
+    // Declared after the child, so that the process has ended when the folder is removed.
     _scratch: ScratchDir,
 }
 
@@ -41,7 +41,7 @@ impl Server {
         self.target.clone()
     }
 
-    pub(crate) fn bare_loop(frame_bytes: usize) -> Result<Self> {
+    pub(crate) fn start_bare_loop(frame_bytes: usize) -> Result<Self> {
         let port = free_port()?;
         let program = std::env::current_exe()?;
         Self::start("bare-loop", &program, port, Rc::from([String::from("none")]), |command| {
@@ -68,11 +68,11 @@ impl Server {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut server =
             Self { child, target: Target { address, tokens, internal_key: INTERNAL_KEY }, _scratch: scratch };
-        let begun = Instant::now();
+        let started = Instant::now();
         while !is_ready(address) {
-            if server.child.has_ended()? || begun.elapsed() > START_LIMIT {
-                let said = fs::read_to_string(&log_path).unwrap_or_default();
-                return Err(format!("{name} did not become ready; it said:\n{said}").into());
+            if server.child.has_ended()? || started.elapsed() > START_TIMEOUT {
+                let output = fs::read_to_string(&log_path).unwrap_or_default();
+                return Err(format!("{name} did not become ready; its output:\n{output}").into());
             }
             sleep(Duration::from_millis(50));
         }
@@ -81,7 +81,7 @@ impl Server {
 }
 
 impl HubStarter {
-    /// Also signs the tokens of the people whose streams will be opened.
+    /// Prepares hubs, and signs the tokens of the persons that open streams.
     pub(crate) fn new(options: &RunOptions) -> Result<Self> {
         let hub =
             options.hub.canonicalize().map_err(|error| format!("{}: {error}", options.hub.display()))?;
@@ -89,7 +89,7 @@ impl HubStarter {
         Ok(Self { hub, settings: options.hub_settings.clone(), tokens })
     }
 
-    /// In its embedded mode.
+    /// Starts an embedded hub.
     pub(crate) fn start(&self) -> Result<Server> {
         self.start_with(&[])
     }
@@ -98,7 +98,7 @@ impl HubStarter {
         self.start_for(Rc::clone(&self.tokens), settings)
     }
 
-    /// For other people than the usual ones.
+    /// Starts a hub for streams with these tokens.
     pub(crate) fn start_for(&self, tokens: Rc<[String]>, settings: &[(&str, String)]) -> Result<Server> {
         let port = free_port()?;
         Server::start("hub", &self.hub, port, tokens, |command| {
@@ -126,7 +126,7 @@ fn free_port() -> Result<u16> {
 }
 
 fn is_ready(address: SocketAddr) -> bool {
-    let ask = || -> std::io::Result<bool> {
+    let request_ready = || -> std::io::Result<bool> {
         let mut socket = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
         socket.set_read_timeout(Some(Duration::from_secs(2)))?;
         socket.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
@@ -134,5 +134,5 @@ fn is_ready(address: SocketAddr) -> bool {
         let read = socket.read(&mut answer)?;
         Ok(Head::parse(&answer[..read]).is_some_and(|head| head.status() == 200))
     };
-    ask().unwrap_or(false)
+    request_ready().unwrap_or(false)
 }

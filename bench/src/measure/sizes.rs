@@ -1,4 +1,4 @@
-//! How much and how long: the full measurement, and the quick one that shows whether something is badly off.
+//! The sizes and durations of measurements: of the full run, and of the quick run, which only shows large deviations.
 
 use crate::args::{ReferenceOptions, RunOptions};
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub(crate) struct Sizes {
     pub(crate) member_rounds: usize,
     pub(crate) member_window: Duration,
 
-    /// Subscribers in the one-room measurements and in the idle one.
+    /// Streams in the measurements of one room and of idle streams; also the number of persons with an inbox.
     pub(crate) subscribers: usize,
     pub(crate) one_room_rate: u32,
     pub(crate) rooms: u32,
@@ -22,36 +22,37 @@ pub(crate) struct Sizes {
     pub(crate) cpu_rounds: usize,
     pub(crate) cpu_window: Duration,
     pub(crate) full_speed_window: Duration,
-    /// Requests a second that are about many people or rooms each.
-    pub(crate) spread_rate: u32,
+    /// Requests per second that are about many persons or rooms each.
+    pub(crate) group_rate: u32,
 
-    pub(crate) most_idle: usize,
-    /// Requests for a large page that nobody reads.
+    pub(crate) max_idle_streams: usize,
+    /// Requests for a large page whose answer the client does not read.
     pub(crate) unread_requests: [usize; 2],
-    /// Long enough that every idle stream has had a heartbeat (15 s).
-    pub(crate) idle_settle: Duration,
+    /// Longer than the keepalive interval (15 s), so that every idle stream has received a keepalive.
+    pub(crate) idle_settle_time: Duration,
 
-    /// There are as many people with an inbox as subscribers in one room.
+    /// Rows in the inbox before reads are measured.
     pub(crate) inbox_rows: u64,
-    /// How long it may take until there are so many.
-    pub(crate) fill_limit: Duration,
+    /// Filling the inbox ends after this time, also with fewer rows.
+    pub(crate) fill_timeout: Duration,
     pub(crate) inbox_window: Duration,
     pub(crate) reading_rate: u32,
     pub(crate) live_people: u32,
     pub(crate) live_rate: u32,
-    /// Until a database has told all that it was asked.
-    pub(crate) counted_after: Duration,
-    pub(crate) inbox_idle: Duration,
+    /// Delay until the statistics of a database server include all earlier work.
+    pub(crate) stats_delay: Duration,
+    pub(crate) idle_window: Duration,
 
-    /// Programs that commit on their own, and how often together, where it is not as often as they can.
+    /// Threads that commit outbox rows.
     pub(crate) writers: usize,
+    /// Commits per second of all writers together, except in the throughput measurement.
     pub(crate) commit_rate: u32,
     /// Viewers of one event.
     pub(crate) viewers: [usize; 3],
 
     pub(crate) warm_up: Duration,
-    /// After streams were opened or closed: presence is told, and memory given back, about a second later.
-    pub(crate) settle: Duration,
+    /// Wait after streams were opened or closed: the hub sends presence and releases memory about a second later.
+    pub(crate) settle_time: Duration,
     pub(crate) drain: Duration,
 }
 
@@ -88,27 +89,27 @@ impl Sizes {
             per_room: 10,
             rooms_rate: 2_000,
             delivery_window: secs(10, 3),
-            // Fewer than three have no middle one.
+            // A median needs at least three rounds.
             cpu_rounds: 3,
             cpu_window: secs(15, 4),
             full_speed_window: secs(5, 2),
-            spread_rate: 20,
-            most_idle: 19_000,
+            group_rate: 20,
+            max_idle_streams: 19_000,
             unread_requests: if quick { [100, 300] } else { [600, 1_500] },
-            idle_settle: secs(18, 3),
+            idle_settle_time: secs(18, 3),
             inbox_rows: if quick { 100_000 } else { 1_000_000 },
-            fill_limit: secs(40, 10),
+            fill_timeout: secs(40, 10),
             inbox_window: secs(4, 2),
             reading_rate: 500,
             live_people: 1_000,
             live_rate: 200,
-            counted_after: Duration::from_secs(11),
-            inbox_idle: secs(10, 3),
+            stats_delay: Duration::from_secs(11),
+            idle_window: secs(10, 3),
             writers: 16,
             commit_rate: 100,
             viewers: [1, 1_000, if quick { 2_000 } else { 10_000 }],
             warm_up: Duration::from_secs(1),
-            settle: Duration::from_secs(2),
+            settle_time: Duration::from_secs(2),
             drain: Duration::from_secs(60),
         }
     }

@@ -1,4 +1,5 @@
-//! Takes the chunked coding off a body, a slice at a time: chunk lines may be cut anywhere, and a frame may span chunks.
+//! Decodes the chunked transfer coding incrementally. Input may be split at any byte, and a frame may span several
+//! chunks.
 
 #[derive(Clone, Copy)]
 pub(crate) struct Dechunker {
@@ -19,14 +20,14 @@ impl Dechunker {
         Self { state: State::Size(0) }
     }
 
-    /// Hands every piece of payload in `bytes` to `on_payload`. False once the last chunk was seen.
+    /// Calls `on_payload` with each piece of payload in `bytes`. Returns false once the last chunk has been decoded.
     pub(crate) fn feed(&mut self, mut bytes: &[u8], mut on_payload: impl FnMut(&[u8])) -> bool {
         while let Some((&first, rest)) = bytes.split_first() {
-            if let State::Data(left) = self.state {
-                let (payload, behind) = bytes.split_at(left.min(bytes.len()));
+            if let State::Data(remaining) = self.state {
+                let (payload, behind) = bytes.split_at(remaining.min(bytes.len()));
                 on_payload(payload);
-                let left = left - payload.len();
-                self.state = if left == 0 { State::LineEnd } else { State::Data(left) };
+                let remaining = remaining - payload.len();
+                self.state = if remaining == 0 { State::LineEnd } else { State::Data(remaining) };
                 bytes = behind;
                 continue;
             }
@@ -54,7 +55,7 @@ mod tests {
     const PLAIN: &[u8] = b"event: a\ndata: {}\n\n";
 
     #[test]
-    fn payload_comes_out_whole_however_reads_cut_it() {
+    fn payload_is_the_same_for_every_split_of_the_input() {
         for step in 1..CODED.len() {
             let mut dechunker = Dechunker::new();
             let mut payload = Vec::new();

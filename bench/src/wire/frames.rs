@@ -1,29 +1,29 @@
-//! Finds the frames of an event stream in the bytes of a connection: split over reads, or many in one.
-//! No copy and no allocation while frames arrive whole; a frame that a read cut is kept until its rest is here.
+//! Finds the frames of an SSE stream in the bytes of a connection. A read may contain many frames, or a part of one.
+//! Complete frames are neither copied nor allocated; only the beginning of an incomplete frame is copied.
 
 use super::find_newline;
 
-/// Fields that are absent are empty; a comment such as `:keepalive` is a frame without fields.
+/// One frame. Missing fields are empty; a comment such as `:keepalive` is a frame without fields.
 #[derive(Default)]
 pub(crate) struct Frame<'a> {
     pub(crate) event: &'a [u8],
     pub(crate) id: &'a [u8],
     pub(crate) data: &'a [u8],
-    /// Length on the wire, the empty line included.
+    /// Length on the wire in bytes, including the empty line.
     pub(crate) bytes: usize,
 }
 
 #[derive(Default)]
 pub(crate) struct FrameScanner {
-    /// The beginning of a frame whose end has not arrived.
+    /// The beginning of an incomplete frame.
     tail: Vec<u8>,
 }
 
 impl FrameScanner {
     pub(crate) fn feed(&mut self, mut bytes: &[u8], mut on_frame: impl FnMut(&Frame<'_>)) {
         if !self.tail.is_empty() {
-            // Only up to the end of this frame: the rest is scanned where it lies.
-            let (missing, rest) = bytes.split_at(self.until_end(bytes));
+            // Only the rest of this frame is copied; later frames are scanned in place.
+            let (missing, rest) = bytes.split_at(self.bytes_to_end(bytes));
             self.tail.extend_from_slice(missing);
             let Some(frame) = first_frame(&self.tail) else { return };
             on_frame(&frame);
@@ -39,7 +39,8 @@ impl FrameScanner {
         self.tail.extend_from_slice(bytes);
     }
 
-    fn until_end(&self, bytes: &[u8]) -> usize {
+    /// The number of bytes up to the end of the incomplete frame; all bytes if the frame does not end in them.
+    fn bytes_to_end(&self, bytes: &[u8]) -> usize {
         if self.tail.ends_with(b"\n") && bytes.first() == Some(&b'\n') {
             return 1;
         }
@@ -54,7 +55,7 @@ impl FrameScanner {
     }
 }
 
-/// None while the frame at the start of `bytes` is not complete.
+/// Parses the frame at the start of `bytes`; None while it is incomplete.
 fn first_frame(bytes: &[u8]) -> Option<Frame<'_>> {
     let mut frame = Frame::default();
     let mut start = 0;
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_the_same_however_reads_cut_them() {
+    fn frames_are_the_same_for_every_split_of_the_input() {
         let whole = scan(STREAM.len());
         let ids: Vec<&str> = whole.iter().map(|(_, id, _)| id.as_str()).collect();
         assert_eq!(ids, ["", "", "17-0", "", "17-1"]);
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_cut_frame_is_kept() {
+    fn only_an_incomplete_frame_is_kept() {
         let mut scanner = FrameScanner::default();
         let mut many = b"data: 1\n\n".repeat(1_000);
         many.extend_from_slice(b"data: 2");

@@ -1,4 +1,5 @@
-//! Finds the text messages of a hub in the bytes of a WebSocket: split over reads, or many in one. Pings are passed over.
+//! Finds text messages in the bytes of a WebSocket. A read may contain many messages, or a part of one. Pings are
+//! ignored.
 
 use super::frames::Frame;
 
@@ -8,39 +9,40 @@ const ID_KEY: &[u8] = b",\"id\":\"";
 
 #[derive(Default)]
 pub(crate) struct MessageScanner {
-    /// The beginning of a message whose end has not arrived.
+    /// The beginning of an incomplete message.
     tail: Vec<u8>,
 }
 
 impl MessageScanner {
     pub(crate) fn feed(&mut self, bytes: &[u8], mut on_message: impl FnMut(&Frame<'_>)) {
         if self.tail.is_empty() {
-            let taken = scan(bytes, &mut on_message);
-            self.tail.extend_from_slice(&bytes[taken..]);
+            let consumed = scan(bytes, &mut on_message);
+            self.tail.extend_from_slice(&bytes[consumed..]);
         } else {
             self.tail.extend_from_slice(bytes);
-            let taken = scan(&self.tail, &mut on_message);
-            self.tail.drain(..taken);
+            let consumed = scan(&self.tail, &mut on_message);
+            self.tail.drain(..consumed);
         }
     }
 }
 
-/// Hands out all messages that are complete; returns how many bytes they have.
+/// Calls `on_message` with all complete text messages. Returns the length of all complete messages, in bytes.
 fn scan(bytes: &[u8], on_message: &mut impl FnMut(&Frame<'_>)) -> usize {
-    let mut taken = 0;
-    while let Some((head, length)) = extent(&bytes[taken..])
-        && let Some(message) = bytes.get(taken..taken + head + length)
+    let mut consumed = 0;
+    while let Some((head, length)) = parse_lengths(&bytes[consumed..])
+        && let Some(message) = bytes.get(consumed..consumed + head + length)
     {
         if message[0] == TEXT {
-            on_message(&read(&message[head..], message.len()));
+            on_message(&parse_message(&message[head..], message.len()));
         }
-        taken += message.len();
+        consumed += message.len();
     }
-    taken
+    consumed
 }
 
-/// The lengths of a message's head and of its payload; None while the head is not complete. A server masks nothing.
-fn extent(bytes: &[u8]) -> Option<(usize, usize)> {
+/// The lengths of a message's head and payload; None while the head is incomplete. Messages of a server are not masked,
+/// so the head has no mask.
+fn parse_lengths(bytes: &[u8]) -> Option<(usize, usize)> {
     match *bytes.get(1)? {
         126 => Some((4, usize::from(u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?)))),
         127 => Some((10, usize::try_from(u64::from_be_bytes(bytes.get(2..10)?.try_into().ok()?)).ok()?)),
@@ -48,8 +50,9 @@ fn extent(bytes: &[u8]) -> Option<(usize, usize)> {
     }
 }
 
-/// `{"event":"...","id":"...",...}`, where the id may be missing. The send time is found anywhere in the data.
-fn read(payload: &[u8], bytes: usize) -> Frame<'_> {
+/// Parses `{"event":"...","id":"...",...}`, in which the id may be missing. `data` is the whole payload, because the
+/// send time can be at any offset in it.
+fn parse_message(payload: &[u8], bytes: usize) -> Frame<'_> {
     let mut frame = Frame { data: payload, bytes, ..Frame::default() };
     if let Some(rest) = payload.strip_prefix(EVENT_KEY) {
         frame.event = until_quote(rest);
@@ -58,7 +61,7 @@ fn read(payload: &[u8], bytes: usize) -> Frame<'_> {
     frame
 }
 
-/// Up to the next quotation mark. There is one behind it, because the hub writes JSON.
+/// The bytes before the next quotation mark, which exists because the payload is JSON.
 fn until_quote(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().position(|byte| *byte == b'"').unwrap_or(bytes.len().saturating_sub(1));
     &bytes[..end]
@@ -79,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_the_same_however_reads_cut_them() {
+    fn messages_are_the_same_for_every_split_of_the_input() {
         let long = format!(r#"{{"event":"a.b","id":"17-1","room":1,"data":{{"t":"{}"}}}}"#, "x".repeat(300));
         let bytes = [
             message(r#"{"event":"system.subscribed","id":"0-1","room":1}"#),

@@ -1,15 +1,13 @@
-//! Bytes on a connection: the head of an HTTP/1.1 message, the chunked coding, the frames of an event stream, the messages
-//! of a WebSocket.
-//! All of it works on slices of one shared read buffer; only what a read cut in two is copied.
+//! Parsers for the bytes of a connection: HTTP/1.1 heads, the chunked transfer coding, SSE frames and WebSocket
+//! messages. They work on slices of one shared read buffer and copy only incomplete frames and messages.
 
 pub(crate) mod chunks;
 pub(crate) mod frames;
 pub(crate) mod head;
 pub(crate) mod messages;
 
-/// The position of the first line feed at or after `from`.
-/// Whole blocks without one are skipped with a comparison that compiles to vector instructions; the crates that do
-/// this better would be a dependency for one function.
+/// The offset of the first line feed at or after `from`. Blocks without a line feed are skipped with a comparison that
+/// compiles to vector instructions. A crate for this would be a dependency for one function.
 pub(crate) fn find_newline(bytes: &[u8], from: usize) -> Option<usize> {
     const BLOCK: usize = 32;
     let mut at = from;
@@ -27,7 +25,7 @@ mod tests {
     use super::find_newline;
 
     #[test]
-    fn newlines_are_found_in_and_between_blocks() {
+    fn newlines_are_found_at_any_offset() {
         let mut bytes = vec![b'x'; 200];
         assert_eq!(find_newline(&bytes, 0), None);
         for at in [0, 1, 31, 32, 33, 63, 64, 199] {

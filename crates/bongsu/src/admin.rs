@@ -1,9 +1,9 @@
-//! What operators may do to people: end what they have open, and make their tokens worthless.
+//! Access commands over HTTP: operators disconnect a person or revoke the person's tokens.
 
 use std::sync::Arc;
 
 use axum::extract::{FromRef, State};
-use bongsu_coordination::{Error, Order, Orders};
+use bongsu_coordination::{AccessCommand, AccessCommands, Error};
 use bongsu_http::answer::Answer;
 use bongsu_http::openapi::IdSchema;
 use bongsu_http::request::text_id;
@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 #[derive(Clone)]
 pub(crate) struct Admin {
-    pub(crate) orders: Arc<dyn Orders>,
+    pub(crate) access_commands: Arc<dyn AccessCommands>,
     pub(crate) identity: Identity,
     pub(crate) clock: Clock,
 }
@@ -33,63 +33,63 @@ pub(crate) fn router(admin: Admin) -> OpenApiRouter {
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct Ordered {
+struct AccessCommandAnswer {
     #[schema(value_type = IdSchema)]
     user_id: Id,
 }
 
 request! {
     path UserPath {
-        /// The person.
+        /// The id of the person.
         user_id as "userId": Id = text_id("1001"),
     }
 }
 
 /// Disconnect a person
 ///
-/// Ends all streams and WebSockets of the person over the whole fleet (3001). They may come back.
+/// Closes all streams and WebSockets of the person in the whole fleet (3001). The person's clients may reconnect.
 #[utoipa::path(
     post,
     path = "/api/admin/users/{userId}/disconnect",
     tag = "operating",
     params(UserPath),
-    responses((status = 200, description = "It is on its way to every hub.", body = Ordered)),
+    responses((status = 200, description = "The command is stored and is being sent to every instance.", body = AccessCommandAnswer)),
     security(("operator" = [])),
 )]
 async fn disconnect(
     _: Operator,
     UserPath { user_id }: UserPath,
     State(admin): State<Admin>,
-) -> Result<Answer<Ordered>, ApiError> {
-    give(&admin, Order::Disconnect { user: user_id.clone() }).await?;
-    Ok(Answer(Ordered { user_id }))
+) -> Result<Answer<AccessCommandAnswer>, ApiError> {
+    issue(&admin, AccessCommand::Disconnect { user: user_id.clone() }).await?;
+    Ok(Answer(AccessCommandAnswer { user_id }))
 }
 
 /// Revoke a person's tokens
 ///
-/// Tokens that were issued before now are worth nothing any more, and what was opened with them ends (3502), over the
-/// whole fleet.
+/// Refuses tokens of the person that were issued before now, and closes streams and WebSockets that were opened with
+/// them (3502), in the whole fleet.
 #[utoipa::path(
     post,
     path = "/api/admin/users/{userId}/revoke",
     tag = "operating",
     params(UserPath),
-    responses((status = 200, description = "It is on its way to every hub.", body = Ordered)),
+    responses((status = 200, description = "The command is stored and is being sent to every instance.", body = AccessCommandAnswer)),
     security(("operator" = [])),
 )]
 async fn revoke(
     _: Operator,
     UserPath { user_id }: UserPath,
     State(admin): State<Admin>,
-) -> Result<Answer<Ordered>, ApiError> {
-    let order = Order::Revoke { user: user_id.clone(), issued_before: admin.clock.now() };
-    give(&admin, order).await?;
-    Ok(Answer(Ordered { user_id }))
+) -> Result<Answer<AccessCommandAnswer>, ApiError> {
+    let command = AccessCommand::Revoke { user: user_id.clone(), issued_before: admin.clock.now() };
+    issue(&admin, command).await?;
+    Ok(Answer(AccessCommandAnswer { user_id }))
 }
 
-async fn give(admin: &Admin, order: Order) -> Result<(), ApiError> {
-    admin.orders.give(order).await.map_err(|error| {
-        tracing::error!(%error, "an order could not be given");
+async fn issue(admin: &Admin, command: AccessCommand) -> Result<(), ApiError> {
+    admin.access_commands.issue(command).await.map_err(|error| {
+        tracing::error!(%error, "failed to issue an access command; answering with an error");
         match error {
             Error::Refused(_) => {
                 ApiError::of(Code::Redis5002, "Redis가 요청을 거부했습니다.", "Redis refused the command.")
@@ -97,12 +97,12 @@ async fn give(admin: &Admin, order: Order) -> Result<(), ApiError> {
             Error::Records(_) => ApiError::of(
                 Code::Common503,
                 "적용되었지만 데이터베이스에 기록하지 못했습니다. 다시 시도해 주세요.",
-                "It is in force, but the database could not record it; repeat it.",
+                "The command is in force, but the database could not record it; repeat the request.",
             ),
             _ => ApiError::of(
                 Code::Redis5001,
                 "지금은 처리할 수 없습니다. 다시 시도해 주세요.",
-                "It could not be done for certain right now; repeat it.",
+                "The outcome is unknown, because Redis did not confirm the command; repeat the request.",
             ),
         }
     })

@@ -1,4 +1,5 @@
-//! The hub as an HTTP application: what the parts serve, what operators use, and what surrounds every request.
+//! Builds the HTTP application of the hub: the routes of the parts and of operators, and the middleware of every
+//! request.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,49 +10,56 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{Router, middleware};
 use bongsu_http::host::HostPolicy;
-use bongsu_http::{ApiError, InFlight, frame, host, in_flight, openapi, origins};
+use bongsu_http::{ApiError, InFlightRequests, host, in_flight, openapi, origins, request_scope};
 use bongsu_kernel::Code;
 use bongsu_kernel::telemetry;
 use bongsu_kernel::text::Text;
 use bongsu_live::Hub;
-use bongsu_part::{Assembly, Boxed, Engines, Failure, Start};
-use bongsu_sql::{Store, WriterState};
+use bongsu_part::{Assembly, BoxFuture, EngineInputs, Engines, Failure};
+use bongsu_sql::{Store, WriterThread};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::admin::{self, Admin};
 use crate::operate::{self, Operations};
-use crate::{PARTS, dead_letters};
+use crate::{PARTS, dead_letters, metric_descriptions};
 
 /// A hub that is ready to be served.
 pub(crate) struct App {
     pub(crate) router: Router,
     pub(crate) hub: Hub,
-    /// What is written when the hub stops, while it still serves.
-    pub(crate) last_writes: Vec<Boxed<'static, ()>>,
-    /// What has to be finished at the end; nothing when nothing is kept here.
-    pub(crate) file: Option<(Store, WriterState)>,
+    /// Futures that run once during a shutdown: after the requests in progress, and before the hub stops accepting.
+    pub(crate) final_writes: Vec<BoxFuture<'static, ()>>,
+    /// The embedded store and its writer thread, closed last. None if the data folder is not used.
+    pub(crate) file: Option<(Store, WriterThread)>,
+    /// Set while `/ready` answers 200.
     pub(crate) ready: Arc<AtomicBool>,
 }
 
 #[derive(OpenApi)]
 #[openapi(info(
     title = "Bongsu",
-    description = "A real-time event hub: keeps what happens, decides who hears of it, delivers it."
+    description = "A real-time event hub: stores events, decides who receives them, and delivers them live (SSE, WebSocket) or \
+                   later (inbox).\n\n\
+                   To try operations here, press *Authorize*: a person's token is printed by `bongsu token --user 7`; \
+                   with the development settings the service key is `local_dev_internal_key` and the operator key \
+                   `local_dev_admin_key`. A stream never ends by itself: follow it with `curl -N` or an EventSource."
 ))]
 struct Document;
 
-/// Starts the engines and every part that runs here.
-pub(crate) async fn start(start: Start, weak: Vec<&'static str>) -> Result<App, Failure> {
-    let metrics = telemetry::start_metrics(&start.supervisor)?;
-    let engines = Engines::start(PARTS, start).await?;
+/// Starts the engines and every part that runs in this process. `weak_secrets` names the settings with development
+/// secrets.
+pub(crate) async fn start(inputs: EngineInputs, weak_secrets: Vec<&'static str>) -> Result<App, Failure> {
+    let metrics = telemetry::start_metrics(&inputs.supervisor)?;
+    metric_descriptions::register();
+    let engines = Engines::start(PARTS, inputs).await?;
     let mut assembly = Assembly::new(engines);
     for part in PARTS.running(&assembly.engines.roles.clone()) {
         (part.start)(&mut assembly).await?;
     }
     let mut assembled = assembly.finish();
     let file = assembled.engines.take_file();
-    let (engines, last_writes) = (Arc::new(assembled.engines), assembled.last_writes);
+    let (engines, final_writes) = (Arc::new(assembled.engines), assembled.final_writes);
     let (identity, supervisor, values) = (&engines.identity, &engines.supervisor, &engines.values);
     let ready = Arc::new(AtomicBool::new(false));
     let operations = Operations {
@@ -64,7 +72,7 @@ pub(crate) async fn start(start: Start, weak: Vec<&'static str>) -> Result<App, 
     let mut routes = OpenApiRouter::with_openapi(Document::openapi()).merge(assembled.routes);
     if engines.roles.api {
         let admin = Admin {
-            orders: engines.orders.clone(),
+            access_commands: engines.access_commands.clone(),
             identity: identity.clone(),
             clock: engines.clock.clone(),
         };
@@ -77,9 +85,9 @@ pub(crate) async fn start(start: Start, weak: Vec<&'static str>) -> Result<App, 
         routes = routes.layer(middleware::from_fn_with_state(engines.clone(), check_admitted));
     }
     let (routes, document) = routes.merge(operate::router(operations)).split_for_parts();
-    let frame = frame::Options {
-        default_language: frame::default_language(values),
-        in_flight: InFlight::start(in_flight::Options::from_settings(values), supervisor),
+    let scope_options = request_scope::Options {
+        default_language: request_scope::default_language(values),
+        in_flight: InFlightRequests::start(in_flight::Options::from_settings(values), supervisor),
     };
     let origins = engines.origins.clone();
     let router = routes
@@ -87,13 +95,13 @@ pub(crate) async fn start(start: Start, weak: Vec<&'static str>) -> Result<App, 
         .fallback(|| async { ApiError::not_found().into_response() })
         .method_not_allowed_fallback(|| async { method_not_allowed().into_response() })
         .layer(middleware::from_fn(origins::preflight))
-        .layer(middleware::from_fn_with_state(HostPolicy::new(&weak), host::check_host))
-        .layer(middleware::from_fn_with_state(frame, frame::around))
+        .layer(middleware::from_fn_with_state(HostPolicy::new(&weak_secrets), host::check_host))
+        .layer(middleware::from_fn_with_state(scope_options, request_scope::wrap))
         .layer(middleware::from_fn_with_state(origins, origins::cors));
-    Ok(App { router, hub: engines.hub.clone(), last_writes, file, ready })
+    Ok(App { router, hub: engines.hub.clone(), final_writes, file, ready })
 }
 
-/// Answers nothing for a hub that was not let into its fleet yet.
+/// Refuses requests with 503 until this instance has joined its fleet.
 async fn check_admitted(State(engines): State<Arc<Engines>>, request: Request, next: Next) -> Response {
     if engines.is_admitted() {
         return next.run(request).await;

@@ -1,4 +1,4 @@
-//! The subcommands, one file each, and how they speak.
+//! The subcommands, one file each, and what they share: arguments and output.
 
 pub(crate) mod backup;
 pub(crate) mod client;
@@ -32,12 +32,12 @@ pub(crate) fn given<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a str> 
     matches.get_one::<String>(name).map(String::as_str)
 }
 
-/// Writes a line for the user. A reader that went away (`| head`) is no error.
-pub(crate) fn say(line: &str) {
+/// Writes a line to standard output. A closed pipe (`| head`) is no error.
+pub(crate) fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Writes the one line that says what went wrong.
-pub(crate) fn complain(failure: &Failure) {
+/// Writes a failure to standard error, in one line.
+pub(crate) fn print_failure(failure: &Failure) {
     let _ = writeln!(std::io::stderr(), "bongsu: {failure}");
 }

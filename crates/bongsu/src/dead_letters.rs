@@ -1,20 +1,20 @@
 //! Dead letters over HTTP, for operators.
 //!
-//! Requests are read and answers written here; what a queue does with its letters is its own affair ([`DeadLetters`]).
+//! The handlers convert requests and answers; each queue implements its operations ([`DeadLetters`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{FromRef, State};
-use bongsu_http::answer::{Accepted, Answer, invalid};
+use bongsu_http::answer::{AcceptedAnswer, Answer, invalid};
 use bongsu_http::openapi::{IdSchema, tagged};
-use bongsu_http::request::{Kind, flag, limit, whole};
-use bongsu_http::{ApiError, Identity, Operator, Small, request};
+use bongsu_http::request::{FieldKind, flag, limit, whole};
+use bongsu_http::{ApiError, Identity, Operator, SmallBody, request};
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Code, Id, Reason};
-use bongsu_part::{DeadLetter, DeadLetters, MOST_LETTERS};
+use bongsu_part::{DeadLetter, DeadLetters, MAX_DEAD_LETTERS};
 use bongsu_sql::Error;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -23,18 +23,19 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// So many are listed where nothing is said, and tried again in a second.
-const LISTED: usize = 20;
-const RATE: u64 = 100;
-const FASTEST: u64 = 10_000;
+const DEFAULT_PAGE_SIZE: usize = 20;
+/// Dead letters per second.
+const DEFAULT_REDRIVE_RATE: u64 = 100;
+/// Dead letters per second.
+const MAX_REDRIVE_RATE: u64 = 10_000;
 
-/// Requests to try everything again that may wait behind each other.
-const QUEUED: usize = 16;
+/// Requests to redrive a whole queue that may be pending.
+const MAX_PENDING_REDRIVES: usize = 16;
 
 #[derive(Clone)]
 struct LettersState {
     queues: Arc<[Arc<dyn DeadLetters>]>,
-    everything: mpsc::Sender<Everything>,
+    redrives: mpsc::Sender<RedriveAll>,
     identity: Identity,
 }
 
@@ -52,43 +53,43 @@ impl LettersState {
 
 request! {
     path QueuePath {
-        /// The queue.
+        /// The name of the queue.
         queue: String = queue_name(),
     }
 
     path LetterPath {
-        /// The queue.
+        /// The name of the queue.
         queue: String = queue_name(),
-        /// The letter.
+        /// The id of the dead letter.
         id: i64 = letter_id(json!({"type": "string"})).example("17"),
     }
 
     query LettersQuery {
-        /// After this one.
+        /// The `nextCursor` of the previous page: only dead letters after this id are listed.
         cursor: Option<i64> = letter_id(json!({"type": "string"})).optional(),
-        /// At most so many.
-        limit: usize = limit(MOST_LETTERS as u64, LISTED),
+        /// The maximum number of dead letters in the page.
+        limit: usize = limit(MAX_DEAD_LETTERS as u64, DEFAULT_PAGE_SIZE),
     }
 
-    /// Which letters are tried again: some, or all of them, so many a second.
+    /// Which dead letters to redrive: those in `ids`, or with `all` the whole queue, at `rate` dead letters per second.
     body Redrive {
-        rate: u64 = whole(1, FASTEST).or(RATE),
+        rate: u64 = whole(1, MAX_REDRIVE_RATE).or(DEFAULT_REDRIVE_RATE),
         all: bool = flag().or(false),
-        ids: Option<Vec<i64>> = request::list(letter_id(request::id_schema()), 0..=MOST_LETTERS).example(json!([17, 18])).optional(),
+        ids: Option<Vec<i64>> = request::list(letter_id(request::id_schema()), 0..=MAX_DEAD_LETTERS).example(json!([17, 18])).optional(),
     }
 }
 
-fn queue_name() -> Kind<String> {
-    Kind::new(json!({"type": "string"}), |given| Ok(given.text()?.into_owned())).example("outbox")
+fn queue_name() -> FieldKind<String> {
+    FieldKind::new(json!({"type": "string"}), |given| Ok(given.text()?.into_owned())).example("outbox")
 }
 
-/// A number as it is given out.
-fn letter_id(schema: Value) -> Kind<i64> {
-    Kind::new(schema, |given| {
+/// The id of a dead letter, in the form in which answers have it.
+fn letter_id(schema: Value) -> FieldKind<i64> {
+    FieldKind::new(schema, |given| {
         let id = given.id().ok();
         let number =
             id.and_then(|id| id.as_str().parse().ok().filter(|n: &i64| n.to_string() == id.as_str()));
-        Ok(number.ok_or(Reason::Whole { min: 0, max: i64::MAX as u64 })?)
+        Ok(number.ok_or(Reason::Integer { min: 0, max: i64::MAX as u64 })?)
     })
 }
 
@@ -97,19 +98,20 @@ pub(crate) fn router(
     identity: Identity,
     supervisor: &Supervisor,
 ) -> OpenApiRouter {
-    let everything = start_redriving(supervisor);
+    let redrives = start_redriving(supervisor);
     let routes = OpenApiRouter::new()
-        .routes(routes!(queues_))
+        .routes(routes!(list_queues))
         .routes(routes!(list))
         .routes(routes!(show, discard))
         .routes(routes!(redrive))
-        .with_state(LettersState { queues: queues.into(), everything, identity });
+        .with_state(LettersState { queues: queues.into(), redrives, identity });
     tagged("operating", routes)
 }
 
-fn away(error: &Error) -> ApiError {
+/// A refused statement is a bug and answers 500; an unavailable database answers 503.
+fn records_error(error: &Error) -> ApiError {
     if let Error::Failed(_) = error {
-        tracing::error!(%error, "the records refuse what is asked of dead letters");
+        tracing::error!(%error, "failed to run a query of dead letters; answering COMMON500");
         return ApiError::unexpected();
     }
     let text =
@@ -126,7 +128,7 @@ struct Queues {
 struct Queue {
     #[schema(example = "outbox")]
     queue: &'static str,
-    /// How many letters wait there.
+    /// The number of dead letters in the queue.
     #[schema(example = 3)]
     depth: u64,
 }
@@ -135,28 +137,31 @@ struct Queue {
 #[utoipa::path(
     get,
     path = "/api/admin/dlq",
-    responses((status = 200, description = "Every queue, and how many letters wait in it.", body = Queues)),
+    responses((status = 200, description = "Every queue, with its number of dead letters.", body = Queues)),
     security(("operator" = [])),
 )]
-async fn queues_(_: Operator, State(state): State<LettersState>) -> Result<Answer<Queues>, ApiError> {
+async fn list_queues(_: Operator, State(state): State<LettersState>) -> Result<Answer<Queues>, ApiError> {
     let mut queues = Vec::with_capacity(state.queues.len());
     for queue in &*state.queues {
-        queues.push(Queue { queue: queue.name(), depth: queue.depth().await.map_err(|error| away(&error))? });
+        queues.push(Queue {
+            queue: queue.name(),
+            depth: queue.depth().await.map_err(|error| records_error(&error))?,
+        });
     }
     Ok(Answer(Queues { queues }))
 }
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+struct DeadLetterAnswer {
     #[schema(value_type = IdSchema, example = 17)]
     id: Id,
-    /// What it is about.
+    /// The target or person that the dead letter is about.
     #[schema(example = "42")]
     key: String,
     #[schema(example = "proposal.created.v1")]
     r#type: String,
-    /// As it was written, whatever it is; null when it is too large to be shown.
+    /// The payload as stored, which may be invalid; null when it is too large to be shown.
     payload: Option<String>,
     attempts: u64,
     reason: String,
@@ -164,7 +169,7 @@ struct Shown {
     created_at: String,
 }
 
-impl From<DeadLetter> for Shown {
+impl From<DeadLetter> for DeadLetterAnswer {
     fn from(letter: DeadLetter) -> Self {
         let DeadLetter { id, key, kind, payload, attempts, reason, created_at } = letter;
         Self { id: id.into(), key, r#type: kind, payload, attempts, reason, created_at: rfc3339(created_at) }
@@ -173,21 +178,21 @@ impl From<DeadLetter> for Shown {
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct ShownPage {
-    letters: Vec<Shown>,
-    /// Null when there are no more.
+struct DeadLetterPage {
+    letters: Vec<DeadLetterAnswer>,
+    /// The `cursor` of the next page; null on the last page.
     #[schema(example = "17")]
     next_cursor: Option<String>,
 }
 
 /// List dead letters
 ///
-/// Oldest first. `nextCursor` is given back as `cursor` for the next page.
+/// Oldest first. Pass `nextCursor` of one page as `cursor` to get the next page.
 #[utoipa::path(
     get,
     path = "/api/admin/dlq/{queue}",
     params(QueuePath, LettersQuery),
-    responses((status = 200, description = "A page.", body = ShownPage)),
+    responses((status = 200, description = "A page of dead letters.", body = DeadLetterPage)),
     security(("operator" = [])),
 )]
 async fn list(
@@ -195,14 +200,19 @@ async fn list(
     QueuePath { queue }: QueuePath,
     LettersQuery { cursor, limit }: LettersQuery,
     State(state): State<LettersState>,
-) -> Result<Answer<ShownPage>, ApiError> {
+) -> Result<Answer<DeadLetterPage>, ApiError> {
     let queue = state.queue(&queue)?;
-    let mut letters =
-        queue.after(cursor.unwrap_or(i64::MIN), limit + 1).await.map_err(|error| away(&error))?;
-    let more = letters.len() > limit;
+    let mut letters = queue
+        .list_after(cursor.unwrap_or(i64::MIN), limit + 1)
+        .await
+        .map_err(|error| records_error(&error))?;
+    let has_more = letters.len() > limit;
     letters.truncate(limit);
-    let next_cursor = letters.last().filter(|_| more).map(|letter| letter.id.to_string());
-    Ok(Answer(ShownPage { letters: letters.into_iter().map(Shown::from).collect(), next_cursor }))
+    let next_cursor = letters.last().filter(|_| has_more).map(|letter| letter.id.to_string());
+    Ok(Answer(DeadLetterPage {
+        letters: letters.into_iter().map(DeadLetterAnswer::from).collect(),
+        next_cursor,
+    }))
 }
 
 /// Show a dead letter
@@ -210,126 +220,134 @@ async fn list(
     get,
     path = "/api/admin/dlq/{queue}/{id}",
     params(LetterPath),
-    responses((status = 200, description = "The letter, and why it was given up.", body = Shown)),
+    responses((status = 200, description = "The dead letter, with the reason why it was given up.", body = DeadLetterAnswer)),
     security(("operator" = [])),
 )]
 async fn show(
     _: Operator,
     LetterPath { queue, id }: LetterPath,
     State(state): State<LettersState>,
-) -> Result<Answer<Shown>, ApiError> {
+) -> Result<Answer<DeadLetterAnswer>, ApiError> {
     let queue = state.queue(&queue)?;
-    let found = queue.after(id.saturating_sub(1), 1).await.map_err(|error| away(&error))?;
+    let found = queue.list_after(id.saturating_sub(1), 1).await.map_err(|error| records_error(&error))?;
     let letter = found.into_iter().next().filter(|letter| letter.id == id).ok_or_else(ApiError::not_found)?;
-    Ok(Answer(Shown::from(letter)))
+    Ok(Answer(DeadLetterAnswer::from(letter)))
 }
 
 #[derive(Serialize, ToSchema)]
-struct Discarded {
+struct DiscardAnswer {
     #[schema(value_type = IdSchema, example = 17)]
     id: Id,
 }
 
-/// Let a dead letter go
+/// Discard a dead letter
 ///
-/// Nobody tries it again. A follow-up record is forgotten; a row of the outbox stays for those who read the stream, until it
-/// is too old.
+/// Removes the dead letter from its queue for good. A follow-up record is deleted. An outbox row stays readable by
+/// streams until its retention ends.
 #[utoipa::path(
     delete,
     path = "/api/admin/dlq/{queue}/{id}",
     params(LetterPath),
-    responses((status = 200, description = "It is gone.", body = Discarded)),
+    responses((status = 200, description = "The dead letter has been removed from its queue.", body = DiscardAnswer)),
     security(("operator" = [])),
 )]
 async fn discard(
     _: Operator,
     LetterPath { queue, id }: LetterPath,
     State(state): State<LettersState>,
-) -> Result<Answer<Discarded>, ApiError> {
+) -> Result<Answer<DiscardAnswer>, ApiError> {
     let queue = state.queue(&queue)?;
-    if queue.discard(id).await.map_err(|error| away(&error))? {
-        Ok(Answer(Discarded { id: id.into() }))
+    if queue.discard(id).await.map_err(|error| records_error(&error))? {
+        Ok(Answer(DiscardAnswer { id: id.into() }))
     } else {
         Err(ApiError::not_found())
     }
 }
 
 #[derive(Serialize, ToSchema)]
-struct Redriven {
-    /// How many are tried again; of all, how many there were when it was asked for.
+struct RedriveAnswer {
+    /// The number of dead letters that are redriven; with `all`, the number of those in the queue at the time of the
+    /// request.
     #[schema(example = 2)]
     letters: u64,
 }
 
-/// Try dead letters again
+/// Redrive dead letters
 ///
-/// They keep their ids, and are outside the order of what they are about. What can never work, such as a payload that is no
-/// JSON, stays where it is.
+/// Handles the dead letters again, with their ids, and outside the order of their keys. Those that can never succeed,
+/// such as one whose payload is not JSON, stay in the queue.
 #[utoipa::path(
     post,
     path = "/api/admin/dlq/{queue}/redrive",
     params(QueuePath),
     request_body = Redrive,
-    responses((status = 202, description = "They are on their way.", body = Redriven)),
+    responses((status = 202, description = "The dead letters are being redriven.", body = RedriveAnswer)),
     security(("operator" = [])),
 )]
 async fn redrive(
     _: Operator,
     QueuePath { queue }: QueuePath,
     State(state): State<LettersState>,
-    Small(body): Small,
-) -> Result<Accepted<Redriven>, ApiError> {
+    SmallBody(body): SmallBody,
+) -> Result<AcceptedAnswer<RedriveAnswer>, ApiError> {
     let queue = state.queue(&queue)?;
     let Redrive { rate, all, ids } = body.read()?;
     if all {
         if ids.is_some() {
-            let text = Text::new("all과 함께 쓸 수 없습니다", "not together with all");
-            return Err(invalid("ids", Reason::Given(text)));
+            let text = Text::new("all과 함께 쓸 수 없습니다", "must not be combined with all");
+            return Err(invalid("ids", Reason::Custom(text)));
         }
-        let letters = queue.depth().await.map_err(|error| away(&error))?;
-        let wish = Everything { of: queue.clone(), rate };
-        state.everything.try_send(wish).map_err(|_| {
-            ApiError::too_many("이미 처리 중입니다.", "This was asked for too often; it is under way.")
+        let letters = queue.depth().await.map_err(|error| records_error(&error))?;
+        let request = RedriveAll { queue: queue.clone(), rate };
+        state.redrives.try_send(request).map_err(|_| {
+            ApiError::too_many("이미 처리 중입니다.", "Too many redrives of whole queues are in progress.")
         })?;
-        return Ok(Accepted(Redriven { letters }));
+        return Ok(AcceptedAnswer(RedriveAnswer { letters }));
     }
     let ids = ids.ok_or_else(|| invalid("ids", Reason::Required))?;
-    Ok(Accepted(Redriven { letters: queue.redrive(ids).await.map_err(|error| away(&error))? }))
+    Ok(AcceptedAnswer(RedriveAnswer {
+        letters: queue.redrive(ids).await.map_err(|error| records_error(&error))?,
+    }))
 }
 
-/// A wish to have everything of a queue tried again, so many a second.
-struct Everything {
-    of: Arc<dyn DeadLetters>,
+/// A request to redrive all dead letters of a queue.
+struct RedriveAll {
+    queue: Arc<dyn DeadLetters>,
+    /// Dead letters per second.
     rate: u64,
 }
 
-/// Starts what tries everything again, and gives the way to ask for it.
-fn start_redriving(supervisor: &Supervisor) -> mpsc::Sender<Everything> {
-    supervisor.queue("dlq-redrive", (QUEUED, 1), |wishes: Vec<Everything>| async move {
-        for Everything { of, rate } in wishes {
-            match redrive_all(&*of, rate).await {
+/// Starts the loop that redrives whole queues one after the other, and returns the sender of requests.
+fn start_redriving(supervisor: &Supervisor) -> mpsc::Sender<RedriveAll> {
+    supervisor.queue("dlq-redrive", (MAX_PENDING_REDRIVES, 1), |requests: Vec<RedriveAll>| async move {
+        for RedriveAll { queue, rate } in requests {
+            match redrive_all(&*queue, rate).await {
                 Ok(redriven) => {
-                    tracing::info!(queue = of.name(), redriven, "dead letters are tried again");
+                    tracing::info!(queue = queue.name(), redriven, "redrove all dead letters of a queue");
                 }
                 Err(error) => {
-                    tracing::warn!(queue = of.name(), %error, "not all dead letters are tried again");
+                    tracing::warn!(queue = queue.name(), %error, "failed to redrive a queue; the remaining dead letters stay in it");
                 }
             }
         }
     })
 }
 
-/// Those that are there now: one that fails again meanwhile is not tried for ever.
-async fn redrive_all(of: &dyn DeadLetters, rate: u64) -> Result<u64, Error> {
-    let rate = usize::try_from(rate).unwrap_or(MOST_LETTERS);
+/// Redrives each dead letter once, in the order of ids. One that fails again keeps its id, which is not visited again.
+async fn redrive_all(queue: &dyn DeadLetters, rate: u64) -> Result<u64, Error> {
+    let rate = usize::try_from(rate).unwrap_or(MAX_DEAD_LETTERS);
     let (mut after, mut redriven) = (i64::MIN, 0);
     loop {
-        let ids: Vec<i64> =
-            of.after(after, rate.min(MOST_LETTERS)).await?.iter().map(|letter| letter.id).collect();
+        let ids: Vec<i64> = queue
+            .list_after(after, rate.min(MAX_DEAD_LETTERS))
+            .await?
+            .iter()
+            .map(|letter| letter.id)
+            .collect();
         let Some(last) = ids.last() else { return Ok(redriven) };
         after = *last;
         let pause = Duration::from_secs(1).mul_f64(ids.len() as f64 / rate as f64);
-        redriven += of.redrive(ids).await?;
+        redriven += queue.redrive(ids).await?;
         tokio::time::sleep(pause).await;
     }
 }

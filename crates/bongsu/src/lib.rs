@@ -1,26 +1,28 @@
-//! The program: command line, configuration, the list of parts, shutdown. The only crate that names all others.
+//! The program: command line, configuration, the list of parts, shutdown. The only crate that depends on all parts.
 
 mod admin;
 mod app;
+mod cli;
 mod commands;
 mod dead_letters;
-mod line;
+mod metric_descriptions;
 mod operate;
 mod parts;
 mod settings;
 
 use std::process::ExitCode;
 
+pub use metric_descriptions::METRICS;
 pub use parts::PARTS;
 
-/// Does what the command line says.
+/// Runs the subcommand of the command line.
 pub fn run() -> ExitCode {
-    // Files that the hub creates are readable by its own user only. SQLite cannot be told the mode of its files.
+    // Files that the hub creates are accessible to its own user only. SQLite has no option for the mode of its files.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
-    match line::run() {
+    match cli::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            commands::complain(&failure);
+            commands::print_failure(&failure);
             failure.exit_code()
         }
     }

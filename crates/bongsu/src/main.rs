@@ -1,4 +1,4 @@
-//! `bongsu`: see the library of the same name.
+//! The executable `bongsu`; the library of the same name has all of its code.
 
 use std::process::ExitCode;
 

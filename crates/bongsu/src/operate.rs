@@ -1,6 +1,6 @@
-//! What operators and load balancers ask: health, readiness, metrics; and tickets for people.
+//! The routes for operators and load balancers: health, readiness, metrics; and stream tickets for people.
 //!
-//! `/health` always answers, with a line for everything that is wrong; `/ready` says whether to send requests here.
+//! `/health` always answers 200 and lists every problem; `/ready` answers 503 when no requests should be sent here.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use bongsu_http::identity::Ticket;
 use bongsu_http::{ApiError, Identity, Person};
 use bongsu_kernel::Code;
 use bongsu_kernel::text::Text;
-use bongsu_part::{Check, Engines};
+use bongsu_part::{Engines, HealthCheck};
 use bongsu_redis::Redis;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
@@ -24,12 +24,12 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// What these routes look at. Cheap to clone.
+/// The state of these routes. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Operations {
     pub(crate) engines: Arc<Engines>,
-    /// Those of the parts.
-    pub(crate) checks: Arc<[Check]>,
+    /// The health checks of the parts.
+    pub(crate) checks: Arc<[HealthCheck]>,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) started: Instant,
     pub(crate) ready: Arc<AtomicBool>,
@@ -43,7 +43,7 @@ pub(crate) fn router(operations: Operations) -> OpenApiRouter {
         .with_state(operations)
 }
 
-/// The route of tickets for people.
+/// The route of stream tickets.
 pub(crate) fn tickets(identity: Identity) -> OpenApiRouter {
     OpenApiRouter::new().routes(routes!(ticket)).with_state(identity)
 }
@@ -53,27 +53,33 @@ pub(crate) fn tickets(identity: Identity) -> OpenApiRouter {
 struct Health {
     #[schema(example = "healthy")]
     status: &'static str,
-    /// Null: embedded, there is no Redis.
+    /// The version of the program.
+    #[schema(example = "0.1.0")]
+    version: &'static str,
+    /// Null without REDIS_URL.
     redis_connected: Option<bool>,
     active_connections: usize,
     active_rooms: usize,
     uptime_secs: u64,
-    /// What does not work as it should, in words.
+    /// Every problem, in words. Empty when the status is healthy.
     #[schema(value_type = Vec<String>)]
     degraded: Vec<Cow<'static, str>>,
 }
 
-/// How the hub does
-#[utoipa::path(get, path = "/health", tag = "operating", responses((status = 200, description = "Also when something does not work as it should: see degraded.", body = Health)))]
+/// Get the health of this instance
+///
+/// Answers 200 also when something does not work: `degraded` lists it.
+#[utoipa::path(get, path = "/health", tag = "operating", responses((status = 200, description = "The health of this instance.", body = Health)))]
 async fn health(State(operations): State<Operations>) -> Answer<Health> {
     let Operations { engines, checks, started, .. } = operations;
-    let mut degraded = engines.trouble();
+    let mut degraded = engines.problems();
     degraded.extend(checks.iter().filter_map(|check| check()));
     Answer(Health {
         status: if degraded.is_empty() { "healthy" } else { "degraded" },
+        version: env!("CARGO_PKG_VERSION"),
         redis_connected: engines.redis().map(Redis::is_connected),
-        active_connections: engines.hub.open_streams(),
-        active_rooms: engines.hub.active_subjects(bongsu_rooms::FAMILY),
+        active_connections: engines.hub.open_stream_count(),
+        active_rooms: engines.hub.active_subject_count(bongsu_rooms::SUBJECT_KIND),
         uptime_secs: started.elapsed().as_secs(),
         degraded,
     })
@@ -84,39 +90,41 @@ struct Readiness {
     ready: bool,
 }
 
-/// Whether to send requests here
-#[utoipa::path(get, path = "/ready", tag = "operating", responses((status = 200, description = "Yes; 503 before start-up ends, while draining, and while Redis answers but takes no writes.", body = Readiness)))]
+/// Check whether this instance takes requests
+///
+/// Answers 503 before the start has finished, while the instance drains, and while Redis answers but refuses writes.
+#[utoipa::path(get, path = "/ready", tag = "operating", responses((status = 200, description = "Requests may be sent here.", body = Readiness)))]
 async fn ready(State(operations): State<Operations>) -> Result<Answer<Readiness>, ApiError> {
     if !operations.ready.load(Ordering::SeqCst) {
         return Err(ApiError::draining());
     }
-    if operations.engines.redis().is_some_and(|redis| !redis.refusals().is_empty()) {
+    if operations.engines.redis().is_some_and(|redis| !redis.write_refusals().is_empty()) {
         let text =
-            Text::new("지금은 Redis에 쓸 수 없습니다.", "Redis takes no writes right now: see /health.");
+            Text::new("지금은 Redis에 쓸 수 없습니다.", "Redis refuses writes right now; see /health.");
         return Err(ApiError::new(Code::Redis5001, text));
     }
     Ok(Answer(Readiness { ready: true }))
 }
 
-/// Metrics for Prometheus
+/// Get metrics for Prometheus
 #[utoipa::path(
     get,
     path = "/metrics",
     tag = "operating",
-    responses((status = 200, description = "In Prometheus' text format.", content_type = "text/plain", body = String)),
+    responses((status = 200, description = "The metrics, in the text format of Prometheus.", content_type = "text/plain", body = String)),
 )]
 async fn metrics(State(operations): State<Operations>) -> impl IntoResponse {
     let hub = &operations.engines.hub;
-    metrics::gauge!("sse_active_connections").set(hub.open_streams() as f64);
-    metrics::gauge!("sse_active_rooms").set(hub.active_subjects(bongsu_rooms::FAMILY) as f64);
-    metrics::gauge!("live_subjects").set(hub.known_subjects() as f64);
+    metrics::gauge!("sse_active_connections").set(hub.open_stream_count() as f64);
+    metrics::gauge!("sse_active_rooms").set(hub.active_subject_count(bongsu_rooms::SUBJECT_KIND) as f64);
+    metrics::gauge!("live_subjects").set(hub.subject_count() as f64);
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(CONTENT_TYPE, text)], operations.metrics.render())
 }
 
 /// Get a stream ticket
 ///
-/// Good once, for 30 seconds, as `?ticket=` on a stream: so that the JWT need not stand in a URL.
+/// The ticket opens one stream or WebSocket within 30 seconds, as `?ticket=`, so that no token appears in a URL.
 #[utoipa::path(
     post,
     path = "/api/v1/stream-tickets",

@@ -1,4 +1,4 @@
-//! The parts of the hub and the applications beside it, in the order in which they start. Whoever adds one adds it here.
+//! The parts of the hub and its applications, in the order in which they start. A new part is added to this list.
 
 use bongsu_part::Parts;
 
@@ -17,19 +17,19 @@ mod tests {
 
     use super::*;
 
-    fn check(given: &[(&str, &str)]) -> Result<bongsu_part::Roles, String> {
+    fn check(settings: &[(&str, &str)]) -> Result<bongsu_part::Roles, String> {
         let environment =
-            given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let values = load(&PARTS.settings(), &Input { environment, ..Input::default() });
         values.and_then(|values| PARTS.check(&values)).map_err(|bad| bad.to_string())
     }
 
-    fn roles(given: &str) -> Result<bongsu_part::Roles, String> {
-        check(&[("ROLES", given)])
+    fn roles(roles: &str) -> Result<bongsu_part::Roles, String> {
+        check(&[("ROLES", roles)])
     }
 
     #[test]
-    fn every_default_is_allowed_and_every_name_is_given_once() {
+    fn every_default_is_allowed_and_names_are_unique() {
         let settings = PARTS.settings();
         let defaults = settings
             .iter()
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn applications_run_beside_the_hub_when_they_are_asked_for() {
+    fn applications_run_if_roles_names_them() {
         assert!(!roles("hub").unwrap().runs("decisions"));
         for given in
             ["all", "hub,decisions", " decisions , hub ", "hub,all", "api,worker,decisions,decisions"]
@@ -55,12 +55,12 @@ mod tests {
     }
 
     #[test]
-    fn api_and_worker_run_apart_where_they_share_everything() {
+    fn separate_api_and_worker_need_redis_and_a_database() {
         let shared = [("REDIS_URL", "redis://127.0.0.1"), ("DATABASE_URL", "postgres://a@127.0.0.1/a")];
-        let apart = |given| check(&[&shared[..], &[("ROLES", given)]].concat());
-        let (api, worker) = (apart("api").unwrap(), apart("worker").unwrap());
+        let with_shared = |roles| check(&[&shared[..], &[("ROLES", roles)]].concat());
+        let (api, worker) = (with_shared("api").unwrap(), with_shared("worker").unwrap());
         assert_eq!([api.api, api.worker, worker.api, worker.worker], [true, false, false, true]);
-        assert!(apart("api,decisions").unwrap().runs("decisions"));
+        assert!(with_shared("api,decisions").unwrap().runs("decisions"));
         for given in ["api", "worker"] {
             for engines in [&shared[..0], &shared[..1], &shared[1..]] {
                 let refused = check(&[engines, &[("ROLES", given)]].concat()).unwrap_err();
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_that_cannot_be_are_named_with_what_is_allowed() {
+    fn invalid_roles_are_named_with_the_allowed_ones() {
         for (given, named) in [
             ("hub,chess", "chess"),
             ("decisions", "decisions"),

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use bongsu_http::identity;
 use bongsu_http::origins::Origins;
 use bongsu_http::server::SERVER_HOST;
-use bongsu_kernel::settings::{Bad, Input, Values, load};
+use bongsu_kernel::settings::{Input, SettingError, Values, load};
 use bongsu_part::Roles;
 
 use crate::PARTS;
@@ -16,11 +16,12 @@ use crate::PARTS;
 const ENV_FILE: &str = ".env";
 
 /// Flags over environment over `.env` over file over defaults.
-pub(crate) fn gather(flags: BTreeMap<String, String>, file: Option<&str>) -> Result<Values, Bad> {
+pub(crate) fn gather(flags: BTreeMap<String, String>, file: Option<&str>) -> Result<Values, SettingError> {
     let file = file
         .map(|path| {
-            std::fs::read_to_string(path)
-                .map_err(|error| Bad(format!("the configuration file {path:?} cannot be read: {error}")))
+            std::fs::read_to_string(path).map_err(|error| {
+                SettingError(format!("the configuration file {path:?} cannot be read: {error}"))
+            })
         })
         .transpose()?;
     let settings = PARTS.settings();
@@ -28,8 +29,9 @@ pub(crate) fn gather(flags: BTreeMap<String, String>, file: Option<&str>) -> Res
     for setting in &settings {
         if let Some(value) = std::env::var_os(setting.name) {
             // Going on with the default instead would be worse than ending.
-            let value =
-                value.into_string().map_err(|_| Bad(format!("{} is not text in UTF-8", setting.name)))?;
+            let value = value
+                .into_string()
+                .map_err(|_| SettingError(format!("{} is not text in UTF-8", setting.name)))?;
             environment.insert(setting.name.to_owned(), value);
         }
     }
@@ -37,30 +39,30 @@ pub(crate) fn gather(flags: BTreeMap<String, String>, file: Option<&str>) -> Res
 }
 
 /// None when there is no such file. A folder of that name is another program's.
-fn read_env_file() -> Result<Option<String>, Bad> {
+fn read_env_file() -> Result<Option<String>, SettingError> {
     match std::fs::read_to_string(ENV_FILE) {
         Ok(text) => Ok(Some(text)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) => Ok(None),
-        Err(error) => Err(Bad(format!("the file {ENV_FILE} cannot be read: {error}"))),
+        Err(error) => Err(SettingError(format!("the file {ENV_FILE} cannot be read: {error}"))),
     }
 }
 
 /// What serving needs beyond single values, checked without touching anything.
-pub(crate) struct Checked {
+pub(crate) struct ServeSettings {
     pub(crate) host: IpAddr,
     pub(crate) roles: Roles,
     /// Settings whose secrets anybody knows; good enough for loopback only.
     pub(crate) weak: Vec<&'static str>,
 }
 
-pub(crate) fn check(values: &Values) -> Result<Checked, Bad> {
+pub(crate) fn check(values: &Values) -> Result<ServeSettings, SettingError> {
     let host = match values.text(&SERVER_HOST) {
         "localhost" => IpAddr::from([127, 0, 0, 1]),
-        given => given
-            .parse()
-            .map_err(|_| Bad::value(&SERVER_HOST, given, "an IP address such as 127.0.0.1 or 0.0.0.0"))?,
+        given => given.parse().map_err(|_| {
+            SettingError::invalid_value(&SERVER_HOST, given, "an IP address such as 127.0.0.1 or 0.0.0.0")
+        })?,
     };
     let weak = identity::Options::from_settings(values)?.check_secrets(values, host)?;
     Origins::from_settings(values)?;
-    Ok(Checked { host, roles: PARTS.check(values)?, weak })
+    Ok(ServeSettings { host, roles: PARTS.check(values)?, weak })
 }

@@ -1,10 +1,13 @@
-//! The rules of the house, held against its source: who may depend on whom, how a file begins, what never lands.
+//! Rules for the source of this workspace: dependencies between crates, module comments, sizes of files, migrations,
+//! queries.
 //!
-//! The map that these enforce is in ARCHITECTURE.md. A test that fails names the file and what to do about it.
+//! ARCHITECTURE.md describes the layers of crates. A failing test names the file that breaks a rule.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
 #[path = "house/guarantees.rs"]
 mod guarantees;
+#[path = "house/naming.rs"]
+mod naming;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,9 +15,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Who stands on whom: a crate may use those of the rows above its own, never its neighbours.
-/// A new crate that others stand on is added to the row it belongs to.
-const STORIES: [&[&str]; 10] = [
+/// The layers of crates, lowest first. A crate may depend on crates of lower layers only, not on those of its own
+/// layer. A new crate that others depend on must be added to a layer.
+const LAYERS: [&[&str]; 10] = [
     &["kernel"],
     &["http", "sql", "redis"],
     &["coordination", "limits", "queue", "live", "live-model"],
@@ -26,18 +29,18 @@ const STORIES: [&[&str]; 10] = [
     &["community", "decisions", "ticketing"],
     &["bongsu"],
 ];
-/// The row of a crate that is named in none: it is a part that no other part stands on.
-const NEW_PARTS: usize = 7;
-/// Only ever used by tests; looks at the hub from outside and knows nothing of its crates.
+/// The layer of a crate that [`LAYERS`] does not name: a part that no other part depends on.
+const DEFAULT_LAYER: usize = 7;
+/// Used by tests only. It tests the hub from outside and depends on none of its crates.
 const TESTKIT: &str = "testkit";
-/// Starts the engines of tests; used by the testkit and the tools, and knows nothing of the product either.
+/// Starts the engines of tests. The testkit and the tools use it; it depends on no crate of the hub.
 const ENGINES: &str = "engines";
-/// Programs beside the product, which nothing depends on.
+/// Programs for development, on which no crate depends.
 const TOOLS: [&str; 2] = ["bench", "xtask"];
 
-/// A file of more lines than this needs more than one line to say what it is for.
-const TINY: usize = 150;
-const LONGEST: usize = 500;
+/// A file with more lines than this needs a module comment of at least two lines.
+const MAX_LINES_WITH_SHORT_COMMENT: usize = 150;
+const MAX_LINES: usize = 500;
 
 #[test]
 fn crates_depend_downwards_only() {
@@ -45,7 +48,7 @@ fn crates_depend_downwards_only() {
     for package in packages() {
         let name = short(package["name"].as_str().unwrap());
         for dependency in package["dependencies"].as_array().unwrap() {
-            // Crates of this workspace have a path.
+            // Only dependencies on crates of this workspace have a path.
             if !dependency["path"].is_null() {
                 let on = short(dependency["name"].as_str().unwrap());
                 wrong.extend(refusal(name, on, dependency["kind"].as_str().unwrap_or("normal")));
@@ -56,7 +59,7 @@ fn crates_depend_downwards_only() {
 }
 
 #[test]
-fn the_rule_of_directions_refuses_what_it_should() {
+fn the_dependency_rule_refuses_upward_dependencies() {
     for (from, on, kind) in [
         ("rooms", "live", "normal"),
         ("bongsu", "rooms", "normal"),
@@ -94,22 +97,26 @@ fn every_folder_of_a_crate_is_part_of_the_workspace() {
     for parent in ["crates", "apps"] {
         for folder in std::fs::read_dir(root().join(parent)).into_iter().flatten().flatten() {
             let manifest = folder.path().join("Cargo.toml");
-            assert!(members.contains(&manifest), "{} is no member of the workspace", manifest.display());
+            assert!(members.contains(&manifest), "{} is not a member of the workspace", manifest.display());
         }
     }
 }
 
 #[test]
-fn every_file_begins_by_saying_what_it_is_for() {
+fn every_file_begins_with_a_module_comment() {
     let mut wrong = Vec::new();
     for source in sources() {
         let head = source.text.lines().take_while(|line| line.starts_with("//!")).count();
-        // Tests stand beside what they test, which says what it is for.
-        let least = if source.lines() > TINY && !source.place().ends_with("tests.rs") { 2 } else { 1 };
-        if !(least..=6).contains(&head) {
+        // A `tests.rs` needs one line only, because the comment of the tested module explains the rest.
+        let min = if source.lines() > MAX_LINES_WITH_SHORT_COMMENT && !source.place().ends_with("tests.rs") {
+            2
+        } else {
+            1
+        };
+        if !(min..=6).contains(&head) {
             let (place, lines) = (source.place(), source.lines());
             wrong.push(format!(
-                "{place}: {lines} lines, and {head} of `//!` at its head; {least} to 6 are asked for"
+                "{place} has {lines} lines, and {head} lines of `//!` at its head; required are {min} to 6"
             ));
         }
     }
@@ -119,12 +126,12 @@ fn every_file_begins_by_saying_what_it_is_for() {
 #[test]
 fn no_file_is_too_long() {
     for source in sources() {
-        assert!(source.lines() <= LONGEST, "{} has {} lines: split it", source.place(), source.lines());
+        assert!(source.lines() <= MAX_LINES, "{} has {} lines: split it", source.place(), source.lines());
     }
 }
 
 #[test]
-fn nothing_unfinished_lands() {
+fn no_source_has_markers_of_unfinished_code() {
     for source in sources() {
         for (at, line) in source.text.lines().enumerate() {
             for word in ["TODO", "FIXME", "todo!(", "unimplemented!("] {
@@ -135,19 +142,19 @@ fn nothing_unfinished_lands() {
 }
 
 #[test]
-fn tasks_are_spawned_where_it_was_agreed_only() {
-    for source in sources().iter().filter(|source| source.of != TESTKIT) {
-        let lines: Vec<&str> = source.product().lines().collect();
+fn tasks_are_spawned_only_in_the_listed_files() {
+    for source in sources().iter().filter(|source| source.krate != TESTKIT) {
+        let lines: Vec<&str> = source.without_tests().lines().collect();
         for (at, line) in lines.iter().enumerate() {
             if !line.contains("tokio::spawn(") && !line.contains("tokio::task::spawn(") {
                 continue;
             }
-            // The agreement stands on the function: above the call, below the end of the function before it.
+            // The attribute is on the function that contains the call, so below the end of the previous function.
             let above = lines[..at].iter().rev().take_while(|line| **line != "}" && **line != "    }");
-            let agreed = above.into_iter().any(|line| line.contains("clippy::disallowed_methods"));
+            let is_expected = above.into_iter().any(|line| line.contains("clippy::disallowed_methods"));
             assert!(
-                agreed,
-                "{}:{}: use the supervisor, or agree with #[expect] and a reason",
+                is_expected,
+                "{}:{}: use the supervisor, or add #[expect(clippy::disallowed_methods)] with a reason",
                 source.place(),
                 at + 1
             );
@@ -156,10 +163,10 @@ fn tasks_are_spawned_where_it_was_agreed_only() {
 }
 
 #[test]
-fn every_crash_point_has_a_name_of_its_own() {
+fn crash_point_names_are_unique() {
     let mut places: BTreeMap<String, String> = BTreeMap::new();
     for source in sources() {
-        for (at, line) in source.product().lines().enumerate() {
+        for (at, line) in source.without_tests().lines().enumerate() {
             let Some((_, rest)) = line.split_once("crash_point!(\"") else { continue };
             if line.trim_start().starts_with("//") {
                 continue;
@@ -170,15 +177,15 @@ fn every_crash_point_has_a_name_of_its_own() {
             assert_eq!(other, None, "the crash point {name:?} is also at {place}");
         }
     }
-    assert!(!places.is_empty(), "no crash point was found: the rule looks in the wrong place");
+    assert!(!places.is_empty(), "no crash point was found: the test reads the wrong folders");
 }
 
 #[test]
-fn every_migration_is_numbered_on_and_listed_in_code() {
+fn migrations_are_numbered_consecutively_and_listed_in_code() {
     let mut found = 0;
     for krate in folders() {
         let code: String =
-            sources().iter().filter(|source| source.of == krate.0).map(|s| s.text.as_str()).collect();
+            sources().iter().filter(|source| source.krate == krate.0).map(|s| s.text.as_str()).collect();
         for dialect in std::fs::read_dir(krate.1.join("migrations")).into_iter().flatten().flatten() {
             let mut files: Vec<String> = std::fs::read_dir(dialect.path())
                 .unwrap()
@@ -192,8 +199,8 @@ fn every_migration_is_numbered_on_and_listed_in_code() {
                     "{}: {place} breaks the numbering",
                     krate.0
                 );
-                assert!(file.ends_with(".sql"), "{}: {place} is no SQL", krate.0);
-                // The macro includes the file of that name for every dialect.
+                assert!(file.ends_with(".sql"), "{}: {place} is not an SQL file", krate.0);
+                // `migration!` includes the file of this name for every dialect.
                 let declared = format!(", \"{}\")", file.trim_end_matches(".sql"));
                 let by_macro =
                     code.lines().any(|line| line.contains("migration!(") && line.contains(&declared));
@@ -206,7 +213,7 @@ fn every_migration_is_numbered_on_and_listed_in_code() {
             }
         }
     }
-    assert!(found > 0, "no migration was found: the rule looks in the wrong place");
+    assert!(found > 0, "no migration was found: the test reads the wrong folders");
 }
 
 #[test]
@@ -214,7 +221,7 @@ fn every_query_is_a_file_that_is_declared_and_listed() {
     let mut found = 0;
     for (name, folder) in folders() {
         let code: String =
-            sources().iter().filter(|source| source.of == name).map(|s| s.text.as_str()).collect();
+            sources().iter().filter(|source| source.krate == name).map(|s| s.text.as_str()).collect();
         for file in std::fs::read_dir(folder.join("queries")).into_iter().flatten().flatten() {
             let file = file.file_name().into_string().unwrap();
             let mut parts = file.trim_end_matches(".sql").split('.');
@@ -228,7 +235,7 @@ fn every_query_is_a_file_that_is_declared_and_listed() {
             assert!(declared, "{name}: queries/{file} is not declared by query!");
             found += 1;
         }
-        // The test that prepares every query sees those that are listed.
+        // The test that prepares every query on every database reads `QUERIES`.
         for declared in code.split("static ").skip(1).filter(|rest| rest.contains(": Query = query!(")) {
             let Some((constant, _)) = declared.split_once(": Query = query!(") else { continue };
             let is_listed = code.split("QUERIES").any(|list| {
@@ -241,14 +248,14 @@ fn every_query_is_a_file_that_is_declared_and_listed() {
             );
         }
     }
-    assert!(found > 0, "no query was found: the rule looks in the wrong place");
+    assert!(found > 0, "no query was found: the test reads the wrong folders");
 }
 
-/// Why a crate may not depend on another one, if it may not.
+/// The reason why a crate must not depend on another one; None if it may.
 fn refusal(from: &str, on: &str, kind: &str) -> Option<String> {
-    let says = |why: &str| Some(format!("{from} depends on {on} ({kind}): {why}"));
+    let refuse = |reason: &str| Some(format!("{from} depends on {on} ({kind}): {reason}"));
     if TOOLS.contains(&on) {
-        return says("nothing depends on a tool");
+        return refuse("no crate depends on a tool");
     }
     if TOOLS.contains(&from) {
         return None;
@@ -257,23 +264,23 @@ fn refusal(from: &str, on: &str, kind: &str) -> Option<String> {
         return None;
     }
     if [TESTKIT, ENGINES].contains(&from) {
-        return says("test support looks at the hub from outside and uses none of its crates");
+        return refuse("test support tests the hub from outside and depends on none of its crates");
     }
     if on == TESTKIT {
-        return if kind == "dev" { None } else { says("testkit is a dev-dependency only") };
+        return if kind == "dev" { None } else { refuse("testkit is a dev-dependency only") };
     }
-    if story(on) < story(from) {
+    if layer(on) < layer(from) {
         None
     } else {
-        says("a crate stands on those of lower rows only, see STORIES")
+        refuse("a crate depends on crates of lower layers only, see LAYERS")
     }
 }
 
-fn story(name: &str) -> usize {
-    STORIES.iter().position(|row| row.contains(&name)).unwrap_or(NEW_PARTS)
+fn layer(name: &str) -> usize {
+    LAYERS.iter().position(|row| row.contains(&name)).unwrap_or(DEFAULT_LAYER)
 }
 
-/// The name as the map has it.
+/// The name of a crate without the prefix of the workspace, as in [`LAYERS`].
 fn short(name: &str) -> &str {
     name.strip_prefix("bongsu-").unwrap_or(name)
 }
@@ -282,7 +289,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
-/// The workspace's packages, as cargo reads them.
+/// The packages of the workspace, from `cargo metadata`.
 fn packages() -> Vec<Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -296,7 +303,7 @@ fn packages() -> Vec<Value> {
     packages
 }
 
-/// The crates' folders by their names on the map.
+/// The name and folder of each crate.
 fn folders() -> Vec<(String, PathBuf)> {
     let folders = ["crates", "apps"].into_iter().flat_map(|parent| {
         std::fs::read_dir(root().join(parent)).into_iter().flatten().flatten().map(|folder| folder.path())
@@ -306,7 +313,7 @@ fn folders() -> Vec<(String, PathBuf)> {
 
 /// A source file of a crate.
 struct Source {
-    of: String,
+    krate: String,
     path: PathBuf,
     text: String,
 }
@@ -320,24 +327,24 @@ impl Source {
         self.text.lines().count()
     }
 
-    /// What is compiled into the product: unit tests stand at the end of a file.
-    fn product(&self) -> &str {
+    /// The text without the unit tests, which are at the end of a file.
+    fn without_tests(&self) -> &str {
         self.text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(&self.text)
     }
 }
 
 fn sources() -> Vec<Source> {
     let mut found = Vec::new();
-    for (of, folder) in folders() {
-        let mut waiting = vec![folder.join("src")];
-        while let Some(folder) = waiting.pop() {
+    for (krate, folder) in folders() {
+        let mut pending = vec![folder.join("src")];
+        while let Some(folder) = pending.pop() {
             for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
                 let path = entry.path();
                 if path.is_dir() {
-                    waiting.push(path);
+                    pending.push(path);
                 } else if path.extension().is_some_and(|ending| ending == "rs") {
                     let text = std::fs::read_to_string(&path).unwrap();
-                    found.push(Source { of: of.clone(), path, text });
+                    found.push(Source { krate: krate.clone(), path, text });
                 }
             }
         }

@@ -1,22 +1,23 @@
--- Reads on in the feed of orders.
+-- Reads the access commands after a position.
 --
 -- KEYS  1 feed (stream)
--- ARGV  1 position, or '' for none  2 orders at most  3 orders that are kept
--- Gives {the last id, {{id, order}, ...}}, with false for the orders when the position is none that the feed knows.
+-- ARGV  1 position, or '' for none  2 maximum number of commands to return  3 maximum length of the feed
+-- Returns {id of the last command in the feed, {{id, command}, ...}}, with false instead of the commands if the feed does
+-- not contain the position.
 local position = ARGV[1]
 local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
 local head = newest and newest[1] or '0-0'
-local known
+local is_known
 if position == '0-0' then
-  -- The beginning is there as long as nothing was trimmed.
-  known = redis.call('XLEN', KEYS[1]) < tonumber(ARGV[3])
+  -- A feed that is shorter than its maximum length has not been trimmed.
+  is_known = redis.call('XLEN', KEYS[1]) < tonumber(ARGV[3])
 else
-  known = position ~= '' and #redis.call('XRANGE', KEYS[1], position, position) == 1
+  is_known = position ~= '' and #redis.call('XRANGE', KEYS[1], position, position) == 1
 end
-if not known then return {head, false} end
+if not is_known then return {head, false} end
 
-local orders = {}
+local commands = {}
 for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '(' .. position, '+', 'COUNT', ARGV[2])) do
-  orders[#orders + 1] = {entry[1], entry[2][2]}
+  commands[#commands + 1] = {entry[1], entry[2][2]}
 end
-return {head, orders}
+return {head, commands}

@@ -1,20 +1,22 @@
--- Joins the fleet or renews the lease, sweeps out those whose lease ended, and says who is alive.
+-- Joins the fleet or renews the lease, removes the instances whose lease has ended, and returns those that are alive.
 --
--- KEYS  1 instances by the end of their lease, in ms (zset)  2 what is stored of each (hash)
--- ARGV  1 instance  2 lease in ms  3 its records: 'off', 'shared:<database>' or 'own'  4 what it says of itself: JSON
---       with requiredSettings by name, in which it may not differ from those that are alive
--- Gives {'alive' or the instance that refuses it, now in ms, {{instance, 'joined at' records about}, ...}}.
+-- KEYS  1 instances by the end of their lease, in ms (zset)
+--       2 stored form of each instance (hash): '<joined at, in ms> <records> <JSON>'
+-- ARGV  1 instance  2 lease time in ms  3 its records: 'off', 'shared:<database>' or 'own'
+--       4 its JSON, with requiredSettings by name: they must equal those of the instances that are alive
+-- Returns {'alive' or the id of the instance that excludes this one, now in ms, {{instance, stored form}, ...}}.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
-for _, ended in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 1000)) do
-  redis.call('ZREM', KEYS[1], ended)
-  redis.call('HDEL', KEYS[2], ended)
+for _, expired in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 1000)) do
+  redis.call('ZREM', KEYS[1], expired)
+  redis.call('HDEL', KEYS[2], expired)
 end
 
--- Whether a setting differs. An instance of an older version names none.
-local function differs(required, about)
-  local theirs = cjson.decode(about).requiredSettings or {}
+-- Whether a required setting differs. Settings that the other instance does not name, as one of an older version, count as
+-- equal.
+local function differs(required, other_json)
+  local theirs = cjson.decode(other_json).requiredSettings or {}
   for name, value in pairs(required) do
     if theirs[name] and theirs[name] ~= value then return true end
   end
@@ -26,8 +28,8 @@ if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
   local required = cjson.decode(ARGV[4]).requiredSettings
   for _, other in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
     local stored = redis.call('HGET', KEYS[2], other)
-    local records, about = string.match(stored or '', '^%d+ (%S+) (.*)')
-    if records and (ARGV[3] == 'own' or records ~= ARGV[3] or differs(required, about)) then outcome = other end
+    local records, json = string.match(stored or '', '^%d+ (%S+) (.*)')
+    if records and (ARGV[3] == 'own' or records ~= ARGV[3] or differs(required, json)) then outcome = other end
   end
   if outcome == 'alive' then
     redis.call('HSET', KEYS[2], ARGV[1], table.concat({string.format('%.0f', now), ARGV[3], ARGV[4]}, ' '))

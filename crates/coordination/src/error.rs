@@ -1,39 +1,39 @@
-//! What can go wrong with the engine, told apart by what helps.
+//! The errors of the engine and the records, distinguished by what the caller can do about them.
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The engine is away. Nothing was done; repeating helps once it is back.
+    /// The engine is unreachable or read-only. Nothing was changed; a retry succeeds once the engine is back.
     #[error("{0}")]
-    Away(String),
-    /// Whether it was done is unknown. Everything in this crate may be repeated.
+    Unavailable(String),
+    /// It is unknown whether the engine executed the operation. Every operation of this crate may be repeated.
     #[error("{0}")]
     Unanswered(String),
-    /// The engine refused, and will go on to until somebody has looked at it.
+    /// The engine refused the operation, and refuses retries until an operator has corrected the cause.
     #[error("{0}")]
     Refused(String),
-    /// The records could not be asked, or did not take it.
+    /// The records could not be read or written.
     #[error("{0}")]
     Records(String),
-    /// Nothing was done.
+    /// The operation failed and changed nothing.
     #[error("{0}")]
     Failed(String),
 }
 
 impl Error {
     pub(crate) fn unreadable(what: &str) -> Self {
-        Self::Failed(format!("{what} in Redis is not readable"))
+        Self::Failed(format!("{what} in Redis has an unknown format"))
     }
 }
 
 impl From<bongsu_redis::Error> for Error {
     fn from(error: bongsu_redis::Error) -> Self {
         use bongsu_redis::Error as Redis;
-        let told = error.to_string();
+        let text = error.to_string();
         match error {
-            Redis::Unreachable(_) | Redis::ReadOnly(_) => Self::Away(told),
-            Redis::Unanswered(_) => Self::Unanswered(told),
-            Redis::Refused(_) => Self::Refused(told),
-            Redis::UnknownScript | Redis::Unexpected(_) => Self::Failed(told),
+            Redis::Unreachable(_) | Redis::ReadOnly(_) => Self::Unavailable(text),
+            Redis::Unanswered(_) => Self::Unanswered(text),
+            Redis::Refused(_) => Self::Refused(text),
+            Redis::UnknownScript | Redis::Unexpected(_) => Self::Failed(text),
         }
     }
 }

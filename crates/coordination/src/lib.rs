@@ -1,21 +1,21 @@
-//! What a fleet of hubs agrees on: who is alive ([`registry`]), who holds a lock ([`lock`]), who alone runs a loop
-//! ([`runner`]), and who is to be sent away everywhere ([`orders`]).
+//! What a fleet of hubs agrees on: which instances are alive ([`registry`]), who owns a lock ([`lock`]), which instance
+//! runs a loop ([`runner`]), and which persons every instance disconnects or revokes ([`access_commands`]).
 //!
-//! Locks and orders are ports with two adapters: embedded, for one process, and Redis, for a fleet; only a fleet has a
-//! registry. Time is the engine's, not a node's.
+//! Locks and access commands are ports with two adapters: embedded, for one process, and Redis, for a fleet. Only a
+//! fleet has a registry. Times are those of the engine's clock, not of an instance's.
 
+pub mod access_commands;
 mod error;
 pub mod lock;
 mod options;
-pub mod orders;
 pub mod registry;
 pub mod runner;
 
-pub use bongsu_kernel::Boxed;
+pub use access_commands::{AccessCommand, AccessCommandHandler, AccessCommands};
+pub use bongsu_kernel::BoxFuture;
 pub use error::Error;
 pub use lock::Locks;
-pub use options::{LEASE, SETTINGS, lock_ttl};
-pub use orders::{Apply, Order, Orders};
+pub use options::{INSTANCE_LEASE_TTL, SETTINGS, lock_ttl};
 
-/// The migrations of what is kept in the embedded file.
-pub use orders::embedded::MIGRATIONS;
+/// The migrations of the revocations table in the embedded file.
+pub use access_commands::embedded::MIGRATIONS;

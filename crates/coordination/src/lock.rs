@@ -1,6 +1,6 @@
-//! The general lock: `lock:event:<id>`, for single runners and for other programs.
+//! The general lock: `lock:event:<id>`, for runners and for other programs on the same Redis.
 //!
-//! The contract is written on [`Locks`]; `tests/it/lock_contract.rs` holds every adapter against it.
+//! The contract is documented on [`Locks`]; `tests/it/lock_contract.rs` tests every adapter against it.
 
 pub mod embedded;
 pub mod redis;
@@ -9,59 +9,59 @@ use std::time::{Duration, Instant};
 
 use bongsu_kernel::Id;
 
-use crate::{Boxed, Error};
+use crate::{BoxFuture, Error};
 
-/// Locks by name, each with one owner for a while.
+/// Locks by name, each held by at most one owner under a lease.
 ///
-/// - **One owner.** While a grant lasts nobody else gets the same lock, on any hub.
-/// - **It ends.** Without being renewed a grant lasts for [`Locks::ttl`], by the engine's clock; [`Grant::is_held`] turns
-///   false no later than that.
-/// - **Only its owner** renews or releases it. Both say whether it was still the owner's. A grant that is dropped
-///   without being released lasts to its end.
-/// - **Not a fence.** An owner that stands still may write after its grant has ended and the next owner has begun. So
-///   whatever is done under a lock bears being done by two at once.
-/// - **Errors.** After an error of `acquire` the lock may stay taken for one `ttl`, by nobody.
+/// - **One owner.** Until a lease ends, no other owner acquires the same lock, on any instance.
+/// - **Expiry.** Unless it is renewed, a lease ends after [`Locks::ttl`], by the engine's clock; [`LockLease::is_held`]
+///   turns false no later than that.
+/// - **Only the owner** renews or releases a lease. Both operations return whether the caller still owned it. A lease
+///   that is dropped without being released ends when its time is over.
+/// - **No fencing.** A paused owner may still write after its lease has ended and the next owner has begun. So
+///   everything that is done under a lock must be safe when two owners do it at once.
+/// - **Errors.** After an error of `acquire` the lock may stay taken for one `ttl` without an owner.
 pub trait Locks: Send + Sync {
-    /// Takes a lock if it is free. Does not wait for it.
-    fn acquire<'a>(&'a self, event: &'a Id) -> Boxed<'a, Result<Acquired, Error>>;
+    /// Acquires a lock if it is free, without waiting for it.
+    fn acquire<'a>(&'a self, event: &'a Id) -> BoxFuture<'a, Result<AcquireOutcome, Error>>;
 
-    /// Lets a grant last for another `ttl` from now. False: it had ended.
-    fn renew<'a>(&'a self, grant: &'a mut Grant) -> Boxed<'a, Result<bool, Error>>;
+    /// Extends a lease to one `ttl` from now. Returns false if the lease had already ended.
+    fn renew<'a>(&'a self, lease: &'a mut LockLease) -> BoxFuture<'a, Result<bool, Error>>;
 
-    /// Ends a grant. False: it had ended before.
-    fn release<'a>(&'a self, grant: &'a Grant) -> Boxed<'a, Result<bool, Error>>;
+    /// Ends a lease. Returns false if the lease had already ended.
+    fn release<'a>(&'a self, lease: &'a LockLease) -> BoxFuture<'a, Result<bool, Error>>;
 
     fn ttl(&self) -> Duration;
 }
 
 #[derive(Debug)]
-pub enum Acquired {
-    Granted(Grant),
-    /// Somebody has it, for so long unless it is renewed; none when it has no end.
+pub enum AcquireOutcome {
+    Acquired(LockLease),
+    /// Another owner holds the lock. It ends after this time unless it is renewed; None if it never expires.
     Taken(Option<Duration>),
 }
 
-/// A lock that somebody has.
+/// A lease on a lock. Dropping it does not release the lock.
 #[derive(Debug)]
-pub struct Grant {
+pub struct LockLease {
     event: Id,
     owner: String,
-    until: Instant,
+    expires_at: Instant,
 }
 
-impl Grant {
-    /// When it ends unless it is renewed, by this process's own clock: counted from before the engine was asked, so
-    /// never later than the engine has it.
-    pub fn until(&self) -> Instant {
-        self.until
+impl LockLease {
+    /// When the lease ends unless it is renewed, by this process's clock. The time is counted from before the request to
+    /// the engine, so it is never later than the end that the engine has stored.
+    pub fn expires_at(&self) -> Instant {
+        self.expires_at
     }
 
     pub fn is_held(&self) -> bool {
-        Instant::now() < self.until
+        Instant::now() < self.expires_at
     }
 }
 
-fn count(outcome: &Result<Acquired, Error>) {
-    let result = if matches!(outcome, Ok(Acquired::Granted(_))) { "success" } else { "failure" };
+fn count(outcome: &Result<AcquireOutcome, Error>) {
+    let result = if matches!(outcome, Ok(AcquireOutcome::Acquired(_))) { "success" } else { "failure" };
     metrics::counter!("lock_acquire_total", "result" => result).increment(1);
 }

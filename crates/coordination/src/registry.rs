@@ -1,41 +1,41 @@
-//! The registry: which hubs are alive, and whether this one still counts as alive itself.
+//! The instance registry: which instances are alive, and whether this instance still counts as alive.
 //!
-//! Only a fleet has one. The contract is written on [`RedisRegistry`](redis::RedisRegistry);
+//! Only a fleet has a registry. The contract is documented on [`RedisRegistry`](redis::RedisRegistry);
 //! `tests/it/registry_contract.rs` tests it.
 
+mod loss_debounce;
 pub mod redis;
-mod settled;
 
 use std::collections::BTreeMap;
 
 use bongsu_kernel::{Id, Millis};
 
-pub use settled::settled;
+pub use loss_debounce::debounce_losses;
 
 use crate::Error;
 
-/// What an instance says of itself.
+/// What an instance registers about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct About {
-    pub records: Records,
+pub struct InstanceInfo {
+    pub records: RecordsLocation,
     pub version: String,
-    /// Where it is reached.
+    /// The address on which the instance is reached.
     pub address: String,
-    /// By its own clock.
+    /// By the instance's own clock.
     pub started_at: Millis,
-    /// Settings in which instances that are alive at once may not differ, by name, in clear text.
+    /// Settings that must be equal on all instances of a fleet, by name, in clear text.
     pub required_settings: BTreeMap<String, String>,
-    /// Hashes of the other settings that a fleet shares, by name. None for an instance of a version that told none.
+    /// Hashes of the other settings that a fleet should share, by name. None for an instance of a version without hashes.
     pub setting_hashes: Option<BTreeMap<String, String>>,
 }
 
 /// Where an instance keeps its records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Records {
+pub enum RecordsLocation {
     Off,
-    /// In a database that others can use, by something that tells this database from others.
+    /// In a database that other instances can use. The id distinguishes this database from others.
     Shared(Id),
-    /// In a file of its own.
+    /// In the instance's own file.
     Own,
 }
 
@@ -43,72 +43,74 @@ pub enum Records {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
     pub id: String,
-    pub about: About,
-    /// By the engine's clock. Differs after it was thought gone and came back.
+    pub info: InstanceInfo,
+    /// By the engine's clock. An instance whose lease ended has a new time after it rejoined.
     pub joined_at: Millis,
 }
 
 /// The fleet as one instance sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fleet {
-    pub standing: Standing,
-    /// By id.
+    pub lease_state: LeaseState,
+    /// Ordered by id.
     pub alive: Vec<Instance>,
-    /// When they were, by the engine's clock.
+    /// When the engine listed them, by the engine's clock.
     pub seen_at: Millis,
 }
 
 impl Fleet {
-    /// Those that have gone since, also those that have come back meanwhile: what they held is free.
+    /// The instances of `earlier` whose lease has ended since, including those that have rejoined: whatever they held in
+    /// the fleet is free.
     pub fn ended_since<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = &'a Instance> {
-        let stays =
-            |was: &Instance| self.alive.iter().any(|is| (&is.id, is.joined_at) == (&was.id, was.joined_at));
-        earlier.alive.iter().filter(move |instance| !stays(instance))
+        let is_alive = |was: &Instance| {
+            self.alive.iter().any(|now| (&now.id, now.joined_at) == (&was.id, was.joined_at))
+        };
+        earlier.alive.iter().filter(move |instance| !is_alive(instance))
     }
 }
 
-/// How this instance stands in the fleet.
+/// The state of this instance's lease in the fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Standing {
-    /// The engine has not been reached yet.
+pub enum LeaseState {
+    /// This instance has not joined the fleet yet. It joins when it reaches the engine.
     #[default]
-    Outside,
+    NotJoined,
     Alive {
         joined_at: Millis,
     },
-    /// The lease has ended, or may have: what was held is gone.
+    /// The lease has ended, or may have ended: whatever this instance held in the fleet is free.
     Lost,
-    /// Another instance does not let it be alive.
-    Refused(Refused),
+    /// Another instance that is alive excludes this one.
+    Refused(JoinRefusal),
 }
 
-/// Why an instance may not join.
+/// Why an instance may not join: it differs from one that is alive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the instance {} at {} is alive and {}", other.id, other.about.address, self.difference())]
-pub struct Refused {
+#[error("the instance {} at {} is alive and {}", other.id, other.info.address, self.difference())]
+pub struct JoinRefusal {
     pub other: Box<Instance>,
-    pub own: Box<About>,
+    pub own: Box<InstanceInfo>,
 }
 
-impl Refused {
+impl JoinRefusal {
     fn difference(&self) -> String {
-        let (own, other) = (&self.own, &self.other.about);
+        let (own, other) = (&self.own, &self.other.info);
         let mut settings = own.required_settings.iter();
         let differs = |(name, value): (&String, &String)| {
             let theirs = other.required_settings.get(name)?;
             (theirs != value).then(|| {
                 format!(
-                    "runs with {name}={theirs}, while this one has {name}={value}: instances of a fleet have the same \
-                     {name}; end the others before you start one with another"
+                    "runs with {name}={theirs}, while this one has {name}={value}: instances of a fleet must have the same \
+                     {name}; stop the others before you start one with another value"
                 )
             })
         };
         settings.find_map(differs).filter(|_| own.records.can_join(&other.records)).unwrap_or_else(|| {
             format!(
-                "{}, while this one {}: instances of a fleet share one database (DATABASE_URL) or all run with \
+                "{}, while this one {}: instances of a fleet must share one database (DATABASE_URL) or all run with \
                  RECORDS=off",
-                other.records.told(),
-                own.records.told()
+                other.records.describe(),
+                own.records.describe()
             )
         })
     }
@@ -116,15 +118,15 @@ impl Refused {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// Will stay so until the other one has gone.
+    /// Joining fails until the other instance is no longer alive.
     #[error(transparent)]
-    Refused(Refused),
+    Refused(JoinRefusal),
     #[error(transparent)]
     Engine(#[from] Error),
 }
 
-impl Records {
-    fn told(&self) -> &'static str {
+impl RecordsLocation {
+    fn describe(&self) -> &'static str {
         match self {
             Self::Off => "has no records",
             Self::Shared(_) => "has records in a database",
@@ -136,7 +138,7 @@ impl Records {
         self == other && *self != Self::Own
     }
 
-    /// Whether two instances with these may be alive at once is decided by this text: they must be equal, and not `own`.
+    /// The stored text. Two instances may be alive at once only if their texts are equal and not `own`.
     fn as_text(&self) -> String {
         match self {
             Self::Off => "off".to_owned(),
@@ -145,7 +147,7 @@ impl Records {
         }
     }
 
-    /// What a later version may say is nothing that this one could share.
+    /// An unknown text, perhaps of a later version, is treated as records that cannot be shared.
     fn parse(text: &str) -> Self {
         let shared = text.strip_prefix("shared:").and_then(|database| Id::new(database).ok());
         match shared {

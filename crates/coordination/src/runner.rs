@@ -1,9 +1,9 @@
 //! One runner in the fleet: a named loop that runs on exactly one instance at a time.
 //!
-//! The instance that has the loop's lock runs it, and renews the lock meanwhile. When it cannot be renewed (the
-//! engine is away, the process stood still, somebody took the lock) the work is dropped where it waits, and another
-//! instance takes over. What it was just writing at that moment may still happen. Embedded there is nobody else, so the
-//! work runs always.
+//! The instance that holds the loop's lock runs the loop, and renews the lock meanwhile. When the lock cannot be renewed
+//! (the engine is unreachable, the process was paused, another owner took the lock), the loop's future is dropped at its
+//! current await point, and another instance takes over. A write that was in flight at that moment may still happen.
+//! On the embedded engine no other instance competes, so the loop always runs.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -12,30 +12,31 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bongsu_kernel::task::{OnEnd, Supervisor};
-use bongsu_kernel::{Id, Invalid, random};
+use bongsu_kernel::{Id, InvalidField, random};
 use tokio_util::sync::CancellationToken;
 
 use crate::Locks;
-use crate::lock::{Acquired, Grant};
+use crate::lock::{AcquireOutcome, LockLease};
 
-/// How long an instance waits at least before it tries again: a lock of a few milliseconds is no reason to hammer.
-const LEAST_PAUSE: Duration = Duration::from_millis(50);
+/// The shortest delay between two attempts to acquire the lock, so that a lock with only a few milliseconds left is not
+/// polled in a tight loop.
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Runs `work` on this instance whenever it is its turn, until shutdown.
+/// Runs `work` on this instance whenever it holds the loop's lock, until shutdown.
 ///
-/// `work` is a loop: it goes on until it is dropped, which may happen wherever it waits. When it returns, the turn
-/// ends, and the next one begins a moment later, here or elsewhere. A write of the last turn may arrive after the next one
-/// has begun, so every write is idempotent, or serialised by a lock of the database.
+/// `work` is a loop that runs until it is dropped, which may happen at any await point. When it returns, the lock is
+/// released, and the loop starts again a moment later, on this or another instance. A write of the previous run may
+/// arrive after the next run has started, so every write must be idempotent, or serialised by a lock of the database.
 pub fn start<F>(
     locks: Arc<dyn Locks>,
     name: &'static str,
     supervisor: &Supervisor,
     work: impl Fn() -> F + Send + Sync + 'static,
-) -> Result<(), Invalid>
+) -> Result<(), InvalidField>
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let lock = Id::new(&format!("runner:{name}")).map_err(|reason| Invalid::new(name, reason))?;
+    let lock = Id::new(&format!("runner:{name}")).map_err(|reason| InvalidField::new(name, reason))?;
     let (work, stop) = (Arc::new(work), supervisor.stop());
     supervisor.spawn(name, OnEnd::Restart, move || {
         let (locks, lock, work, stop) = (locks.clone(), lock.clone(), work.clone(), stop.clone());
@@ -52,104 +53,107 @@ struct Runner {
     stop: CancellationToken,
 }
 
-/// How a turn ended.
+/// How a run of the loop ended.
 #[derive(PartialEq)]
-enum Ended {
+enum RunEnd {
     Returned,
-    Lost,
+    LeaseLost,
     Stopped,
 }
 
 impl Runner {
     async fn run<F: Future<Output = ()>>(&self, work: &(impl Fn() -> F + Sync)) {
-        let mut troubled = false;
+        let mut has_failed = false;
         while !self.stop.is_cancelled() {
-            let acquired = self.locks.acquire(&self.lock).await;
-            let was_troubled = std::mem::replace(&mut troubled, acquired.is_err());
-            let pause = match acquired {
-                Ok(Acquired::Granted(grant)) => {
-                    self.turn(grant, work).await;
+            let outcome = self.locks.acquire(&self.lock).await;
+            let had_failed = std::mem::replace(&mut has_failed, outcome.is_err());
+            let delay = match outcome {
+                Ok(AcquireOutcome::Acquired(lease)) => {
+                    self.run_under(lease, work).await;
                     Duration::ZERO
                 }
-                Ok(Acquired::Taken(ends)) => ends.unwrap_or(Duration::MAX),
+                Ok(AcquireOutcome::Taken(ends_in)) => ends_in.unwrap_or(Duration::MAX),
                 Err(error) => {
-                    if !was_troubled {
-                        tracing::warn!(runner = self.name, %error, "whose turn it is cannot be found out");
+                    if !had_failed {
+                        tracing::warn!(runner = self.name, %error, "failed to acquire the runner lock; retrying");
                     }
                     self.locks.ttl() / 30
                 }
             };
-            self.pause(pause).await;
+            self.wait(delay).await;
         }
     }
 
-    /// Not longer than a third of a lease: who leaves in order releases before its lease ends.
-    async fn pause(&self, wanted: Duration) {
-        let longest = self.locks.ttl() / 3;
-        let spread = Duration::from_millis(random::between(0, 50));
-        let pause = wanted.min(longest).max(LEAST_PAUSE) + spread;
+    /// Waits for `delay`, but at most for a third of a lease: an owner that shuts down releases its lock before the lease
+    /// ends.
+    async fn wait(&self, delay: Duration) {
+        let max = self.locks.ttl() / 3;
+        let jitter = Duration::from_millis(random::between(0, 50));
+        let delay = delay.min(max).max(MIN_RETRY_DELAY) + jitter;
         tokio::select! {
             () = self.stop.cancelled() => {}
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep(delay) => {}
         }
     }
 
-    async fn turn<F: Future<Output = ()>>(&self, mut grant: Grant, work: &(impl Fn() -> F + Sync)) {
-        tracing::info!(runner = self.name, "runs here");
-        let until = Mutex::new(grant.until());
-        let ended = tokio::select! {
+    /// Runs the loop until it returns, the lease is lost, or the process stops.
+    async fn run_under<F: Future<Output = ()>>(&self, mut lease: LockLease, work: &(impl Fn() -> F + Sync)) {
+        tracing::info!(runner = self.name, "acquired the runner lock; starting the loop");
+        let expires_at = Mutex::new(lease.expires_at());
+        let end = tokio::select! {
             biased;
-            () = self.stop.cancelled() => Ended::Stopped,
-            () = self.keep(&mut grant, &until) => Ended::Lost,
-            () = end_of(&until) => Ended::Lost,
-            ended = while_held(work(), &until) => ended,
+            () = self.stop.cancelled() => RunEnd::Stopped,
+            () = self.keep_renewing(&mut lease, &expires_at) => RunEnd::LeaseLost,
+            () = wait_for_expiry(&expires_at) => RunEnd::LeaseLost,
+            end = run_while_held(work(), &expires_at) => end,
         };
-        if ended == Ended::Lost {
-            tracing::warn!(runner = self.name, "does not run here any more: its lease was lost");
+        if end == RunEnd::LeaseLost {
+            tracing::warn!(runner = self.name, "lost the runner lock; stopped the loop");
         } else {
-            // What does not arrive ends with the lease.
-            let _ = self.locks.release(&grant).await;
+            // If the release is lost, the lock ends with its lease.
+            let _ = self.locks.release(&lease).await;
         }
     }
 
-    /// Renews the lock until it cannot be renewed any more.
-    async fn keep(&self, grant: &mut Grant, until: &Mutex<Instant>) {
-        let third = self.locks.ttl() / 3;
-        let mut pause = third;
+    /// Renews the lock until another owner has it.
+    async fn keep_renewing(&self, lease: &mut LockLease, expires_at: &Mutex<Instant>) {
+        let interval = self.locks.ttl() / 3;
+        let mut delay = interval;
         loop {
-            tokio::time::sleep(pause).await;
-            pause = match self.locks.renew(grant).await {
+            tokio::time::sleep(delay).await;
+            delay = match self.locks.renew(lease).await {
                 Ok(true) => {
-                    *until.lock().unwrap_or_else(PoisonError::into_inner) = grant.until();
-                    third
+                    *expires_at.lock().unwrap_or_else(PoisonError::into_inner) = lease.expires_at();
+                    interval
                 }
                 Ok(false) => return,
-                // As long as the lease lasts there is time to try.
-                Err(_) => third / 10,
+                // Retries soon, until the lease has expired.
+                Err(_) => interval / 10,
             };
         }
     }
 }
 
-/// Waits for the end of the lease, which moves while it is renewed.
-async fn end_of(until: &Mutex<Instant>) {
+/// Waits until the lease has expired. Its expiry moves while the lease is renewed.
+async fn wait_for_expiry(expires_at: &Mutex<Instant>) {
     loop {
-        let ends = *until.lock().unwrap_or_else(PoisonError::into_inner);
-        if ends <= Instant::now() {
+        let expiry = *expires_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if expiry <= Instant::now() {
             return;
         }
-        tokio::time::sleep_until(ends.into()).await;
+        tokio::time::sleep_until(expiry.into()).await;
     }
 }
 
-/// Takes no step of the work after the lease has ended, also when the process stood still and nobody noticed yet.
-async fn while_held(work: impl Future<Output = ()>, until: &Mutex<Instant>) -> Ended {
+/// Polls the work, but never after the lease has expired: not even when the process was paused and no timer has fired
+/// since.
+async fn run_while_held(work: impl Future<Output = ()>, expires_at: &Mutex<Instant>) -> RunEnd {
     let mut work = pin!(work);
     poll_fn(|context| {
-        if *until.lock().unwrap_or_else(PoisonError::into_inner) <= Instant::now() {
-            return Poll::Ready(Ended::Lost);
+        if *expires_at.lock().unwrap_or_else(PoisonError::into_inner) <= Instant::now() {
+            return Poll::Ready(RunEnd::LeaseLost);
         }
-        work.as_mut().poll(context).map(|()| Ended::Returned)
+        work.as_mut().poll(context).map(|()| RunEnd::Returned)
     })
     .await
 }

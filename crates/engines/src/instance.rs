@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use crate::{Engine, mortal, process};
+use crate::{Engine, child_process, process};
 
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const LOG_TAIL_LINES: usize = 40;
 
-/// The processes of one engine. Dropped, they are killed with everything below them.
+/// The processes of one engine. Dropping the instance kills them and all of their descendants.
 pub struct Instance {
-    /// What clients are given: a URL, or `host:port` where the URL also needs a database.
+    /// Where clients connect: a URL, or `host:port` for engines whose URL also names a database.
     pub address: String,
     processes: Vec<(Child, PathBuf)>,
 }
@@ -22,14 +22,16 @@ impl Instance {
         Self { address, processes: Vec::new() }
     }
 
-    /// Adds a process of the engine; it writes to `<folder>/<name>.log` and dies with this one.
+    /// Starts a process of the engine. Its output goes to `<folder>/<name>.log`; the kernel kills it when the calling
+    /// process ends.
     pub(crate) fn spawn(&mut self, folder: &Path, name: &str, program: &Path, arguments: &[String]) {
         let log = folder.join(name).with_extension("log");
         let arguments: Vec<&Path> = arguments.iter().map(Path::new).collect();
-        self.processes.push((mortal::start(program, &arguments, &log), log));
+        let child = child_process::start(program, &arguments, &log);
+        self.processes.push((child, log));
     }
 
-    /// Waits until it is ready; an error with the end of its logs when it ends or takes too long.
+    /// Waits until the engine is ready. When a process ends or two minutes pass, the error contains the end of the logs.
     pub fn wait_ready(mut self, engine: &Engine) -> Result<Self, String> {
         let deadline = Instant::now() + START_TIMEOUT;
         while !(engine.is_ready)(&self) {
@@ -56,12 +58,12 @@ impl Drop for Instance {
     }
 }
 
-/// All that a process wrote to its log file so far.
+/// The content of a log file so far; empty if the file cannot be read.
 pub fn read_log(log: &Path) -> String {
     std::fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// The last lines of a log.
+/// The last 40 lines of a log.
 pub fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")

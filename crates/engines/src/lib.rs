@@ -1,16 +1,16 @@
-//! The real engines that tests and benchmarks run on: what each needs installed, how it is started, when it is ready,
-//! how it ends.
+//! The real engines that tests and benchmarks run on: the programs of each, how it starts, when it is ready and how it
+//! ends.
 //!
 //! [`ENGINES`] is the table. `cargo xtask test` installs and starts every row once and passes the addresses to the test
-//! processes; tests that kill or reconfigure an engine start their own with the same functions. Nothing here uses an
-//! async runtime or a driver, so that the project's own commands build in seconds.
+//! processes; a test that kills or reconfigures an engine starts its own with the same functions. This crate uses no
+//! async runtime and no database driver, so that `cargo xtask` builds in seconds.
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,
     reason = "test support: a failure is a panic with its reason"
 )]
 
-pub mod mortal;
+pub mod child_process;
 pub mod ports;
 pub mod process;
 pub mod programs;
@@ -25,20 +25,20 @@ use std::path::Path;
 
 /// One kind of engine.
 pub struct Engine {
-    /// As tests and the summary of a run name it.
+    /// The name that tests and the summary of a run use.
     pub name: &'static str,
-    /// The environment variable by which tests learn where the instance of the run is.
+    /// The environment variable that gives tests the address of the run's instance.
     pub variable: &'static str,
-    /// What must be installed: names of [`programs::PROGRAMS`].
+    /// The programs that must be installed: names in [`programs::PROGRAMS`].
     pub programs: &'static [&'static str],
-    /// Starts an instance in an empty folder that everybody may enter, without waiting for it.
+    /// Starts an instance in an empty folder that every user may enter, without waiting until it is ready.
     pub start: fn(&Path) -> Instance,
-    /// Whether the instance serves clients; asked again and again after the start.
+    /// Whether the instance serves clients; polled after the start.
     pub is_ready: fn(&Instance) -> bool,
 }
 
-/// All engines. Each is stopped in the same way: its processes are killed ([`Instance`]), because nothing of a test run
-/// is kept.
+/// All engines. Dropping the [`Instance`] kills the processes of an engine; a clean shutdown is not needed, because the
+/// data of a test run is not kept.
 pub const ENGINES: [Engine; 4] = [
     Engine {
         name: "redis",
@@ -70,7 +70,7 @@ pub const ENGINES: [Engine; 4] = [
     },
 ];
 
-/// The row of this name.
+/// The row of [`ENGINES`] with this name; panics if there is none.
 pub fn engine(name: &str) -> &'static Engine {
     const TABLE: &[Engine] = &ENGINES;
     TABLE.iter().find(|engine| engine.name == name).unwrap_or_else(|| panic!("there is no engine {name:?}"))

@@ -1,35 +1,35 @@
-//! Ports for hubs and engines: free now, kept for as long as the process may be restarted on them.
+//! Free TCP ports for hubs and engines, reserved for as long as a server may be restarted on them.
 //!
-//! They lie below the range from which the system takes ports for outgoing connections; inside it, a client of
-//! another test could be given a killed hub's port before the hub is back. The same number is held as a UDP
-//! port meanwhile, so that no other test process picks it.
+//! The ports lie below the range from which the kernel takes ports for outgoing connections. Inside that range the kernel
+//! could give the port of a killed hub to a client of another test before the hub is restarted. A UDP socket bound to
+//! the same number reserves it, so that no other test process picks the port.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::Range;
 
-const RANGE: Range<u64> = 20_000..32_000;
+const PORT_RANGE: Range<u64> = 20_000..32_000;
 const MAX_ATTEMPTS: u64 = 10_000;
 
 /// A port that no other test uses while this value lives.
 pub struct Port {
     number: u16,
-    _held: UdpSocket,
+    _reservation: UdpSocket,
 }
 
 impl Port {
     pub fn pick() -> Self {
-        // The standard library's hasher is keyed with random bytes of the system, anew for each value.
+        // Every `RandomState` has its own random keys, so the hash of the attempt number is a random number.
         let random = RandomState::new();
         for attempt in 0..MAX_ATTEMPTS {
-            let offset = random.hash_one(attempt) % (RANGE.end - RANGE.start);
-            let number = (RANGE.start + offset) as u16;
-            let Ok(held) = UdpSocket::bind(loopback(number)) else { continue };
+            let offset = random.hash_one(attempt) % (PORT_RANGE.end - PORT_RANGE.start);
+            let number = (PORT_RANGE.start + offset) as u16;
+            let Ok(reservation) = UdpSocket::bind(loopback(number)) else { continue };
             if TcpListener::bind(loopback(number)).is_ok() {
-                return Self { number, _held: held };
+                return Self { number, _reservation: reservation };
             }
         }
-        panic!("no free port from {} to {}", RANGE.start, RANGE.end);
+        panic!("no free port in {}..{} after {MAX_ATTEMPTS} attempts", PORT_RANGE.start, PORT_RANGE.end);
     }
 
     pub fn number(&self) -> u16 {

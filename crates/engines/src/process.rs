@@ -1,4 +1,4 @@
-//! Processes as /proc shows them: who descends from whom, which program they run, and ending one by its id.
+//! Reads /proc (parents, programs, memory, open files of processes) and kills processes by id.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Sends a signal to one process. A process that is already gone is no error.
+/// Sends a signal to one process. A process that has already ended is not an error.
 pub fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
     }
 }
 
-/// Waits, a second at most, until a process that was ended is gone. For those that are nobody's child of ours: only
-/// looking tells. One that nobody has collected yet has no program any more.
+/// Waits up to one second until a killed process is gone. For a process that is not a child of this one there is no
+/// `wait`, so /proc is polled. A zombie counts as gone: its `exe` link is unreadable.
 pub fn wait_gone(pid: u32) {
     for _ in 0..1_000 {
         if std::fs::read_link(file(pid, "exe")).is_err() {
@@ -24,19 +24,31 @@ pub fn wait_gone(pid: u32) {
     }
 }
 
-/// Ends a child and all processes below it as a crash would, and waits until they are gone. The child stands still while
-/// its helpers are looked for, so that it starts no further one.
+/// Kills a child and all of its descendants (SIGKILL) and waits until they are gone. The child is stopped while its
+/// descendants are listed, so that it cannot start another one in between.
 pub fn kill_tree(child: &mut Child) {
     signal(child.id(), Signal::STOP);
-    let helpers = descendants(child.id());
-    helpers.iter().for_each(|pid| signal(*pid, Signal::KILL));
-    // Both fail only for a child that is gone already.
+    wait_stopped(child.id());
+    let descendants = descendants(child.id());
+    descendants.iter().for_each(|pid| signal(*pid, Signal::KILL));
+    // Both fail only if the child has already ended.
     let _ = child.kill();
     let _ = child.wait();
-    helpers.into_iter().for_each(wait_gone);
+    descendants.into_iter().for_each(wait_gone);
 }
 
-/// All processes below `ancestor`, nearest first.
+/// Waits up to one second until a process has stopped or ended. A signal only takes effect when the process is scheduled:
+/// one that was preempted within `fork` still creates its child.
+fn wait_stopped(pid: u32) {
+    for _ in 0..1_000 {
+        match state(pid) {
+            None | Some('T' | 'Z' | 'X') => return,
+            Some(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// All descendants of `ancestor`, nearest first.
 pub fn descendants(ancestor: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> =
         all().into_iter().filter_map(|pid| parent(pid).map(|parent| (pid, parent))).collect();
@@ -50,7 +62,7 @@ pub fn descendants(ancestor: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// All processes whose command line holds `text`.
+/// All processes whose command line contains `text`.
 pub fn with_argument(text: &str) -> Vec<u32> {
     all()
         .into_iter()
@@ -66,16 +78,22 @@ pub fn runs(pid: u32, path: &Path) -> bool {
     std::fs::read_link(file(pid, "exe")).is_ok_and(|exe| exe == path)
 }
 
-/// A line of /proc/<pid>/status, in KiB or as a plain number, without its unit.
+/// The number in a line of /proc/<pid>/status: KiB for memory, else a plain number.
 pub fn status_number(pid: u32, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(file(pid, "status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// How many files and sockets the process has open.
+/// The number of files and sockets that the process has open.
 pub fn open_files(pid: u32) -> Option<usize> {
     Some(std::fs::read_dir(file(pid, "fd")).ok()?.count())
+}
+
+/// The letter of the scheduler's state in /proc/<pid>/status, such as `T` for stopped.
+fn state(pid: u32) -> Option<char> {
+    let status = std::fs::read_to_string(file(pid, "status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("State:"))?.trim_start().chars().next()
 }
 
 fn parent(pid: u32) -> Option<u32> {
@@ -111,7 +129,7 @@ mod tests {
             if let Some(pid) = descendants(child.id()).into_iter().find(|pid| runs(*pid, &sleep)) {
                 break pid;
             }
-            assert!(std::time::Instant::now() < deadline, "the child of the child never showed");
+            assert!(std::time::Instant::now() < deadline, "the grandchild did not start");
         };
         assert!(descendants(std::process::id()).contains(&sleeper));
         assert!(with_argument(mark).contains(&sleeper));

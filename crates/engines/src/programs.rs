@@ -1,15 +1,15 @@
-//! The programs that tests and engines start, the Debian package of each, and where to find them.
+//! The programs that tests and engines start: the Debian package of each and where it is installed.
 
 use std::path::PathBuf;
 
-/// A program, and what is not tested without it.
+/// A program that tests need.
 pub struct Program {
     pub name: &'static str,
-    /// The Debian package that has it.
+    /// The Debian package that contains the program.
     pub package: &'static str,
-    /// What a run leaves out without it.
+    /// What a run does not test if the program is missing.
     pub purpose: &'static str,
-    /// Arguments of a call that succeeds only if the program can do its work here.
+    /// Arguments of a call that succeeds only if the program works on this machine.
     pub trial: &'static [&'static str],
 }
 
@@ -40,7 +40,7 @@ pub const PROGRAMS: [Program; 14] = [
         purpose: "postgres: records on PostgreSQL",
         trial: VERSION,
     },
-    // The server without Debian's own service around it; `mariadb-install-db` comes with it.
+    // This package contains the server and `mariadb-install-db`, but no system service.
     Program {
         name: "mariadbd",
         package: "mariadb-server-core",
@@ -72,7 +72,7 @@ pub const PROGRAMS: [Program; 14] = [
         purpose: "browser: a real EventSource",
         trial: VERSION,
     },
-    // Some sandboxes have the program and forbid what it does.
+    // Some sandboxes have the program installed but forbid tracing.
     Program {
         name: "strace",
         package: "strace",
@@ -89,25 +89,25 @@ pub const PROGRAMS: [Program; 14] = [
     Program { name: "npm", package: "npm", purpose: "examples: TypeScript", trial: VERSION },
 ];
 
-/// Debian keeps servers here, where not every `PATH` leads.
+/// Folders where Debian installs servers; not every `PATH` contains them.
 const SERVER_FOLDERS: [&str; 2] = ["/usr/sbin", "/usr/lib/postgresql/15/bin"];
 
-/// The environment variable that names a program's path: `BONGSU_REDIS_CLI` for `redis-cli`.
+/// The environment variable that overrides the path of a program: `BONGSU_REDIS_CLI` for `redis-cli`.
 pub fn variable(name: &str) -> String {
     format!("BONGSU_{}", name.to_ascii_uppercase().replace('-', "_"))
 }
 
-/// Where a program is: what its [`variable`] says, else where `PATH` has it, else where Debian puts servers.
+/// The path of a program: from its [`variable`], else from `PATH`, else from the folders where Debian installs servers.
 pub fn find(name: &str) -> Option<PathBuf> {
-    if let Some(given) = std::env::var_os(variable(name)) {
-        return Some(given.into());
+    if let Some(path) = std::env::var_os(variable(name)) {
+        return Some(path.into());
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(SERVER_FOLDERS.map(PathBuf::from));
     folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// As [`find`]; a program that is missing is left to the error of its start.
+/// As [`find`], but the bare name if the program is missing: starting it then reports the error.
 pub fn path(name: &str) -> PathBuf {
     find(name).unwrap_or_else(|| name.into())
 }

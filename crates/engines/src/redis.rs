@@ -1,7 +1,7 @@
 //! Redis: one server, or a Cluster of three masters that share all slots, without replicas.
 //!
-//! An acknowledged write is on the disk (`appendfsync always`) unless a setting says otherwise. Settings stand in a
-//! file, because Redis and Sentinel write there what they were told meanwhile and come back with it.
+//! An acknowledged write is on the disk (`appendfsync always`) unless a setting says otherwise. Settings are passed in a
+//! file, because Redis and Sentinel write changes made at run time to that file and read them back after a restart.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,10 +9,11 @@ use std::process::Command;
 use crate::ports::Port;
 use crate::{Instance, programs};
 
-/// Every server is started with these, unless a test sets them otherwise.
+/// Default settings of every server; a test may override them.
 pub const DURABLE: [(&str, &str); 3] = [("appendonly", "yes"), ("appendfsync", "always"), ("save", "\"\"")];
-/// Masters of a Cluster.
-pub const NODES: usize = 3;
+/// The number of masters of a Cluster.
+pub const NODE_COUNT: usize = 3;
+/// The number of hash slots of a Cluster.
 pub const SLOTS: u16 = 16_384;
 
 /// A node of a Cluster: its port for clients and its port for the other nodes.
@@ -23,7 +24,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// What makes a server a node. The bus port that Redis would choose by itself could be anybody's.
+    /// The settings that make a server a Cluster node. The bus port is set, because the default (client port + 10000)
+    /// may be in use.
     pub fn settings(self) -> [(String, String); 3] {
         let bus = self.bus.to_string();
         [("cluster-enabled", "yes"), ("cluster-port", &bus), ("cluster-announce-ip", "127.0.0.1")]
@@ -36,7 +38,7 @@ pub fn write_config(folder: &Path, port: u16, settings: &[(String, String)]) -> 
     let mut text = format!("bind 127.0.0.1\nport {port}\ndir \"{}\"\n", folder.display());
     settings.iter().for_each(|(name, value)| text.push_str(&format!("{name} {value}\n")));
     let file = folder.join("redis.conf");
-    std::fs::write(&file, text).expect("a file for the settings");
+    std::fs::write(&file, text).expect("cannot write the settings file");
     file
 }
 
@@ -53,10 +55,10 @@ pub fn cli(port: u16, arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Shares the slots among running nodes and introduces them to each other.
+/// Divides the slots among running nodes and joins the nodes to one Cluster.
 pub fn form_cluster(nodes: &[Node]) -> Result<(), String> {
     for (at, node) in nodes.iter().enumerate() {
-        // Nodes with the same epoch would first have to settle which one is newer.
+        // Nodes with the same config epoch would first have to resolve an epoch collision.
         cli(node.port, &["CLUSTER", "SET-CONFIG-EPOCH", &(at + 1).to_string()])?;
         let first = at * usize::from(SLOTS) / nodes.len();
         let last = (at + 1) * usize::from(SLOTS) / nodes.len() - 1;
@@ -69,14 +71,14 @@ pub fn form_cluster(nodes: &[Node]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a node serves all slots together with the others.
+/// Whether a node knows all other nodes and reports that all slots are served.
 pub fn is_node_ready(port: u16) -> bool {
     cli(port, &["CLUSTER", "INFO"]).is_ok_and(|info| {
-        field(&info, "cluster_state") == "ok" && field(&info, "cluster_known_nodes") == NODES.to_string()
+        field(&info, "cluster_state") == "ok" && field(&info, "cluster_known_nodes") == NODE_COUNT.to_string()
     })
 }
 
-/// A field of the `name:value` lines that INFO and CLUSTER INFO give; empty when there is none.
+/// The value of a field in the `name:value` lines of INFO and CLUSTER INFO; empty if the field is missing.
 pub fn field<'a>(text: &'a str, name: &str) -> &'a str {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.unwrap_or_default().trim_end()
@@ -94,15 +96,15 @@ pub(crate) fn is_single_ready(instance: &Instance) -> bool {
 }
 
 pub(crate) fn start_cluster(folder: &Path) -> Instance {
-    // Held until all are chosen, so that they differ.
-    let held: Vec<[Port; 2]> = (0..NODES).map(|_| [Port::pick(), Port::pick()]).collect();
+    // All ports stay reserved until the last one is picked, so that no port is picked twice.
+    let reserved: Vec<[Port; 2]> = (0..NODE_COUNT).map(|_| [Port::pick(), Port::pick()]).collect();
     let nodes: Vec<Node> =
-        held.iter().map(|[port, bus]| Node { port: port.number(), bus: bus.number() }).collect();
+        reserved.iter().map(|[port, bus]| Node { port: port.number(), bus: bus.number() }).collect();
     let addresses: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
     let mut instance = Instance::new(format!("redis+cluster://{}", addresses.join(",")));
     for (at, node) in nodes.iter().enumerate() {
         let own = folder.join(format!("node-{at}"));
-        std::fs::create_dir(&own).expect("a folder for a node");
+        std::fs::create_dir(&own).expect("cannot create the folder of a Cluster node");
         launch(&mut instance, &own, "redis", node.port, node.settings().to_vec());
     }
     let started = || nodes.iter().all(|node| cli(node.port, &["PING"]).is_ok());
@@ -112,7 +114,7 @@ pub(crate) fn start_cluster(folder: &Path) -> Instance {
         }
         std::thread::sleep(PING_INTERVAL);
     }
-    form_cluster(&nodes).expect("three servers that become a cluster");
+    form_cluster(&nodes).expect("the servers did not form a Cluster");
     instance
 }
 
@@ -129,7 +131,7 @@ fn launch(instance: &mut Instance, folder: &Path, name: &str, port: u16, setting
     instance.spawn(folder, name, &programs::path("redis-server"), &[config.display().to_string()]);
 }
 
-/// The ports that an instance's address names.
+/// The ports in the address of an instance.
 fn ports(instance: &Instance) -> impl Iterator<Item = u16> {
     instance.address.split([',', '/']).filter_map(|address| address.rsplit(':').next()?.parse().ok())
 }

@@ -1,10 +1,11 @@
-//! The envelope that every JSON answer has, and the errors that become one.
+//! The envelope of every JSON response, and the errors that are sent in it.
 //!
-//! An error is said in the language of the request; one that passes is marked, so that a stream can say it as a stream.
+//! An error message is in the language of the request. A transient error is marked, so that `request_scope` can send it
+//! to an EventSource as an event.
 
 use axum::response::{IntoResponse, Response};
 use bongsu_kernel::text::{Language, Text};
-use bongsu_kernel::{Close, Code, Invalid, Reason};
+use bongsu_kernel::{Close, Code, InvalidField, Reason};
 use http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE,
     X_CONTENT_TYPE_OPTIONS,
@@ -13,29 +14,29 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::frame::language;
 use crate::identity::TicketError;
+use crate::request_scope::language;
 
 const SUCCESS: Text = Text::new("성공입니다.", "Success.");
 
-/// A successful answer.
+/// A successful response (200).
 #[derive(Debug)]
 pub struct Answer<T>(pub T);
 
-/// A successful answer to what goes on after it (202).
+/// A successful response to a request whose work continues after the response (202).
 #[derive(Debug)]
-pub struct Accepted<T>(pub T);
+pub struct AcceptedAnswer<T>(pub T);
 
-/// What goes over the wire, for errors with `result: null`.
+/// The body of every JSON response; `result` is null in an error.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Envelope<T> {
     #[schema(example = true)]
     pub is_success: bool,
-    /// Stable; never changes with the language.
+    /// A stable code, the same in every language.
     #[schema(example = "COMMON200")]
     pub code: &'static str,
-    /// For people, in Korean or English by `Accept-Language`, else by `DEFAULT_LANGUAGE`.
+    /// A message for people, in Korean or English as `Accept-Language` asks, else in `DEFAULT_LANGUAGE`.
     #[schema(example = "성공입니다.")]
     pub message: String,
     pub result: T,
@@ -47,7 +48,7 @@ impl<T: Serialize> IntoResponse for Answer<T> {
     }
 }
 
-impl<T: Serialize> IntoResponse for Accepted<T> {
+impl<T: Serialize> IntoResponse for AcceptedAnswer<T> {
     fn into_response(self) -> Response {
         success(StatusCode::ACCEPTED, self.0)
     }
@@ -62,12 +63,12 @@ pub(crate) fn succeeded<T>(result: T) -> Envelope<T> {
     Envelope { is_success: true, code: "COMMON200", message, result }
 }
 
-/// A refusal or a failure, as a client may read it.
+/// An error as the client sees it.
 #[derive(Debug, Clone)]
 pub struct ApiError {
     pub code: Code,
     pub text: Text,
-    /// How a stream says the same, when the refusal passes.
+    /// The close code that a stream sends for this error, if the error is transient.
     pub close: Close,
 }
 
@@ -76,7 +77,7 @@ impl ApiError {
         Self { code, text, close: Close::EngineLost }
     }
 
-    /// With fixed words.
+    /// An error with a constant text.
     pub fn of(code: Code, ko: &'static str, en: &'static str) -> Self {
         Self::new(code, Text::new(ko, en))
     }
@@ -93,16 +94,16 @@ impl ApiError {
         Self::new(Code::Common404, Text::new("찾을 수 없습니다.", "Not found."))
     }
 
-    /// What is there does not allow it (any more).
+    /// The current state does not allow the request.
     pub fn conflict(text: Text) -> Self {
         Self::new(Code::Common409, text)
     }
 
-    /// What needs records, on a hub that has none.
+    /// The request needs the records, and this hub keeps none.
     pub fn no_records() -> Self {
         Self::new(
             Code::Common503,
-            Text::new("기록을 사용하지 않는 서버입니다.", "Nothing is recorded here: RECORDS is off."),
+            Text::new("기록을 사용하지 않는 서버입니다.", "This hub keeps no records: RECORDS is off."),
         )
     }
 
@@ -124,7 +125,7 @@ impl ApiError {
     pub fn draining() -> Self {
         let text = Text::new(
             "서버가 종료되는 중입니다. 다시 연결해 주세요.",
-            "The server is shutting down; come back.",
+            "The server is shutting down; reconnect.",
         );
         Self { close: Close::Draining, ..Self::new(Code::Sse5001, text) }
     }
@@ -136,7 +137,7 @@ impl ApiError {
         )
     }
 
-    /// The whole message in a language.
+    /// The message in a language.
     pub fn message(&self, language: Language) -> &str {
         self.text.get(language)
     }
@@ -146,11 +147,11 @@ impl ApiError {
         let message = self.message(language()).to_owned();
         let mut response =
             json(status, &Envelope { is_success: false, code: self.code.as_str(), message, result: () });
-        if self.code.passes() {
+        if self.code.is_transient() {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("3"));
         }
         if self.code == Code::Common426 {
-            // What would be understood.
+            // The protocol and the version that the server supports.
             let headers = response.headers_mut();
             headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -163,25 +164,25 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = self.envelope();
-        if self.code.passes() {
-            response.extensions_mut().insert(PassingRefusal(self.close));
+        if self.code.is_transient() {
+            response.extensions_mut().insert(TransientError(self.close));
         }
         response
     }
 }
 
-/// Marks a refusal that an EventSource must not see as a status.
+/// Marks a response whose error an EventSource must not receive as a status, because it would not reconnect.
 #[derive(Clone, Copy)]
-pub(crate) struct PassingRefusal(pub Close);
+pub(crate) struct TransientError(pub Close);
 
 impl From<TicketError> for ApiError {
     fn from(error: TicketError) -> Self {
         match error {
             TicketError::TooMany => {
-                Self::too_many("지금은 티켓이 너무 많습니다.", "Too many tickets are waiting right now.")
+                Self::too_many("지금은 티켓이 너무 많습니다.", "Too many tickets are waiting to be used.")
             }
-            TicketError::Away(_) => {
-                tracing::error!(%error, "no ticket");
+            TicketError::Unavailable(_) => {
+                tracing::error!(%error, "failed to issue or redeem a stream ticket; answering REDIS5001");
                 let text =
                     Text::new("지금은 Redis에 연결할 수 없습니다.", "Redis cannot be reached right now.");
                 Self::new(Code::Redis5001, text)
@@ -190,18 +191,18 @@ impl From<TicketError> for ApiError {
     }
 }
 
-impl From<Invalid> for ApiError {
-    fn from(invalid: Invalid) -> Self {
+impl From<InvalidField> for ApiError {
+    fn from(invalid: InvalidField) -> Self {
         Self::new(Code::Common400, invalid.text())
     }
 }
 
-/// A refused value, by the name of its field.
+/// The error for an invalid value, which names its field.
 pub fn invalid(field: &str, reason: Reason) -> ApiError {
-    Invalid::new(field, reason).into()
+    InvalidField::new(field, reason).into()
 }
 
-/// The headers of every JSON answer: it is for one caller at one moment.
+/// The headers of every JSON response. It must not be cached: it depends on the caller and on the moment.
 pub(crate) fn json_headers() -> [(HeaderName, HeaderValue); 3] {
     [
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
@@ -214,7 +215,7 @@ fn json(status: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(bytes) => (status, json_headers(), bytes).into_response(),
         Err(error) => {
-            tracing::error!(%error, "an answer could not be written as JSON");
+            tracing::error!(%error, "failed to serialize a response as JSON; answering 500 without a body");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

@@ -1,4 +1,4 @@
-//! Request bodies: bounded in size and in time, and text before anything reads them.
+//! Request bodies: read whole, within a size and a time limit, and checked to be UTF-8.
 
 use std::time::Duration;
 
@@ -15,62 +15,62 @@ use crate::request;
 
 /// A body of at most 64 KiB.
 #[derive(Debug)]
-pub struct Small(pub Utf8);
+pub struct SmallBody(pub BodyText);
 
 /// A body of at most 4 MiB, for batch routes.
 #[derive(Debug)]
-pub struct Bulk(pub Utf8);
+pub struct BulkBody(pub BodyText);
 
-/// Bytes of a body where nothing else is said, and of one event.
-pub const SMALL_BODY: usize = 64 << 10;
-const BULK_BODY: usize = 4 << 20;
+/// Bytes of a body unless its route takes a [`BulkBody`]; also of one event.
+pub const MAX_SMALL_BODY_SIZE: usize = 64 << 10;
+const MAX_BULK_BODY_SIZE: usize = 4 << 20;
 
-/// A whole body must have arrived by then.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time in which the whole body must arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Bytes that are known to be text.
+/// A body that is known to be UTF-8.
 #[derive(Debug)]
-pub struct Utf8(Bytes);
+pub struct BodyText(Bytes);
 
-impl Utf8 {
+impl BodyText {
     pub fn fields(&self) -> Result<Fields<'_>, ApiError> {
-        Ok(Fields::of_body(str::from_utf8(&self.0).unwrap_or_default())?)
+        Ok(Fields::parse_body(str::from_utf8(&self.0).unwrap_or_default())?)
     }
 
-    pub fn read<R: request::Request>(&self) -> Result<R, ApiError> {
+    pub fn read<R: request::RequestShape>(&self) -> Result<R, ApiError> {
         R::read(&self.fields()?)
     }
 }
 
-impl<S: Sync> FromRequest<S> for Small {
+impl<S: Sync> FromRequest<S> for SmallBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
-        read(request, SMALL_BODY).await.map(Self)
+        read(request, MAX_SMALL_BODY_SIZE).await.map(Self)
     }
 }
 
-impl<S: Sync> FromRequest<S> for Bulk {
+impl<S: Sync> FromRequest<S> for BulkBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
-        read(request, BULK_BODY).await.map(Self)
+        read(request, MAX_BULK_BODY_SIZE).await.map(Self)
     }
 }
 
-async fn read(request: Request, limit: usize) -> Result<Utf8, ApiError> {
-    let announced =
+async fn read(request: Request, limit: usize) -> Result<BodyText, ApiError> {
+    let content_length =
         request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > limit as u64) {
+    if content_length.is_some_and(|length| length > limit as u64) {
         return Err(ApiError::too_large(limit));
     }
-    let collected = tokio::time::timeout(PATIENCE, Limited::new(request.into_body(), limit).collect());
+    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(request.into_body(), limit).collect());
     let bytes = match collected.await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(ApiError::too_large(limit)),
         Ok(Err(_)) => {
-            let text = Text::new("본문을 끝까지 읽을 수 없습니다", "could not be read to its end");
-            return Err(invalid("body", Reason::Given(text)));
+            let text = Text::new("본문을 끝까지 읽을 수 없습니다", "could not be read completely");
+            return Err(invalid("body", Reason::Custom(text)));
         }
         Err(_) => {
             let text =
@@ -81,5 +81,5 @@ async fn read(request: Request, limit: usize) -> Result<Utf8, ApiError> {
     if str::from_utf8(&bytes).is_err() {
         return Err(invalid("body", Reason::Utf8));
     }
-    Ok(Utf8(bytes))
+    Ok(BodyText(bytes))
 }

@@ -1,8 +1,8 @@
-//! Which host names the hub answers to.
+//! Checks which host a request names.
 //!
 //! Every request names one host: in HTTP/1.1 by `Host`, in HTTP/2 by `:authority`. While development secrets are in use
-//! that has to be a loopback name. A foreign site can have its own name resolve to 127.0.0.1 (DNS rebinding); its pages
-//! are then of the same origin as the hub, and could sign in as anyone with secrets that everybody knows.
+//! that has to be a loopback name. Otherwise a foreign site can let its own name resolve to 127.0.0.1 (DNS rebinding):
+//! its pages then have the same origin as the hub, and could sign in as anyone with the publicly known secrets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use http::{HeaderValue, Version};
 use crate::answer::{ApiError, invalid};
 use crate::identity::MIN_SECRET_BYTES;
 
-/// The hosts that requests may name. Cheap to clone.
+/// Which hosts requests may name. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct HostPolicy {
-    /// Settings whose secrets everybody knows; empty: any host name is served.
+    /// Names of settings whose secrets are weak or publicly known. If empty, requests for any host are served.
     weak_secrets: Arc<[&'static str]>,
 }
 
@@ -36,7 +36,7 @@ impl HostPolicy {
         let is_served = match authority(parts)? {
             _ if self.weak_secrets.is_empty() => true,
             Some(authority) => is_loopback(authority.host()),
-            // HTTP/1.0 without a name: no browser sends that.
+            // HTTP/1.0 without a host. No browser sends such a request.
             None => true,
         };
         if is_served { Ok(()) } else { Err(self.refusal()) }
@@ -52,7 +52,7 @@ impl HostPolicy {
                      다른 호스트 이름으로 쓰려면 {settings}에 {MIN_SECRET_BYTES}바이트 이상의 비밀 값을 설정하세요."
                 ),
                 format!(
-                    "With development secrets only requests to localhost, 127.0.0.1, [::1] and *.localhost are served. \
+                    "With development secrets, only requests to localhost, 127.0.0.1, [::1] and *.localhost are served. \
                      To serve other host names, set {settings} to secrets of your own, of at least {MIN_SECRET_BYTES} bytes."
                 ),
             ),
@@ -68,7 +68,7 @@ pub async fn check_host(State(policy): State<HostPolicy>, request: Request, next
         Err(refusal) => {
             let mut response = refusal.into_response();
             if parts.version == Version::HTTP_11 {
-                // Its body is not read, and whoever sent it means somebody else.
+                // The body of the request is not read, and further requests of this client would name the same host.
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             response
@@ -79,41 +79,44 @@ pub async fn check_host(State(policy): State<HostPolicy>, request: Request, next
 /// The host and port that a request names; `None` only in HTTP/1.0, which need not name any.
 pub(crate) fn authority(parts: &Parts) -> Result<Option<Authority>, ApiError> {
     let target = parts.uri.authority();
-    let mut named = parts.headers.get_all(HOST).iter();
-    let host = match (named.next(), named.next()) {
-        (Some(host), None) => Some(readable(host).ok_or_else(|| {
-            bad("호스트 이름과 포트여야 합니다", "must be a host name, with a port if it is not the default")
+    let mut hosts = parts.headers.get_all(HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => Some(parse_host(host).ok_or_else(|| {
+            invalid_host(
+                "호스트 이름과 포트여야 합니다",
+                "must be a host name, with a port if it is not the default",
+            )
         })?),
         (None, _) => None,
-        (Some(_), Some(_)) => return Err(bad("한 번만 있어야 합니다", "must stand there once")),
+        (Some(_), Some(_)) => return Err(invalid_host("한 번만 있어야 합니다", "must appear only once")),
     };
     match (target, host) {
         (Some(target), Some(host)) if !target.as_str().eq_ignore_ascii_case(host.as_str()) => {
-            Err(bad("요청 대상과 같아야 합니다", "must be the same as in the request's target"))
+            Err(invalid_host("요청 대상과 같아야 합니다", "must equal the host of the request target"))
         }
         (_, Some(host)) => Ok(Some(host)),
-        // HTTP/2 names it in its target; HTTP/1.1 needs the header beside it.
+        // HTTP/2 names the host in the request target; HTTP/1.1 requires the header even then.
         (Some(target), None) if parts.version != Version::HTTP_11 => Ok(Some(target.clone())),
         (None, None) if parts.version < Version::HTTP_11 => Ok(None),
         (_, None) => Err(invalid(HOST.as_str(), Reason::Required)),
     }
 }
 
-fn readable(host: &HeaderValue) -> Option<Authority> {
-    // The parser would take a user's name and password before the host.
+fn parse_host(host: &HeaderValue) -> Option<Authority> {
+    // The parser would accept a user name and a password before the host.
     let host = host.to_str().ok().filter(|host| !host.contains('@'))?;
     let authority: Authority = host.parse().ok()?;
-    // And anything after a bracket or a colon.
+    // It would also accept any text after a bracket or a colon.
     let rest = host.strip_prefix(authority.host())?;
     let is_port = |port: &str| port.is_empty() || port.parse::<u16>().is_ok();
     (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port)).then_some(authority)
 }
 
-fn bad(ko: &'static str, en: &'static str) -> ApiError {
-    invalid(HOST.as_str(), Reason::Given(Text::new(ko, en)))
+fn invalid_host(ko: &'static str, en: &'static str) -> ApiError {
+    invalid(HOST.as_str(), Reason::Custom(Text::new(ko, en)))
 }
 
-/// Whether nobody else can have this name lead to the hub.
+/// Whether a host is a name or an address of this machine for every client, whatever DNS says.
 fn is_loopback(host: &str) -> bool {
     let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
@@ -129,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_always_lead_to_this_machine_are_loopback() {
+    fn only_hosts_that_always_mean_this_machine_are_loopback() {
         for name in [
             "localhost",
             "LocalHost",

@@ -17,14 +17,14 @@ use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, Millis};
 use serde::{Deserialize, Serialize};
 
-pub use extract::{Caller, Observes, Operator, Service, StreamPerson};
-pub use jwt::{Claims, LONGEST_LIFE, mint};
+pub use extract::{Caller, ObserverFlag, Operator, Service, StreamPerson};
+pub use jwt::{Claims, MAX_TOKEN_LIFETIME, mint};
 pub use revocations::Revocations;
 pub use settings::{
     ADMIN_API_KEY, BONGSU_ENV, INTERNAL_API_KEY, JWKS_URL, JWT_ALGORITHM, JWT_SECRET, MIN_SECRET_BYTES,
     Options, SETTINGS,
 };
-pub use tickets::{OwnTickets, Ticket, TicketError, Tickets};
+pub use tickets::{MemoryTickets, Ticket, TicketError, Tickets};
 
 use crate::answer::ApiError;
 use crate::origins::Origins;
@@ -77,7 +77,7 @@ impl Identity {
     }
 
     /// What keeps people from signing in right now, if anything.
-    pub fn trouble(&self) -> Option<&'static str> {
-        self.0.verifier.trouble()
+    pub fn degraded_reason(&self) -> Option<&'static str> {
+        self.0.verifier.degraded_reason()
     }
 }

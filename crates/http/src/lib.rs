@@ -1,14 +1,13 @@
-//! HTTP as every part uses it: the envelope of answers, errors in two languages, identity as extractors, bodies
-//! with limits, OpenAPI, and the accept loop.
+//! HTTP for all parts: the envelope of responses, errors in two languages, extractors of identity, bodies with limits,
+//! OpenAPI, and the server.
 //!
-//! Nothing here knows a part. A handler takes what it needs as arguments and cannot be reached without it; what it
-//! gives back becomes one envelope.
+//! This crate depends on no part. A handler declares what it needs as extractors and runs only if all of them succeed;
+//! its result becomes the envelope of the response.
 
 pub mod answer;
 pub mod body;
-mod carried;
+mod detached_body;
 pub mod fields;
-pub mod frame;
 pub mod host;
 pub mod identity;
 pub mod in_flight;
@@ -16,17 +15,18 @@ mod list;
 pub mod openapi;
 pub mod origins;
 pub mod request;
+pub mod request_scope;
 pub mod route_state;
 pub mod server;
 pub mod stream;
 pub mod websocket;
 
 pub use answer::{Answer, ApiError};
-pub use body::{Bulk, Small};
-pub use fields::{Fields, Page, Query};
-pub use frame::StreamLanguage;
-pub use identity::{Caller, Identity, Observes, Operator, Person, Service, StreamPerson};
-pub use in_flight::InFlight;
-pub use list::{Part, listed};
+pub use body::{BulkBody, SmallBody};
+pub use fields::{Fields, Page, UrlQuery};
+pub use identity::{Caller, Identity, ObserverFlag, Operator, Person, Service, StreamPerson};
+pub use in_flight::InFlightRequests;
+pub use list::{ListChunk, list_response};
+pub use request_scope::StreamLanguage;
 pub use route_state::RouteState;
-pub use server::Peer;
+pub use server::ConnectionControl;

@@ -1,12 +1,14 @@
-//! OpenAPI: generated from the code, completed here, shown on a page that needs nothing from elsewhere.
+//! The OpenAPI document: generated from the declarations of the routes, completed here, and shown by [`viewer`].
 //!
-//! What all operations share (envelope, refusals, parameters of streams) is described here once.
+//! What all operations share (envelope, errors, parameters of streams) is described here once.
+
+mod viewer;
 
 use axum::Router;
-use axum::response::{Html, IntoResponse, Redirect};
+use axum::response::IntoResponse;
 use axum::routing::get;
 use http::HeaderValue;
-use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
 use utoipa::openapi::{OpenApi, RefOr};
@@ -15,98 +17,156 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::answer::Envelope;
 
-const PAGE: &str = include_str!("openapi/page.html");
+/// Path of the document.
+const DOCUMENT_PATH: &str = "/openapi.json";
 
-/// Where the document has its schemas.
-const SCHEMAS: &str = "#/components/schemas/";
-
-/// Refusals that any operation may give: documented once, here.
-const REFUSALS: [(&str, &str); 10] = [
-    ("400", "Malformed or invalid; the message names the field."),
-    ("401", "The credential is missing, expired, of the wrong kind or forged."),
-    ("403", "Signed in, but not allowed."),
-    ("404", "No such thing."),
-    ("405", "No such method here."),
-    ("408", "The body arrives too slowly."),
-    ("413", "The body is too large."),
-    ("429", "Too many requests or connections; see Retry-After."),
-    ("500", "Unexpected, or the event could not be stored."),
-    ("503", "Unavailable right now; see Retry-After."),
+/// The tags in the order in which the document lists them; tags that are not named here follow.
+const TAGS: [(&str, &str); 7] = [
+    ("rooms", "Publish events to rooms, follow rooms by SSE or WebSocket, and see who is present."),
+    ("streams", "Get a ticket that opens a stream without a token in its URL."),
+    ("members", "The personal stream of one person, and notifications to people."),
+    ("inbox", "Notifications of a person: list, mark as read, delete, settings."),
+    ("outbox", "Follow rows that an application commits to the outbox table."),
+    ("operating", "Health, metrics, dead letters, and disconnecting or revoking people."),
+    ("decisions", "The example application for decisions; served only with its role."),
 ];
 
-/// Adds what every operation shares: the envelope around its result, its refusals, the form of a stream.
+/// Prefix of references to schemas of the document.
+const SCHEMAS: &str = "#/components/schemas/";
+
+/// Error responses that any operation may return, by status.
+const ERROR_RESPONSES: [(&str, &str); 10] = [
+    ("400", "The request is malformed or invalid; the message names the field."),
+    ("401", "The credential is missing, expired, of the wrong kind or forged."),
+    ("403", "The caller is authenticated, but not allowed to do this."),
+    ("404", "There is no such thing."),
+    ("405", "The path does not support this method."),
+    ("408", "The body did not arrive in time."),
+    ("413", "The body is too large."),
+    ("429", "Too many requests or connections; try again after Retry-After."),
+    ("500", "An unexpected error, or the event could not be stored."),
+    ("503", "Unavailable right now; try again after Retry-After."),
+];
+
+/// Adds what all operations share, which their declarations leave out: the envelope around each result, the error
+/// responses and the security schemes. Also lists the tags in order.
 pub fn complete(document: &OpenApi) -> Value {
     let mut document = serde_json::to_value(document).unwrap_or_default();
-    document["components"]["schemas"]["Id"] = json!(IdSchema::schema());
-    document["components"]["schemas"]["Refusal"] = json!({
+    let mut envelopes = Vec::new();
+    let mut tags = Vec::new();
+    let paths = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
+    for operation in paths.filter_map(Value::as_object_mut).flat_map(|path| path.values_mut()) {
+        tags.extend(operation["tags"][0].as_str().map(str::to_owned));
+        envelopes.extend(add_envelopes(&mut operation["responses"]));
+        add_common_responses(&mut operation["responses"]);
+    }
+    let known = TAGS.iter().filter(|(tag, _)| tags.iter().any(|used| used == tag));
+    document["tags"] =
+        known.map(|(tag, description)| json!({"name": tag, "description": description})).collect();
+    document["components"]["securitySchemes"] = json!({
+        "person": {
+            "type": "http",
+            "scheme": "bearer",
+            "bearerFormat": "JWT",
+            "description": "The token of a person, such as `bongsu token --user 7` prints.",
+        },
+        "service": {
+            "type": "apiKey",
+            "in": "header",
+            "name": "X-Internal-Key",
+            "description": "A key of INTERNAL_API_KEY.",
+        },
+        "operator": {
+            "type": "apiKey",
+            "in": "header",
+            "name": "X-Admin-Key",
+            "description": "A key of ADMIN_API_KEY. A token with the role `admin` is accepted as well.",
+        },
+    });
+    let schemas = &mut document["components"]["schemas"];
+    schemas["Id"] = json!(IdSchema::schema());
+    schemas["ErrorResponse"] = error_schema();
+    schemas["StreamEvent"] = stream_event_schema();
+    for (name, envelope) in envelopes {
+        schemas[name] = envelope;
+    }
+    document
+}
+
+/// Wraps the schema of each successful result into the envelope, and returns the schemas of the new envelopes. Each
+/// has a name of its own, because client generators name their types after it.
+fn add_envelopes(responses: &mut Value) -> Vec<(String, Value)> {
+    let mut envelopes = Vec::new();
+    for content in ["/200/content/application~1json", "/202/content/application~1json"] {
+        let Some(content) = responses.pointer_mut(content) else { continue };
+        let result = content["schema"].take();
+        let mut envelope = json!(Envelope::<String>::schema());
+        let reference = result["$ref"].as_str().map(|result| format!("{result}Envelope"));
+        envelope["properties"]["result"] = result;
+        match reference {
+            Some(reference) => {
+                envelopes.push((reference.replace(SCHEMAS, ""), envelope));
+                content["schema"] = json!({"$ref": reference});
+            }
+            None => content["schema"] = envelope,
+        }
+    }
+    envelopes
+}
+
+/// Adds the responses that are not specific to an operation.
+fn add_common_responses(responses: &mut Value) {
+    if let Some(stream) = responses.pointer_mut("/200/content/text~1event-stream") {
+        // By convention, the schema of a stream describes one event, not the text of all.
+        stream["schema"] = json!({"$ref": "#/components/schemas/StreamEvent"});
+        let ended =
+            "The stream has ended for good. A plain EventSource does not reconnect after this status.";
+        responses["204"] = json!({"description": ended});
+    }
+    for (status, description) in ERROR_RESPONSES {
+        if responses[status].is_null() {
+            responses[status] = json!({"description": description});
+        }
+    }
+    let errors =
+        responses.as_object_mut().into_iter().flatten().filter(|(status, _)| status.as_str() >= "400");
+    for (_, error) in errors {
+        error["content"] =
+            json!({"application/json": {"schema": {"$ref": "#/components/schemas/ErrorResponse"}}});
+    }
+}
+
+fn error_schema() -> Value {
+    json!({
         "type": "object",
         "required": ["isSuccess", "code", "message", "result"],
         "properties": {
             "isSuccess": {"type": "boolean", "const": false},
-            "code": {"type": "string"},
-            "message": {"type": "string"},
+            "code": {"type": "string", "description": "Stable: programs decide by it.", "example": "COMMON400"},
+            "message": {"type": "string", "description": "For people, in the language of the request."},
             "result": {"type": "null"},
         },
-    });
-    document["components"]["schemas"]["StreamEvent"] = json!({
+    })
+}
+
+fn stream_event_schema() -> Value {
+    json!({
         "type": "object",
-        "description": "One event of a stream, as the EventSource format has it.",
+        "description": "One event of a stream, in the EventSource format.",
         "properties": {
-            "event": {"type": "string", "description": "Its type."},
-            "id": {"type": "string", "description": "Where it stands; send it back as Last-Event-ID."},
+            "event": {"type": "string", "description": "The event type."},
+            "id": {"type": "string", "description": "The position after this event: send it back as Last-Event-ID."},
             "data": {
                 "type": "string",
                 "contentMediaType": "application/json",
                 "contentSchema": {"type": "object"},
             },
-            "retry": {"type": "integer", "description": "How long to wait before coming back, in milliseconds."},
+            "retry": {"type": "integer", "description": "Milliseconds to wait before reconnecting."},
         },
-    });
-    document["components"]["securitySchemes"] = json!({
-        "person": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
-        "service": {"type": "apiKey", "in": "header", "name": "X-Internal-Key"},
-        "operator": {"type": "apiKey", "in": "header", "name": "X-Admin-Key"},
-    });
-    let mut envelopes = Vec::new();
-    let paths = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
-    for operation in paths.filter_map(Value::as_object_mut).flat_map(|path| path.values_mut()) {
-        let responses = &mut operation["responses"];
-        for answer in ["/200/content/application~1json", "/202/content/application~1json"] {
-            if let Some(content) = responses.pointer_mut(answer) {
-                let result = content["schema"].take();
-                let mut envelope = json!(Envelope::<String>::schema());
-                // A named schema, because client generators name their types after it.
-                let name = result["$ref"].as_str().map(|result| format!("{result}Envelope"));
-                envelope["properties"]["result"] = result;
-                content["schema"] = name.as_ref().map_or(envelope.clone(), |name| json!({"$ref": name}));
-                envelopes.extend(name.map(|name| (name.replace(SCHEMAS, ""), envelope)));
-            }
-        }
-        if let Some(stream) = responses.pointer_mut("/200/content/text~1event-stream") {
-            // Not the text as a whole: readers of the document take the schema of a stream as that of its events.
-            stream["schema"] = json!({"$ref": "#/components/schemas/StreamEvent"});
-            let ended = "The stream ended for good; a plain EventSource stops on this.";
-            responses["204"] = json!({"description": ended});
-        }
-        for (status, description) in REFUSALS {
-            if responses[status].is_null() {
-                responses[status] = json!({"description": description});
-            }
-        }
-        let refusals =
-            responses.as_object_mut().into_iter().flatten().filter(|(status, _)| status.as_str() >= "400");
-        for (_, refusal) in refusals {
-            refusal["content"] =
-                json!({"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}});
-        }
-    }
-    for (name, envelope) in envelopes {
-        document["components"]["schemas"][name] = envelope;
-    }
-    document
+    })
 }
 
-/// Lists all operations of a router under one heading.
+/// Gives all operations of a router one tag.
 pub fn tagged<S: Clone + Send + Sync + 'static>(tag: &str, mut router: OpenApiRouter<S>) -> OpenApiRouter<S> {
     for path in router.get_openapi_mut().paths.paths.values_mut() {
         let operations =
@@ -116,45 +176,38 @@ pub fn tagged<S: Clone + Send + Sync + 'static>(tag: &str, mut router: OpenApiRo
     router
 }
 
-/// The header by which a client comes back to a stream.
+/// The header with which a client resumes a stream.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "describes the header")]
 pub struct ResumeParams {
-    /// The last id that the client had; wins over the parameter of the query.
+    /// The id of the last event that the client received. Overrides the query parameter.
     #[param(rename = "Last-Event-ID")]
     last_event_id: Option<String>,
 }
 
-/// What every stream and WebSocket takes beside headers and cookies, which a browser does not let a page send.
+/// Query parameters of every stream and WebSocket: a page in a browser cannot set headers for them.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "describes the query")]
 pub struct StreamParams {
-    /// A stream ticket, instead of a header or cookie.
+    /// A stream ticket, instead of a header or a cookie.
     ticket: Option<String>,
-    /// A JWT; prefer a ticket, because URLs end up in logs.
+    /// A JWT. Prefer a ticket, because URLs end up in logs.
     token: Option<String>,
-    /// The language of texts: ko or en; wins over Accept-Language.
+    /// The language of texts, ko or en. Overrides Accept-Language.
     #[param(example = "en")]
     lang: Option<String>,
 }
 
-/// `/openapi.json` and `/docs`.
+/// The routes of the document and of its viewer.
 pub fn routes<S: Clone + Send + Sync + 'static>(document: &Value) -> Router<S> {
     let text = document.to_string();
     let serve = move || {
         let text = text.clone();
         async move { ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response() }
     };
-    // The page needs nothing from elsewhere, and nobody else's page needs it.
-    let policy = "default-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'";
-    let page =
-        move || async move { ([(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy))], Html(PAGE)) };
-    Router::new()
-        .route("/openapi.json", get(serve))
-        .route("/docs", get(page))
-        .route("/", get(|| async { Redirect::temporary("/docs") }))
+    Router::new().route(DOCUMENT_PATH, get(serve)).merge(viewer::routes())
 }
 
 pub(crate) const ID_PATTERN: &str = "^[A-Za-z0-9._@:-]{1,128}$";

@@ -1,4 +1,5 @@
-//! The state of a part's routes: its handle, and the identity that extractors such as [`Person`](crate::Person) ask for.
+//! The state of a part's routes: the handle of the part, and the identity that extractors such as
+//! [`Person`](crate::Person) use.
 
 use axum::extract::FromRef;
 
@@ -16,8 +17,9 @@ impl<T> FromRef<RouteState<T>> for Identity {
     }
 }
 
-/// A part that is there only where something is recorded.
+/// The state of a part that exists only with records.
 impl<T> RouteState<Option<T>> {
+    /// The handle of the part, or the error that this hub keeps no records.
     pub fn get(&self) -> Result<&T, ApiError> {
         self.part.as_ref().ok_or_else(ApiError::no_records)
     }

@@ -1,16 +1,16 @@
-//! The accept loop: connections spread over shards, each shard one thread with a runtime of its own.
+//! The accept loop, and the shards that serve connections: each shard is one thread with its own runtime.
 //!
-//! Few threads cost less than many, and a connection never changes its thread, so waking it is cheap. Plain HTTP/1.1 is
-//! served by hyper's own http1 connection, until a stream or a WebSocket takes the socket (`carrier`), and HTTP/2 (by
-//! its preface) by http2. Draining finishes the requests that are in progress, goes on to accept connections meanwhile so
-//! that a proxy with only this server has somewhere to send requests, and closes the listener right before the end.
+//! Few threads cost less than many, and a connection never changes its thread, so waking it is cheap. hyper's http1
+//! connection serves HTTP/1.1 until a stream or a WebSocket takes the socket (`detached`); http2 serves connections
+//! that begin with the HTTP/2 preface. Draining finishes the requests in progress, still accepts connections meanwhile,
+//! so that a proxy with no other backend can send requests, and closes the listener last.
 
-mod carrier;
 mod connection;
-mod drain;
-mod duplex;
-mod line;
+mod detached;
+mod drain_signal;
 mod socket;
+mod socket_io;
+mod websocket_driver;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use bongsu_kernel::Boxed;
+use bongsu_kernel::BoxFuture;
 use bongsu_kernel::settings::{Scope, Setting};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -28,20 +28,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use drain::Drain;
-pub use socket::Peer;
+use drain_signal::DrainSignal;
+pub use socket::ConnectionControl;
 
-use crate::frame::DEFAULT_LANGUAGE;
 use crate::in_flight::{HTTP_MAX_REQUESTS_PER_USER, HTTP_STALL_SECS, HTTP_WAITING_BYTES};
 use crate::origins::ALLOWED_ORIGINS;
+use crate::request_scope::DEFAULT_LANGUAGE;
 
 bongsu_kernel::settings! { "server":
     pub SERVER_HOST = "127.0.0.1", scope(Scope::Instance):
-        "The address to listen on. Anything but loopback needs real secrets.";
-    pub SERVER_PORT = "8083", scope(Scope::Instance), whole(0, 65_535):
-        "The port to listen on; 0 takes a free one.";
-    pub SERVER_SHARDS = "0", scope(Scope::Instance), whole(0, 256):
-        "Threads that serve connections. 0: half of the cores, at least one: the database and the kernel need the rest.";
+        "The address to listen on. Addresses other than loopback require real secrets.";
+    pub SERVER_PORT = "8083", scope(Scope::Instance), integer(0, 65_535):
+        "The port to listen on. 0: any free port.";
+    pub SERVER_SHARDS = "0", scope(Scope::Instance), integer(0, 256):
+        "Threads that serve connections. 0: half of the cores, at least one; the database and the kernel use the rest.";
 }
 pub const SETTINGS: &[&Setting] = &[
     &SERVER_HOST,
@@ -54,23 +54,24 @@ pub const SETTINGS: &[&Setting] = &[
     &DEFAULT_LANGUAGE,
 ];
 
-/// Descriptors that are kept for files, the database and outgoing calls, unless that would be most of them.
+/// Descriptors reserved for files, the database and outgoing calls, but never more than half of all.
 const RESERVED_DESCRIPTORS: u64 = 128;
-/// Connections that streams leave to requests, so that a hub full of streams can still be published to and asked.
+/// Connections reserved for requests, so that a hub with the maximum number of streams still accepts publishes and
+/// reads.
 const RESERVED_CONNECTIONS: usize = 512;
 
-/// Connections that were accepted while the server drained have this long to end once the listener is closed.
+/// How long connections that were accepted during the drain may take to end after the listener was closed.
 const LAST_CONNECTIONS_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// What runs on every shard beside its connections.
-pub type ShardLoop = Arc<dyn Fn(usize) -> Boxed<'static, ()> + Send + Sync>;
+/// Creates the future that runs on the shard with this index, beside its connections.
+pub type ShardLoop = Arc<dyn Fn(usize) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// How many shards there are when nothing is said.
+/// The number of shards where `SERVER_SHARDS` is 0.
 pub fn default_shards() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
 }
 
-/// Listens. The backlog is long enough for a fleet of clients that come back at once.
+/// Listens on an address. The backlog is long enough for many clients that reconnect at the same time.
 pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
@@ -78,7 +79,7 @@ pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.listen(4_096)
 }
 
-/// Lets the process open as many files as the system allows, and says how many that is.
+/// Raises the soft limit of open files to the hard limit, and returns the limit in force.
 pub fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -89,7 +90,7 @@ pub fn raise_descriptor_limit() -> u64 {
     }
 }
 
-/// How many connections there may be, and how many of them may be streams.
+/// The maximum number of connections, and how many of them may be streams.
 pub fn capacity() -> (usize, usize) {
     let descriptors = raise_descriptor_limit();
     let connections = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2);
@@ -100,7 +101,7 @@ pub fn capacity() -> (usize, usize) {
 /// A running server.
 pub struct Server {
     stop_accepting: CancellationToken,
-    drain: Drain,
+    drain: DrainSignal,
     connections: TaskTracker,
     /// Connections that were accepted after draining had begun.
     late_connections: TaskTracker,
@@ -108,21 +109,21 @@ pub struct Server {
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
-/// A connection on its way to its shard, not yet known to any runtime: the shard's own must watch over it.
-type Arrival = (std::net::TcpStream, OwnedSemaphorePermit);
+/// An accepted connection on its way to its shard. A std socket, because the shard's runtime has to register it.
+type AcceptedConnection = (std::net::TcpStream, OwnedSemaphorePermit);
 
 struct Shard {
-    incoming: mpsc::UnboundedSender<Arrival>,
+    incoming: mpsc::UnboundedSender<AcceptedConnection>,
     open: Arc<AtomicUsize>,
 }
 
 impl Server {
-    /// Starts the shards. The accept loop is the caller's to run: [`Server::accept`].
+    /// Starts the shards. The caller has to run the accept loop: [`Acceptor::run`].
     pub fn start(shards: usize, app: &Router, shard_loop: &ShardLoop) -> std::io::Result<(Self, Acceptor)> {
         let (connections, _) = capacity();
         let mut server = Self {
             stop_accepting: CancellationToken::new(),
-            drain: Drain::default(),
+            drain: DrainSignal::default(),
             connections: TaskTracker::new(),
             late_connections: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -141,27 +142,27 @@ impl Server {
                 open,
                 connections: server.connections.clone(),
                 late_connections: server.late_connections.clone(),
-                expects: server.late_connections.token(),
+                arrivals_token: server.late_connections.token(),
                 drain: server.drain.clone(),
             };
             let (stop, side_loop) = (server.stop.clone(), shard_loop(index));
             let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
                 runtime.block_on(shard.run(arrivals, side_loop, stop));
-                // A read that hangs on a broken disk must not hold up the end.
+                // Does not wait for blocking tasks: a read that hangs on a broken disk must not delay the shutdown.
                 runtime.shutdown_background();
             })?;
             server.threads.push(thread);
         }
         let acceptor = Acceptor {
             shards: handles,
-            places: Arc::new(Semaphore::new(connections)),
+            permits: Arc::new(Semaphore::new(connections)),
             stop: server.stop_accepting.clone(),
         };
         Ok((server, acceptor))
     }
 
-    /// Waits at most `timeout` for the requests that are in progress, does the last work, then closes the listener and ends
-    /// the shards. Returns whether every connection ended by itself.
+    /// Waits at most `timeout` for the requests in progress, runs `last_work`, then closes the listener and ends the
+    /// shards. Returns whether every connection ended by itself.
     pub async fn drain(self, timeout: Duration, last_work: impl Future<Output = ()>) -> bool {
         self.drain.begin();
         self.connections.close();
@@ -170,24 +171,24 @@ impl Server {
         last_work.await;
         self.stop_accepting.cancel();
         if in_time {
-            // A shard may have counted a connection among the first ones right after their wait had ended.
+            // A shard may have added a connection to `connections` right after the wait above had ended.
             let last = async { tokio::join!(self.late_connections.wait(), self.connections.wait()) };
             in_time = tokio::time::timeout(LAST_CONNECTIONS_TIMEOUT, last).await.is_ok();
         }
         self.stop.cancel();
         for thread in self.threads {
             if thread.join().is_err() {
-                tracing::error!("a shard had failed");
+                tracing::error!("a shard thread panicked; continuing the shutdown");
             }
         }
         in_time
     }
 }
 
-/// Hands new connections to the shard with the fewest.
+/// Assigns new connections to the shard with the fewest open ones.
 pub struct Acceptor {
     shards: Vec<Shard>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
@@ -198,57 +199,57 @@ impl Acceptor {
             () = stop.cancelled() => {}
             () = self.accept(&listener) => {}
         }
-        self.take_waiting(listener);
+        self.accept_backlog(listener);
     }
 
     async fn accept(&self, listener: &TcpListener) {
-        let refused = metrics::counter!("http_accept_errors_total");
+        let errors = metrics::counter!("http_accept_errors_total");
         loop {
-            // At the limit, further connections wait in the backlog until one ends.
-            if self.places.available_permits() == 0 {
-                tracing::warn!("no connection is free: new ones wait until one ends");
+            // At the limit, new connections wait in the backlog until one ends.
+            if self.permits.available_permits() == 0 {
+                tracing::warn!("connection limit reached; new connections wait in the backlog");
             }
-            let Ok(place) = self.places.clone().acquire_owned().await else { return };
+            let Ok(permit) = self.permits.clone().acquire_owned().await else { return };
             match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
-                Ok(stream) => self.hand_over(stream, place),
+                Ok(stream) => self.assign_to_shard(stream, permit),
                 Err(error) => {
-                    refused.increment(1);
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    errors.increment(1);
+                    tracing::warn!(%error, "failed to accept a connection; retrying");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             }
         }
     }
 
-    /// Those who wait in the backlog count as connected on their side, and may have sent their request already: closing
-    /// the listener would take it from them.
-    fn take_waiting(&self, listener: TcpListener) {
+    /// Accepts the connections in the backlog. Their clients are connected and may have sent a request already, which
+    /// would be lost when the listener is closed.
+    fn accept_backlog(&self, listener: TcpListener) {
         let Ok(listener) = listener.into_std() else { return };
-        while let Ok(place) = self.places.clone().try_acquire_owned() {
+        while let Ok(permit) = self.permits.clone().try_acquire_owned() {
             let Ok((stream, _)) = listener.accept() else { return };
             if stream.set_nonblocking(true).is_ok() {
-                self.hand_over(stream, place);
+                self.assign_to_shard(stream, permit);
             }
         }
     }
 
-    fn hand_over(&self, stream: std::net::TcpStream, place: OwnedSemaphorePermit) {
+    fn assign_to_shard(&self, stream: std::net::TcpStream, permit: OwnedSemaphorePermit) {
         let Some(shard) = self.shards.iter().min_by_key(|shard| shard.open.load(Ordering::Relaxed)) else {
             return;
         };
         shard.open.fetch_add(1, Ordering::Relaxed);
-        // A shard that ended takes the connection down with it.
-        let _ = shard.incoming.send((stream, place));
+        // If the shard has ended, the connection is dropped and thereby closed.
+        let _ = shard.incoming.send((stream, permit));
     }
 }
 
-/// What a connection takes from others until it ends.
-struct Held {
+/// A connection's place among the open connections of its shard and of the process, released on drop.
+struct ConnectionSlot {
     open: Arc<AtomicUsize>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Held {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
@@ -261,19 +262,16 @@ struct RunningShard {
     connections: TaskTracker,
     late_connections: TaskTracker,
     /// A token of `late_connections`, kept until every accepted connection is in one of the trackers.
-    expects: TaskTrackerToken,
-    drain: Drain,
+    arrivals_token: TaskTrackerToken,
+    drain: DrainSignal,
 }
 
 impl RunningShard {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the shard's own loop lives exactly as long as its runtime"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the shard loop runs exactly as long as its runtime")]
     async fn run(
         self,
-        mut arrivals: mpsc::UnboundedReceiver<Arrival>,
-        side_loop: Boxed<'static, ()>,
+        mut arrivals: mpsc::UnboundedReceiver<AcceptedConnection>,
+        side_loop: BoxFuture<'static, ()>,
         stop: CancellationToken,
     ) {
         tokio::spawn(side_loop);
@@ -282,21 +280,21 @@ impl RunningShard {
                 () = stop.cancelled() => return,
                 arrival = arrivals.recv() => arrival,
             };
-            let Some((stream, place)) = arrival else {
-                // The acceptor is gone; connections go on until the end.
-                drop(self.expects);
+            let Some((stream, permit)) = arrival else {
+                // The acceptor has ended; connections are served until the server stops.
+                drop(self.arrivals_token);
                 return stop.cancelled().await;
             };
-            let held = Held { open: self.open.clone(), _place: place };
+            let slot = ConnectionSlot { open: self.open.clone(), _permit: permit };
             let Ok(stream) = TcpStream::from_std(stream) else { continue };
             let is_late = self.drain.has_begun();
             let connections = if is_late { &self.late_connections } else { &self.connections }.clone();
             let serve = connection::serve(stream, self.index, self.app.clone(), self.drain.clone());
-            let carriers = connections.clone();
+            let tracker = connections.clone();
             connections.spawn(async move {
-                // What was carried off goes on as a task of its own, which is a fraction of the size of this one.
-                if let Some(carrier) = serve.await {
-                    carriers.spawn(carrier.holding(held));
+                // A detached connection is served by a new task, which is a fraction of the size of this one.
+                if let Some(detached) = serve.await {
+                    tracker.spawn(detached.with_slot(slot));
                 }
             });
         }

@@ -1,7 +1,7 @@
-//! An answer that is an event stream.
+//! A response that is an event stream.
 //!
-//! The handler gives the stream and its headers; the server decides, once all layers have seen the head, who carries
-//! the stream: hyper as the answer's body (HTTP/2), or the server itself on a socket that leaves hyper (HTTP/1.1).
+//! The handler returns the stream and its headers. Once all middleware layers have seen the head, the server decides
+//! who writes the stream: hyper as the response's body (HTTP/2), or the server itself on a detached socket (HTTP/1.1).
 
 use std::convert::Infallible;
 
@@ -16,23 +16,24 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use http_body::Body;
 
 use crate::answer::invalid;
-use crate::carried::Carried;
-use crate::{ApiError, Query};
+use crate::detached_body::DetachedBody;
+use crate::{ApiError, UrlQuery};
 
-/// The answer that a stream is.
-pub fn answer(stream: impl Body<Data = Bytes, Error = Infallible> + Send + 'static) -> Response {
-    Carried::Stream(Box::pin(stream)).with_head(headers())
+/// The response with this stream as its body.
+pub fn response(stream: impl Body<Data = Bytes, Error = Infallible> + Send + 'static) -> Response {
+    DetachedBody::Stream(Box::pin(stream)).with_head(headers())
 }
 
-/// Where a stream begins: after the position in `Last-Event-ID`, or else in the parameter, if one is given; with the name of the
-/// field that has it. The refusal of a stream that ended for good is the answer that stops a plain EventSource.
-#[expect(clippy::result_large_err, reason = "a refusal is an answer, and rare")]
-pub fn resumed<T>(
+/// Reads the position after which a stream begins, from `Last-Event-ID` or else from the query parameter, with the name
+/// of the field that has it; None if neither is given. For a position that marks a stream as ended for good, the error
+/// is a 204 response, on which a plain EventSource stops reconnecting.
+#[expect(clippy::result_large_err, reason = "the error is a response, and rare")]
+pub fn resume_position<T>(
     parts: &Parts,
     parameter: &'static str,
     read: impl Fn(&str) -> Result<T, Reason>,
 ) -> Result<Option<(T, &'static str)>, Response> {
-    let query = Query::of(parts.uri.query()).map_err(|error| ApiError::from(error).into_response())?;
+    let query = UrlQuery::parse(parts.uri.query()).map_err(|error| ApiError::from(error).into_response())?;
     let (name, text) = match parts.headers.get("last-event-id") {
         Some(header) => ("Last-Event-ID", header.to_str().unwrap_or("?")),
         None => (parameter, query.get(parameter).unwrap_or_default()),
@@ -46,13 +47,14 @@ pub fn resumed<T>(
     read(text).map(|position| Some((position, name))).map_err(|reason| invalid(name, reason).into_response())
 }
 
-/// A position that is a number, as it was given out, so that nothing has two names.
-pub fn number(text: &str, least: i64) -> Result<i64, Reason> {
-    let number = text.parse::<i64>().ok().filter(|number| number.to_string() == text && *number >= least);
+/// Reads a position that is a number of at least `min`. Only the canonical form is accepted, so that a position has one
+/// spelling.
+pub fn parse_number(text: &str, min: i64) -> Result<i64, Reason> {
+    let number = text.parse::<i64>().ok().filter(|number| number.to_string() == text && *number >= min);
     number.ok_or_else(|| {
-        Reason::Given(Text::owned(
-            format!("{least}에서 {} 사이의 정수여야 합니다", i64::MAX),
-            format!("must be a whole number from {least} to {}", i64::MAX),
+        Reason::Custom(Text::owned(
+            format!("{min}에서 {} 사이의 정수여야 합니다", i64::MAX),
+            format!("must be a whole number from {min} to {}", i64::MAX),
         ))
     })
 }

@@ -1,7 +1,8 @@
-//! WebSockets (RFC 6455): the handshake, the frames, and what a handler gives to be run on the socket.
+//! WebSockets (RFC 6455): the handshake, the frames, and the sessions that handlers provide.
 //!
-//! Text both ways, no extensions, no subprotocols. A handler takes an [`Upgrade`] and answers with a [`Session`]; the
-//! socket then leaves hyper as a stream's does, and `server::duplex` runs the session on it.
+//! Messages are text; extensions and subprotocols are not supported. A handler takes an [`Upgrade`] and answers with a
+//! [`Session`]. The socket is then detached from hyper like that of a stream, and `server::websocket_driver` runs the
+//! session on it.
 
 mod frame;
 mod handshake;
@@ -11,7 +12,7 @@ mod session;
 pub(crate) use frame::{close, pong};
 pub use frame::{ping, text};
 pub use handshake::Upgrade;
-pub(crate) use handshake::is_wanted;
-pub use parser::MESSAGE_BYTES;
+pub(crate) use handshake::is_upgrade_request;
+pub use parser::MAX_MESSAGE_SIZE;
 pub(crate) use parser::{Event, Parser, Violation};
 pub use session::{Output, Session};

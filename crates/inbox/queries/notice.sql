@@ -1,3 +1,3 @@
--- That of a room's event, where a service has used the same id.
+-- When a service has used the event id of a room event, the notification of the room event is returned.
 SELECT id, event_id, type, ref_id, actor_id, payload, created_at FROM bongsu_notices WHERE event_id = :event
 ORDER BY of_room DESC LIMIT 1

@@ -1,4 +1,5 @@
--- In order, as everybody does who needs several: nobody waits for one who waits for them.
+-- Ordered by person id: every transaction that takes several person rows takes them in this order, which avoids
+-- deadlocks.
 INSERT INTO bongsu_people (person_id, last_seq, unread, version)
 SELECT person, 0, 0, 0 FROM json_array_elements_text((:people)::json) AS listed (person)
 ORDER BY person COLLATE "C"

@@ -1,1 +1,1 @@
-UPDATE bongsu_people SET unread = unread - :read, version = version + :told WHERE person_id = :person
+UPDATE bongsu_people SET unread = unread - :read, version = version + :versions WHERE person_id = :person

@@ -1,8 +1,8 @@
-//! What is known of the records without asking them: where inboxes stood, and settings. It is in Redis: a string
-//! `unread_count:<id>` and a hash `notif:settings:<id>` for every person.
+//! A cache of unread states and settings in Redis, for reads while the records are unavailable: a string
+//! `unread_count:<id>` and a hash `notif:settings:<id>` per person.
 //!
-//! The records are always asked first, so nothing here has to be right for long: it is what people see while the records are
-//! away. Standings are written behind those who asked for them, a few at a time.
+//! Every read tries the records first, so a stale value here is only seen during an outage of the database. Unread
+//! states are stored in the background in batches, so that no request waits for the cache.
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, Outage};
@@ -14,31 +14,35 @@ use tokio::sync::mpsc;
 
 use crate::marks::redis::read;
 use crate::settings::Settings;
-use crate::{Inbox, Standing};
+use crate::{Inbox, UnreadState};
 
-static REMEMBER: Script = Script::new("unread_remember", include_str!("../lua/remember.lua"));
-static ONE_READ: Script = Script::new("unread_one_read", include_str!("../lua/one_read.lua"));
-static SETTINGS_KEEP: Script = Script::new("settings_keep", include_str!("../lua/settings_keep.lua"));
+static STORE_UNREAD_STATE: Script =
+    Script::new("unread_remember", include_str!("../lua/store_unread_state.lua"));
+static SUBTRACT_ONE_UNREAD: Script =
+    Script::new("unread_one_read", include_str!("../lua/subtract_one_unread.lua"));
+static STORE_SETTINGS: Script = Script::new("settings_keep", include_str!("../lua/store_settings.lua"));
 
-/// A standing is remembered for a day, in ms; settings for an hour, in seconds.
-const STANDING_FOR: &[u8] = b"86400000";
-const SETTINGS_FOR: &[u8] = b"3600";
+/// Expiry of a cached unread state: one day, in milliseconds.
+const UNREAD_STATE_TTL_MS: &[u8] = b"86400000";
+/// Expiry of cached settings: one hour, in seconds.
+const SETTINGS_TTL_SECS: &[u8] = b"3600";
 
-/// Standings that wait to be remembered; what comes beyond is left out.
-const QUEUE: usize = 4_096;
-const AT_ONCE: usize = 64;
+/// Unread states that wait to be stored; beyond it a state is not cached.
+const QUEUE_SIZE: usize = 4_096;
+/// Unread states stored at the same time.
+const BATCH_SIZE: usize = 64;
 
-/// Losing any of it costs nothing but an answer while the records are away.
+/// Unread states and settings in Redis. A lost value only means that a read fails while the records are unavailable.
 pub struct Cache {
     redis: Redis,
-    queue: mpsc::Sender<(Id, Standing)>,
+    queue: mpsc::Sender<(Id, UnreadState)>,
 }
 
 impl Cache {
     pub fn start(redis: Redis, supervisor: &Supervisor) -> Self {
         let writer = redis.clone();
-        let queue =
-            supervisor.queue("inbox-cache", (QUEUE, AT_ONCE), move |some| remember(writer.clone(), some));
+        let queue = supervisor
+            .queue("inbox-cache", (QUEUE_SIZE, BATCH_SIZE), move |batch| store_batch(writer.clone(), batch));
         Self { redis, queue }
     }
 
@@ -46,111 +50,119 @@ impl Cache {
         self.redis.key(format_args!("notif:settings:{person}"))
     }
 
-    async fn ask<T: bongsu_redis::redis::FromRedisValue>(
+    async fn query<T: bongsu_redis::redis::FromRedisValue>(
         &self,
         name: &'static str,
         key: &str,
     ) -> Result<T, Outage> {
         let mut command: Cmd = cmd(name);
         command.arg(key);
-        read(self.redis.ask(name, key, &command, Repeat::Safe).await?)
+        read(self.redis.query(name, key, &command, Repeat::Safe).await?)
     }
 
-    /// Remembers where an inbox stood, unless a newer standing is known. Soon, and not for certain: nobody waits for it.
-    pub(crate) fn remember(&self, person: &Id, standing: Standing) {
-        let _ = self.queue.try_send((person.clone(), standing));
+    /// Queues an unread state to be stored, unless the cached one is newer. The state is dropped when the queue is
+    /// full.
+    pub(crate) fn store_later(&self, person: &Id, state: UnreadState) {
+        let _ = self.queue.try_send((person.clone(), state));
     }
 
-    async fn standing(&self, person: &Id) -> Result<Option<Standing>, Outage> {
-        let known: Option<String> = self.ask("get", &standing_key(&self.redis, person)).await?;
-        Ok(known.as_deref().and_then(standing))
+    async fn unread_state(&self, person: &Id) -> Result<Option<UnreadState>, Outage> {
+        let cached: Option<String> = self.query("get", &unread_state_key(&self.redis, person)).await?;
+        Ok(cached.as_deref().and_then(parse_unread_state))
     }
 
-    /// One more entry was read that the standing counts.
-    pub(crate) async fn one_read(&self, person: &Id) -> Result<(), Outage> {
-        // Twice would count it twice.
-        self.redis.run(&ONE_READ, Repeat::Never, &[&standing_key(&self.redis, person)], &[]).await?;
+    /// Subtracts an entry from the cached unread count, because a buffered mark has read it.
+    pub(crate) async fn subtract_one_unread(&self, person: &Id) -> Result<(), Outage> {
+        // Not repeated: a repeated call would subtract the entry twice.
+        self.redis
+            .run(&SUBTRACT_ONE_UNREAD, Repeat::Never, &[&unread_state_key(&self.redis, person)], &[])
+            .await?;
         Ok(())
     }
 
-    pub(crate) async fn remember_settings(&self, person: &Id, settings: &Settings) -> Result<(), Outage> {
-        let unreadable = |_| Outage("settings cannot be written".to_owned());
-        let Value::Object(fields) = serde_json::to_value(settings).map_err(unreadable)? else {
+    pub(crate) async fn store_settings(&self, person: &Id, settings: &Settings) -> Result<(), Outage> {
+        let invalid = |_| Outage("the settings cannot be serialized".to_owned());
+        let Value::Object(fields) = serde_json::to_value(settings).map_err(invalid)? else {
             return Ok(());
         };
         let fields: Vec<[String; 2]> =
             fields.into_iter().map(|(name, value)| [name, value.to_string()]).collect();
-        let mut arguments = vec![SETTINGS_FOR];
+        let mut arguments = vec![SETTINGS_TTL_SECS];
         arguments.extend(fields.iter().flatten().map(String::as_bytes));
-        self.redis.run(&SETTINGS_KEEP, Repeat::Safe, &[&self.settings_key(person)], &arguments).await?;
+        self.redis.run(&STORE_SETTINGS, Repeat::Safe, &[&self.settings_key(person)], &arguments).await?;
         Ok(())
     }
 
     pub(crate) async fn settings(&self, person: &Id) -> Result<Option<Settings>, Outage> {
-        let fields: Vec<(String, String)> = self.ask("hgetall", &self.settings_key(person)).await?;
+        let fields: Vec<(String, String)> = self.query("hgetall", &self.settings_key(person)).await?;
         let fields: Option<Map<String, Value>> = fields
             .into_iter()
             .map(|(name, value)| Some((name, serde_json::from_str(&value).ok()?)))
             .collect();
-        // What another program may have written there is none of ours.
-        let known = fields.filter(|fields| !fields.is_empty());
-        Ok(known.and_then(|known| serde_json::from_value(Value::Object(known)).ok()))
+        // Fields that another program wrote in another format are ignored.
+        let cached = fields.filter(|fields| !fields.is_empty());
+        Ok(cached.and_then(|fields| serde_json::from_value(Value::Object(fields)).ok()))
     }
 
-    /// They were changed.
-    pub(crate) async fn forget_settings(&self, person: &Id) -> Result<(), Outage> {
-        self.ask::<i64>("del", &self.settings_key(person)).await.map(drop)
+    /// Removes the cached settings, because they were changed in the records.
+    pub(crate) async fn remove_settings(&self, person: &Id) -> Result<(), Outage> {
+        self.query::<i64>("del", &self.settings_key(person)).await.map(drop)
     }
 }
 
-fn standing_key(redis: &Redis, person: &Id) -> String {
+fn unread_state_key(redis: &Redis, person: &Id) -> String {
     redis.key(format_args!("unread_count:{person}"))
 }
 
-async fn remember(redis: Redis, some: Vec<(Id, Standing)>) {
+async fn store_batch(redis: Redis, batch: Vec<(Id, UnreadState)>) {
     let redis = &redis;
-    let writing = some.into_iter().map(|(person, standing)| async move {
-        let Standing { last_seq, unread, version } = standing;
+    let writing = batch.into_iter().map(|(person, state)| async move {
+        let UnreadState { last_seq, unread, version } = state;
         let numbers = [unread, version, last_seq].map(|number| number.to_string());
         let [unread, version, last] = numbers.each_ref().map(String::as_bytes);
-        let (key, arguments) = (standing_key(redis, &person), [unread, version, last, STANDING_FOR]);
-        // What is not remembered is missed only while the records are away.
-        let _ = redis.run(&REMEMBER, Repeat::Safe, &[&key], &arguments).await;
+        let (key, arguments) =
+            (unread_state_key(redis, &person), [unread, version, last, UNREAD_STATE_TTL_MS]);
+        // A state that is not stored is missing only while the records are unavailable.
+        let _ = redis.run(&STORE_UNREAD_STATE, Repeat::Safe, &[&key], &arguments).await;
     });
     futures_util::future::join_all(writing).await;
 }
 
-/// As `remember.lua` writes it: count, version, last number.
-fn standing(text: &str) -> Option<Standing> {
+/// Parses the text that `store_unread_state.lua` writes: unread count, version and last sequence number.
+fn parse_unread_state(text: &str) -> Option<UnreadState> {
     let mut numbers = text.split(' ').map(|number| number.parse().ok());
     let (unread, version, last_seq) = (numbers.next()??, numbers.next()??, numbers.next()??);
-    Some(Standing { last_seq, unread, version })
+    Some(UnreadState { last_seq, unread, version })
 }
 
-/// Where an inbox stands, and how that is known.
-pub(crate) enum Known {
-    /// By the records, and by what waits to be written there.
-    Now(Standing),
-    /// The records are away: as it was when somebody looked last.
-    Then(Standing),
+/// A person's unread state, and where it was read from.
+pub(crate) enum StateReading {
+    /// From the records, with the buffered marks applied.
+    Current(UnreadState),
+    /// From the cache, because the records are unavailable.
+    Cached(UnreadState),
 }
 
 impl Inbox {
-    pub(crate) async fn known(&self, person: &Id) -> Result<Known, Error> {
-        let found = self.recorded(person).await;
-        let Some(cache) = self.cache() else { return found.map(Known::Now) };
+    /// Reads the unread state from the records and caches it. While the records are unavailable, returns the cached
+    /// state.
+    pub(crate) async fn read_state(&self, person: &Id) -> Result<StateReading, Error> {
+        let found = self.recorded_state(person).await;
+        let Some(cache) = self.cache() else { return found.map(StateReading::Current) };
         match found {
-            Ok(standing) => {
-                cache.remember(person, standing);
-                Ok(Known::Now(standing))
+            Ok(state) => {
+                cache.store_later(person, state);
+                Ok(StateReading::Current(state))
             }
-            Err(error) if error.may_pass() => self.remembered(person).await.map(Known::Then).ok_or(error),
+            Err(error) if error.is_transient() => {
+                self.cached_state(person).await.map(StateReading::Cached).ok_or(error)
+            }
             Err(error) => Err(error),
         }
     }
 
-    /// Where an inbox stood when somebody looked last.
-    pub(crate) async fn remembered(&self, person: &Id) -> Option<Standing> {
-        self.cache()?.standing(person).await.ok().flatten()
+    /// The unread state that was cached last. None when there is none, or when it cannot be read.
+    pub(crate) async fn cached_state(&self, person: &Id) -> Option<UnreadState> {
+        self.cache()?.unread_state(person).await.ok().flatten()
     }
 }

@@ -1,31 +1,33 @@
-//! Follow-up records of which no inbox entries can be made: kept byte for byte, with the reason, until an operator has them
-//! tried again or drops them.
+//! Dead letters of the inbox: follow-up records of which no entries can be made. They are kept byte for byte, with the
+//! reason, until an operator redrives or deletes them.
 //!
-//! A record becomes a dead letter before it leaves its queue. A hub that dies between the two finds the record again, and
-//! it stays one dead letter.
+//! A record is stored as a dead letter before it is removed from its queue. After a crash between the two steps it is
+//! found again, and the digest of the record prevents a second dead letter.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bongsu_kernel::Millis;
-use bongsu_live::log::Pending;
-use bongsu_part::{Boxed, DeadLetter, DeadLetters};
-use bongsu_sql::{Error, Row, Transaction, once};
+use bongsu_live::log::PendingFollowUp;
+use bongsu_part::{BoxFuture, DeadLetter, DeadLetters};
+use bongsu_sql::{Error, Row, Transaction, record_once};
 use sha2::{Digest, Sha256};
 
-use crate::derive::Failure;
+use crate::materialize::MaterializeError;
 use crate::{Inbox, store};
 
-/// What became a dead letter is remembered under this scope as long as entries are kept.
+/// The scope of the once keys by which a record becomes a dead letter only once. They are kept as long as entries.
 pub(crate) const SCOPE: &str = "inbox-dead-letters";
-/// Characters of a subject, a type and a reason that are kept.
+/// Characters of a subject or type that are kept.
 const MAX_NAME_LEN: usize = 200;
+/// Characters of a reason that are kept.
 const MAX_REASON_LEN: usize = 1_000;
 
-struct NewLetter {
+struct NewDeadLetter {
+    /// The digest of the record.
     key: String,
     subject: String,
     event_type: String,
-    /// In base64: some databases keep only text that is UTF-8 and has no NUL.
+    /// In base64, because some databases store only UTF-8 text without NUL.
     record: String,
     attempts: u64,
     reason: String,
@@ -34,29 +36,29 @@ struct NewLetter {
 }
 
 impl Inbox {
-    /// Keeps a record that is given up. Returns when that is durable.
-    pub(crate) async fn keep_dead_letter(
+    /// Stores a record that was given up as a dead letter. Returns when the dead letter is durable.
+    pub(crate) async fn store_dead_letter(
         &self,
-        pending: &Pending,
+        pending: &PendingFollowUp,
         attempts: u64,
         reason: &str,
     ) -> Result<(), Error> {
         let now = self.0.clock.now();
-        let (subject, event_type, at) = match pending.read() {
+        let (subject, event_type, at) = match pending.decode() {
             Some(record) => (record.subject, record.event_type, record.timestamp),
             None => (pending.key.clone(), String::new(), now),
         };
-        let new = NewLetter {
+        let new = NewDeadLetter {
             key: digest(pending).iter().map(|byte| format!("{byte:02x}")).collect(),
-            subject: plain(&subject, MAX_NAME_LEN),
-            event_type: plain(&event_type, MAX_NAME_LEN),
+            subject: sanitize(&subject, MAX_NAME_LEN),
+            event_type: sanitize(&event_type, MAX_NAME_LEN),
             record: STANDARD.encode(&pending.record),
             attempts,
-            reason: plain(reason, MAX_REASON_LEN),
+            reason: sanitize(reason, MAX_REASON_LEN),
             created_at: at.min(now),
             now,
         };
-        self.0.records.write(new, keep).await?;
+        self.0.records.write(new, store_once).await?;
         metrics::counter!("inbox_dead_letters_total").increment(1);
         tracing::error!(subject, reason, attempts, "moved a follow-up record to the dead letters");
         Ok(())
@@ -68,37 +70,38 @@ impl DeadLetters for Inbox {
         "follow-ups"
     }
 
-    fn depth(&self) -> Boxed<'_, Result<u64, Error>> {
+    fn depth(&self) -> BoxFuture<'_, Result<u64, Error>> {
         Box::pin(self.0.records.count(&store::DEAD_LETTER_COUNT))
     }
 
-    fn after(&self, id: i64, most: usize) -> Boxed<'_, Result<Vec<DeadLetter>, Error>> {
-        Box::pin(self.0.records.read((id, most), read_after))
+    fn list_after(&self, id: i64, limit: usize) -> BoxFuture<'_, Result<Vec<DeadLetter>, Error>> {
+        Box::pin(self.0.records.read((id, limit), read_after))
     }
 
-    /// Makes the entries of dead letters after all. A letter of which none can be made stays, with the new reason.
-    fn redrive(&self, ids: Vec<i64>) -> Boxed<'_, Result<u64, Error>> {
+    /// Makes the entries of dead letters and removes the letters. A letter of which no entries can be made stays, with
+    /// the new reason.
+    fn redrive(&self, ids: Vec<i64>) -> BoxFuture<'_, Result<u64, Error>> {
         Box::pin(async move {
-            let Some(rooms) = &self.0.rooms else { return Ok(0) };
+            let Some(rooms) = &self.0.room_follow_ups else { return Ok(0) };
             let mut redriven = 0;
             for id in &ids {
                 let Some(record) = self.0.records.read(*id, read_record).await? else { continue };
-                let pending = Pending { key: String::new(), record };
-                match self.derive_one(rooms, pending.read()).await {
+                let pending = PendingFollowUp { key: String::new(), record };
+                match self.materialize_record(rooms, pending.decode()).await {
                     Ok(()) => redriven += u64::from(self.discard(*id).await?),
-                    Err(Failure::Outage(error)) => return Err(error),
-                    Err(failure) => {
-                        let reason = plain(&failure.to_string(), MAX_REASON_LEN);
-                        self.0.records.write((*id, reason), note_failure).await?;
+                    Err(MaterializeError::Outage(error)) => return Err(error),
+                    Err(error) => {
+                        let reason = sanitize(&error.to_string(), MAX_REASON_LEN);
+                        self.0.records.write((*id, reason), record_failure).await?;
                     }
                 }
             }
-            tracing::info!(?ids, redriven, "tried dead letters of the inbox again");
+            tracing::info!(?ids, redriven, "redrove dead letters of the inbox");
             Ok(redriven)
         })
     }
 
-    fn discard(&self, id: i64) -> Boxed<'_, Result<bool, Error>> {
+    fn discard(&self, id: i64) -> BoxFuture<'_, Result<bool, Error>> {
         Box::pin(self.0.records.write(id, remove))
     }
 }
@@ -116,17 +119,17 @@ async fn read_record(id: &i64, tx: &mut Transaction<'_>) -> Result<Option<Vec<u8
     row.map(|row| decode(row.text(0)?)).transpose()
 }
 
-async fn note_failure((id, reason): &(i64, String), tx: &mut Transaction<'_>) -> Result<u64, Error> {
-    let noted = [("id", (*id).into()), ("reason", reason.as_str().into())];
-    tx.run(&store::DEAD_LETTER_FAILED, &noted).await
+async fn record_failure((id, reason): &(i64, String), tx: &mut Transaction<'_>) -> Result<u64, Error> {
+    let arguments = [("id", (*id).into()), ("reason", reason.as_str().into())];
+    tx.run(&store::DEAD_LETTER_FAILED, &arguments).await
 }
 
 async fn remove(id: &i64, tx: &mut Transaction<'_>) -> Result<bool, Error> {
     Ok(tx.run(&store::DEAD_LETTER_REMOVE, &[("id", (*id).into())]).await? > 0)
 }
 
-async fn keep(new: &NewLetter, tx: &mut Transaction<'_>) -> Result<(), Error> {
-    if once(tx, SCOPE, &new.key, new.now).await? {
+async fn store_once(new: &NewDeadLetter, tx: &mut Transaction<'_>) -> Result<(), Error> {
+    if record_once(tx, SCOPE, &new.key, new.now).await? {
         let arguments = [
             ("subject", new.subject.as_str().into()),
             ("type", new.event_type.as_str().into()),
@@ -140,8 +143,8 @@ async fn keep(new: &NewLetter, tx: &mut Transaction<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Its key is the subject of the event, such as `room:42`, and how its keeper found the record when that is not readable; then
-/// its kind is empty. What is no UTF-8 is replaced.
+/// Reads a row of the list. The key is the subject of the event, such as `room:42`; for a record that cannot be decoded
+/// it is the record's key in the queue, and the kind is empty. Invalid UTF-8 in the payload is replaced.
 fn read_letter(row: &Row) -> Result<DeadLetter, Error> {
     let record = row.maybe_text(3)?.map(decode).transpose()?;
     Ok(DeadLetter {
@@ -156,11 +159,13 @@ fn read_letter(row: &Row) -> Result<DeadLetter, Error> {
 }
 
 fn decode(record: &str) -> Result<Vec<u8>, Error> {
-    STANDARD.decode(record).map_err(|error| Error::Failed(format!("a dead letter is not readable: {error}")))
+    STANDARD
+        .decode(record)
+        .map_err(|error| Error::Failed(format!("the record of a dead letter is not valid base64: {error}")))
 }
 
-/// Tells a record from all others.
-pub(crate) fn digest(pending: &Pending) -> [u8; 32] {
+/// The hash that identifies a record by its key in the queue and its bytes.
+pub(crate) fn digest(pending: &PendingFollowUp) -> [u8; 32] {
     Sha256::new()
         .chain_update(&pending.key)
         .chain_update("\n")
@@ -169,8 +174,8 @@ pub(crate) fn digest(pending: &Pending) -> [u8; 32] {
         .into()
 }
 
-/// Text that every database takes.
-fn plain(text: &str, max_len: usize) -> String {
-    let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-    text.chars().map(plain).take(max_len).collect()
+/// Replaces control characters, which not every database stores, and cuts the text to `max_len` characters.
+fn sanitize(text: &str, max_len: usize) -> String {
+    let replace = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    text.chars().map(replace).take(max_len).collect()
 }

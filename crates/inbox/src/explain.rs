@@ -1,92 +1,100 @@
-//! What became of something that people are told of: when it was accepted, how many have it, and what one person did with it.
+//! Reports on one notification: when it was accepted, how many persons have an entry, and the state of one person's
+//! entry.
 //!
-//! Needs the records and nothing else, so that an operator can ask while the hub runs and while it does not. Who was connected
-//! is not written down anywhere.
+//! The report reads the records only, so that an operator can run it while the hub is stopped. Which streams received
+//! an entry is not recorded.
 
 use bongsu_kernel::{Id, Millis};
 use bongsu_sql::{Error, Records, Row, Transaction};
 use serde::Serialize;
 
 use crate::marks::Marks;
-use crate::settings::{Silence, settings};
-use crate::{EventId, Notice, store};
+use crate::settings::{MuteReason, settings};
+use crate::{EventId, Notification, store};
 
-/// What to explain.
+/// The notification to report on, and optionally one of its recipients.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct ExplainQuery {
     pub event: EventId,
     pub person: Option<Id>,
-    /// Those of the person that are not written yet, looked at before: see `marks`.
+    /// The person's buffered read marks. They are read before the records, because a mark that is written meanwhile is
+    /// then found in the records.
     pub marks: Marks,
 }
 
+/// The answer to an [`ExplainQuery`].
 #[derive(Clone, Debug)]
-pub struct Explained {
-    pub notice: Notice,
+pub struct Explanation {
+    pub notification: Notification,
     pub accepted_at: Millis,
-    pub spread: Spread,
-    /// Of the person that was asked for.
-    pub person: Option<OnePerson>,
+    pub counts: EntryCounts,
+    /// None when the query names no person.
+    pub person: Option<RecipientReport>,
 }
 
-/// How many people have an entry, and what became of it.
+/// How many persons have an entry of the notification, and in which state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Spread {
+pub struct EntryCounts {
     pub people: u64,
     pub unread: u64,
     pub read: u64,
     pub deleted: u64,
 }
 
+/// The state of the notification for one person.
 #[derive(Clone, Debug)]
-pub struct OnePerson {
-    /// Nothing when they were not told, or it was forgotten.
-    pub held: Option<Held>,
-    /// What they have switched off, as their settings are now.
-    pub silence: Option<Silence>,
+pub struct RecipientReport {
+    /// None when the person was not notified, or the entry was removed by retention.
+    pub entry: Option<EntryState>,
+    /// Why the person's current settings mute this notification, if they do.
+    pub mute_reason: Option<MuteReason>,
 }
 
-/// A person's entry.
+/// One person's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct EntryState {
     pub seq: u64,
     pub created_at: Millis,
     pub read_at: Option<Millis>,
-    /// It was read, and that is not written to the records yet.
-    pub mark_waits: bool,
+    /// The entry was read, and the read mark is not written to the records yet.
+    pub is_mark_pending: bool,
     pub deleted_at: Option<Millis>,
 }
 
-/// Nothing when no such event is known.
-pub async fn explain(records: &Records, question: Question) -> Result<Option<Explained>, Error> {
-    records.read(question, look).await
+/// Reports on a notification. None when no notification with this event id is stored.
+pub async fn explain(records: &Records, query: ExplainQuery) -> Result<Option<Explanation>, Error> {
+    records.read(query, read_explanation).await
 }
 
-async fn look(question: &Question, tx: &mut Transaction<'_>) -> Result<Option<Explained>, Error> {
-    let found = tx.row(&store::NOTICE, &[("event", question.event.as_str().into())]).await?;
-    let Some(found) = found else { return Ok(None) };
-    let (number, notice) = (found.int(0)?, Notice::read(&found, 1)?);
-    let counted = tx.row(&store::NOTICE_SPREAD, &[("notice", number.into())]).await?;
-    let counted = counted.ok_or_else(|| Error::Failed("nothing was counted".to_owned()))?;
-    let spread = Spread {
-        people: counted.count(0)?,
-        unread: counted.count(1)?,
-        read: counted.count(2)?,
-        deleted: counted.count(3)?,
+async fn read_explanation(
+    query: &ExplainQuery,
+    tx: &mut Transaction<'_>,
+) -> Result<Option<Explanation>, Error> {
+    let row = tx.row(&store::NOTICE, &[("event", query.event.as_str().into())]).await?;
+    let Some(row) = row else { return Ok(None) };
+    let (id, notification) = (row.int(0)?, Notification::read(&row, 1)?);
+    let counts = tx.row(&store::NOTICE_COUNTS, &[("notice", id.into())]).await?;
+    let counts = counts.ok_or_else(|| Error::Failed("counting the entries returned no row".to_owned()))?;
+    let counts = EntryCounts {
+        people: counts.count(0)?,
+        unread: counts.count(1)?,
+        read: counts.count(2)?,
+        deleted: counts.count(3)?,
     };
-    let person = match &question.person {
+    let person = match &query.person {
         None => None,
         Some(person) => {
-            let arguments = [("notice", number.into()), ("person", person.into())];
-            let held = tx.row(&store::NOTICE_ENTRY, &arguments).await?;
-            let held = held.map(|row| Held::read(&row, &question.marks)).transpose()?;
-            Some(OnePerson { held, silence: settings(person, tx).await?.silence(&notice.kind) })
+            let arguments = [("notice", id.into()), ("person", person.into())];
+            let entry = tx.row(&store::NOTICE_ENTRY, &arguments).await?;
+            let entry = entry.map(|row| EntryState::read(&row, &query.marks)).transpose()?;
+            let mute_reason = settings(person, tx).await?.mute_reason(&notification.kind);
+            Some(RecipientReport { entry, mute_reason })
         }
     };
-    Ok(Some(Explained { notice, accepted_at: found.count(6)?, spread, person }))
+    Ok(Some(Explanation { notification, accepted_at: row.count(6)?, counts, person }))
 }
 
-impl Held {
+impl EntryState {
     fn read(row: &Row, marks: &Marks) -> Result<Self, Error> {
         let (seq, written) = (row.count(0)?, row.maybe_count(2)?);
         let mark = marks.get(&seq).copied().filter(|_| written.is_none());
@@ -94,7 +102,7 @@ impl Held {
             seq,
             created_at: row.count(1)?,
             read_at: written.or(mark),
-            mark_waits: mark.is_some(),
+            is_mark_pending: mark.is_some(),
             deleted_at: row.maybe_count(3)?,
         })
     }

@@ -1,22 +1,23 @@
-//! The inbox: what people are told of, kept until its time is over, counted until they have read it.
+//! The inbox: stored notifications per person, with unread counts, read marks, settings and retention.
 //!
-//! Rows in SQL are the truth: what happened is saved once, with an entry and a number for everybody who is told of it, and
-//! their counts change in the same transaction. Others call [`Inbox::notify`]; whoever is connected hears of it through
-//! [`Live`]. Wording is in [`templates`], what people want to hear of in [`settings`].
+//! The SQL records are authoritative. One transaction stores a notification once, adds an inbox entry with a sequence
+//! number for every recipient, and updates their unread counts. Callers use [`Inbox::notify`]; open streams receive new
+//! entries through [`LiveDelivery`]. [`templates`] holds the wording, [`settings`] what a person wants to receive.
 
 pub mod cache;
 mod dead_letters;
-mod derive;
+mod delivery;
+mod entry_message;
 pub mod explain;
 mod list;
 mod live;
 pub mod marks;
-mod notice;
+mod materialize;
 mod notification;
 mod notify;
 mod options;
 mod part;
-mod personal;
+mod pending_pushes;
 mod read;
 mod retention;
 pub mod routes;
@@ -24,7 +25,6 @@ pub mod settings;
 mod source;
 pub mod store;
 pub mod templates;
-mod untold;
 
 use std::sync::Arc;
 
@@ -33,77 +33,80 @@ use bongsu_kernel::{Clock, Millis};
 use bongsu_sql::Records;
 
 use cache::Cache;
-pub use derive::FromRooms;
-pub use list::{Listed, Standing, Wanted};
-pub use live::Live;
-use marks::{Buffer, WriteBehind};
-pub use notice::{Entry, EventId, Kind, Notice};
-pub use notify::{MOST_TARGETS, NotifyError, Told};
+pub use delivery::LocalDelivery;
+pub use list::{EntryPage, ListFilter, UnreadState};
+pub use live::LiveDelivery;
+use marks::{MarkBuffer, WriteBehindOptions};
+pub use materialize::RoomFollowUps;
+pub use notification::{EventId, InboxEntry, Notification, NotificationType};
+pub use notify::{MAX_TARGETS, NotifyError, NotifyOutcome};
 pub use options::{INBOX_RETENTION_DAYS, Options, SETTINGS};
 pub use part::INBOX_PART;
-pub use personal::Personal;
-pub use read::{Changed, EntryId, Read};
-pub use retention::Forgotten;
-pub use source::{FAMILY, InboxSource, subject};
+use pending_pushes::PendingPushes;
+pub use read::{EntryId, InboxChange, ReadMark};
+pub use retention::RetentionReport;
+pub use source::{InboxSource, SUBJECT_KIND, subject};
 pub use templates::Templates;
-use untold::Untold;
 
-/// Cheap to clone.
+/// The handle of this part. Cheap to clone.
 #[derive(Clone)]
 pub struct Inbox(Arc<Inner>);
 
-/// What a fleet has beside the records. Who is alone writes marks at once, and asks the records for everything.
-pub struct Beside {
-    pub buffer: Arc<dyn Buffer>,
+/// What an instance of a fleet keeps in Redis. Without Redis, read marks are written to SQL at once, and every read is
+/// from SQL.
+pub struct RedisDeps {
+    pub buffer: Arc<dyn MarkBuffer>,
     pub cache: Cache,
 }
 
 struct Inner {
     records: Records,
     clock: Clock,
-    live: Arc<dyn Live>,
-    beside: Option<Beside>,
-    rooms: Option<FromRooms>,
-    pace: WriteBehind,
-    untold: Untold,
+    live: Arc<dyn LiveDelivery>,
+    redis_deps: Option<RedisDeps>,
+    room_follow_ups: Option<RoomFollowUps>,
+    write_behind: WriteBehindOptions,
+    pending_pushes: PendingPushes,
     templates: Templates,
-    keeps: Millis,
+    /// How long entries are kept after they were created.
+    retention: Millis,
 }
 
 impl Inbox {
+    /// Starts the inbox and its background loops. Without `room_follow_ups` it makes no entries of room events.
     pub fn start(
         records: Records,
         options: Options,
         clock: Clock,
-        live: Arc<dyn Live>,
-        beside: Option<Beside>,
-        rooms: Option<FromRooms>,
+        live: Arc<dyn LiveDelivery>,
+        redis_deps: Option<RedisDeps>,
+        room_follow_ups: Option<RoomFollowUps>,
         supervisor: &Supervisor,
     ) -> Self {
-        let Options { templates, keeps, write_behind: pace } = options;
-        templates.start(supervisor);
-        let keeps = u64::try_from(keeps.as_millis()).unwrap_or(u64::MAX);
+        let Options { templates, retention, write_behind } = options;
+        templates.start_reloading(supervisor);
+        let retention = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
         let inbox = Self(Arc::new(Inner {
             records,
             clock,
             live,
-            beside,
-            rooms,
-            pace,
-            untold: Untold::default(),
+            redis_deps,
+            room_follow_ups,
+            write_behind,
+            pending_pushes: PendingPushes::default(),
             templates,
-            keeps,
+            retention,
         }));
-        inbox.start_telling(supervisor);
+        inbox.start_pending_pushes(supervisor);
         inbox
     }
 
-    fn buffer(&self) -> Option<&dyn Buffer> {
-        self.0.beside.as_ref().map(|beside| &*beside.buffer)
+    fn buffer(&self) -> Option<&dyn MarkBuffer> {
+        self.0.redis_deps.as_ref().map(|deps| &*deps.buffer)
     }
 
     fn cache(&self) -> Option<&Cache> {
-        self.0.beside.as_ref().map(|beside| &beside.cache)
+        self.0.redis_deps.as_ref().map(|deps| &deps.cache)
     }
 
     pub fn templates(&self) -> &Templates {

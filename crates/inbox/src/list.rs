@@ -1,69 +1,70 @@
-//! Looking: the list of a person's entries, their count, and what a stream begins with.
+//! Reads a person's entries and unread state from the records, with buffered read marks applied.
 
 use bongsu_kernel::Id;
 use bongsu_sql::{Error, Transaction};
 
-use crate::cache::Known;
-use crate::marks::{Marks, effective, numbers};
+use crate::cache::StateReading;
+use crate::marks::{Marks, effective_marks, numbers};
 use crate::store;
-use crate::{Entry, Inbox};
+use crate::{Inbox, InboxEntry};
 
-/// While marks come in all the time, their number and the row are looked at together so often.
-const TRIES: u32 = 5;
-/// Bytes of payloads in one list, about: older entries are left for the next one.
-const LIST_BYTES: usize = 256 << 10;
+/// Attempts to read the records between two equal reads of the mark buffer.
+const MAX_ATTEMPTS: u32 = 5;
+/// Approximate bytes of payloads in one page; entries beyond it are left for the next page.
+const MAX_PAGE_BYTES: usize = 256 << 10;
 
-/// Where a person's inbox stands.
+/// A person's last sequence number, unread count and the version of the count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct UnreadState {
     pub last_seq: u64,
     pub unread: u64,
     pub version: u64,
 }
 
-/// A part of the list, newest first.
+/// A page of a person's entries, newest first.
 #[derive(Clone, Debug)]
-pub struct Listed {
-    pub entries: Vec<Entry>,
-    /// Whether there are older ones.
-    pub more: bool,
-    pub standing: Standing,
+pub struct EntryPage {
+    pub entries: Vec<InboxEntry>,
+    /// Whether there are older entries.
+    pub has_more: bool,
+    pub state: UnreadState,
 }
 
-/// What to list: entries before a number, all or those that are unread.
+/// Which entries of a person to list.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct ListFilter {
     pub person: Id,
+    /// Only entries with a lower sequence number.
     pub before: Option<u64>,
     pub limit: usize,
-    pub unread: bool,
+    pub is_unread_only: bool,
 }
 
 impl Inbox {
-    pub async fn list(&self, wanted: Wanted) -> Result<Listed, Error> {
-        // Before the records: see `marks`.
-        let (person, marks) = (wanted.person.clone(), self.marks(&wanted.person).await);
-        let listed: Listed = self.0.records.read((wanted, marks), list).await?;
+    pub async fn list(&self, filter: ListFilter) -> Result<EntryPage, Error> {
+        // The marks are read before the records: see `marks`.
+        let (person, marks) = (filter.person.clone(), self.pending_marks(&filter.person).await);
+        let page: EntryPage = self.0.records.read((filter, marks), list).await?;
         if let Some(cache) = self.cache() {
-            cache.remember(&person, listed.standing);
+            cache.store_later(&person, page.state);
         }
-        Ok(listed)
+        Ok(page)
     }
 
-    /// Where a person's inbox stands. While the records are away, where it stood when somebody looked last.
-    pub async fn standing(&self, person: &Id) -> Result<Standing, Error> {
-        let (Known::Now(standing) | Known::Then(standing)) = self.known(person).await?;
-        Ok(standing)
+    /// The person's unread state. While the records are unavailable, the state that was cached last.
+    pub async fn unread_state(&self, person: &Id) -> Result<UnreadState, Error> {
+        let (StateReading::Current(state) | StateReading::Cached(state)) = self.read_state(person).await?;
+        Ok(state)
     }
 
-    /// By the records, and what waits to be written there.
-    pub(crate) async fn recorded(&self, person: &Id) -> Result<Standing, Error> {
-        let read = |marks| self.0.records.read((person.clone(), marks), standing);
+    /// The unread state by the records and the buffered marks.
+    pub(crate) async fn recorded_state(&self, person: &Id) -> Result<UnreadState, Error> {
+        let read = |marks| self.0.records.read((person.clone(), marks), read_unread_state);
         self.read_with_marks(person, read).await
     }
 
-    /// Reads the records and a person's pending marks, both as they were at one moment: otherwise two different counts
-    /// could have one version.
+    /// Reads the records together with a person's buffered marks, both as of one moment: otherwise two different counts
+    /// could have the same version. The records are read again until the marks are the same before and after.
     pub(crate) async fn read_with_marks<T, F>(
         &self,
         person: &Id,
@@ -72,63 +73,66 @@ impl Inbox {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let mut marks = self.marks(person).await;
-        let mut tries = 0;
+        let mut marks = self.pending_marks(person).await;
+        let mut attempts = 0;
         loop {
             let found = read(marks.clone()).await?;
-            let after = self.marks(person).await;
-            tries += 1;
-            if after == marks || tries == TRIES {
+            let marks_after = self.pending_marks(person).await;
+            attempts += 1;
+            if marks_after == marks || attempts == MAX_ATTEMPTS {
                 return Ok(found);
             }
-            marks = after;
+            marks = marks_after;
         }
     }
 }
 
-async fn list(given: &(Wanted, Marks), tx: &mut Transaction<'_>) -> Result<Listed, Error> {
-    let (wanted, marks) = given;
-    let query = if wanted.unread { &store::LIST_UNREAD } else { &store::LIST };
+async fn list((filter, marks): &(ListFilter, Marks), tx: &mut Transaction<'_>) -> Result<EntryPage, Error> {
+    let query = if filter.is_unread_only { &store::LIST_UNREAD } else { &store::LIST };
     let arguments = [
-        ("person", (&wanted.person).into()),
-        ("before", wanted.before.unwrap_or(u64::MAX).into()),
-        // One more than asked for tells whether there are more.
-        ("limit", (wanted.limit + 1).into()),
-        ("bytes", LIST_BYTES.into()),
+        ("person", (&filter.person).into()),
+        ("before", filter.before.unwrap_or(u64::MAX).into()),
+        // One entry beyond the limit shows whether there are more.
+        ("limit", (filter.limit + 1).into()),
+        ("bytes", MAX_PAGE_BYTES.into()),
         ("seqs", numbers(marks.keys())?.into()),
     ];
     let rows = tx.rows(query, &arguments).await?;
-    let mut entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, _>>()?;
+    let mut entries = rows.iter().map(InboxEntry::read).collect::<Result<Vec<_>, _>>()?;
     let mut bytes = 0;
-    let listed = entries.iter().take(wanted.limit).take_while(|entry| {
-        bytes += entry.notice.payload.as_str().len();
-        bytes <= LIST_BYTES
+    let fitting = entries.iter().take(filter.limit).take_while(|entry| {
+        bytes += entry.notification.payload.as_str().len();
+        bytes <= MAX_PAGE_BYTES
     });
-    let listed = listed.count().max(1);
-    let more = entries.len() > listed;
-    entries.truncate(listed);
+    let count = fitting.count().max(1);
+    let has_more = entries.len() > count;
+    entries.truncate(count);
     for entry in &mut entries {
         entry.read_at = entry.read_at.or_else(|| marks.get(&entry.seq).copied());
     }
-    let standing = overlaid(&wanted.person, marks, tx).await?;
-    Ok(Listed { entries, more, standing })
+    let state = unread_state_with_marks(&filter.person, marks, tx).await?;
+    Ok(EntryPage { entries, has_more, state })
 }
 
-async fn standing((person, marks): &(Id, Marks), tx: &mut Transaction<'_>) -> Result<Standing, Error> {
-    overlaid(person, marks, tx).await
+async fn read_unread_state(
+    (person, marks): &(Id, Marks),
+    tx: &mut Transaction<'_>,
+) -> Result<UnreadState, Error> {
+    unread_state_with_marks(person, marks, tx).await
 }
 
-/// With the marks that are not written yet: each counts as a change of its own, as it will when it is.
-pub(crate) async fn overlaid(
+/// The unread state with buffered marks applied. Each mark on an unread entry adds one version, as it will when it is
+/// written.
+pub(crate) async fn unread_state_with_marks(
     person: &Id,
     marks: &Marks,
     tx: &mut Transaction<'_>,
-) -> Result<Standing, Error> {
+) -> Result<UnreadState, Error> {
     let row = tx.row(&store::PERSON, &[("person", person.into())]).await?;
     let (last_seq, unread, version) = match row {
         Some(row) => (row.count(0)?, row.count(1)?, row.count(2)?),
         None => (0, 0, 0),
     };
-    let read = effective(person, marks, tx).await?.len() as u64;
-    Ok(Standing { last_seq, unread: unread.saturating_sub(read), version: version + read })
+    let read = effective_marks(person, marks, tx).await?.len() as u64;
+    Ok(UnreadState { last_seq, unread: unread.saturating_sub(read), version: version + read })
 }

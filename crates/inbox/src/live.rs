@@ -1,15 +1,15 @@
-//! Who is told of changes right away: a port that the wiring fills.
+//! The port through which the inbox delivers saved changes to open streams; the wiring in `part` provides the adapter.
 
 use bongsu_kernel::{Id, Millis};
 
-use crate::{Changed, Notice, Told};
+use crate::{InboxChange, Notification, NotifyOutcome};
 
-/// Those who are connected. What is told here is durable already, so losing it costs nobody more than a moment: a stream
-/// that misses an entry finds it in the records.
-pub trait Live: Send + Sync {
-    /// People were told of something.
-    fn saved(&self, notice: &Notice, at: Millis, told: &[Told]);
+/// Delivers to open streams what is already durable. A lost delivery only delays a message: the stream reads a missed
+/// entry from the records.
+pub trait LiveDelivery: Send + Sync {
+    /// Delivers the new entries of a notification that was saved at the time `at`.
+    fn deliver_entries(&self, notification: &Notification, at: Millis, outcomes: &[NotifyOutcome]);
 
-    /// Entries of a person were read or taken away.
-    fn changed(&self, person: &Id, changed: &Changed);
+    /// Delivers to a person's other devices that entries were read or deleted.
+    fn deliver_change(&self, person: &Id, change: &InboxChange);
 }

@@ -1,8 +1,9 @@
-//! Marks that wait to be written: what was read is taken down at once in Redis, laid over every list and count, and written
-//! to the records later, a few at a time.
+//! Buffered read marks (write-behind): a mark is stored in Redis at once, applied to every list and count that is read,
+//! and written to the records later in batches.
 //!
-//! Marks are looked at before the records: one that is being written meanwhile is then found there. Writing removes only what
-//! it wrote, so that a crash between the two writes it again, which changes nothing.
+//! Readers read the buffer before the records, so that a mark that is being written meanwhile is found in at least one
+//! of the two. A mark is removed from the buffer after it was written and only if it is unchanged. After a crash
+//! between the two steps it is written again, which changes nothing.
 
 pub mod redis;
 
@@ -13,71 +14,73 @@ use bongsu_kernel::{Id, Millis, Outage, crash_point};
 use bongsu_sql::{Error, Transaction};
 
 use crate::Inbox;
-use crate::read::change;
+use crate::read::subtract_read;
 use crate::store::{self, json};
 
-/// A future that a trait object can give.
-pub type Boxed<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, Outage>> + Send + 'a>>;
+/// What the methods of [`MarkBuffer`] return.
+pub type BufferFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, Outage>> + Send + 'a>>;
 
-/// Entries of a person by number, and when they were read.
+/// Read marks of one person: read times by sequence number.
 pub type Marks = BTreeMap<u64, Millis>;
 
-/// Marks that are not written yet.
+/// Stores read marks that are not written to the records yet.
 ///
-/// - **Durable** when it answers, as far as its engine is.
-/// - **Once.** A second mark of an entry changes nothing and gives the first time.
-pub trait Buffer: Send + Sync {
-    /// Takes a mark down. Gives when the entry was read before, if it was.
-    fn put<'a>(&'a self, person: &'a Id, seq: u64, at: Millis) -> Boxed<'a, Option<Millis>>;
+/// - **Durable:** a mark is as durable as the engine makes it when `put` returns.
+/// - **Idempotent:** a second mark of an entry changes nothing, and `put` returns the first read time.
+pub trait MarkBuffer: Send + Sync {
+    /// Stores a mark. Returns the read time of an earlier mark of the entry, if there is one.
+    fn put<'a>(&'a self, person: &'a Id, seq: u64, at: Millis) -> BufferFuture<'a, Option<Millis>>;
 
-    fn of<'a>(&'a self, person: &'a Id) -> Boxed<'a, Marks>;
+    fn marks<'a>(&'a self, person: &'a Id) -> BufferFuture<'a, Marks>;
 
-    /// Those of these people who may have some, or had some within the last half minute. The count of their row at some
-    /// moment of that time is not to be sent: together with a mark that waited, its version had another count.
-    fn recently_marked<'a>(&'a self, people: &'a [&'a Id]) -> Boxed<'a, HashSet<Id>>;
+    /// Of these persons, those who may have marks, or had marks within the last 30 seconds. The unread count of their
+    /// row must not be sent to devices, because the same version may have been sent with another count, which included
+    /// a buffered mark.
+    fn recently_marked<'a>(&'a self, persons: &'a [&'a Id]) -> BufferFuture<'a, HashSet<Id>>;
 
-    /// Everybody who may have some.
-    fn people(&self) -> Boxed<'_, Vec<Waiting>>;
+    /// All persons who may have marks.
+    fn persons_with_marks(&self) -> BufferFuture<'_, Vec<PendingPerson>>;
 
-    /// These were written: they go, unless they were changed meanwhile.
-    fn written<'a>(&'a self, person: &'a Id, marks: &'a Marks) -> Boxed<'a, ()>;
+    /// Removes marks that were written to the records, unless they have changed since.
+    fn remove_written<'a>(&'a self, person: &'a Id, marks: &'a Marks) -> BufferFuture<'a, ()>;
 
-    /// A person has none left.
-    fn none_left(&self, waiting: Waiting) -> Boxed<'_, ()>;
+    /// Removes a person without marks from the index.
+    fn unindex(&self, pending: PendingPerson) -> BufferFuture<'_, ()>;
 }
 
-/// Somebody who may have marks.
-pub struct Waiting {
+/// A person who may have buffered marks, with the index entry that says so.
+pub struct PendingPerson {
     pub person: Id,
-    pub(crate) marked: bongsu_redis::Marked,
+    pub(crate) index_mark: bongsu_redis::PendingMark,
 }
 
-/// How marks are written.
+/// How buffered marks are written to the records.
 #[derive(Clone, Copy, Debug)]
-pub struct WriteBehind {
+pub struct WriteBehindOptions {
     pub interval: Duration,
-    pub at_once: usize,
+    /// Marks of one person written in one transaction.
+    pub batch_size: usize,
 }
 
 impl Inbox {
-    /// The marks of a person; none where there is no buffer, or it cannot be asked.
-    pub(crate) async fn marks(&self, person: &Id) -> Marks {
+    /// The person's buffered marks; empty when there is no buffer or it is unavailable.
+    pub(crate) async fn pending_marks(&self, person: &Id) -> Marks {
         match self.buffer() {
-            Some(buffer) => buffer.of(person).await.unwrap_or_default(),
+            Some(buffer) => buffer.marks(person).await.unwrap_or_default(),
             None => Marks::new(),
         }
     }
 
-    /// Writes marks, until it is dropped: a loop that one hub of the fleet runs. Two at once do no harm: a mark that is
-    /// written again changes nothing.
+    /// Writes buffered marks to the records until the future is dropped. A runner runs this on one instance of the
+    /// fleet; a second one at the same time does no harm, because writing a mark again changes nothing.
     pub async fn write_behind(self) {
         loop {
-            tokio::time::sleep(self.0.pace.interval).await;
+            tokio::time::sleep(self.0.write_behind.interval).await;
             self.flush().await;
         }
     }
 
-    /// Writes all marks that there are now. What cannot be written waits for the next time.
+    /// Writes all buffered marks to the records. Marks that cannot be written stay in the buffer until the next flush.
     pub async fn flush(&self) {
         let Some(buffer) = self.buffer() else { return };
         metrics::counter!("write_behind_flush_total").increment(1);
@@ -85,16 +88,16 @@ impl Inbox {
         let outcome = self.flush_all(buffer, &mut written).await;
         metrics::histogram!("write_behind_flush_entries").record(written as f64);
         if let Err(error) = outcome {
-            tracing::warn!(%error, "marks of what was read wait to be written");
+            tracing::warn!(%error, "failed to write buffered read marks; retrying at the next interval");
         }
     }
 
-    async fn flush_all(&self, buffer: &dyn Buffer, written: &mut usize) -> Result<(), Unwritten> {
-        for waiting in buffer.people().await? {
-            match self.flush_person(buffer, waiting, written).await {
-                // The fault of one person's marks is not everybody's.
-                Err(Unwritten::Records(error)) if !error.may_pass() => {
-                    tracing::error!(%error, "marks of what somebody read cannot be written");
+    async fn flush_all(&self, buffer: &dyn MarkBuffer, written: &mut usize) -> Result<(), FlushError> {
+        for pending in buffer.persons_with_marks().await? {
+            match self.flush_person(buffer, pending, written).await {
+                // A failure that concerns one person's marks does not stop the flush of the others.
+                Err(FlushError::Records(error)) if !error.is_transient() => {
+                    tracing::error!(%error, "failed to write the read marks of one person; retrying at the next interval");
                 }
                 outcome => outcome?,
             }
@@ -104,32 +107,34 @@ impl Inbox {
 
     async fn flush_person(
         &self,
-        buffer: &dyn Buffer,
-        waiting: Waiting,
+        buffer: &dyn MarkBuffer,
+        pending: PendingPerson,
         written: &mut usize,
-    ) -> Result<(), Unwritten> {
+    ) -> Result<(), FlushError> {
         loop {
-            let marks = buffer.of(&waiting.person).await?;
+            let marks = buffer.marks(&pending.person).await?;
             if marks.is_empty() {
-                return Ok(buffer.none_left(waiting).await?);
+                return Ok(buffer.unindex(pending).await?);
             }
-            let some: Marks = marks.into_iter().take(self.0.pace.at_once).collect();
-            *written += some.len();
-            self.write_marks(&waiting.person, &some).await?;
-            buffer.written(&waiting.person, &some).await?;
+            let batch: Marks = marks.into_iter().take(self.0.write_behind.batch_size).collect();
+            *written += batch.len();
+            self.write_marks(&pending.person, &batch).await?;
+            buffer.remove_written(&pending.person, &batch).await?;
             crash_point!("after-marks-removed");
         }
     }
 
-    /// Writes the marks of one person now: before what has to come after them.
-    pub(crate) async fn settle(&self, person: &Id) -> Result<(), Error> {
-        let (Some(buffer), mut marks) = (self.buffer(), self.marks(person).await) else { return Ok(()) };
+    /// Writes one person's buffered marks to the records now, before a change that has to come after them.
+    pub(crate) async fn write_pending_marks(&self, person: &Id) -> Result<(), Error> {
+        let (Some(buffer), mut marks) = (self.buffer(), self.pending_marks(person).await) else {
+            return Ok(());
+        };
         while !marks.is_empty() {
-            let later = marks.keys().nth(self.0.pace.at_once).copied();
+            let later = marks.keys().nth(self.0.write_behind.batch_size).copied();
             let rest = later.map(|later| marks.split_off(&later)).unwrap_or_default();
             self.write_marks(person, &marks).await?;
-            // Those that stay are written again, which changes nothing.
-            let _ = buffer.written(person, &marks).await;
+            // Marks that could not be removed are written again by the next flush, which changes nothing.
+            let _ = buffer.remove_written(person, &marks).await;
             marks = rest;
         }
         Ok(())
@@ -143,17 +148,17 @@ impl Inbox {
     }
 }
 
-/// What kept marks from being written.
+/// Why buffered marks were not written.
 #[derive(Debug, thiserror::Error)]
-enum Unwritten {
+enum FlushError {
     #[error(transparent)]
     Buffer(#[from] Outage),
     #[error(transparent)]
     Records(#[from] Error),
 }
 
-/// Which of these are unread in the records: what a mark changes.
-pub(crate) async fn effective(
+/// The marked entries that are unread in the records: only on these a mark has an effect.
+pub(crate) async fn effective_marks(
     person: &Id,
     marks: &Marks,
     tx: &mut Transaction<'_>,
@@ -165,20 +170,19 @@ pub(crate) async fn effective(
     tx.rows(&store::UNREAD_AMONG, &arguments).await?.iter().map(|row| row.count(0)).collect()
 }
 
-/// Numbers as a JSON list.
+/// Sequence numbers as a JSON array, for a query argument.
 pub(crate) fn numbers<'a>(numbers: impl Iterator<Item = &'a u64>) -> Result<String, Error> {
     json(&numbers.collect::<Vec<_>>())
 }
 
-async fn write(given: &(Id, Marks), tx: &mut Transaction<'_>) -> Result<(), Error> {
-    let (person, marks) = given;
-    tx.row(&store::PERSON_HOLD, &[("person", person.into())]).await?;
-    let unread = effective(person, marks, tx).await?;
-    let times: Vec<(u64, Millis)> =
+async fn write((person, marks): &(Id, Marks), tx: &mut Transaction<'_>) -> Result<(), Error> {
+    tx.row(&store::PERSON_LOCK, &[("person", person.into())]).await?;
+    let unread = effective_marks(person, marks, tx).await?;
+    let read_times: Vec<(u64, Millis)> =
         unread.iter().map(|seq| (*seq, marks.get(seq).copied().unwrap_or_default())).collect();
-    tx.run(&store::ENTRIES_MARK, &[("person", person.into()), ("marks", json(&times)?.into())]).await?;
+    tx.run(&store::ENTRIES_MARK, &[("person", person.into()), ("marks", json(&read_times)?.into())]).await?;
     if !unread.is_empty() {
-        change(person, unread.len(), tx).await?;
+        subtract_read(person, unread.len(), tx).await?;
     }
     Ok(())
 }

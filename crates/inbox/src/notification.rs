@@ -1,164 +1,176 @@
-//! An entry as personal streams send it, and as the bus carries it (version 1).
+//! A notification (event id, type, actor, reference, payload) and a person's inbox entry of it.
 //!
-//! The wording of a notice is the same for all recipients and is made once per language. The entry's number, the unread count
-//! and its version belong to one recipient.
+//! A notification is stored once for all its recipients. An [`InboxEntry`] holds what differs per person: sequence number
+//! and read time.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::json::Object;
-use bongsu_kernel::text::Language;
-use bongsu_kernel::{Id, Millis, StreamId};
-use bongsu_live::{Data, Item, Localized, Message, MessageId, Place};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use bongsu_kernel::{EventType, Id, Millis, Reason, StreamId};
+use bongsu_sql::{Error, Row};
+use serde::{Serialize, Serializer};
 
-use crate::{EventId, Kind, Notice, Templates};
+/// Identifies a notification, so that a repeated request creates no second one: an id that a service chose, or
+/// `<room>:<stream id>` for an event of a room. These are two name spaces; the [`NotificationType`] says to which of
+/// them an id belongs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EventId(Arc<str>);
 
-/// The name of the event on a personal stream, as the contract has it.
-const EVENT: &str = "notification";
+impl EventId {
+    pub const MAX_LEN: usize = 192;
 
-/// A notice on its way to people, with its wording.
-pub(crate) struct WordedNotice {
-    notice: Notice,
-    at: Millis,
-    templates: Templates,
-    /// The members of the JSON object that are the same for everybody, in Korean and in English.
-    members: [OnceLock<String>; 2],
-}
-
-/// An entry of one person.
-pub(crate) struct Notification {
-    pub(crate) seq: u64,
-    /// The person's count, and the version that says which of two counts is newer. Hubs that do not send them yet are
-    /// there while a fleet is being upgraded.
-    pub(crate) unread: Option<u64>,
-    pub(crate) version: Option<u64>,
-    pub(crate) worded: Arc<WordedNotice>,
-}
-
-/// As the bus carries it.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Wire {
-    v: u32,
-    id: u64,
-    event_id: String,
-    r#type: String,
-    ref_id: Option<Id>,
-    actor_id: Option<Id>,
-    payload: Box<RawValue>,
-    at: Millis,
-    unread: Option<u64>,
-    version: Option<u64>,
-}
-
-/// The place of an entry among a person's.
-pub(crate) fn place(seq: u64) -> Place {
-    Place { id: StreamId::new(seq, 0), number: None }
-}
-
-impl WordedNotice {
-    pub(crate) fn new(notice: &Notice, at: Millis, templates: &Templates) -> Arc<Self> {
-        let members = [OnceLock::new(), OnceLock::new()];
-        Arc::new(Self { notice: notice.clone(), at, templates: templates.clone(), members })
+    pub fn new(text: &str) -> Result<Self, Reason> {
+        if text.len() > Self::MAX_LEN {
+            return Err(Reason::TooLong(Self::MAX_LEN));
+        }
+        // The allowed characters are those of an Id, which is shorter: so the text is checked in two parts.
+        let (first, rest) = text.split_at(text.len().min(Id::MAX_LEN));
+        Id::new(first)?;
+        if !rest.is_empty() {
+            Id::new(rest)?;
+        }
+        Ok(Self(text.into()))
     }
 
-    /// `"eventId":...,"createdAt":...`
-    fn members(&self, language: Language) -> &str {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Members<'a> {
-            event_id: &'a EventId,
-            r#type: &'a str,
-            message: String,
-            ref_id: Option<&'a Id>,
-            actor_id: Option<&'a Id>,
-            payload: Option<&'a RawValue>,
-            created_at: String,
-        }
-        let word = || {
-            let notice = &self.notice;
-            let members = Members {
-                event_id: &notice.event,
-                r#type: notice.kind.as_str(),
-                message: self.templates.message(notice, language),
-                ref_id: notice.reference.as_ref(),
-                actor_id: notice.actor.as_ref(),
-                payload: serde_json::from_str(notice.payload.as_str()).ok(),
-                created_at: rfc3339(self.at),
-            };
-            // The structure has no fallible field.
-            let object = serde_json::to_string(&members).unwrap_or_default();
-            object.get(1..object.len() - 1).unwrap_or_default().to_owned()
-        };
-        let [korean, english] = &self.members;
-        match language {
-            Language::Korean => korean.get_or_init(word),
-            Language::English => english.get_or_init(word),
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The room and the stream id, if this has the form of a room event's id. The id of a room may contain colons as
+    /// well.
+    pub(crate) fn of_room(&self) -> Option<(Id, StreamId)> {
+        let (room, id) = self.0.rsplit_once(':')?;
+        Some((Id::new(room).ok()?, id.parse().ok()?))
+    }
+}
+
+/// Like [`Id`]: an id that is a plain number is serialized as a JSON number.
+impl Serialize for EventId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match Id::new(&self.0) {
+            Ok(id) => id.serialize(serializer),
+            Err(_) => serializer.serialize_str(&self.0),
         }
     }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A name in capitals that a service chose (`POST_LIKE`), or the event type of a room event (`comment.created`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NotificationType(Arc<str>);
+
+impl NotificationType {
+    /// A type as a service may give: capitals, digits and underscores, beginning with a capital.
+    pub fn of_service(text: &str) -> Result<Self, Reason> {
+        let is_allowed = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+        match text.as_bytes() {
+            [] => Err(Reason::Empty),
+            all if all.len() > Id::MAX_LEN => Err(Reason::TooLong(Id::MAX_LEN)),
+            [first, rest @ ..] if first.is_ascii_uppercase() && rest.iter().copied().all(is_allowed) => {
+                Ok(Self(text.into()))
+            }
+            _ => Err(Reason::NotificationType),
+        }
+    }
+
+    /// A type of either form.
+    pub fn new(text: &str) -> Result<Self, Reason> {
+        Self::of_service(text).or_else(|_| EventType::new(text).map(|kind| Self(kind.as_str().into())))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is the type of a room event: only these contain a dot. The generated column `of_room` uses the same
+    /// rule.
+    pub(crate) fn is_of_room(&self) -> bool {
+        self.0.contains('.')
+    }
+}
+
+impl From<&EventType> for NotificationType {
+    fn from(kind: &EventType) -> Self {
+        Self(kind.as_str().into())
+    }
+}
+
+/// What recipients are notified of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notification {
+    pub event: EventId,
+    pub kind: NotificationType,
+    pub reference: Option<Id>,
+    pub actor: Option<Id>,
+    pub payload: Object,
+}
+
+/// One person's inbox entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboxEntry {
+    /// The sequence number in the person's inbox, which is the entry's id in the API.
+    pub seq: u64,
+    pub notification: Notification,
+    pub created_at: Millis,
+    pub read_at: Option<Millis>,
 }
 
 impl Notification {
-    pub(crate) fn into_item(self) -> Item {
-        let (place, id) = (place(self.seq), MessageId::Number(self.seq.cast_signed()));
-        Item::new(place, Message::own(EVENT, Some(id), Data::Localized(Arc::new(self))))
-    }
-
-    /// As the bus carries it; None for a payload that is no JSON.
-    pub(crate) fn to_wire(&self) -> Option<String> {
-        let WordedNotice { notice, at, .. } = &*self.worded;
-        let wire = Wire {
-            v: 1,
-            id: self.seq,
-            event_id: notice.event.to_string(),
-            r#type: notice.kind.as_str().to_owned(),
-            ref_id: notice.reference.clone(),
-            actor_id: notice.actor.clone(),
-            payload: RawValue::from_string(notice.payload.as_str().to_owned()).ok()?,
-            at: *at,
-            unread: self.unread,
-            version: self.version,
-        };
-        serde_json::to_string(&wire).ok()
-    }
-
-    /// Reads the text that [`Notification::to_wire`] wrote; None when it is not readable.
-    pub(crate) fn from_wire(text: &str, templates: &Templates) -> Option<Self> {
-        let wire: Wire = serde_json::from_str(text).ok().filter(|wire: &Wire| wire.v == 1)?;
-        let notice = Notice {
-            event: EventId::new(&wire.event_id).ok()?,
-            kind: Kind::new(&wire.r#type).ok()?,
-            reference: wire.ref_id,
-            actor: wire.actor_id,
-            payload: Object::stored(wire.payload.get())?,
-        };
-        let worded = WordedNotice::new(&notice, wire.at, templates);
-        Some(Self { seq: wire.id, unread: wire.unread, version: wire.version, worded })
+    /// Reads five columns, beginning with the column `from`: event id, type, reference, actor, payload.
+    pub(crate) fn read(row: &Row, from: usize) -> Result<Self, Error> {
+        let unreadable =
+            |column: &str| Error::Failed(format!("the {column} of a stored notification is invalid"));
+        Ok(Self {
+            event: EventId::new(row.text(from)?).map_err(|_| unreadable("event id"))?,
+            kind: NotificationType(row.text(from + 1)?.into()),
+            reference: row.maybe_id(from + 2)?,
+            actor: row.maybe_id(from + 3)?,
+            payload: Object::from_stored(row.text(from + 4)?).ok_or_else(|| unreadable("payload"))?,
+        })
     }
 }
 
-impl Localized for Notification {
-    fn json(&self, language: Language) -> String {
-        let id = serde_json::to_string(&Id::from(self.seq)).unwrap_or_default();
-        let members = self.worded.members(language);
-        let count = |name: &str, count: Option<u64>| {
-            count.map(|count| format!(",\"{name}\":{count}")).unwrap_or_default()
-        };
-        let (unread, version) = (count("unread", self.unread), count("version", self.version));
-        format!("{{\"id\":{id},{members}{unread}{version}}}")
-    }
-
-    fn size(&self) -> usize {
-        // The notice is shared by all whom it was sent to, and counted for each of them.
-        self.worded.notice.payload.as_str().len() + size_of::<WordedNotice>()
+impl InboxEntry {
+    /// Reads the columns of the queries that return entries.
+    pub(crate) fn read(row: &Row) -> Result<Self, Error> {
+        Ok(Self {
+            seq: row.count(0)?,
+            notification: Notification::read(row, 1)?,
+            created_at: row.count(6)?,
+            read_at: row.maybe_count(7)?,
+        })
     }
 }
 
-impl fmt::Debug for Notification {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Notification").field("seq", &self.seq).field("notice", &self.worded.notice).finish()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_id_may_consist_of_a_room_and_a_stream_id() {
+        let longest = format!("{}:{}-0", "r".repeat(128), u64::MAX);
+        for good in ["1", "018f-uuid", "42:1708070400000-0", &longest] {
+            assert_eq!(EventId::new(good).unwrap().as_str(), good);
+        }
+        for bad in ["", "a b", "a/b", &"x".repeat(193), &format!("{} ", "x".repeat(150))] {
+            assert!(EventId::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_type_is_a_name_in_capitals_or_an_event_type() {
+        for good in ["FOLLOW", "POST_LIKE", "V2", "comment.created"] {
+            assert_eq!(NotificationType::new(good).unwrap().as_str(), good);
+        }
+        for bad in ["", "_A", "2A", "a b", "Ä", &"A".repeat(129)] {
+            assert!(NotificationType::new(bad).is_err(), "{bad}");
+        }
+        assert!(NotificationType::of_service("comment.created").is_err());
     }
 }

@@ -1,8 +1,8 @@
-//! Telling people: one transaction saves what happened, an entry for everybody who was not told of it before, and their
-//! counts; whoever is connected hears of it afterwards.
+//! Notifies persons: one transaction stores the notification, an entry for every target that has none of it yet, and
+//! the new unread counts. Open streams receive the entries after the commit.
 //!
-//! Everybody's rows are taken in the order of their ids, so that two who tell overlapping sets of people wait for each
-//! other in one direction only. However many people there are, it is the same number of statements.
+//! The rows of the targets are locked in the order of their ids, so that transactions with overlapping targets cannot
+//! deadlock. The number of statements does not depend on the number of targets.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,146 +11,166 @@ use bongsu_sql::{Error, Transaction};
 
 use crate::settings::Settings;
 use crate::store::{self, list};
-use crate::{Inbox, Notice};
+use crate::{Inbox, Notification};
 
-/// So many people are told at once, at most.
-pub const MOST_TARGETS: usize = 1_000;
+/// Targets of one notification request.
+pub const MAX_TARGETS: usize = 1_000;
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum NotifyError {
-    /// The id was used for something else; repeating cannot help.
+    /// The event id belongs to another notification; a repeated request fails as well.
     #[error("the event id was used for other content")]
     Conflict,
     #[error(transparent)]
     Records(#[from] Error),
 }
 
-/// Somebody was told: where their inbox stands now.
+/// A new entry of one person, and the person's unread count with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct NotifyOutcome {
     pub person: Id,
     pub seq: u64,
-    /// As the records count. Where marks wait to be written, they are not among it: see [`Buffer::recently_marked`].
+    /// The count of the person's row, which does not include buffered marks: see [`MarkBuffer::recently_marked`].
     ///
-    /// [`Buffer::recently_marked`]: crate::marks::Buffer::recently_marked
+    /// [`MarkBuffer::recently_marked`]: crate::marks::MarkBuffer::recently_marked
     pub unread: u64,
     pub version: u64,
-    /// They have switched this off: it is kept and counted, and not sent.
-    pub silent: bool,
+    /// The person's settings mute the notification: the entry is stored and counted, and not sent to streams.
+    pub is_muted: bool,
 }
 
+/// A notification to be saved for its targets.
 #[derive(Clone)]
-struct Saving {
-    notice: Notice,
-    /// As a JSON list, each once.
+struct SaveRequest {
+    notification: Notification,
+    /// The targets as a JSON array, each once.
     people: String,
+    /// How many targets there are.
     count: usize,
     now: Millis,
 }
 
-/// Why nothing was saved.
-enum Unsaved {
-    /// Somebody was never told of anything before, and has no row yet.
-    Strangers,
-    Refused(NotifyError),
+/// Why a notification was not saved.
+enum SaveError {
+    /// A target has no row yet, because this is the person's first notification.
+    MissingPersonRow,
+    Notify(NotifyError),
 }
 
-impl From<Error> for Unsaved {
+impl From<Error> for SaveError {
     fn from(error: Error) -> Self {
-        Self::Refused(error.into())
+        Self::Notify(error.into())
     }
 }
 
 impl Inbox {
-    /// Tells people of something. Repeating it changes nothing more; who is named anew is told. Gives who was told now.
-    pub async fn notify(&self, notice: Notice, targets: &[Id]) -> Result<Vec<Told>, NotifyError> {
+    /// Notifies persons, and returns the new entries. A repeated call adds entries only for targets that have none yet.
+    pub async fn notify(
+        &self,
+        notification: Notification,
+        targets: &[Id],
+    ) -> Result<Vec<NotifyOutcome>, NotifyError> {
         let mut targets: Vec<&Id> = targets.iter().collect();
         targets.sort_unstable();
         targets.dedup();
         let now = self.0.clock.now();
-        let saving = Saving {
+        let request = SaveRequest {
             people: list(targets.iter().copied()),
             count: targets.len(),
-            notice: notice.clone(),
+            notification: notification.clone(),
             now,
         };
-        let told = self.save(saving).await?;
+        let outcomes = self.save(request).await?;
         crash_point!("after-notify");
-        self.0.live.saved(&notice, now, &told);
-        Ok(told)
+        self.0.live.deliver_entries(&notification, now, &outcomes);
+        Ok(outcomes)
     }
 
-    /// People have a row of their own from the first time on, so it is looked for first and added only where it is missing:
-    /// apart, because rows are taken in order and one that is added comes out of it.
-    async fn save(&self, saving: Saving) -> Result<Vec<Told>, NotifyError> {
-        let mut saved = self.0.records.write(saving.clone(), save).await;
-        if let Err(Unsaved::Strangers) = saved {
-            self.0.records.write(saving.clone(), add_people).await?;
-            saved = self.0.records.write(saving, save).await;
+    /// Saves a notification. Most targets have a row, so rows are added only when one is missing, in a transaction of
+    /// its own: an added row would be locked out of order.
+    async fn save(&self, request: SaveRequest) -> Result<Vec<NotifyOutcome>, NotifyError> {
+        let mut saved = self.0.records.write(request.clone(), save).await;
+        if let Err(SaveError::MissingPersonRow) = saved {
+            self.0.records.write(request.clone(), add_people).await?;
+            saved = self.0.records.write(request, save).await;
         }
-        saved.map_err(|why| match why {
-            Unsaved::Refused(error) => error,
-            Unsaved::Strangers => Error::Failed("who was added is not there".to_owned()).into(),
+        saved.map_err(|error| match error {
+            SaveError::Notify(error) => error,
+            SaveError::MissingPersonRow => {
+                Error::Failed("the row of a target is missing after it was added".to_owned()).into()
+            }
         })
     }
 }
 
-async fn add_people(saving: &Saving, tx: &mut Transaction<'_>) -> Result<u64, Error> {
-    tx.run(&store::PEOPLE_ADD, &[("people", saving.people.as_str().into())]).await
+async fn add_people(request: &SaveRequest, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+    tx.run(&store::PEOPLE_ADD, &[("people", request.people.as_str().into())]).await
 }
 
-async fn save(saving: &Saving, tx: &mut Transaction<'_>) -> Result<Vec<Told>, Unsaved> {
-    let people = [("people", saving.people.as_str().into())];
-    let held = tx.rows(&store::PEOPLE_HOLD, &people).await?;
-    if held.len() < saving.count {
-        return Err(Unsaved::Strangers);
+async fn save(request: &SaveRequest, tx: &mut Transaction<'_>) -> Result<Vec<NotifyOutcome>, SaveError> {
+    let people = [("people", request.people.as_str().into())];
+    let locked = tx.rows(&store::PEOPLE_LOCK, &people).await?;
+    if locked.len() < request.count {
+        return Err(SaveError::MissingPersonRow);
     }
-    // After the people: those who tell of the same thing wait for the first of them, who has everything that it needs and
-    // does not take it back.
-    let notice = number_of(&saving.notice, saving.now, tx).await.map_err(Unsaved::Refused)?;
-    let both = [("notice", notice.into()), ("people", saving.people.as_str().into())];
-    let known = tx.rows(&store::TOLD_ALREADY, &both).await?;
-    let known = known.iter().map(|row| row.id(0)).collect::<Result<HashSet<_>, _>>()?;
+    // After the rows of the targets are locked: transactions with the same event id wait here for the first one, which
+    // has all its locks by then and does not roll back for a missing row.
+    let notice = save_notice(&request.notification, request.now, tx).await.map_err(SaveError::Notify)?;
+    let arguments = [("notice", notice.into()), ("people", request.people.as_str().into())];
+    let notified = tx.rows(&store::ALREADY_NOTIFIED, &arguments).await?;
+    let notified = notified.iter().map(|row| row.id(0)).collect::<Result<HashSet<_>, _>>()?;
     let settings = tx.rows(&store::SETTINGS_OF, &people).await?;
-    let settings = settings.iter().map(|row| Ok((row.id(0)?, Settings::stored(row.text(1)?))));
-    let settings = settings.collect::<Result<HashMap<_, _>, Error>>()?;
-    let mut told = Vec::with_capacity(held.len());
-    for row in &held {
+    let settings = settings.iter().map(|row| {
         let person = row.id(0)?;
-        if !known.contains(&person) {
-            let silent = settings.get(&person).is_some_and(|settings| !settings.wants(&saving.notice.kind));
+        let settings = Settings::from_stored(&person, row.text(1)?);
+        Ok((person, settings))
+    });
+    let settings = settings.collect::<Result<HashMap<_, _>, Error>>()?;
+    let mut outcomes = Vec::with_capacity(locked.len());
+    for row in &locked {
+        let person = row.id(0)?;
+        if !notified.contains(&person) {
+            let is_muted =
+                settings.get(&person).is_some_and(|settings| !settings.allows(&request.notification.kind));
             let (seq, unread, version) = (row.count(1)? + 1, row.count(2)? + 1, row.count(3)? + 1);
-            told.push(Told { person, seq, unread, version, silent });
+            outcomes.push(NotifyOutcome { person, seq, unread, version, is_muted });
         }
     }
-    let fresh = list(told.iter().map(|told| &told.person));
-    if !told.is_empty() {
+    if !outcomes.is_empty() {
+        let added = list(outcomes.iter().map(|outcome| &outcome.person));
         let arguments =
-            [("notice", notice.into()), ("now", saving.now.into()), ("people", fresh.as_str().into())];
+            [("notice", notice.into()), ("now", request.now.into()), ("people", added.as_str().into())];
         tx.run(&store::ENTRIES_ADD, &arguments).await?;
-        tx.run(&store::PEOPLE_COUNT, &[("people", fresh.as_str().into())]).await?;
+        tx.run(&store::PEOPLE_COUNT_ENTRY, &[("people", added.as_str().into())]).await?;
     }
-    Ok(told)
+    Ok(outcomes)
 }
 
-/// The number of what happened; it is saved unless it was before.
-async fn number_of(notice: &Notice, now: Millis, tx: &mut Transaction<'_>) -> Result<i64, NotifyError> {
+/// Stores the notification unless it is stored already, and returns the id of its row.
+async fn save_notice(
+    notification: &Notification,
+    now: Millis,
+    tx: &mut Transaction<'_>,
+) -> Result<i64, NotifyError> {
     let arguments = [
-        ("event", notice.event.as_str().into()),
-        ("type", notice.kind.as_str().into()),
-        ("ref", notice.reference.as_ref().into()),
-        ("actor", notice.actor.as_ref().into()),
-        ("payload", notice.payload.as_str().into()),
+        ("event", notification.event.as_str().into()),
+        ("type", notification.kind.as_str().into()),
+        ("ref", notification.reference.as_ref().into()),
+        ("actor", notification.actor.as_ref().into()),
+        ("payload", notification.payload.as_str().into()),
         ("now", now.into()),
     ];
     tx.run(&store::NOTICE_ADD, &arguments).await?;
-    let name =
-        [("event", notice.event.as_str().into()), ("of_room", i64::from(notice.kind.is_of_room()).into())];
+    let name = [
+        ("event", notification.event.as_str().into()),
+        ("of_room", i64::from(notification.kind.is_of_room()).into()),
+    ];
     let row = tx.row(&store::NOTICE_FIND, &name).await?;
-    let row = row.ok_or_else(|| Error::Failed("what was saved is not there".to_owned()))?;
-    let same = row.text(2)? == notice.kind.as_str()
-        && row.maybe_id(3)? == notice.reference
-        && row.maybe_id(4)? == notice.actor
-        && Notice::read(&row, 1)?.payload.canonical() == notice.payload.canonical();
-    if same { Ok(row.int(0)?) } else { Err(NotifyError::Conflict) }
+    let row = row
+        .ok_or_else(|| Error::Failed("the row of a notification is missing after it was added".to_owned()))?;
+    let is_same = row.text(2)? == notification.kind.as_str()
+        && row.maybe_id(3)? == notification.reference
+        && row.maybe_id(4)? == notification.actor
+        && Notification::read(&row, 1)?.payload.canonical() == notification.payload.canonical();
+    if is_same { Ok(row.int(0)?) } else { Err(NotifyError::Conflict) }
 }

@@ -6,36 +6,37 @@ use std::time::Duration;
 use bongsu_kernel::settings::{Scope, Values};
 
 use crate::Templates;
-use crate::marks::WriteBehind;
+use crate::marks::WriteBehindOptions;
 
 bongsu_kernel::settings! { pub SETTINGS of "inbox":
-    pub INBOX_RETENTION_DAYS = "30", whole(1, 3_650):
-        "Notifications are kept so long after they were created, read or not.";
+    pub INBOX_RETENTION_DAYS = "30", integer(1, 3_650):
+        "How long a notification is kept after its creation, in days, read or not.";
     INBOX_TEMPLATES_DIR = "", scope(Scope::Instance):
-        "A folder with wordings of notifications, ko/<TYPE>.txt and en/<TYPE>.txt, in place of those that come with the hub. Changes are taken up while it runs.";
-    WRITE_BEHIND_INTERVAL_SECS = "30", whole(1, 3_600):
-        "With Redis, what was read is written to the records so often, and at shutdown.";
-    WRITE_BEHIND_BATCH_SIZE = "200", whole(1, 10_000):
-        "So many marks of one person are written in one transaction.";
+        "A folder with notification templates, ko/<TYPE>.txt and en/<TYPE>.txt, which replace the built-in ones. Changes are loaded while the hub runs.";
+    WRITE_BEHIND_INTERVAL_SECS = "30", integer(1, 3_600):
+        "With Redis: how often buffered read marks are written to the database, in seconds. They are also written at shutdown.";
+    WRITE_BEHIND_BATCH_SIZE = "200", integer(1, 10_000):
+        "With Redis: the maximum number of one person's read marks written in one transaction.";
 }
 
 pub struct Options {
     pub templates: Templates,
-    pub keeps: Duration,
-    pub write_behind: WriteBehind,
+    /// How long entries are kept after they were created.
+    pub retention: Duration,
+    pub write_behind: WriteBehindOptions,
 }
 
 impl Options {
-    /// The error says what is wrong with which setting.
+    /// The error names the setting and what is wrong with its value.
     pub fn from_settings(values: &Values) -> Result<Self, String> {
         let folder = Some(values.text(&INBOX_TEMPLATES_DIR)).filter(|folder| !folder.is_empty());
         let templates = Templates::load(folder.map(PathBuf::from))
             .map_err(|error| format!("INBOX_TEMPLATES_DIR: {error}"))?;
         let days = values.size(&INBOX_RETENTION_DAYS) as u64;
-        let write_behind = WriteBehind {
+        let write_behind = WriteBehindOptions {
             interval: values.seconds(&WRITE_BEHIND_INTERVAL_SECS),
-            at_once: values.size(&WRITE_BEHIND_BATCH_SIZE),
+            batch_size: values.size(&WRITE_BEHIND_BATCH_SIZE),
         };
-        Ok(Self { templates, keeps: Duration::from_secs(days * 24 * 60 * 60), write_behind })
+        Ok(Self { templates, retention: Duration::from_secs(days * 24 * 60 * 60), write_behind })
     }
 }

@@ -1,64 +1,66 @@
-//! The inbox as a part of the hub: what people are told, and what rooms wrote down for them.
+//! The inbox as a part of the hub: it connects the inbox to the records, the hub, Redis and the runners.
 //!
-//! Entries are derived, and marks of a fleet written behind, by one process with the role `worker`.
+//! Two runners, each on one instance with the role `worker` at a time: one makes inbox entries of follow-up records,
+//! the other writes buffered read marks to SQL.
 
 use std::sync::Arc;
 
 use bongsu_coordination::runner;
-use bongsu_kernel::Invalid;
-use bongsu_kernel::settings::Bad;
-use bongsu_live::Family;
+use bongsu_kernel::InvalidField;
+use bongsu_kernel::settings::SettingError;
+use bongsu_live::SubjectKind;
 use bongsu_live::log::Bus;
-use bongsu_part::{Assembly, Engines, Failure, Fleet, Part};
+use bongsu_part::{Assembly, Engines, Failure, FleetEngines, Part};
 
 use crate::cache::Cache;
-use crate::marks::redis::RedisBuffer;
-use crate::personal::redis::RedisPersonal;
+use crate::delivery::redis::RedisDelivery;
+use crate::marks::redis::RedisMarkBuffer;
 use crate::store::{MIGRATIONS, QUERIES};
 use crate::{
-    Beside, FAMILY, FromRooms, Inbox, InboxSource, Live, Options, Personal, SETTINGS, Templates, routes,
+    Inbox, InboxSource, LiveDelivery, LocalDelivery, Options, RedisDeps, RoomFollowUps, SETTINGS,
+    SUBJECT_KIND, Templates, routes,
 };
 
-/// What people are told of.
+/// Notifications for persons: the inbox, its settings and its retention.
 pub static INBOX_PART: Part = Part {
     settings: SETTINGS,
     migrations: MIGRATIONS,
     queries: QUERIES,
-    check: |values| Options::from_settings(values).map(drop).map_err(Bad),
+    check: |values| Options::from_settings(values).map(drop).map_err(SettingError),
     ..Part::new("inbox", |assembly| Box::pin(start(assembly)))
 };
 
 async fn start(assembly: &mut Assembly) -> Result<(), Failure> {
     let inbox = start_inbox(assembly)?;
     if let Some(inbox) = &inbox {
-        let last = inbox.clone();
-        assembly.at_stop(async move { last.flush().await });
-        assembly.dead_letters(inbox.clone());
+        let flushed = inbox.clone();
+        assembly.add_final_write(async move { flushed.flush().await });
+        assembly.add_dead_letters(inbox.clone());
         assembly.share(inbox.clone());
     }
-    assembly.routes(routes::router(inbox, assembly.engines.identity.clone()));
+    assembly.add_routes(routes::router(inbox, assembly.engines.identity.clone()));
     Ok(())
 }
 
-/// How those who are connected hear of what is saved here.
-struct Ways {
-    live: Arc<dyn Live>,
+/// The delivery to open streams, and what the inbox keeps in Redis: both depend on whether the hub is part of a fleet.
+struct DeliveryEngines {
+    live: Arc<dyn LiveDelivery>,
     bus: Option<Arc<dyn Bus>>,
-    beside: Option<Beside>,
+    redis_deps: Option<RedisDeps>,
 }
 
-impl Ways {
-    fn of(engines: &Engines, templates: &Templates) -> Self {
+impl DeliveryEngines {
+    fn new(engines: &Engines, templates: &Templates) -> Self {
         let (hub, clock, templates) = (engines.hub.clone(), engines.clock.clone(), templates.clone());
-        let alone = || {
-            let live = Personal::new(hub.clone(), clock.clone(), templates.clone());
-            Self { live: Arc::new(live), bus: None, beside: None }
+        let embedded = || {
+            let live = LocalDelivery::new(hub.clone(), clock.clone(), templates.clone());
+            Self { live: Arc::new(live), bus: None, redis_deps: None }
         };
-        engines.choose(alone, |Fleet { redis, .. }| {
-            let (buffer, supervisor) = (Arc::new(RedisBuffer::new(redis.clone())), &engines.supervisor);
+        engines.choose(embedded, |FleetEngines { redis, .. }| {
+            let (buffer, supervisor) = (Arc::new(RedisMarkBuffer::new(redis.clone())), &engines.supervisor);
             buffer.start_upkeep(supervisor);
             let (redis, hub, clock) = (redis.clone(), hub.clone(), clock.clone());
-            let personal = RedisPersonal::start(
+            let delivery = RedisDelivery::start(
                 redis.clone(),
                 buffer.clone(),
                 hub,
@@ -66,36 +68,42 @@ impl Ways {
                 templates.clone(),
                 supervisor,
             );
-            let personal = Arc::new(personal);
+            let delivery = Arc::new(delivery);
             let cache = Cache::start(redis, supervisor);
-            Self { live: personal.clone(), bus: Some(personal), beside: Some(Beside { buffer, cache }) }
+            let redis_deps = Some(RedisDeps { buffer, cache });
+            Self { live: delivery.clone(), bus: Some(delivery), redis_deps }
         })
     }
 }
 
-/// None when nothing is recorded.
+/// Starts the inbox and its loops. None when RECORDS is off.
 fn start_inbox(assembly: &Assembly) -> Result<Option<Inbox>, Failure> {
     let engines = &assembly.engines;
     let (Some(records), Some(follow_ups)) = (engines.records.clone(), engines.follow_ups.clone()) else {
         return Ok(None);
     };
-    let options = Options::from_settings(&engines.values).map_err(Bad)?;
-    let Ways { live, bus, beside } = Ways::of(engines, &options.templates);
-    let buffered = beside.is_some();
-    let rooms = FromRooms { follow_ups, members: assembly.expect_shared()? };
+    let options = Options::from_settings(&engines.values).map_err(SettingError)?;
+    let DeliveryEngines { live, bus, redis_deps } = DeliveryEngines::new(engines, &options.templates);
+    let is_buffered = redis_deps.is_some();
+    let room_follow_ups = RoomFollowUps { follow_ups, members: assembly.expect_shared()? };
     let (clock, supervisor) = (engines.clock.clone(), &engines.supervisor);
-    let inbox = Inbox::start(records, options, clock, live, beside, Some(rooms), supervisor);
-    engines.hub.serves(FAMILY, Family { source: Arc::new(InboxSource(inbox.clone())), bus });
-    if let Some(worker) = assembly.worker() {
-        let unnamed = |invalid: Invalid| Failure::Other(invalid.to_string());
+    let inbox = Inbox::start(records, options, clock, live, redis_deps, Some(room_follow_ups), supervisor);
+    engines.hub.register_subject_kind(
+        SUBJECT_KIND,
+        SubjectKind { source: Arc::new(InboxSource(inbox.clone())), bus },
+    );
+    if let Some(worker) = assembly.worker_supervisor() {
+        let bad_lock_name = |invalid: InvalidField| Failure::Other(invalid.to_string());
         inbox.start_retention(worker);
-        let deriving = inbox.clone();
-        let derive = move || deriving.clone().derive();
-        runner::start(engines.locks.clone(), "inbox-derivation", worker, derive).map_err(unnamed)?;
-        if buffered {
-            let writing = inbox.clone();
-            let write = move || writing.clone().write_behind();
-            runner::start(engines.locks.clone(), "inbox-write-behind", worker, write).map_err(unnamed)?;
+        let materializer = inbox.clone();
+        let materialize = move || materializer.clone().materialize();
+        runner::start(engines.locks.clone(), "inbox-derivation", worker, materialize)
+            .map_err(bad_lock_name)?;
+        if is_buffered {
+            let writer = inbox.clone();
+            let write = move || writer.clone().write_behind();
+            runner::start(engines.locks.clone(), "inbox-write-behind", worker, write)
+                .map_err(bad_lock_name)?;
         }
     }
     Ok(Some(inbox))

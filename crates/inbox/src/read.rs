@@ -1,38 +1,42 @@
-//! Reading marks: one entry, all of them, or one taken away. The count changes with the rows, once, and whoever is
-//! connected hears the new one.
+//! Marks one entry or all entries as read, and deletes entries.
+//!
+//! The unread count changes in the transaction that changes the rows; the person's open streams are then sent the new
+//! count. With Redis, the mark of a single entry is buffered first ([`marks`](crate::marks)).
 
 use bongsu_kernel::{Id, Millis};
 use bongsu_sql::{Error, Row, Transaction};
 
-use crate::cache::Known;
-use crate::marks::{Buffer, numbers};
+use crate::cache::StateReading;
+use crate::marks::{MarkBuffer, numbers};
 use crate::store;
-use crate::{EventId, Inbox, Standing};
+use crate::{EventId, Inbox, UnreadState};
 
-/// So many entries are marked in one transaction, so that no other change of the person's waits for long.
-const AT_ONCE: usize = 500;
+/// Entries marked in one transaction by "mark all as read": other changes of the person wait for it.
+const BATCH_SIZE: usize = 500;
 
-/// What an entry is named by: its number in the person's inbox, or the event that it is about.
+/// Names an entry of one person: by its sequence number, or by the event id of its notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryId {
     Seq(u64),
-    /// An id that a service gave.
+    /// An id that a service chose.
     Event(EventId),
     RoomEvent(EventId),
 }
 
 impl EntryId {
-    /// A name that is a plain number is always taken for the entry's own.
-    pub fn of(given: EventId) -> Self {
-        match canonical(given.as_str()) {
+    /// Interprets an id from a request. A plain number is always a sequence number; an id in the form of a room event's
+    /// id is first taken for one.
+    pub fn from_request(id: EventId) -> Self {
+        match canonical(id.as_str()) {
             Some(seq) => Self::Seq(seq),
-            None if given.of_room().is_some() => Self::RoomEvent(given),
-            None => Self::Event(given),
+            None if id.of_room().is_some() => Self::RoomEvent(id),
+            None => Self::Event(id),
         }
     }
 
-    /// What else the name may stand for, where a person has no such entry: services may give ids that look like a room's.
-    fn otherwise(&self) -> Option<Self> {
+    /// The second interpretation, tried when the person has no entry by the first: a service may choose an id that has
+    /// the form of a room event's id.
+    fn fallback(&self) -> Option<Self> {
         match self {
             Self::RoomEvent(event) => Some(Self::Event(event.clone())),
             Self::Seq(_) | Self::Event(_) => None,
@@ -40,237 +44,260 @@ impl EntryId {
     }
 }
 
-/// A number as it is written by ourselves, and not larger than records can have one.
+/// Parses a sequence number or a time: None unless it is in canonical form and fits a BIGINT column.
 pub(crate) fn canonical(text: &str) -> Option<u64> {
     let number = text.parse::<u64>().ok()?;
     (i64::try_from(number).is_ok() && number.to_string() == text).then_some(number)
 }
 
-/// What changed in a person's inbox, for their other devices. The count is the whole one, and the version says which of
-/// two is newer.
+/// Entries of a person that were read or deleted, as their other devices are sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changed {
+pub struct InboxChange {
     pub seqs: Vec<u64>,
+    /// The unread count of the whole inbox after the change.
     pub unread: u64,
+    /// The version of the count: of two counts, the one with the higher version is newer.
     pub version: u64,
 }
 
-/// An entry that is read.
+/// The read mark of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Read {
+pub struct ReadMark {
     pub seq: u64,
     pub read_at: Millis,
 }
 
+/// A request to mark or delete one entry.
 #[derive(Clone)]
-struct Marking {
+struct EntryRequest {
     person: Id,
     entry: EntryId,
     now: Millis,
 }
 
 impl Inbox {
-    /// Marks an entry as read; nothing when the person has no such entry. Reading it again changes nothing. An event of a
-    /// room may be marked by who saw it there, before its entry was derived.
-    pub async fn mark_read(&self, person: &Id, entry: EntryId) -> Result<Option<Read>, Error> {
-        let marking = Marking { person: person.clone(), entry, now: self.0.clock.now() };
-        let mut read = self.try_mark(&marking).await?;
-        if read.is_none() && self.derive_early(person, &marking.entry).await? {
-            read = self.try_mark(&marking).await?;
+    /// Marks an entry as read; None when the person has no such entry. Marking it again changes nothing. A person who
+    /// saw an event in its room may mark it before its entry was made.
+    pub async fn mark_read(&self, person: &Id, entry: EntryId) -> Result<Option<ReadMark>, Error> {
+        let request = EntryRequest { person: person.clone(), entry, now: self.0.clock.now() };
+        let mut read = self.try_mark(&request).await?;
+        if read.is_none() && self.materialize_early(person, &request.entry).await? {
+            read = self.try_mark(&request).await?;
         }
-        match (read, marking.entry.otherwise()) {
-            (None, Some(entry)) => self.try_mark(&Marking { entry, ..marking }).await,
+        match (read, request.entry.fallback()) {
+            (None, Some(entry)) => self.try_mark(&EntryRequest { entry, ..request }).await,
             (read, _) => Ok(read),
         }
     }
 
-    async fn try_mark(&self, marking: &Marking) -> Result<Option<Read>, Error> {
+    async fn try_mark(&self, request: &EntryRequest) -> Result<Option<ReadMark>, Error> {
         if let Some(buffer) = self.buffer()
-            && let Some(outcome) = self.take_down(buffer, marking).await
+            && let Some(outcome) = self.buffer_mark(buffer, request).await
         {
             return outcome;
         }
-        let Some((read, changed)) = self.0.records.write(marking.clone(), mark).await? else {
+        let Some((read, change)) = self.0.records.write(request.clone(), mark).await? else {
             return Ok(None);
         };
-        self.tell_changed(&marking.person, changed).await;
+        self.announce_change(&request.person, change).await;
         Ok(Some(read))
     }
 
-    /// Takes a mark down, to be written later. Nothing when that cannot be done, and it has to be written at once.
-    async fn take_down(&self, buffer: &dyn Buffer, marking: &Marking) -> Option<Result<Option<Read>, Error>> {
-        let (person, now) = (&marking.person, marking.now);
-        let seq = match self.0.records.read(marking.clone(), find).await {
+    /// Stores a read mark in the buffer. None when the buffer does not take it: the caller then writes it to the
+    /// records.
+    async fn buffer_mark(
+        &self,
+        buffer: &dyn MarkBuffer,
+        request: &EntryRequest,
+    ) -> Option<Result<Option<ReadMark>, Error>> {
+        let (person, now) = (&request.person, request.now);
+        let seq = match self.0.records.read(request.clone(), find).await {
             Ok(None) => return Some(Ok(None)),
-            Ok(Some((seq, Some(read_at)))) => return Some(Ok(Some(Read { seq, read_at }))),
+            Ok(Some((seq, Some(read_at)))) => return Some(Ok(Some(ReadMark { seq, read_at }))),
             Ok(Some((seq, None))) => seq,
-            // Whether it was read before cannot be found out now; then it is left out when it is written. What may not be
-            // there yet is not taken: it would be read before it came.
-            Err(error) if error.may_pass() => match (&marking.entry, self.remembered(person).await) {
-                (EntryId::Seq(seq), Some(Standing { last_seq, .. })) if *seq <= last_seq => *seq,
+            // The records are unavailable, so it is unknown whether the entry was read before; if it was, the write to
+            // the records skips the mark. A sequence number above the last one known is refused: a mark that waits for
+            // a later entry would make that entry read before it is delivered.
+            Err(error) if error.is_transient() => match (&request.entry, self.cached_state(person).await) {
+                (EntryId::Seq(seq), Some(UnreadState { last_seq, .. })) if *seq <= last_seq => *seq,
                 _ => return Some(Err(error)),
             },
             Err(error) => return Some(Err(error)),
         };
         let before = buffer.put(person, seq, now).await.ok()?;
         if before.is_none() {
-            self.tell_marked(person, seq).await;
+            self.announce_buffered_mark(person, seq).await;
         }
-        Some(Ok(Some(Read { seq, read_at: before.unwrap_or(now) })))
+        Some(Ok(Some(ReadMark { seq, read_at: before.unwrap_or(now) })))
     }
 
-    async fn tell_marked(&self, person: &Id, seq: u64) {
-        match (self.known(person).await, self.cache()) {
-            (Ok(Known::Now(Standing { unread, version, .. })), _) => {
-                self.0.live.changed(person, &Changed { seqs: vec![seq], unread, version });
+    /// Sends the person's devices a mark that is in the buffer, as soon as the unread count is certain.
+    async fn announce_buffered_mark(&self, person: &Id, seq: u64) {
+        match (self.read_state(person).await, self.cache()) {
+            (Ok(StateReading::Current(UnreadState { unread, version, .. })), _) => {
+                self.0.live.deliver_change(person, &InboxChange { seqs: vec![seq], unread, version });
             }
-            // It is not in there yet. What devices are told has to be certain, and waits for the records.
-            (Ok(Known::Then(_)), Some(cache)) => {
-                let _ = cache.one_read(person).await;
-                self.0.untold.put(person, seq);
+            // The cached count does not include the mark. Devices are sent a count only from the records, so the
+            // message waits.
+            (Ok(StateReading::Cached(_)), Some(cache)) => {
+                let _ = cache.subtract_one_unread(person).await;
+                self.0.pending_pushes.put(person, seq);
             }
-            _ => self.0.untold.put(person, seq),
+            _ => self.0.pending_pushes.put(person, seq),
         }
     }
 
-    /// Tells what could not be told while the records were away.
-    pub(crate) async fn tell_untold(&self) {
-        while let Some((person, seqs)) = self.0.untold.take() {
-            let Ok(Known::Now(Standing { unread, version, .. })) = self.known(&person).await else {
-                return self.0.untold.put_back(person, seqs);
+    /// Sends the messages that wait since the records were unavailable.
+    pub(crate) async fn send_pending_pushes(&self) {
+        while let Some((person, seqs)) = self.0.pending_pushes.take() {
+            let Ok(StateReading::Current(UnreadState { unread, version, .. })) =
+                self.read_state(&person).await
+            else {
+                return self.0.pending_pushes.put_back(person, seqs);
             };
-            self.0.live.changed(&person, &Changed { seqs, unread, version });
+            self.0.live.deliver_change(&person, &InboxChange { seqs, unread, version });
         }
     }
 
-    /// Marks all that is there now. Gives the count that is left, which newer entries may have raised.
+    /// Marks all entries that exist at the time of the call. Returns the unread count afterwards, which newer entries
+    /// may have raised.
     pub async fn mark_all_read(&self, person: &Id) -> Result<u64, Error> {
-        // First what was read before, so that versions only grow.
-        self.settle(person).await?;
-        let last = self.standing(person).await?.last_seq;
+        // Buffered marks are written first, so that versions only grow.
+        self.write_pending_marks(person).await?;
+        let last = self.unread_state(person).await?.last_seq;
         loop {
-            let marking = MarkingAll { person: person.clone(), last, now: self.0.clock.now() };
-            let (changed, more) = self.0.records.write(marking, mark_some).await?;
-            let unread = changed.unread;
-            self.tell_changed(person, Some(changed).filter(|changed| !changed.seqs.is_empty())).await;
-            if !more {
+            let request = MarkAllRequest { person: person.clone(), last, now: self.0.clock.now() };
+            let (change, has_more) = self.0.records.write(request, mark_batch).await?;
+            let unread = change.unread;
+            self.announce_change(person, Some(change).filter(|change| !change.seqs.is_empty())).await;
+            if !has_more {
                 return Ok(unread);
             }
         }
     }
 
-    /// Takes an entry away; false when the person has no such entry. An event of a room as with [`Inbox::mark_read`].
+    /// Deletes an entry; false when the person has no such entry. The entry of a room event is found as by
+    /// [`Inbox::mark_read`].
     pub async fn delete(&self, person: &Id, entry: EntryId) -> Result<bool, Error> {
-        self.settle(person).await?;
-        let marking = Marking { person: person.clone(), entry, now: self.0.clock.now() };
-        let mut is_gone = self.try_delete(&marking).await?;
-        if !is_gone && self.derive_early(person, &marking.entry).await? {
-            is_gone = self.try_delete(&marking).await?;
+        self.write_pending_marks(person).await?;
+        let request = EntryRequest { person: person.clone(), entry, now: self.0.clock.now() };
+        let mut is_deleted = self.try_delete(&request).await?;
+        if !is_deleted && self.materialize_early(person, &request.entry).await? {
+            is_deleted = self.try_delete(&request).await?;
         }
-        match (is_gone, marking.entry.otherwise()) {
-            (false, Some(entry)) => self.try_delete(&Marking { entry, ..marking }).await,
-            (is_gone, _) => Ok(is_gone),
+        match (is_deleted, request.entry.fallback()) {
+            (false, Some(entry)) => self.try_delete(&EntryRequest { entry, ..request }).await,
+            (is_deleted, _) => Ok(is_deleted),
         }
     }
 
-    async fn try_delete(&self, marking: &Marking) -> Result<bool, Error> {
-        let Some(changed) = self.0.records.write(marking.clone(), delete).await? else { return Ok(false) };
-        self.tell_changed(&marking.person, Some(changed)).await;
+    async fn try_delete(&self, request: &EntryRequest) -> Result<bool, Error> {
+        let Some(change) = self.0.records.write(request.clone(), delete).await? else { return Ok(false) };
+        self.announce_change(&request.person, Some(change)).await;
         Ok(true)
     }
 
-    /// Tells a person's devices of a change that is durable.
-    async fn tell_changed(&self, person: &Id, changed: Option<Changed>) {
-        let Some(mut changed) = changed else { return };
+    /// Sends the person's devices a change that is durable in the records.
+    async fn announce_change(&self, person: &Id, change: Option<InboxChange>) {
+        let Some(mut change) = change else { return };
         if self.buffer().is_some() {
-            // The row does not count the marks that wait. One that cannot be told now is made up for by the next.
-            let Ok(Known::Now(Standing { unread, version, .. })) = self.known(person).await else { return };
-            changed = Changed { unread, version, ..changed };
+            // The person's row does not count buffered marks. When the count cannot be read now, nothing is sent: the
+            // next change brings the right count.
+            let Ok(StateReading::Current(UnreadState { unread, version, .. })) =
+                self.read_state(person).await
+            else {
+                return;
+            };
+            change = InboxChange { unread, version, ..change };
         }
-        self.0.live.changed(person, &changed);
+        self.0.live.deliver_change(person, &change);
     }
 }
 
-/// The entry's number, and since when it is read.
-async fn find(marking: &Marking, tx: &mut Transaction<'_>) -> Result<Found, Error> {
-    let person = ("person", (&marking.person).into());
-    let (event, of_room) = match &marking.entry {
+/// The sequence number of the entry and its read time.
+async fn find(request: &EntryRequest, tx: &mut Transaction<'_>) -> Result<FoundEntry, Error> {
+    let person = ("person", (&request.person).into());
+    let (event, of_room) = match &request.entry {
         EntryId::Seq(seq) => {
             let row = tx.row(&store::ENTRY, &[person, ("seq", (*seq).into())]).await?;
-            return found(row);
+            return read_found(row);
         }
         EntryId::Event(event) => (event, 0_i64),
         EntryId::RoomEvent(event) => (event, 1),
     };
     let name = [person, ("event", event.as_str().into()), ("of_room", of_room.into())];
-    found(tx.row(&store::ENTRY_OF_EVENT, &name).await?)
+    read_found(tx.row(&store::ENTRY_OF_EVENT, &name).await?)
 }
 
-fn found(row: Option<Row>) -> Result<Found, Error> {
+fn read_found(row: Option<Row>) -> Result<FoundEntry, Error> {
     row.map(|row| Ok((row.count(0)?, row.maybe_count(1)?))).transpose()
 }
 
-type Found = Option<(u64, Option<Millis>)>;
+type FoundEntry = Option<(u64, Option<Millis>)>;
 
-/// Holds the person's row and gives their count and version.
-async fn hold(person: &Id, tx: &mut Transaction<'_>) -> Result<(u64, u64), Error> {
-    let row = tx.row(&store::PERSON_HOLD, &[("person", person.into())]).await?;
+/// Locks the person's row and returns the unread count and its version.
+async fn lock_person(person: &Id, tx: &mut Transaction<'_>) -> Result<(u64, u64), Error> {
+    let row = tx.row(&store::PERSON_LOCK, &[("person", person.into())]).await?;
     row.map_or(Ok((0, 0)), |row| Ok((row.count(1)?, row.count(2)?)))
 }
 
-/// Counts what was read. The version grows by as many changes as may have been told of it: every mark that waits is one.
-/// Gives by how many.
-pub(crate) async fn change(person: &Id, read: usize, tx: &mut Transaction<'_>) -> Result<u64, Error> {
-    let told = read.max(1);
-    let arguments = [("person", person.into()), ("read", read.into()), ("told", told.into())];
+/// Subtracts entries that were read from the person's unread count and returns by how much the version grew. The
+/// version grows by one per entry, and by at least one: a buffered mark on each entry may already have been sent to
+/// devices as one version.
+pub(crate) async fn subtract_read(person: &Id, read: usize, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+    let versions = read.max(1);
+    let arguments = [("person", person.into()), ("read", read.into()), ("versions", versions.into())];
     tx.run(&store::PERSON_CHANGE, &arguments).await?;
-    Ok(told as u64)
+    Ok(versions as u64)
 }
 
-type Marked = Option<(Read, Option<Changed>)>;
+/// The read mark of the entry, and the change if the entry was unread. None when the person has no such entry.
+type MarkOutcome = Option<(ReadMark, Option<InboxChange>)>;
 
-async fn mark(marking: &Marking, tx: &mut Transaction<'_>) -> Result<Marked, Error> {
-    let (unread, version) = hold(&marking.person, tx).await?;
-    let Some((seq, read_at)) = find(marking, tx).await? else { return Ok(None) };
+async fn mark(request: &EntryRequest, tx: &mut Transaction<'_>) -> Result<MarkOutcome, Error> {
+    let (unread, version) = lock_person(&request.person, tx).await?;
+    let Some((seq, read_at)) = find(request, tx).await? else { return Ok(None) };
     if let Some(read_at) = read_at {
-        return Ok(Some((Read { seq, read_at }, None)));
+        return Ok(Some((ReadMark { seq, read_at }, None)));
     }
-    let arguments = [("person", (&marking.person).into()), ("seq", seq.into()), ("now", marking.now.into())];
+    let arguments = [("person", (&request.person).into()), ("seq", seq.into()), ("now", request.now.into())];
     tx.run(&store::ENTRY_READ, &arguments).await?;
-    let version = version + change(&marking.person, 1, tx).await?;
-    let changed = Changed { seqs: vec![seq], unread: unread.saturating_sub(1), version };
-    Ok(Some((Read { seq, read_at: marking.now }, Some(changed))))
+    let version = version + subtract_read(&request.person, 1, tx).await?;
+    let change = InboxChange { seqs: vec![seq], unread: unread.saturating_sub(1), version };
+    Ok(Some((ReadMark { seq, read_at: request.now }, Some(change))))
 }
 
-struct MarkingAll {
+struct MarkAllRequest {
     person: Id,
     last: u64,
     now: Millis,
 }
 
-async fn mark_some(all: &MarkingAll, tx: &mut Transaction<'_>) -> Result<(Changed, bool), Error> {
-    let (unread, version) = hold(&all.person, tx).await?;
-    let arguments = [("person", (&all.person).into()), ("last", all.last.into()), ("limit", AT_ONCE.into())];
+/// Marks up to [`BATCH_SIZE`] entries; the bool says whether more may be left.
+async fn mark_batch(all: &MarkAllRequest, tx: &mut Transaction<'_>) -> Result<(InboxChange, bool), Error> {
+    let (unread, version) = lock_person(&all.person, tx).await?;
+    let arguments =
+        [("person", (&all.person).into()), ("last", all.last.into()), ("limit", BATCH_SIZE.into())];
     let rows = tx.rows(&store::UNREAD_UP_TO, &arguments).await?;
     let seqs = rows.iter().map(|row| row.count(0)).collect::<Result<Vec<_>, _>>()?;
     if seqs.is_empty() {
-        return Ok((Changed { seqs, unread, version }, false));
+        return Ok((InboxChange { seqs, unread, version }, false));
     }
     let listed = numbers(seqs.iter())?;
     let arguments = [("person", (&all.person).into()), ("now", all.now.into()), ("seqs", listed.into())];
     tx.run(&store::ENTRIES_READ, &arguments).await?;
-    let version = version + change(&all.person, seqs.len(), tx).await?;
-    let (more, unread) = (seqs.len() == AT_ONCE, unread.saturating_sub(seqs.len() as u64));
-    Ok((Changed { seqs, unread, version }, more))
+    let version = version + subtract_read(&all.person, seqs.len(), tx).await?;
+    let (has_more, unread) = (seqs.len() == BATCH_SIZE, unread.saturating_sub(seqs.len() as u64));
+    Ok((InboxChange { seqs, unread, version }, has_more))
 }
 
-async fn delete(marking: &Marking, tx: &mut Transaction<'_>) -> Result<Option<Changed>, Error> {
-    let (unread, version) = hold(&marking.person, tx).await?;
-    let Some((seq, read_at)) = find(marking, tx).await? else { return Ok(None) };
-    let arguments = [("person", (&marking.person).into()), ("seq", seq.into()), ("now", marking.now.into())];
+async fn delete(request: &EntryRequest, tx: &mut Transaction<'_>) -> Result<Option<InboxChange>, Error> {
+    let (unread, version) = lock_person(&request.person, tx).await?;
+    let Some((seq, read_at)) = find(request, tx).await? else { return Ok(None) };
+    let arguments = [("person", (&request.person).into()), ("seq", seq.into()), ("now", request.now.into())];
     tx.run(&store::ENTRY_DELETE, &arguments).await?;
     let counted = usize::from(read_at.is_none());
-    let version = version + change(&marking.person, counted, tx).await?;
+    let version = version + subtract_read(&request.person, counted, tx).await?;
     let unread = unread.saturating_sub(counted as u64);
-    Ok(Some(Changed { seqs: vec![seq], unread, version }))
+    Ok(Some(InboxChange { seqs: vec![seq], unread, version }))
 }

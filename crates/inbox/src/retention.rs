@@ -1,173 +1,183 @@
-//! Forgetting: what is older than its time goes, read or not, a little at a time.
+//! Retention: removes entries that are old enough, read or not, and then notifications without entries.
 //!
-//! A step is as large as fits a moment, so that nobody waits long for their inbox. Entries go first, then what nobody has any more.
+//! Rows are removed in batches, each in a transaction of its own. The batch size adapts to the time for which a
+//! transaction holds its locks, so that no request of a person waits long.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Error, Transaction, forget_before};
+use bongsu_sql::{Error, Transaction, delete_once_keys_before};
 
 use crate::store::{self, json, list};
 use crate::{Inbox, dead_letters};
 
-/// What is due is looked for so often.
-const TURN: Duration = Duration::from_secs(60);
-/// So many entries go in one transaction, fewer where that takes long: nobody may wait for it longer than a moment.
-const MOST: usize = 200;
-const FEWEST: usize = 20;
-/// A transaction that took longer than this was too large, one that took less than a quarter of it may be larger.
-const MOMENT: Duration = Duration::from_millis(25);
-/// Between two of them others have their turn.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Time between two runs.
+const RUN_INTERVAL: Duration = Duration::from_secs(60);
+/// Bounds of the number of rows that one transaction removes.
+const MAX_BATCH_SIZE: usize = 200;
+const MIN_BATCH_SIZE: usize = 20;
+/// A batch that held its locks for longer is followed by a smaller one; after less than a quarter of it, a larger one
+/// follows.
+const TARGET_LOCK_TIME: Duration = Duration::from_millis(25);
+/// Time between two transactions, in which other writers get their turn.
+const BATCH_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Inbox {
-    /// Forgets what is too old, for as long as the process runs.
+    /// Removes expired rows for as long as the process runs.
     pub(crate) fn start_retention(&self, supervisor: &Supervisor) {
-        supervisor.every("inbox-retention", TURN, self, |inbox| async move {
-            let before = inbox.0.clock.now().saturating_sub(inbox.0.keeps);
-            let letters = forget_before(&inbox.0.records, dead_letters::SCOPE, before, MOST);
-            if let Err(error) = inbox.forget_before(before).await.and(letters.await) {
-                tracing::warn!(%error, "old notifications could not be removed yet");
+        supervisor.every("inbox-retention", RUN_INTERVAL, self, |inbox| async move {
+            let before = inbox.0.clock.now().saturating_sub(inbox.0.retention);
+            let once_keys =
+                delete_once_keys_before(&inbox.0.records, dead_letters::SCOPE, before, MAX_BATCH_SIZE);
+            if let Err(error) = inbox.remove_before(before).await.and(once_keys.await) {
+                tracing::warn!(%error, "failed to remove expired notifications; retrying at the next run");
             }
         });
     }
 
-    /// Removes everything that was created before a time.
-    pub async fn forget_before(&self, before: Millis) -> Result<Forgotten, Error> {
-        let mut forgotten = Forgotten::default();
-        let (mut size, mut from) = (MOST, 0);
+    /// Removes all entries that were created before a time, and the notifications that are left without entries.
+    pub async fn remove_before(&self, before: Millis) -> Result<RetentionReport, Error> {
+        let mut report = RetentionReport::default();
+        let (mut size, mut from) = (MAX_BATCH_SIZE, 0);
         loop {
-            let step = self.0.records.write(Due { from, before, size }, forget_some).await?;
-            from = step.from;
-            forgotten.entries += step.gone as u64;
-            forgotten.steps += 1;
-            forgotten.longest = forgotten.longest.max(step.held);
-            if !step.more {
+            let batch = self.0.records.write(BatchRequest { from, before, size }, remove_entries).await?;
+            from = batch.next_from;
+            report.entries += batch.removed as u64;
+            report.batches += 1;
+            report.max_lock_time = report.max_lock_time.max(batch.lock_time);
+            if !batch.has_more {
                 break;
             }
-            size = next_size(size, step.held);
-            tokio::time::sleep(PAUSE).await;
+            size = next_size(size, batch.lock_time);
+            tokio::time::sleep(BATCH_INTERVAL).await;
         }
         loop {
-            let step = self.0.records.write(Due { from: 0, before, size }, forget_notices).await?;
-            forgotten.longest = forgotten.longest.max(step.held);
-            if !step.more {
-                return Ok(forgotten);
+            let batch = self.0.records.write(BatchRequest { from: 0, before, size }, remove_notices).await?;
+            report.max_lock_time = report.max_lock_time.max(batch.lock_time);
+            if !batch.has_more {
+                return Ok(report);
             }
-            size = next_size(size, step.held);
-            tokio::time::sleep(PAUSE).await;
+            size = next_size(size, batch.lock_time);
+            tokio::time::sleep(BATCH_INTERVAL).await;
         }
     }
 }
 
-fn next_size(size: usize, held: Duration) -> usize {
-    let next = if held > MOMENT {
+fn next_size(size: usize, lock_time: Duration) -> usize {
+    let next = if lock_time > TARGET_LOCK_TIME {
         size / 2
-    } else if held < MOMENT / 4 {
+    } else if lock_time < TARGET_LOCK_TIME / 4 {
         size * 2
     } else {
         size
     };
-    next.clamp(FEWEST, MOST)
+    next.clamp(MIN_BATCH_SIZE, MAX_BATCH_SIZE)
 }
 
-/// What was removed, and how.
+/// The outcome of [`Inbox::remove_before`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Forgotten {
+pub struct RetentionReport {
+    /// Entries that were removed.
     pub entries: u64,
-    pub steps: u64,
-    /// The longest that a step kept others out of the rows that it had taken.
-    pub longest: Duration,
+    /// Transactions that removed entries.
+    pub batches: u64,
+    /// The longest time for which a transaction held its locks.
+    pub max_lock_time: Duration,
 }
 
-/// What one transaction may remove.
-struct Due {
+/// Which rows one transaction may remove.
+struct BatchRequest {
+    /// The creation time at which the query for entries begins.
     from: Millis,
     before: Millis,
     size: usize,
 }
 
-struct Step {
-    gone: usize,
-    more: bool,
-    /// Where the next one goes on.
-    from: Millis,
-    held: Duration,
+/// The outcome of one transaction.
+struct Batch {
+    removed: usize,
+    has_more: bool,
+    /// The creation time at which the next batch begins.
+    next_from: Millis,
+    lock_time: Duration,
 }
 
-impl Step {
-    const NONE: Self = Self { gone: 0, more: false, from: 0, held: Duration::ZERO };
+impl Batch {
+    const EMPTY: Self = Self { removed: 0, has_more: false, next_from: 0, lock_time: Duration::ZERO };
 }
 
-/// An old entry: whose, which, and whether it still counts as unread.
-struct Old {
+/// An entry that is old enough to be removed.
+struct ExpiredEntry {
     person: Id,
     seq: u64,
-    counts: bool,
+    /// The entry is part of the person's unread count.
+    is_unread: bool,
     created_at: Millis,
 }
 
-async fn old(due: &Due, tx: &mut Transaction<'_>) -> Result<Vec<Old>, Error> {
-    let arguments = [("from", due.from.into()), ("before", due.before.into()), ("limit", due.size.into())];
-    let rows = tx.rows(&store::OLD, &arguments).await?;
+async fn read_expired(request: &BatchRequest, tx: &mut Transaction<'_>) -> Result<Vec<ExpiredEntry>, Error> {
+    let BatchRequest { from, before, size } = *request;
+    let arguments = [("from", from.into()), ("before", before.into()), ("limit", size.into())];
+    let rows = tx.rows(&store::EXPIRED_ENTRIES, &arguments).await?;
     let read = |row: &bongsu_sql::Row| {
-        let counts = row.maybe_int(2)?.is_none() && row.maybe_int(3)?.is_none();
-        Ok(Old { person: row.id(0)?, seq: row.count(1)?, counts, created_at: row.count(4)? })
+        let is_unread = row.maybe_int(2)?.is_none() && row.maybe_int(3)?.is_none();
+        Ok(ExpiredEntry { person: row.id(0)?, seq: row.count(1)?, is_unread, created_at: row.count(4)? })
     };
     rows.iter().map(read).collect()
 }
 
-async fn forget_some(due: &Due, tx: &mut Transaction<'_>) -> Result<Step, Error> {
-    let found = old(due, tx).await?;
-    let mut people: Vec<Id> = found.iter().map(|old| old.person.clone()).collect();
+async fn remove_entries(request: &BatchRequest, tx: &mut Transaction<'_>) -> Result<Batch, Error> {
+    let found = read_expired(request, tx).await?;
+    let mut people: Vec<Id> = found.iter().map(|entry| entry.person.clone()).collect();
     people.sort_unstable();
     people.dedup();
     if people.is_empty() {
-        return Ok(Step::NONE);
+        return Ok(Batch::EMPTY);
     }
-    let held = tx.rows(&store::PEOPLE_HOLD_FREE, &[("people", list(&people).into())]).await?;
-    let begun = Instant::now();
-    // Who is busy has their turn later.
-    let mut people = held.iter().map(|row| row.id(0)).collect::<Result<Vec<_>, _>>()?;
+    // Persons whose row another transaction has locked are left for a later batch.
+    let locked = tx.rows(&store::PEOPLE_LOCK_FREE, &[("people", list(&people).into())]).await?;
+    let locked_at = Instant::now();
+    let mut people = locked.iter().map(|row| row.id(0)).collect::<Result<Vec<_>, _>>()?;
     people.sort_unstable();
-    // Again, now that nobody else changes them: some may have been read meanwhile. Others may have become old.
-    let mut gone = old(due, tx).await?;
-    gone.retain(|old| people.binary_search(&old.person).is_ok());
-    let entries: Vec<(&str, u64)> = gone.iter().map(|old| (old.person.as_str(), old.seq)).collect();
+    // Read again under the locks, because entries may have been read or removed before the locks were taken.
+    let mut expired = read_expired(request, tx).await?;
+    expired.retain(|entry| people.binary_search(&entry.person).is_ok());
+    let entries: Vec<(&str, u64)> = expired.iter().map(|entry| (entry.person.as_str(), entry.seq)).collect();
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for old in gone.iter().filter(|old| old.counts) {
-        *counts.entry(old.person.as_str()).or_default() += 1;
+    for entry in expired.iter().filter(|entry| entry.is_unread) {
+        *counts.entry(entry.person.as_str()).or_default() += 1;
     }
     let counts: Vec<(&str, u64)> = counts.into_iter().collect();
-    tx.run(&store::OLD_REMOVE, &[("entries", json(&entries)?.into())]).await?;
+    tx.run(&store::EXPIRED_ENTRIES_REMOVE, &[("entries", json(&entries)?.into())]).await?;
     if !counts.is_empty() {
-        tx.run(&store::PEOPLE_FORGET, &[("counts", json(&counts)?.into())]).await?;
+        tx.run(&store::PEOPLE_SUBTRACT_REMOVED, &[("counts", json(&counts)?.into())]).await?;
     }
-    let left = found.iter().find(|old| people.binary_search(&old.person).is_err());
-    let more = found.len() == due.size || left.is_some();
-    let from = left.or(found.last()).map_or(due.from, |old| old.created_at);
-    Ok(Step { gone: gone.len(), more, from, held: begun.elapsed() })
+    let skipped = found.iter().find(|entry| people.binary_search(&entry.person).is_err());
+    let has_more = found.len() == request.size || skipped.is_some();
+    let next_from = skipped.or(found.last()).map_or(request.from, |entry| entry.created_at);
+    Ok(Batch { removed: expired.len(), has_more, next_from, lock_time: locked_at.elapsed() })
 }
 
-/// What nobody has an entry of any more.
-async fn forget_notices(due: &Due, tx: &mut Transaction<'_>) -> Result<Step, Error> {
-    let found = old_notices(due, tx).await?;
+/// Removes notifications that are old enough and have no entries.
+async fn remove_notices(request: &BatchRequest, tx: &mut Transaction<'_>) -> Result<Batch, Error> {
+    let found = read_expired_notices(request, tx).await?;
     if found.is_empty() {
-        return Ok(Step::NONE);
+        return Ok(Batch::EMPTY);
     }
-    let held = tx.rows(&store::OLD_NOTICES_HOLD, &[("ids", json(&found)?.into())]).await?;
-    let begun = Instant::now();
-    let held = held.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
-    // Again, now that nobody tells of them: somebody may have done so just before.
-    let mut gone = old_notices(due, tx).await?;
-    gone.retain(|id| held.contains(id));
-    tx.run(&store::OLD_NOTICES_REMOVE, &[("ids", json(&gone)?.into())]).await?;
-    Ok(Step { gone: gone.len(), more: found.len() == due.size, from: 0, held: begun.elapsed() })
+    let locked = tx.rows(&store::EXPIRED_NOTICES_LOCK, &[("ids", json(&found)?.into())]).await?;
+    let locked_at = Instant::now();
+    let locked = locked.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
+    // Read again under the locks, because an entry may have been added before the locks were taken.
+    let mut expired = read_expired_notices(request, tx).await?;
+    expired.retain(|id| locked.contains(id));
+    tx.run(&store::EXPIRED_NOTICES_REMOVE, &[("ids", json(&expired)?.into())]).await?;
+    let has_more = found.len() == request.size;
+    Ok(Batch { removed: expired.len(), has_more, next_from: 0, lock_time: locked_at.elapsed() })
 }
 
-async fn old_notices(due: &Due, tx: &mut Transaction<'_>) -> Result<Vec<i64>, Error> {
-    let arguments = [("before", due.before.into()), ("limit", due.size.into())];
-    tx.rows(&store::OLD_NOTICES, &arguments).await?.iter().map(|row| row.int(0)).collect()
+async fn read_expired_notices(request: &BatchRequest, tx: &mut Transaction<'_>) -> Result<Vec<i64>, Error> {
+    let arguments = [("before", request.before.into()), ("limit", request.size.into())];
+    tx.rows(&store::EXPIRED_NOTICES, &arguments).await?.iter().map(|row| row.int(0)).collect()
 }

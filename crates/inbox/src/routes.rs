@@ -1,6 +1,6 @@
-//! The inbox over HTTP: requests in, answers out. Nothing is decided here.
+//! The HTTP routes of the inbox. They read requests and call [`Inbox`], which holds the logic.
 //!
-//! `/api/notifications` and `/api/v1/notifications` are two doors to the same inbox, with the same ids and one count.
+//! `/api/notifications` and `/api/v1/notifications` lead to the same inbox, with the same ids and unread count.
 
 mod documents;
 mod requests;
@@ -8,10 +8,10 @@ mod requests;
 use std::collections::BTreeSet;
 
 use axum::extract::State;
-use bongsu_http::answer::{Accepted, Answer};
-use bongsu_http::frame::language;
+use bongsu_http::answer::{AcceptedAnswer, Answer};
 use bongsu_http::openapi::tagged;
-use bongsu_http::{ApiError, Bulk, Identity, Page, Person, RouteState, Service, Small};
+use bongsu_http::request_scope::language;
+use bongsu_http::{ApiError, BulkBody, Identity, Page, Person, RouteState, Service, SmallBody};
 use bongsu_kernel::Code;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::text::Text;
@@ -19,16 +19,16 @@ use bongsu_sql::Error;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::documents::{Count, Deleted, Item, Items, Notified, ReadAnswer, Unread};
+use self::documents::{AcceptedNotification, Count, DeletedNotification, Item, Items, ReadAnswer, Unread};
 use self::requests::{EntryPath, ListQuery, NotifyBody};
-use crate::list::Wanted;
-use crate::settings::{Change, Settings, SettingsError};
-use crate::{EntryId, Inbox, Notice, NotifyError};
+use crate::list::ListFilter;
+use crate::settings::{Settings, SettingsChange, SettingsError};
+use crate::{EntryId, Inbox, Notification, NotifyError};
 
-/// None when nothing is recorded.
+/// None when RECORDS is off.
 type InboxState = RouteState<Option<Inbox>>;
 
-/// The routes of this part, with their documents. Without an inbox they say that there is none.
+/// The routes of this part, with their OpenAPI documentation. Without an inbox every route returns an error.
 pub fn router(inbox: Option<Inbox>, identity: Identity) -> OpenApiRouter {
     let routes = OpenApiRouter::new()
         .routes(routes!(list))
@@ -43,26 +43,26 @@ pub fn router(inbox: Option<Inbox>, identity: Identity) -> OpenApiRouter {
     tagged("inbox", routes)
 }
 
-/// The records cannot be asked, or refuse what was asked.
-fn away(error: &Error) -> ApiError {
+/// The answer to a request for which the records failed.
+fn records_error(error: &Error) -> ApiError {
     if let Error::Failed(_) = error {
-        tracing::error!(%error, "the records refuse what the inbox asks");
+        tracing::error!(%error, "failed to run a query of the inbox; answering COMMON500");
         return ApiError::unexpected();
     }
-    // For every request: that the database is away is said elsewhere, once.
-    tracing::debug!(%error, "the inbox cannot be used");
+    // At level debug, because this happens for every request; the outage itself is logged once elsewhere.
+    tracing::debug!(%error, "the database of the inbox is unavailable; answering COMMON503");
     let text = Text::new("지금은 알림함을 사용할 수 없습니다.", "The inbox is not available right now.");
     ApiError::new(Code::Common503, text)
 }
 
 /// List notifications
 ///
-/// Newest first. `nextCursor` is given back as `cursor` for the page after this one.
+/// Returns a page, newest first. Pass `nextCursor` as `cursor` to get the next page.
 #[utoipa::path(
     get,
     path = "/api/notifications",
     params(Page, ListQuery),
-    responses((status = 200, description = "A page.", body = Items)),
+    responses((status = 200, description = "A page of notifications.", body = Items)),
     security(("person" = [])),
 )]
 async fn list(
@@ -72,23 +72,23 @@ async fn list(
     State(inbox): State<InboxState>,
 ) -> Result<Answer<Items>, ApiError> {
     let inbox = inbox.get()?;
-    let wanted = Wanted { person: person.id, before, limit, unread };
-    let listed = inbox.list(wanted).await.map_err(|error| away(&error))?;
-    let next_cursor = listed.entries.last().filter(|_| listed.more).map(|entry| entry.seq.to_string());
+    let filter = ListFilter { person: person.id, before, limit, is_unread_only: unread };
+    let page = inbox.list(filter).await.map_err(|error| records_error(&error))?;
+    let next_cursor = page.entries.last().filter(|_| page.has_more).map(|entry| entry.seq.to_string());
     let (templates, language) = (inbox.templates(), language());
-    let item = |entry| Item::new(entry, |notice| templates.message(notice, language));
-    let items = listed.entries.into_iter().map(item).collect();
-    Ok(Answer(Items { items, next_cursor, unread: listed.standing.unread }))
+    let item = |entry| Item::new(entry, |notification| templates.render(notification, language));
+    let items = page.entries.into_iter().map(item).collect();
+    Ok(Answer(Items { items, next_cursor, unread: page.state.unread }))
 }
 
 /// Mark a notification as read
 ///
-/// By its `id`, or by its `eventId`. Reading it again changes nothing.
+/// The notification is named by its `id` or its `eventId`. A repeated request changes nothing.
 #[utoipa::path(
     patch,
     path = "/api/notifications/{id}/read",
     params(EntryPath),
-    responses((status = 200, description = "It is read.", body = ReadAnswer)),
+    responses((status = 200, description = "The notification is marked as read.", body = ReadAnswer)),
     security(("person" = [])),
 )]
 async fn read(
@@ -96,20 +96,23 @@ async fn read(
     EntryPath { id }: EntryPath,
     State(inbox): State<InboxState>,
 ) -> Result<Answer<ReadAnswer>, ApiError> {
-    let read =
-        inbox.get()?.mark_read(&person.id, EntryId::of(id.clone())).await.map_err(|error| away(&error))?;
+    let read = inbox
+        .get()?
+        .mark_read(&person.id, EntryId::from_request(id.clone()))
+        .await
+        .map_err(|error| records_error(&error))?;
     let read = read.ok_or_else(ApiError::not_found)?;
     Ok(Answer(ReadAnswer::new(id, read.read_at)))
 }
 
 /// Mark a notification as read (rooms)
 ///
-/// The same as `PATCH /api/notifications/{id}/read`.
+/// Does the same as `PATCH /api/notifications/{id}/read`.
 #[utoipa::path(
     patch,
     path = "/api/v1/notifications/{id}/read",
     params(EntryPath),
-    responses((status = 200, description = "It is read.", body = ReadAnswer)),
+    responses((status = 200, description = "The notification is marked as read.", body = ReadAnswer)),
     security(("person" = [])),
 )]
 async fn read_v1(
@@ -124,11 +127,11 @@ async fn read_v1(
 #[utoipa::path(
     post,
     path = "/api/notifications/read-all",
-    responses((status = 200, description = "They are read. What came meanwhile is not.", body = Unread)),
+    responses((status = 200, description = "The unread count. Notifications that arrived during the request are still unread.", body = Unread)),
     security(("person" = [])),
 )]
 async fn read_all(person: Person, State(inbox): State<InboxState>) -> Result<Answer<Unread>, ApiError> {
-    let unread = inbox.get()?.mark_all_read(&person.id).await.map_err(|error| away(&error))?;
+    let unread = inbox.get()?.mark_all_read(&person.id).await.map_err(|error| records_error(&error))?;
     Ok(Answer(Unread { unread }))
 }
 
@@ -137,50 +140,51 @@ async fn read_all(person: Person, State(inbox): State<InboxState>) -> Result<Ans
     delete,
     path = "/api/notifications/{id}",
     params(EntryPath),
-    responses((status = 200, description = "It is gone.", body = Deleted)),
+    responses((status = 200, description = "The notification is deleted.", body = DeletedNotification)),
     security(("person" = [])),
 )]
 async fn delete(
     person: Person,
     EntryPath { id: notification_id }: EntryPath,
     State(inbox): State<InboxState>,
-) -> Result<Answer<Deleted>, ApiError> {
-    let entry = EntryId::of(notification_id.clone());
-    let gone = inbox.get()?.delete(&person.id, entry).await.map_err(|error| away(&error))?;
-    if gone { Ok(Answer(Deleted { notification_id })) } else { Err(ApiError::not_found()) }
+) -> Result<Answer<DeletedNotification>, ApiError> {
+    let entry = EntryId::from_request(notification_id.clone());
+    let is_deleted = inbox.get()?.delete(&person.id, entry).await.map_err(|error| records_error(&error))?;
+    if is_deleted { Ok(Answer(DeletedNotification { notification_id })) } else { Err(ApiError::not_found()) }
 }
 
-/// What a person wants to hear of
+/// Get the notification settings
 #[utoipa::path(
     get,
     path = "/api/notifications/settings",
-    responses((status = 200, description = "The settings in force.", body = Settings)),
+    responses((status = 200, description = "The current settings.", body = Settings)),
     security(("person" = [])),
 )]
 async fn settings(person: Person, State(inbox): State<InboxState>) -> Result<Answer<Settings>, ApiError> {
-    inbox.get()?.settings(&person.id).await.map(Answer).map_err(|error| away(&error))
+    inbox.get()?.settings(&person.id).await.map(Answer).map_err(|error| records_error(&error))
 }
 
-/// Change what a person wants to hear of
+/// Change the notification settings
 ///
-/// Changes what the body names, and nothing else. `quietHours: null` ends them, and a type that is null is not named any more.
+/// Changes only the fields that the body names. `quietHours: null` removes the quiet hours, and a type with the value
+/// null is removed from `types`.
 #[utoipa::path(
     put,
     path = "/api/notifications/settings",
     request_body = Settings,
-    responses((status = 200, description = "The settings in force.", body = Settings)),
+    responses((status = 200, description = "The current settings.", body = Settings)),
     security(("person" = [])),
 )]
 async fn change_settings(
     person: Person,
     State(inbox): State<InboxState>,
-    Small(body): Small,
+    SmallBody(body): SmallBody,
 ) -> Result<Answer<Settings>, ApiError> {
-    let change = Change::read(&body.fields()?)?;
+    let change = SettingsChange::read(&body.fields()?)?;
     let changed = inbox.get()?.change_settings(&person.id, change).await;
     changed.map(Answer).map_err(|error| match error {
         SettingsError::Invalid(invalid) => invalid.into(),
-        SettingsError::Records(error) => away(&error),
+        SettingsError::Records(error) => records_error(&error),
     })
 }
 
@@ -188,23 +192,24 @@ async fn change_settings(
 #[utoipa::path(
     get,
     path = "/api/v1/notifications/unread",
-    responses((status = 200, description = "How many there are.", body = Count)),
+    responses((status = 200, description = "The number of unread notifications.", body = Count)),
     security(("person" = [])),
 )]
 async fn unread(person: Person, State(inbox): State<InboxState>) -> Result<Answer<Count>, ApiError> {
-    let standing = inbox.get()?.standing(&person.id).await.map_err(|error| away(&error))?;
-    Ok(Answer(Count { count: standing.unread }))
+    let state = inbox.get()?.unread_state(&person.id).await.map_err(|error| records_error(&error))?;
+    Ok(Answer(Count { count: state.unread }))
 }
 
-/// Tell people of something
+/// Notify persons
 ///
-/// Durable when it is answered. The same `eventId` again reaches nobody twice, and those who were not named before.
+/// The notification is durable when the response arrives. A repeated request with the same `eventId` notifies only
+/// targets that were not notified before.
 #[utoipa::path(
     post,
     path = "/api/v1/members/notify",
     request_body = NotifyBody,
     responses(
-        (status = 202, description = "It is in everybody's inbox.", body = Notified),
+        (status = 202, description = "The notification is in the inbox of every target.", body = AcceptedNotification),
         (status = 409, description = "The `eventId` was used for other content (NOTIF4091)."),
     ),
     security(("service" = [])),
@@ -212,18 +217,22 @@ async fn unread(person: Person, State(inbox): State<InboxState>) -> Result<Answe
 async fn notify(
     _: Service,
     State(inbox): State<InboxState>,
-    Bulk(body): Bulk,
-) -> Result<Accepted<Notified>, ApiError> {
+    BulkBody(body): BulkBody,
+) -> Result<AcceptedAnswer<AcceptedNotification>, ApiError> {
     let NotifyBody { event_id, kind, ref_id, actor_id, payload, target_ids: targets } = body.read()?;
-    let payload = payload.or_else(|| Object::stored("{}")).ok_or_else(ApiError::unexpected)?;
-    let notice = Notice { event: event_id.clone(), kind, reference: ref_id, actor: actor_id, payload };
-    match inbox.get()?.notify(notice, &targets).await {
-        Ok(_) => Ok(Accepted(Notified { event_id, targets: targets.iter().collect::<BTreeSet<_>>().len() })),
-        Err(NotifyError::Records(error)) => Err(away(&error)),
+    let payload = payload.or_else(|| Object::from_stored("{}")).ok_or_else(ApiError::unexpected)?;
+    let notification =
+        Notification { event: event_id.clone(), kind, reference: ref_id, actor: actor_id, payload };
+    match inbox.get()?.notify(notification, &targets).await {
+        Ok(_) => Ok(AcceptedAnswer(AcceptedNotification {
+            event_id,
+            targets: targets.iter().collect::<BTreeSet<_>>().len(),
+        })),
+        Err(NotifyError::Records(error)) => Err(records_error(&error)),
         Err(NotifyError::Conflict) => Err(ApiError::of(
             Code::Notif4091,
             "eventId: 같은 ID가 다른 내용으로 이미 사용되었습니다.",
-            "eventId: it was already used for other content.",
+            "eventId: this id was already used for other content.",
         )),
     }
 }

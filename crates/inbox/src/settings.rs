@@ -1,28 +1,29 @@
-//! What a person wants to hear of, and by which way. What a change does not name keeps its value.
+//! The notification settings of a person: types, channels and quiet hours. A field that a change does not name keeps
+//! its value.
 //!
-//! They decide what is sent, and never what is kept or counted.
+//! Settings decide which entries are sent to streams. Every entry is stored and counted.
 
 use std::collections::BTreeMap;
 
 use bongsu_http::{Fields, fields};
 use bongsu_kernel::text::Text;
-use bongsu_kernel::{Id, Invalid, Reason};
+use bongsu_kernel::{Id, InvalidField, Reason};
 use bongsu_sql::{Error, Transaction};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Inbox, Kind, store};
+use crate::{Inbox, NotificationType, store};
 
-/// So many types may be named.
-const MOST_TYPES: usize = 200;
+/// Types that the settings of one person may name.
+const MAX_TYPES: usize = 200;
 
-/// Version 1 is what has no `v`.
+/// Notification settings (version 1, which has no field `v`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Settings {
-    /// False: everything is kept and counted, and nothing is sent.
+    /// False: notifications are stored and counted, and not sent.
     pub enabled: bool,
-    /// Types that are switched off, or on again.
+    /// Notification types, each true (sent) or false (not sent). Other types are sent.
     pub types: BTreeMap<String, bool>,
     pub channels: Channels,
     pub quiet_hours: Option<QuietHours>,
@@ -37,8 +38,8 @@ pub struct Channels {
     pub email: bool,
 }
 
-/// From one time of day to another, in the person's zone; over midnight when the end comes first. What is sent outside
-/// waits until they are over; the inbox does not.
+/// Quiet hours: from one time of day to another, in the person's time zone; over midnight when the end is before the
+/// start. The hub only stores them: this version has no channel that they affect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QuietHours {
@@ -48,7 +49,7 @@ pub struct QuietHours {
     pub end: String,
     #[schema(example = "Asia/Seoul")]
     pub zone: String,
-    /// What is urgent comes through.
+    /// Urgent notifications are sent in spite of the quiet hours.
     pub allow_high: bool,
 }
 
@@ -65,84 +66,86 @@ impl Default for Channels {
 }
 
 impl Settings {
-    /// What the store kept.
-    pub(crate) fn stored(body: &str) -> Self {
+    /// Reads stored settings. Invalid ones are replaced by the defaults, so that the person misses no notification.
+    pub(crate) fn from_stored(person: &Id, body: &str) -> Self {
         serde_json::from_str(body).unwrap_or_else(|error| {
-            // Nobody loses a notification by it.
-            tracing::warn!(%error, "settings are not readable, so those of the beginning are in force");
+            tracing::warn!(%person, %error, "stored notification settings are invalid; using the defaults");
             Self::default()
         })
     }
 
-    /// Whether to send something of this kind.
-    pub fn wants(&self, kind: &Kind) -> bool {
-        self.silence(kind).is_none()
+    /// Whether notifications of this type are sent.
+    pub fn allows(&self, kind: &NotificationType) -> bool {
+        self.mute_reason(kind).is_none()
     }
 
-    /// What keeps something of this kind from being sent, if anything does.
-    pub fn silence(&self, kind: &Kind) -> Option<Silence> {
+    /// Why notifications of this type are not sent. None when they are sent.
+    pub fn mute_reason(&self, kind: &NotificationType) -> Option<MuteReason> {
         if !self.enabled {
-            Some(Silence::Everything)
+            Some(MuteReason::AllNotifications)
         } else if !self.channels.in_app {
-            Some(Silence::Channel)
+            Some(MuteReason::InAppChannel)
         } else if self.types.get(kind.as_str()) == Some(&false) {
-            Some(Silence::Type)
+            Some(MuteReason::NotificationType)
         } else {
             None
         }
     }
 }
 
-/// What a person has switched off.
+/// The setting that mutes a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silence {
-    /// All notifications.
-    Everything,
-    /// The channel IN_APP.
-    Channel,
-    /// This type.
-    Type,
+pub enum MuteReason {
+    /// `enabled` is false.
+    AllNotifications,
+    /// The channel `IN_APP` is off.
+    InAppChannel,
+    /// The type is off.
+    NotificationType,
 }
 
-/// A change of settings: what it names.
+/// A change of settings. None stands for fields that the change does not name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct SettingsChange {
     enabled: Option<bool>,
-    /// Nothing: it is not named any more.
+    /// None removes the type from the settings.
     types: BTreeMap<String, Option<bool>>,
+    /// In the order of [`CHANNELS`].
     channels: [Option<bool>; 4],
+    /// `Some(None)` removes the quiet hours.
     quiet_hours: Option<Option<QuietHours>>,
 }
 
 const CHANNELS: [&str; 4] = ["PUSH", "IN_APP", "SMS", "EMAIL"];
 
-impl Change {
-    pub fn read(fields: &Fields<'_>) -> Result<Self, Invalid> {
+impl SettingsChange {
+    /// Reads a change from the fields of a request.
+    pub fn read(fields: &Fields<'_>) -> Result<Self, InvalidField> {
         let mut change = Self { enabled: fields.optional("enabled", fields::flag)?, ..Self::default() };
-        if let Some(types) = fields.within("types")? {
+        if let Some(types) = fields.object("types")? {
             for (name, raw) in types.members() {
-                let kind = Kind::new(name).map_err(|reason| types.invalid(name, reason))?;
+                let kind = NotificationType::new(name).map_err(|reason| types.invalid(name, reason))?;
                 let on = if raw.get() == "null" { Ok(None) } else { fields::flag(raw).map(Some) };
                 let on = on.map_err(|reason| types.invalid(name, reason))?;
                 change.types.insert(kind.as_str().to_owned(), on);
             }
         }
-        if let Some(channels) = fields.within("channels")? {
+        if let Some(channels) = fields.object("channels")? {
             for (name, raw) in channels.members() {
-                let at = CHANNELS.iter().position(|known| *known == name);
-                let at = at.ok_or_else(|| channels.invalid(name, Reason::OneOf(&CHANNELS)))?;
-                change.channels[at] =
+                let index = CHANNELS.iter().position(|known| *known == name);
+                let index = index.ok_or_else(|| channels.invalid(name, Reason::OneOf(&CHANNELS)))?;
+                change.channels[index] =
                     Some(fields::flag(raw).map_err(|reason| channels.invalid(name, reason))?);
             }
         }
-        change.quiet_hours = match fields.within("quietHours")? {
+        change.quiet_hours = match fields.object("quietHours")? {
             Some(hours) => Some(Some(QuietHours::read(&hours)?)),
             None => fields.is_null("quietHours").then_some(None),
         };
         Ok(change)
     }
 
-    fn apply(&self, settings: &mut Settings) -> Result<(), Invalid> {
+    fn apply(&self, settings: &mut Settings) -> Result<(), InvalidField> {
         settings.enabled = self.enabled.unwrap_or(settings.enabled);
         for (name, on) in &self.types {
             match on {
@@ -157,16 +160,16 @@ impl Change {
         if let Some(hours) = &self.quiet_hours {
             settings.quiet_hours.clone_from(hours);
         }
-        let too_many = || Invalid::new("types", Reason::TooMany(MOST_TYPES));
-        if settings.types.len() > MOST_TYPES { Err(too_many()) } else { Ok(()) }
+        let too_many = || InvalidField::new("types", Reason::TooMany(MAX_TYPES));
+        if settings.types.len() > MAX_TYPES { Err(too_many()) } else { Ok(()) }
     }
 }
 
 impl QuietHours {
-    fn read(fields: &Fields<'_>) -> Result<Self, Invalid> {
+    fn read(fields: &Fields<'_>) -> Result<Self, InvalidField> {
         let zone = fields.required("zone", |raw| {
             let zone = fields::text(raw, 64)?;
-            jiff::tz::TimeZone::get(&zone).map(|_| zone).map_err(|_| Reason::Given(NO_ZONE))
+            jiff::tz::TimeZone::get(&zone).map(|_| zone).map_err(|_| Reason::Custom(INVALID_ZONE))
         })?;
         let (start, end) = (fields.required("start", time)?, fields.required("end", time)?);
         let allow_high = fields.optional("allowHigh", fields::flag)?.unwrap_or_default();
@@ -174,12 +177,12 @@ impl QuietHours {
     }
 }
 
-const NO_ZONE: Text =
-    Text::new("알 수 없는 시간대입니다 (예: Asia/Seoul)", "no such time zone; an example is Asia/Seoul");
-const NO_TIME: Text = Text::new("HH:MM 형식의 시각이어야 합니다", "must be a time of day such as 22:00");
+const INVALID_ZONE: Text =
+    Text::new("알 수 없는 시간대입니다 (예: Asia/Seoul)", "must be a known time zone such as Asia/Seoul");
+const INVALID_TIME: Text = Text::new("HH:MM 형식의 시각이어야 합니다", "must be a time of day such as 22:00");
 
 fn time(raw: &serde_json::value::RawValue) -> Result<String, Reason> {
-    let text = fields::text(raw, 5).map_err(|_| Reason::Given(NO_TIME))?;
+    let text = fields::text(raw, 5).map_err(|_| Reason::Custom(INVALID_TIME))?;
     let digits = |part: &str, below: u8| {
         part.len() == 2
             && part.bytes().all(|byte| byte.is_ascii_digit())
@@ -187,39 +190,43 @@ fn time(raw: &serde_json::value::RawValue) -> Result<String, Reason> {
     };
     match text.split_once(':') {
         Some((hours, minutes)) if digits(hours, 24) && digits(minutes, 60) => Ok(text),
-        _ => Err(Reason::Given(NO_TIME)),
+        _ => Err(Reason::Custom(INVALID_TIME)),
     }
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// Together with what was there before it would be too much.
+    /// The change exceeds a limit, together with the settings that were stored before.
     #[error("{0}")]
-    Invalid(Invalid),
+    Invalid(InvalidField),
     #[error(transparent)]
     Records(#[from] Error),
 }
 
 impl Inbox {
-    /// While the records are away, those that were seen last.
+    /// The person's settings. While the records are unavailable, the settings that were cached last.
     pub async fn settings(&self, person: &Id) -> Result<Settings, Error> {
         let found = self.0.records.read(person.clone(), settings).await;
         let Some(cache) = self.cache() else { return found };
         match found {
             Ok(settings) => {
-                let _ = cache.remember_settings(person, &settings).await;
+                let _ = cache.store_settings(person, &settings).await;
                 Ok(settings)
             }
-            Err(error) if error.may_pass() => cache.settings(person).await.ok().flatten().ok_or(error),
+            Err(error) if error.is_transient() => cache.settings(person).await.ok().flatten().ok_or(error),
             Err(error) => Err(error),
         }
     }
 
-    /// Changes what is named, and gives all.
-    pub async fn change_settings(&self, person: &Id, change: Change) -> Result<Settings, SettingsError> {
+    /// Applies a change, and returns all settings.
+    pub async fn change_settings(
+        &self,
+        person: &Id,
+        change: SettingsChange,
+    ) -> Result<Settings, SettingsError> {
         let changed = self.0.records.write((person.clone(), change), apply).await;
         if let Some(cache) = self.cache() {
-            let _ = cache.forget_settings(person).await;
+            let _ = cache.remove_settings(person).await;
         }
         changed
     }
@@ -227,14 +234,16 @@ impl Inbox {
 
 pub(crate) async fn settings(person: &Id, tx: &mut Transaction<'_>) -> Result<Settings, Error> {
     let row = tx.row(&store::SETTINGS, &[("person", person.into())]).await?;
-    row.map_or_else(|| Ok(Settings::default()), |row| Ok(Settings::stored(row.text(0)?)))
+    row.map_or_else(|| Ok(Settings::default()), |row| Ok(Settings::from_stored(person, row.text(0)?)))
 }
 
-async fn apply(given: &(Id, Change), tx: &mut Transaction<'_>) -> Result<Settings, SettingsError> {
-    let (person, change) = given;
-    // Held by the person's own row: that of the settings may not be there yet.
+async fn apply(
+    (person, change): &(Id, SettingsChange),
+    tx: &mut Transaction<'_>,
+) -> Result<Settings, SettingsError> {
+    // Locks the row of the person, because the row of the settings may not exist yet.
     tx.run(&store::PEOPLE_ADD, &[("people", store::list([person]).into())]).await?;
-    tx.row(&store::PERSON_HOLD, &[("person", person.into())]).await?;
+    tx.row(&store::PERSON_LOCK, &[("person", person.into())]).await?;
     let mut settings = settings(person, tx).await?;
     change.apply(&mut settings).map_err(SettingsError::Invalid)?;
     let body = store::json(&settings)?;
@@ -246,9 +255,9 @@ async fn apply(given: &(Id, Change), tx: &mut Transaction<'_>) -> Result<Setting
 mod tests {
     use super::*;
 
-    fn change(body: &str) -> Result<Change, String> {
-        let fields = Fields::of_body(body).unwrap();
-        Change::read(&fields).map_err(|invalid| invalid.field)
+    fn change(body: &str) -> Result<SettingsChange, String> {
+        let fields = Fields::parse_body(body).unwrap();
+        SettingsChange::read(&fields).map_err(|invalid| invalid.field)
     }
 
     fn applied(bodies: &[&str]) -> Settings {
@@ -260,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_changes_what_it_names() {
+    fn a_change_affects_only_the_fields_that_it_names() {
         let settings = applied(&[
             r#"{"types":{"POST_LIKE":false,"comment.created":true},"channels":{"SMS":true}}"#,
             r#"{"quietHours":{"start":"22:00","end":"07:00","zone":"Asia/Seoul"},"unknown":1}"#,
@@ -269,24 +278,28 @@ mod tests {
         assert!(settings.enabled && settings.channels.sms && settings.channels.push);
         assert_eq!(settings.types.len(), 3);
         assert_eq!(settings.quiet_hours.as_ref().map(|hours| hours.allow_high), Some(false));
-        let kind = |name| Kind::new(name).unwrap();
-        assert!(!settings.wants(&kind("POST_LIKE")) && settings.wants(&kind("VOTE_ENDED")));
-        assert!(settings.wants(&kind("comment.created")), "switched on by name");
-        assert_eq!(settings.silence(&kind("FOLLOW")), Some(Silence::Type));
-        let as_at_first = applied(&[r#"{"types":{"FOLLOW":false}}"#, r#"{"types":{"FOLLOW":null}}"#]);
-        assert_eq!(as_at_first, Settings::default());
+        let kind = |name| NotificationType::new(name).unwrap();
+        assert!(!settings.allows(&kind("POST_LIKE")) && settings.allows(&kind("VOTE_ENDED")));
+        assert!(settings.allows(&kind("comment.created")), "switched on by name");
+        assert_eq!(settings.mute_reason(&kind("FOLLOW")), Some(MuteReason::NotificationType));
+        let restored = applied(&[r#"{"types":{"FOLLOW":false}}"#, r#"{"types":{"FOLLOW":null}}"#]);
+        assert_eq!(restored, Settings::default());
         let out_of_app = applied(&[r#"{"channels":{"IN_APP":false}}"#]);
-        assert_eq!(out_of_app.silence(&kind("FOLLOW")), Some(Silence::Channel));
+        assert_eq!(out_of_app.mute_reason(&kind("FOLLOW")), Some(MuteReason::InAppChannel));
         let quiet = r#"{"quietHours":{"start":"22:00","end":"07:00","zone":"UTC"}}"#;
         let off = applied(&[quiet, r#"{"quietHours":null,"enabled":false}"#]);
-        assert!(off.quiet_hours.is_none() && off.silence(&kind("VOTE_ENDED")) == Some(Silence::Everything));
+        assert!(
+            off.quiet_hours.is_none()
+                && off.mute_reason(&kind("VOTE_ENDED")) == Some(MuteReason::AllNotifications)
+        );
         let body = serde_json::to_string(&settings).unwrap();
-        assert_eq!(Settings::stored(&body), settings);
-        assert_eq!(Settings::stored("{}"), Settings::default());
+        let person = Id::new("7").unwrap();
+        assert_eq!(Settings::from_stored(&person, &body), settings);
+        assert_eq!(Settings::from_stored(&person, "{}"), Settings::default());
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn an_error_names_the_invalid_field() {
         for (body, field) in [
             (r#"{"enabled":1}"#, "enabled"),
             (r#"{"types":[]}"#, "types"),

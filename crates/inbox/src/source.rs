@@ -1,35 +1,36 @@
-//! What a personal stream reads: a person's entries as the history of the subject `member:<id>`.
+//! The source of personal streams: a person's inbox entries as the history of the subject `member:<id>`.
 //!
-//! A position is a number of the person's, so whatever is asked for is known as long as it was given out. Those who come
-//! with a position get what was saved after it, up to a hundred; those who come without, the newest that are unread.
+//! The position of an entry is its sequence number. A stream with a position begins with the entries after it, at most
+//! 100; a stream without one begins with the newest unread entries.
 
 use std::collections::HashMap;
 
 use bongsu_kernel::{Id, StreamId};
-use bongsu_live::log::{Boxed, LogError, Most};
-use bongsu_live::{Item, MessageId, Page, Place, Source, Start, SubjectName};
+use bongsu_live::log::{BoxFuture, LogError, ReadLimits};
+use bongsu_live::{Item, LogPosition, MessageId, Page, Source, StartPosition, SubjectName};
 use bongsu_sql::{Error, Records, Transaction};
 
-use crate::list::overlaid;
+use crate::entry_message::{EntryMessage, LocalizedNotification, log_position};
+use crate::list::unread_state_with_marks;
 use crate::marks::{Marks, numbers};
-use crate::notification::{Notification, WordedNotice, place};
 use crate::settings::settings;
-use crate::{Entry, Inbox, Standing, Templates, store};
+use crate::{Inbox, InboxEntry, Templates, UnreadState, store};
 
-/// So much is replayed to one who comes back; who missed more is told to look at the list.
-const REPLAYED: usize = 100;
-/// So much is shown to one who comes anew, of so many that are looked at: some may be switched off.
-const SHOWN: usize = 10;
-const LOOKED_AT: usize = 200;
+/// Entries that a resumed stream reads. A stream that missed more is told to read the list instead.
+const MAX_REPLAYED_ENTRIES: usize = 100;
+/// Entries with which a stream without a position begins.
+const MAX_INITIAL_ENTRIES: usize = 10;
+/// Unread entries that are read to find these, because the person may have muted some.
+const INITIAL_SCAN_SIZE: usize = 200;
 
-/// The family of subjects that people are.
-pub const FAMILY: &str = "member";
+/// The subject kind of personal streams.
+pub const SUBJECT_KIND: &str = "member";
 
 pub fn subject(person: &Id) -> SubjectName {
-    SubjectName::new(FAMILY, person)
+    SubjectName::new(SUBJECT_KIND, person)
 }
 
-/// See the module.
+/// The [`Source`] of personal streams.
 pub struct InboxSource(pub Inbox);
 
 impl InboxSource {
@@ -39,10 +40,10 @@ impl InboxSource {
 
     async fn page<F>(&self, person: &Id, read: impl Fn(Marks) -> F) -> Result<Page<Item>, LogError>
     where
-        F: Future<Output = Result<EntryPage, Error>>,
+        F: Future<Output = Result<StreamPage, Error>>,
     {
         let page = self.0.read_with_marks(person, read).await;
-        Ok(page.map_err(|error| LogError::from_records(&error))?.worded(self.0.templates()))
+        Ok(page.map_err(|error| LogError::from_records(&error))?.localized(self.0.templates()))
     }
 }
 
@@ -51,104 +52,121 @@ impl Source for InboxSource {
         &self,
         subject: &SubjectName,
         after: StreamId,
-        _: Most,
-    ) -> Boxed<'_, Result<Page<Item>, LogError>> {
+        _: ReadLimits,
+    ) -> BoxFuture<'_, Result<Page<Item>, LogError>> {
         let person = Id::new(subject.parts().1);
         Box::pin(async move {
-            let person = person.map_err(|_| LogError::Failed("no person".to_owned()))?;
-            let read = |marks| self.records().read((person.clone(), marks, after.ms), after_position);
+            let person =
+                person.map_err(|_| LogError::Failed("the subject has no valid person id".to_owned()))?;
+            let read = |marks| self.records().read((person.clone(), marks, after.ms), read_after);
             self.page(&person, read).await
         })
     }
 
-    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Vec<Result<Place, LogError>>> {
+    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> BoxFuture<'a, Vec<Result<LogPosition, LogError>>> {
         Box::pin(async move {
             let people: Vec<Id> = subjects.iter().filter_map(|name| Id::new(name.parts().1).ok()).collect();
-            let known = self
+            let last_seqs = self
                 .records()
-                .read(people, last_numbers)
+                .read(people, read_last_seqs)
                 .await
                 .map_err(|error| LogError::from_records(&error));
-            let place = |name: &SubjectName| {
-                let known = known.as_ref().map_err(Clone::clone)?;
-                Ok(head(known.get(name.parts().1).copied().unwrap_or(0)))
+            let head_of = |name: &SubjectName| {
+                let last_seqs = last_seqs.as_ref().map_err(Clone::clone)?;
+                Ok(head(last_seqs.get(name.parts().1).copied().unwrap_or(0)))
             };
-            subjects.iter().map(place).collect()
+            subjects.iter().map(head_of).collect()
         })
     }
 
-    fn begin(&self, subject: &SubjectName) -> Option<Boxed<'_, Result<Page<Item>, LogError>>> {
+    fn initial_page(&self, subject: &SubjectName) -> Option<BoxFuture<'_, Result<Page<Item>, LogError>>> {
         let person = Id::new(subject.parts().1).ok()?;
         Some(Box::pin(async move {
-            let read = |marks| self.records().read((person.clone(), marks), newest_unread);
+            let read = |marks| self.records().read((person.clone(), marks), read_newest_unread);
             self.page(&person, read).await
         }))
     }
 
-    fn name(&self, place: StreamId) -> MessageId {
-        MessageId::Number(place.ms.cast_signed())
+    fn message_id(&self, position: StreamId) -> MessageId {
+        MessageId::Number(position.ms.cast_signed())
     }
 }
 
-/// Entries of a person, and the count of the moment at which they were read.
-struct EntryPage {
-    start: Start,
-    entries: Vec<Entry>,
-    standing: Standing,
+/// Entries of a person, and the unread state at the time when they were read.
+struct StreamPage {
+    start: StartPosition,
+    entries: Vec<InboxEntry>,
+    state: UnreadState,
 }
 
-impl EntryPage {
-    fn worded(self, templates: &Templates) -> Page<Item> {
-        let Standing { unread, version, last_seq, .. } = self.standing;
-        let item = |Entry { seq, notice, created_at, .. }: Entry| {
-            let worded = WordedNotice::new(&notice, created_at, templates);
-            Notification { seq, unread: Some(unread), version: Some(version), worded }.into_item()
+impl StreamPage {
+    fn localized(self, templates: &Templates) -> Page<Item> {
+        let UnreadState { unread, version, last_seq, .. } = self.state;
+        let item = |InboxEntry { seq, notification, created_at, .. }: InboxEntry| {
+            let localized = LocalizedNotification::new(&notification, created_at, templates);
+            EntryMessage { seq, unread: Some(unread), version: Some(version), localized }.into_item()
         };
         let entries = self.entries.into_iter().map(item).collect();
         Page { start: self.start, entries, more: false, head: head(last_seq) }
     }
 }
 
-fn head(last_seq: u64) -> Place {
-    if last_seq == 0 { Place { number: None, ..Place::START } } else { place(last_seq) }
+/// The head of a personal stream, whose last entry has this sequence number; 0 without entries.
+fn head(last_seq: u64) -> LogPosition {
+    if last_seq == 0 { LogPosition { number: None, ..LogPosition::START } } else { log_position(last_seq) }
 }
 
-async fn after_position(given: &(Id, Marks, u64), tx: &mut Transaction<'_>) -> Result<EntryPage, Error> {
-    let (person, marks, after) = given;
-    let standing = overlaid(person, marks, tx).await?;
-    let last = standing.last_seq;
+async fn read_after(
+    (person, marks, after): &(Id, Marks, u64),
+    tx: &mut Transaction<'_>,
+) -> Result<StreamPage, Error> {
+    let state = unread_state_with_marks(person, marks, tx).await?;
+    let last = state.last_seq;
     if *after > last {
-        return Ok(EntryPage { start: Start::Unknown, entries: Vec::new(), standing });
+        return Ok(StreamPage { start: StartPosition::Unknown, entries: Vec::new(), state });
     }
-    let arguments = [("person", person.into()), ("after", (*after).into()), ("limit", (REPLAYED + 1).into())];
-    let rows = tx.rows(&store::AFTER, &arguments).await?;
-    let entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, _>>()?;
-    // Numbers have no holes but those that time has made.
-    let first = tx.row(&store::FIRST_AFTER, &[("person", person.into()), ("after", (*after).into())]).await?;
+    // One entry beyond the limit shows whether there are more.
+    let limit = MAX_REPLAYED_ENTRIES + 1;
+    let arguments = [("person", person.into()), ("after", (*after).into()), ("limit", limit.into())];
+    let rows = tx.rows(&store::ENTRIES_AFTER, &arguments).await?;
+    let entries = rows.iter().map(InboxEntry::read).collect::<Result<Vec<_>, _>>()?;
+    // Sequence numbers have no gaps except those made by retention.
+    let first =
+        tx.row(&store::FIRST_SEQ_AFTER, &[("person", person.into()), ("after", (*after).into())]).await?;
     let first = first.map(|row| row.maybe_count(0)).transpose()?.flatten();
-    let whole = *after == last || first.is_some_and(|first| first == after + 1);
-    let start = if whole && entries.len() <= REPLAYED { Start::Known } else { Start::Cut };
+    let has_gap = *after != last && first.is_none_or(|first| first != after + 1);
+    let start = if has_gap || entries.len() > MAX_REPLAYED_ENTRIES {
+        StartPosition::TooFarBehind
+    } else {
+        StartPosition::Known
+    };
     let settings = settings(person, tx).await?;
-    let wanted = entries.into_iter().take(REPLAYED).filter(|entry| settings.wants(&entry.notice.kind));
-    Ok(EntryPage { start, entries: wanted.collect(), standing })
+    let replayed = entries.into_iter().take(MAX_REPLAYED_ENTRIES);
+    let entries = replayed.filter(|entry| settings.allows(&entry.notification.kind)).collect();
+    Ok(StreamPage { start, entries, state })
 }
 
-async fn newest_unread(given: &(Id, Marks), tx: &mut Transaction<'_>) -> Result<EntryPage, Error> {
-    let (person, marks) = given;
-    let standing = overlaid(person, marks, tx).await?;
+async fn read_newest_unread(
+    (person, marks): &(Id, Marks),
+    tx: &mut Transaction<'_>,
+) -> Result<StreamPage, Error> {
+    let state = unread_state_with_marks(person, marks, tx).await?;
     let settings = settings(person, tx).await?;
-    let arguments =
-        [("person", person.into()), ("limit", LOOKED_AT.into()), ("seqs", numbers(marks.keys())?.into())];
+    let arguments = [
+        ("person", person.into()),
+        ("limit", INITIAL_SCAN_SIZE.into()),
+        ("seqs", numbers(marks.keys())?.into()),
+    ];
     let rows = tx.rows(&store::NEWEST_UNREAD, &arguments).await?;
-    let mut entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, _>>()?;
-    entries.retain(|entry| settings.wants(&entry.notice.kind));
-    entries.truncate(SHOWN);
+    let mut entries = rows.iter().map(InboxEntry::read).collect::<Result<Vec<_>, _>>()?;
+    entries.retain(|entry| settings.allows(&entry.notification.kind));
+    entries.truncate(MAX_INITIAL_ENTRIES);
     entries.reverse();
-    Ok(EntryPage { start: Start::Known, entries, standing })
+    Ok(StreamPage { start: StartPosition::Known, entries, state })
 }
 
-async fn last_numbers(people: &Vec<Id>, tx: &mut Transaction<'_>) -> Result<HashMap<String, u64>, Error> {
+/// The last sequence number of each person who has a row.
+async fn read_last_seqs(people: &Vec<Id>, tx: &mut Transaction<'_>) -> Result<HashMap<String, u64>, Error> {
     let rows = tx.rows(&store::PEOPLE, &[("people", store::list(people).into())]).await?;
-    let known = rows.iter().map(|row| Ok((row.id(0)?.as_str().to_owned(), row.count(1)?)));
-    known.collect()
+    rows.iter().map(|row| Ok((row.id(0)?.as_str().to_owned(), row.count(1)?))).collect()
 }

@@ -1,4 +1,4 @@
-//! The tables of the inbox and every query on them.
+//! The tables of the inbox, every query on them, and the JSON form of list arguments.
 
 use bongsu_kernel::Id;
 use bongsu_sql::{Error, Migration, migration, queries, query};
@@ -15,20 +15,20 @@ queries! {
     NOTICE_FIND = query!("notice_find");
     PEOPLE = query!("people", mysql);
     PEOPLE_ADD = query!("people_add", all);
-    PEOPLE_HOLD = query!("people_hold", mysql);
-    PEOPLE_HOLD_FREE = query!("people_hold_free", mysql);
-    PEOPLE_COUNT = query!("people_count", mysql);
-    PEOPLE_FORGET = query!("people_forget", mysql);
-    TOLD_ALREADY = query!("told_already", mysql);
+    PEOPLE_LOCK = query!("people_lock", mysql);
+    PEOPLE_LOCK_FREE = query!("people_lock_free", mysql);
+    PEOPLE_COUNT_ENTRY = query!("people_count_entry", mysql);
+    PEOPLE_SUBTRACT_REMOVED = query!("people_subtract_removed", mysql);
+    ALREADY_NOTIFIED = query!("already_notified", mysql);
     ENTRIES_ADD = query!("entries_add", mysql);
     ENTRIES_READ = query!("entries_read", mysql);
     PERSON = query!("person");
-    PERSON_HOLD = query!("person_hold");
+    PERSON_LOCK = query!("person_lock");
     PERSON_CHANGE = query!("person_change");
     LIST = query!("list");
     LIST_UNREAD = query!("list_unread");
-    AFTER = query!("after");
-    FIRST_AFTER = query!("first_after");
+    ENTRIES_AFTER = query!("entries_after");
+    FIRST_SEQ_AFTER = query!("first_seq_after");
     NEWEST_UNREAD = query!("newest_unread");
     ENTRY = query!("entry");
     ENTRY_OF_EVENT = query!("entry_of_event");
@@ -41,13 +41,13 @@ queries! {
     SETTINGS_OF = query!("settings_of", mysql);
     SETTINGS_PUT = query!("settings_put", mysql);
     NOTICE = query!("notice");
-    NOTICE_SPREAD = query!("notice_spread");
+    NOTICE_COUNTS = query!("notice_counts");
     NOTICE_ENTRY = query!("notice_entry");
-    OLD = query!("old");
-    OLD_REMOVE = query!("old_remove", mysql);
-    OLD_NOTICES = query!("old_notices");
-    OLD_NOTICES_HOLD = query!("old_notices_hold", mysql);
-    OLD_NOTICES_REMOVE = query!("old_notices_remove", mysql);
+    EXPIRED_ENTRIES = query!("expired_entries");
+    EXPIRED_ENTRIES_REMOVE = query!("expired_entries_remove", mysql);
+    EXPIRED_NOTICES = query!("expired_notices");
+    EXPIRED_NOTICES_LOCK = query!("expired_notices_lock", mysql);
+    EXPIRED_NOTICES_REMOVE = query!("expired_notices_remove", mysql);
     DEAD_LETTER = query!("dead_letter");
     DEAD_LETTERS = query!("dead_letters");
     DEAD_LETTER_ADD = query!("dead_letter_add");
@@ -56,14 +56,14 @@ queries! {
     DEAD_LETTER_REMOVE = query!("dead_letter_remove");
 }
 
-/// A list, or something else, as JSON.
+/// A value as JSON text, for a query argument.
 pub(crate) fn json(value: &(impl Serialize + ?Sized)) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|error| Error::Failed(error.to_string()))
 }
 
-/// People as a JSON list, always as text: an id that looks like a number is none.
+/// Person ids as a JSON array of strings. An id that consists of digits is a string, too.
 pub(crate) fn list<'a>(people: impl IntoIterator<Item = &'a Id>) -> String {
-    // Ids have no character that JSON would have to escape.
+    // Ids contain no character that JSON has to escape.
     let people: Vec<String> = people.into_iter().map(|person| format!("\"{person}\"")).collect();
     format!("[{}]", people.join(","))
 }

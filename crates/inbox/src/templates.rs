@@ -1,8 +1,8 @@
-//! The wording of notifications: a template per type and language, in files.
+//! The wording of notifications: one template file per type and language.
 //!
-//! Those that come with the program are in `templates/`; a folder of the operator's (INBOX_TEMPLATES_DIR) replaces single
-//! ones and adds others, and is looked at again while the hub runs. A template that fails is never a reason not to tell
-//! somebody: the general wording takes its place.
+//! Built-in templates are in `templates/`. The operator's folder (INBOX_TEMPLATES_DIR) replaces single templates or
+//! adds others, and is polled for changes while the hub runs. A template that fails never prevents a notification: the
+//! general template is used instead.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -14,19 +14,21 @@ use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::text::Language;
 use minijinja::{Environment, context, filters, tests as checks};
 
-use crate::{Kind, Notice};
+use crate::{Notification, NotificationType};
 
-/// The folder is looked at so often.
-const LOOK: Duration = Duration::from_secs(5);
-/// What a template may do: a loop without an end ends here.
-const FUEL: u64 = 20_000;
-/// A message has so many characters at most, and so many bytes are made for it.
-const LONGEST: usize = 1_000;
-const MADE: usize = 16 << 10;
-const LARGEST_FILE: u64 = 16 << 10;
-const MOST_FILES: usize = 1_000;
+/// Time between two checks of the folder for changes.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Steps that one rendering may execute, which ends long loops.
+const MAX_STEPS: u64 = 20_000;
+/// Characters of a rendered message, after white space is collapsed.
+const MAX_MESSAGE_LEN: usize = 1_000;
+/// Bytes that a template may write before it is stopped.
+const MAX_OUTPUT_BYTES: usize = 16 << 10;
+const MAX_FILE_BYTES: u64 = 16 << 10;
+/// Files in the folder of one language.
+const MAX_FILES: usize = 1_000;
 
-/// The wording for what has none of its own.
+/// The name of the template for types without a template of their own.
 const GENERAL: &str = "general";
 
 macro_rules! built_in {
@@ -40,7 +42,7 @@ macro_rules! built_in {
 
 const BUILT_IN: &[(&str, &str)] = &built_in!("FOLLOW", "POST_LIKE", "POST_COMMENT", "VOTE_ENDED", "general");
 
-/// Cheap to clone.
+/// The loaded templates. Cheap to clone.
 #[derive(Clone)]
 pub struct Templates(Arc<Inner>);
 
@@ -50,79 +52,91 @@ struct Inner {
 }
 
 impl Templates {
-    /// Those of the program, and those of the folder, which has to be readable now.
+    /// Loads the built-in templates and those of the folder. Fails when the folder is not readable or a template is
+    /// invalid.
     pub fn load(folder: Option<PathBuf>) -> Result<Self, String> {
         let loaded = environment(folder.as_deref())?;
         Ok(Self(Arc::new(Inner { folder, loaded: RwLock::new(loaded) })))
     }
 
-    /// Takes up changes in the folder, for as long as the process runs. While something in it is wrong, what was loaded
-    /// before stays.
-    pub fn start(&self, supervisor: &Supervisor) {
+    /// Reloads the templates whenever the folder changes, until the process ends. While a template in the folder is
+    /// invalid, the templates loaded before stay in use.
+    pub fn start_reloading(&self, supervisor: &Supervisor) {
         let Some(folder) = self.0.folder.clone() else { return };
-        let seen = Arc::new(Mutex::new(stamp(&folder)));
-        supervisor.every("inbox-templates", LOOK, &(self.clone(), folder, seen), |state| async move {
-            let (templates, folder, seen) = state;
-            let now = stamp(&folder);
-            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-            if now != *seen {
-                *seen = now;
-                templates.reload();
-            }
-        });
+        let seen = Arc::new(Mutex::new(folder_state(&folder)));
+        supervisor.every(
+            "inbox-templates",
+            POLL_INTERVAL,
+            &(self.clone(), folder, seen),
+            |state| async move {
+                let (templates, folder, seen) = state;
+                let now = folder_state(&folder);
+                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                if now != *seen {
+                    *seen = now;
+                    templates.reload();
+                }
+            },
+        );
     }
 
     fn reload(&self) {
         match environment(self.0.folder.as_deref()) {
             Ok(loaded) => {
                 *self.0.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
-                tracing::info!("the wording of notifications was loaded anew");
+                tracing::info!("reloaded the notification templates");
             }
-            Err(error) => tracing::error!(error, "the wording of notifications stays as it was"),
+            Err(error) => {
+                tracing::error!(
+                    error,
+                    "failed to reload the notification templates; keeping the previous ones"
+                );
+            }
         }
     }
 
-    /// What to say of something.
-    pub fn message(&self, notice: &Notice, language: Language) -> String {
+    /// Renders the message of a notification in a language. When its template fails, the general template is rendered,
+    /// and when that fails as well, the message is the type itself.
+    pub fn render(&self, notification: &Notification, language: Language) -> String {
         let loaded = self.0.loaded.read().unwrap_or_else(PoisonError::into_inner);
         let folder = language.name();
-        for name in [notice.kind.as_str(), GENERAL] {
+        for name in [notification.kind.as_str(), GENERAL] {
             let Ok(template) = loaded.get_template(&format!("{folder}/{name}")) else { continue };
             let payload: serde_json::Value =
-                serde_json::from_str(notice.payload.as_str()).unwrap_or_default();
-            let given = context! {
-                type => notice.kind.as_str(),
-                actorId => notice.actor.as_ref().map(bongsu_kernel::Id::as_str),
-                refId => notice.reference.as_ref().map(bongsu_kernel::Id::as_str),
+                serde_json::from_str(notification.payload.as_str()).unwrap_or_default();
+            let variables = context! {
+                type => notification.kind.as_str(),
+                actorId => notification.actor.as_ref().map(bongsu_kernel::Id::as_str),
+                refId => notification.reference.as_ref().map(bongsu_kernel::Id::as_str),
                 payload => minijinja::Value::from(minijinja::value::Serde(&payload)),
             };
-            let mut made = Made::default();
-            match template.render_captured_to(given, &mut made) {
-                Err(error) if !made.full => {
+            let mut output = LimitedOutput::default();
+            match template.render_captured_to(variables, &mut output) {
+                Err(error) if !output.is_full => {
                     metrics::counter!("inbox_template_failures_total").increment(1);
-                    // For every entry that is shown: a person who wants to know why asks for it.
-                    tracing::debug!(template = %format!("{folder}/{name}"), %error, "a wording failed");
+                    // At level debug, because this happens for every entry that is rendered.
+                    tracing::debug!(template = %format!("{folder}/{name}"), %error, "failed to render a template; using the general one, or the notification type");
                 }
-                _ => return shorten(&String::from_utf8_lossy(&made.bytes)),
+                _ => return shorten(&String::from_utf8_lossy(&output.bytes)),
             }
         }
-        notice.kind.as_str().to_owned()
+        notification.kind.as_str().to_owned()
     }
 }
 
-/// What a template has written so far. One that writes too much is stopped.
+/// What a template has written so far. A write beyond [`MAX_OUTPUT_BYTES`] fails, which stops the template.
 #[derive(Default)]
-struct Made {
+struct LimitedOutput {
     bytes: Vec<u8>,
-    full: bool,
+    is_full: bool,
 }
 
-impl io::Write for Made {
+impl io::Write for LimitedOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let fits = bytes.len().min(MADE - self.bytes.len());
-        self.bytes.extend_from_slice(&bytes[..fits]);
-        self.full = fits < bytes.len();
-        if self.full { Err(io::Error::other("too much")) } else { Ok(fits) }
+        let fitting = bytes.len().min(MAX_OUTPUT_BYTES - self.bytes.len());
+        self.bytes.extend_from_slice(&bytes[..fitting]);
+        self.is_full = fitting < bytes.len();
+        if self.is_full { Err(io::Error::other("the output is too long")) } else { Ok(fitting) }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -130,10 +144,11 @@ impl io::Write for Made {
     }
 }
 
-/// What templates may do. Nothing by which a few words make a text of any size: fuel counts steps, not bytes.
-fn toolbox() -> Environment<'static> {
+/// An environment with the filters and tests that templates may use. None of them can make a text of any size of a
+/// short one, because the limit counts steps, not bytes.
+fn restricted_environment() -> Environment<'static> {
     let mut environment = Environment::empty();
-    environment.set_fuel(Some(FUEL));
+    environment.set_fuel(Some(MAX_STEPS));
     environment.add_filter("default", filters::default);
     environment.add_filter("upper", filters::upper);
     environment.add_filter("lower", filters::lower);
@@ -152,31 +167,32 @@ fn toolbox() -> Environment<'static> {
     environment
 }
 
-/// The same for what needs no tool.
+/// Refuses what the environment cannot switch off: tags that are not in [`ALLOWED_TAGS`], and the operator `*`, which
+/// repeats a string.
 fn check(source: &str) -> Result<(), String> {
     for tag in source.split("{%").skip(1) {
         let word = tag.trim_start_matches(['-', '+']).trim_start();
         let word = &word[..word.find(|letter: char| !letter.is_alphanumeric()).unwrap_or(word.len())];
-        if !TAGS.contains(&word) {
-            return Err(format!("{word:?} is none of {}", TAGS.join(", ")));
+        if !ALLOWED_TAGS.contains(&word) {
+            return Err(format!("the tag {word:?} is not allowed; allowed are {}", ALLOWED_TAGS.join(", ")));
         }
     }
     let codes = source.split('{').skip(1).filter_map(|part| part.split('}').next());
     match codes.into_iter().find(|code| code.contains('*')) {
-        Some(code) => Err(format!("{code:?}: there is no multiplying")),
+        Some(code) => Err(format!("{code:?}: multiplying is not allowed")),
         None => Ok(()),
     }
 }
 
-const TAGS: [&str; 6] = ["if", "elif", "else", "endif", "for", "endfor"];
+const ALLOWED_TAGS: [&str; 6] = ["if", "elif", "else", "endif", "for", "endfor"];
 
-/// On one line, and not longer than it may be.
+/// Collapses white space to single spaces and cuts the text to [`MAX_MESSAGE_LEN`] characters.
 fn shorten(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(LONGEST).collect()
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_MESSAGE_LEN).collect()
 }
 
 fn environment(folder: Option<&Path>) -> Result<Environment<'static>, String> {
-    let mut environment = toolbox();
+    let mut environment = restricted_environment();
     for (name, source) in BUILT_IN {
         environment.add_template(name, source).map_err(|error| error.to_string())?;
     }
@@ -188,7 +204,7 @@ fn environment(folder: Option<&Path>) -> Result<Environment<'static>, String> {
             folder.map(|folder| files(&folder.join(language))).transpose()?.unwrap_or_default()
         {
             let name = format!("{language}/{name}");
-            check(&source).map_err(|why| format!("{name}.txt: {why}"))?;
+            check(&source).map_err(|reason| format!("{name}.txt: {reason}"))?;
             environment
                 .add_template_owned(name.clone(), source)
                 .map_err(|error| format!("{name}.txt: {error}"))?;
@@ -197,43 +213,43 @@ fn environment(folder: Option<&Path>) -> Result<Environment<'static>, String> {
     Ok(environment)
 }
 
-/// The templates of one language: `POST_LIKE.txt` and the like. A folder that is not there has none.
+/// Reads the templates of one language, such as `POST_LIKE.txt`. A folder that does not exist has no templates.
 fn files(folder: &Path) -> Result<BTreeMap<String, String>, String> {
-    let wrong = |path: &Path, why: &str| format!("{}: {why}", path.display());
+    let failure = |path: &Path, reason: &str| format!("{}: {reason}", path.display());
     let mut found = BTreeMap::new();
     let listing = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(found),
-        listing => listing.map_err(|error| wrong(folder, &error.to_string()))?,
+        listing => listing.map_err(|error| failure(folder, &error.to_string()))?,
     };
     for (number, file) in listing.enumerate() {
-        if number == MOST_FILES {
-            return Err(wrong(folder, &format!("more than {MOST_FILES} files")));
+        if number == MAX_FILES {
+            return Err(failure(folder, &format!("the folder has more than {MAX_FILES} files")));
         }
-        let path = file.map_err(|error| wrong(folder, &error.to_string()))?.path();
+        let path = file.map_err(|error| failure(folder, &error.to_string()))?.path();
         if path.extension().is_none_or(|extension| extension != "txt") {
             continue;
         }
         let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
-        if name != GENERAL && Kind::new(name).is_err() {
-            return Err(wrong(&path, "its name is no type of notification"));
+        if name != GENERAL && NotificationType::new(name).is_err() {
+            return Err(failure(&path, "the file name is neither a notification type nor \"general\""));
         }
-        if path.metadata().is_ok_and(|file| file.len() > LARGEST_FILE) {
-            return Err(wrong(&path, "too large"));
+        if path.metadata().is_ok_and(|file| file.len() > MAX_FILE_BYTES) {
+            return Err(failure(&path, &format!("the file has more than {MAX_FILE_BYTES} bytes")));
         }
-        let source = std::fs::read_to_string(&path).map_err(|error| wrong(&path, &error.to_string()))?;
+        let source = std::fs::read_to_string(&path).map_err(|error| failure(&path, &error.to_string()))?;
         found.insert(name.to_owned(), source);
     }
     Ok(found)
 }
 
-/// What tells one state of the folder from another.
-fn stamp(folder: &Path) -> Vec<(PathBuf, Option<SystemTime>, u64)> {
+/// The files of the folder with their modification times and sizes: it differs after a change.
+fn folder_state(folder: &Path) -> Vec<(PathBuf, Option<SystemTime>, u64)> {
     let mut files = Vec::new();
     for language in Language::NAMES {
-        let listing = std::fs::read_dir(folder.join(language)).into_iter().flatten().take(MOST_FILES);
+        let listing = std::fs::read_dir(folder.join(language)).into_iter().flatten().take(MAX_FILES);
         files.extend(listing.flatten().filter_map(|file| {
-            let about = file.metadata().ok()?;
-            Some((file.path(), about.modified().ok(), about.len()))
+            let metadata = file.metadata().ok()?;
+            Some((file.path(), metadata.modified().ok(), metadata.len()))
         }));
     }
     files.sort();
@@ -248,31 +264,33 @@ mod tests {
     use super::*;
     use crate::EventId;
 
-    fn notice(kind: &str, payload: &str) -> Notice {
-        Notice {
+    fn notification(kind: &str, payload: &str) -> Notification {
+        Notification {
             event: EventId::new("e1").unwrap(),
-            kind: Kind::new(kind).unwrap(),
+            kind: NotificationType::new(kind).unwrap(),
             reference: Some(Id::new("100").unwrap()),
             actor: Some(Id::new("2").unwrap()),
-            payload: Object::stored(payload).unwrap(),
+            payload: Object::from_stored(payload).unwrap(),
         }
     }
 
     #[test]
-    fn every_type_has_words_in_both_languages() {
+    fn every_type_has_a_message_in_both_languages() {
         let templates = Templates::load(None).unwrap();
         for kind in ["FOLLOW", "POST_LIKE", "POST_COMMENT", "VOTE_ENDED", "ANYTHING", "comment.created"] {
-            let notice = notice(kind, r#"{"actorName":"봉수"}"#);
-            let [ko, en] = [Language::Korean, Language::English].map(|of| templates.message(&notice, of));
+            let notification = notification(kind, r#"{"actorName":"봉수"}"#);
+            let [ko, en] =
+                [Language::Korean, Language::English].map(|of| templates.render(&notification, of));
             assert!(!ko.is_empty() && !en.is_empty() && ko != en, "{kind}: {ko} / {en}");
         }
-        let like = templates.message(&notice("POST_LIKE", r#"{"actorName":"봉수"}"#), Language::Korean);
+        let like = templates.render(&notification("POST_LIKE", r#"{"actorName":"봉수"}"#), Language::Korean);
         assert!(like.contains("봉수"), "{like}");
-        assert!(!templates.message(&notice("POST_LIKE", "{}"), Language::English).is_empty(), "no name");
+        let nameless = templates.render(&notification("POST_LIKE", "{}"), Language::English);
+        assert!(!nameless.is_empty(), "a payload without actorName");
     }
 
     #[test]
-    fn a_folder_replaces_and_adds_wordings_and_bad_ones_are_named() {
+    fn a_folder_replaces_and_adds_templates_and_errors_name_the_invalid_file() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = folder.path().join(name);
@@ -285,15 +303,15 @@ mod tests {
         write("en/MUCH.txt", &list("{{ payload.text }}"));
         write("en/LONG.txt", "{{ payload.text }}");
         let templates = Templates::load(Some(folder.path().to_owned())).unwrap();
-        let message = |kind, payload| templates.message(&notice(kind, payload), Language::English);
+        let message = |kind, payload| templates.render(&notification(kind, payload), Language::English);
         assert_eq!(message("POST_LIKE", r#"{"actorName":"A\nB"}"#), "A B likes 100");
         let numbers = (0..200).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
         let endless = format!(r#"{{"list":[{numbers}],"text":"{}"}}"#, "y".repeat(5_000));
-        assert_eq!(message("SALE", &endless), "There is news: SALE", "the general wording instead");
-        assert_eq!(message("MUCH", &endless).len(), LONGEST, "a megabyte is not made");
+        assert_eq!(message("SALE", &endless), "There is news: SALE", "the general template is used instead");
+        assert_eq!(message("MUCH", &endless).len(), MAX_MESSAGE_LEN, "the output is cut");
         let long = format!(r#"{{"text":"{}"}}"#, "y".repeat(5_000));
-        assert_eq!(message("LONG", &long).len(), LONGEST);
-        assert!(!message("LONG", "{}").contains("undefined"), "what is missing is left out");
+        assert_eq!(message("LONG", &long).len(), MAX_MESSAGE_LEN);
+        assert!(!message("LONG", "{}").contains("undefined"), "a missing value is rendered as nothing");
         write("ko/POST_LIKE.txt", "{{ unclosed");
         assert!(Templates::load(Some(folder.path().to_owned())).err().unwrap().contains("ko/POST_LIKE"));
         for (name, source) in [
@@ -307,7 +325,7 @@ mod tests {
         ] {
             write("ko/POST_LIKE.txt", source);
             let shown = Templates::load(Some(folder.path().to_owned()))
-                .map(|templates| templates.message(&notice("POST_LIKE", &endless), Language::Korean));
+                .map(|templates| templates.render(&notification("POST_LIKE", &endless), Language::Korean));
             match shown {
                 Err(why) => assert!(why.contains(name), "{why}"),
                 Ok(shown) => assert!(shown.len() < 200, "{name}: {shown}"),

@@ -1,5 +1,6 @@
-//! Time, from one place, so that tests can hold it in their hands; how it is written and read, and how far another machine's
-//! clock differs.
+//! The time of day. All code reads it from a [`Clock`], so that tests can set it.
+//!
+//! Also formats and parses timestamps, and computes the skew between the clocks of two machines.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Milliseconds since 1970 in UTC.
 pub type Millis = u64;
 
-/// Where the time of day comes from. Cheap to clone.
+/// A source of the time of day. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Clock(Source);
 
@@ -24,7 +25,7 @@ impl Clock {
         Self::default()
     }
 
-    /// A clock that stands still until it is set. Its clones show the same time.
+    /// A clock whose time changes only by [`set`](Self::set). Its clones share the same time.
     pub fn manual(now: Millis) -> Self {
         Self(Source::Manual(Arc::new(AtomicU64::new(now))))
     }
@@ -36,15 +37,15 @@ impl Clock {
         }
     }
 
-    /// When that was by the clock that measures. The time may be another machine's, so this is about right, and never in
-    /// the future.
-    pub fn moment(&self, at: Millis) -> Instant {
+    /// Converts a time of day to an [`Instant`]. The time may come from another machine's clock, so the result is an
+    /// approximation. It is never in the future.
+    pub fn instant_of(&self, at: Millis) -> Instant {
         let age = Duration::from_millis(self.now().saturating_sub(at));
         let now = Instant::now();
         now.checked_sub(age).unwrap_or(now)
     }
 
-    /// Sets a manual clock; a system clock goes on as it does.
+    /// Sets a manual clock; has no effect on a system clock.
     pub fn set(&self, to: Millis) {
         if let Source::Manual(now) = &self.0 {
             now.store(to, Ordering::Relaxed);
@@ -52,25 +53,26 @@ impl Clock {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place that asks the system")]
+#[expect(clippy::disallowed_methods, reason = "the only caller of the system clock")]
 fn system_now() -> Millis {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from((since + moved()).as_millis()).unwrap_or(u64::MAX)
+    u64::try_from((since + test_offset()).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How far a test has moved the time of this process forward, for the time of day and for the deadlines of streams.
+/// How far a test has moved the time of this process forward. It is added to the time of day and to the age of streams.
 /// Always zero in a release build.
 #[cfg(not(debug_assertions))]
-pub fn moved() -> Duration {
+pub fn test_offset() -> Duration {
     Duration::ZERO
 }
 
 #[cfg(debug_assertions)]
-pub use movable::moved;
+pub use offset_file::test_offset;
 
-/// `BONGSU_CLOCK_FILE` names a file. Whenever it exists, the milliseconds in it are added to the time and it is removed.
+/// The environment variable `BONGSU_CLOCK_FILE` names a file. Whenever that file exists, a thread adds the number of
+/// milliseconds in it to the time and removes it.
 #[cfg(debug_assertions)]
-mod movable {
+mod offset_file {
     use std::path::PathBuf;
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,61 +80,62 @@ mod movable {
 
     const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-    static MOVED_MS: AtomicU64 = AtomicU64::new(0);
-    static FOLLOWED: OnceLock<()> = OnceLock::new();
+    static OFFSET_MS: AtomicU64 = AtomicU64::new(0);
+    static POLLING: OnceLock<()> = OnceLock::new();
 
-    pub fn moved() -> Duration {
-        FOLLOWED.get_or_init(|| {
+    pub fn test_offset() -> Duration {
+        POLLING.get_or_init(|| {
             if let Some(file) = std::env::var_os("BONGSU_CLOCK_FILE").map(PathBuf::from) {
-                // What is there before the first question counts for it.
-                take_step(&file);
-                std::thread::spawn(move || follow(&file));
+                // A file that exists before the first call is applied before that call returns.
+                apply_file(&file);
+                std::thread::spawn(move || poll(&file));
             }
         });
-        Duration::from_millis(MOVED_MS.load(Ordering::Relaxed))
+        Duration::from_millis(OFFSET_MS.load(Ordering::Relaxed))
     }
 
-    fn follow(file: &std::path::Path) {
+    fn poll(file: &std::path::Path) {
         loop {
-            take_step(file);
+            apply_file(file);
             std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    fn take_step(file: &std::path::Path) {
-        let step = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
-        if let Some(step) = step {
-            MOVED_MS.fetch_add(step, Ordering::Relaxed);
+    fn apply_file(file: &std::path::Path) {
+        let step_ms = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
+        if let Some(step_ms) = step_ms {
+            OFFSET_MS.fetch_add(step_ms, Ordering::Relaxed);
             let _ = std::fs::remove_file(file);
         }
     }
 }
 
-/// How many milliseconds another machine's clock is ahead of this one's (negative: behind), at least: it was asked after
-/// `before` and had answered by `after`, so a time between the two shows no difference.
-pub fn skew_ms(before: Millis, theirs: Millis, after: Millis) -> i64 {
-    let difference = |one: Millis, other: Millis| i64::try_from(one - other).unwrap_or(i64::MAX);
-    if theirs < before {
-        -difference(before, theirs)
-    } else if theirs > after {
-        difference(theirs, after)
+/// The smallest number of milliseconds by which another machine's clock is ahead of this machine's; negative when it is
+/// behind. The request for the `remote` time was sent at `before` and answered at `after`, so a time between the two
+/// proves no skew.
+pub fn skew_ms(before: Millis, remote: Millis, after: Millis) -> i64 {
+    let difference = |later: Millis, earlier: Millis| i64::try_from(later - earlier).unwrap_or(i64::MAX);
+    if remote < before {
+        -difference(before, remote)
+    } else if remote > after {
+        difference(remote, after)
     } else {
         0
     }
 }
 
-/// RFC 3339 in UTC, with milliseconds.
+/// Formats a time as RFC 3339 in UTC, with milliseconds.
 pub fn rfc3339(at: Millis) -> String {
     timestamp(at).map(|timestamp| format!("{timestamp:.3}")).unwrap_or_default()
 }
 
-/// Reads RFC 3339 with any offset. None for times before 1970.
+/// Parses RFC 3339 with any offset. None for times before 1970.
 pub fn parse_rfc3339(text: &str) -> Option<Millis> {
     let at: jiff::Timestamp = text.parse().ok()?;
     Millis::try_from(at.as_millisecond()).ok()
 }
 
-/// As HTTP writes it in its headers.
+/// Formats a time as HTTP headers have it, such as `Mon, 16 Feb 2026 10:30:00 GMT`.
 pub fn http_date(at: Millis) -> String {
     let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
     timestamp(at).and_then(|at| printer.timestamp_to_rfc9110_string(&at).ok()).unwrap_or_default()
@@ -165,21 +168,21 @@ mod tests {
 
     #[test]
     fn a_clock_differs_by_what_the_way_of_the_answer_cannot_explain() {
-        assert_eq!([95, 100, 105, 110, 117].map(|theirs| skew_ms(100, theirs, 110)), [-5, 0, 0, 0, 7]);
+        assert_eq!([95, 100, 105, 110, 117].map(|remote| skew_ms(100, remote, 110)), [-5, 0, 0, 0, 7]);
     }
 
     #[test]
     fn a_manual_clock_moves_only_by_hand() {
         let clock = Clock::manual(5);
-        let same = clock.clone();
+        let clone = clock.clone();
         clock.set(9);
-        assert_eq!(same.now(), 9);
+        assert_eq!(clone.now(), 9);
     }
 
     #[test]
     fn a_time_is_a_moment_that_is_not_to_come() {
         let (clock, before) = (Clock::manual(60_000), Instant::now());
-        let age = |at| clock.moment(at).elapsed().as_millis();
+        let age = |at| clock.instant_of(at).elapsed().as_millis();
         assert!((2_000..60_000).contains(&age(58_000)));
         assert!(age(99_000) <= before.elapsed().as_millis(), "another machine's clock is ahead");
     }

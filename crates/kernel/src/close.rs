@@ -1,20 +1,28 @@
-//! Why a stream ends, in words and numbers that a client can act on.
+//! Close codes: why the hub ends a stream, as a number and a reason text.
 //!
-//! Below 3500 the client comes back, from 3500 on it stays away. A WebSocket gets the same number as its close
-//! code.
+//! After a code below 3500 the client reconnects; after 3500 or above it must not. SSE streams receive the code in a
+//! `system.close` event, WebSockets as the code of the close frame.
 
 use crate::random;
 
-/// The reason for an ending.
+/// A close code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Close {
+    /// The instance shuts down.
     Draining,
+    /// The stream reached its maximum age.
     Lifetime,
+    /// The reader takes bytes too slowly.
     TooSlow,
+    /// The engine is unreachable, so the position of the stream cannot be kept.
     EngineLost,
+    /// A limit on streams is reached.
     TooMany,
+    /// A newer connection of the same person took the place of this one.
     Replaced,
+    /// The person may not read the subject any longer.
     Withdrawn,
+    /// The token expired or was revoked.
     TokenExpired,
 }
 
@@ -30,7 +38,8 @@ impl Close {
         Self::TokenExpired,
     ];
 
-    /// Its number, its words, and how long clients wait before they come back, in milliseconds from the least to the most.
+    /// The code, the reason text, and the shortest and longest delay in milliseconds before a client reconnects. The
+    /// delay is None for codes after which a client must not reconnect.
     const fn details(self) -> (u16, &'static str, Option<(u64, u64)>) {
         match self {
             Self::Draining => (3000, "draining", Some((500, 3_000))),
@@ -56,20 +65,22 @@ impl Close {
         self.details().1
     }
 
-    pub fn reconnect(self) -> bool {
+    pub fn can_reconnect(self) -> bool {
         self.code() < 3500
     }
 
-    /// How long a client should wait before it comes back, spread so that not all come at once.
+    /// How many milliseconds a client should wait before it reconnects: a random value, so that clients whose streams
+    /// ended together do not reconnect together.
     pub fn retry_ms(self) -> Option<u64> {
-        self.details().2.map(|(least, most)| random::between(least, most))
+        self.details().2.map(|(min, max)| random::between(min, max))
     }
 }
 
-/// What a Last-Event-ID starts with once a stream ended for good: `end.<code>.<last id>`.
+/// Prefix of the event id that a client keeps after a close code of 3500 or above: `end.<code>.<last id>`. A client
+/// that reconnects nevertheless sends this id as `Last-Event-ID`, and is recognised by the prefix.
 pub const END_PREFIX: &str = "end.";
 
-/// The id that an ending for good leaves in the client.
+/// The event id to send with a close code of 3500 or above.
 pub fn end_id(close: Close, last: impl std::fmt::Display) -> String {
     format!("{END_PREFIX}{}.{last}", close.code())
 }

@@ -1,8 +1,9 @@
-//! Crash points: named places where a test ends the process as `kill -9` would.
+//! Crash points: named places in the code where a test ends the process as `kill -9` would.
 //!
-//! `BONGSU_CRASH_POINT=name` (or `name:3` for the third time) chooses one. A release build has none of it.
+//! The environment variable `BONGSU_CRASH_POINT=name` selects one; `name:3` ends the process when the point is reached
+//! for the third time. Release builds contain no crash points.
 
-/// Ends the process here when the test at hand chose this point.
+/// Ends the process here when `BONGSU_CRASH_POINT` names this point.
 #[macro_export]
 macro_rules! crash_point {
     ($name:literal) => {
@@ -12,33 +13,34 @@ macro_rules! crash_point {
 }
 
 #[cfg(debug_assertions)]
-mod armed {
+mod selected {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    struct Armed {
+    struct CrashPoint {
         name: String,
-        left: AtomicU64,
+        /// How many times the point is still to be reached, the one at which the process ends included.
+        remaining: AtomicU64,
     }
 
-    static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
+    static SELECTED: OnceLock<Option<CrashPoint>> = OnceLock::new();
 
-    /// Not part of the API: `crash_point!` calls it.
+    /// Not part of the API: called by `crash_point!`.
     pub fn reach(name: &str) {
-        let armed = ARMED.get_or_init(|| {
-            let chosen = std::env::var("BONGSU_CRASH_POINT").ok()?;
-            let (name, times) = chosen.split_once(':').unwrap_or((&chosen, "1"));
-            Some(Armed { name: name.to_owned(), left: AtomicU64::new(times.parse().ok()?) })
+        let selected = SELECTED.get_or_init(|| {
+            let value = std::env::var("BONGSU_CRASH_POINT").ok()?;
+            let (name, times) = value.split_once(':').unwrap_or((&value, "1"));
+            Some(CrashPoint { name: name.to_owned(), remaining: AtomicU64::new(times.parse().ok()?) })
         });
-        if let Some(armed) = armed
-            && armed.name == name
-            && armed.left.fetch_sub(1, Ordering::SeqCst) == 1
+        if let Some(selected) = selected
+            && selected.name == name
+            && selected.remaining.fetch_sub(1, Ordering::SeqCst) == 1
         {
-            // No destructor runs and nothing is flushed, as with a signal.
+            // Abort runs no destructor and flushes nothing, like SIGKILL.
             std::process::abort();
         }
     }
 }
 
 #[cfg(debug_assertions)]
-pub use armed::reach;
+pub use selected::reach;

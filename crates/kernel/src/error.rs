@@ -1,19 +1,19 @@
-//! Stable error codes, and why a field was refused.
+//! Error codes of the API, and the reasons why a field of a request is invalid.
 //!
-//! Every error of every crate ends as a [`Code`]: it says which status it has and whether repeating can help.
-//! Codes never change; the words around them may.
+//! Every error that an API request causes is mapped to a [`Code`], which has an HTTP status and says whether a retry
+//! can succeed. Released codes never change; the message texts may.
 
 use crate::text::Text;
 
-/// An engine cannot be used now, and why; the same may work later.
+/// An engine cannot be used at the moment, with the reason. The same call may succeed later.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Outage(pub String);
 
-/// Declares the codes: how each is written, and its HTTP status.
+/// Declares the codes, each with its text form and its HTTP status.
 macro_rules! codes {
     ($($code:ident = $text:literal, $status:literal;)*) => {
-        /// The stable codes of the API.
+        /// The error codes of the API.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Code {
             $($code),*
@@ -58,22 +58,22 @@ codes! {
 }
 
 impl Code {
-    /// Whether the same request may succeed a little later. A browser's EventSource must not see such a refusal
-    /// as a status: it would give up for good.
-    pub fn passes(self) -> bool {
+    /// Whether the same request may succeed a little later. Such an error must not be sent to a browser's EventSource
+    /// as an HTTP status, because EventSource stops reconnecting after an error status.
+    pub fn is_transient(self) -> bool {
         matches!(self.status(), 429 | 503)
     }
 }
 
-/// A field of a request that was refused, by its name as the caller wrote it.
+/// A field of a request whose value is invalid. `field` is the name as the caller wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {}", reason.text().en)]
-pub struct Invalid {
+pub struct InvalidField {
     pub field: String,
     pub reason: Reason,
 }
 
-impl Invalid {
+impl InvalidField {
     pub fn new(field: impl Into<String>, reason: Reason) -> Self {
         Self { field: field.into(), reason }
     }
@@ -84,7 +84,7 @@ impl Invalid {
     }
 }
 
-/// Why a value was refused.
+/// Why a value is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     Required,
@@ -97,18 +97,23 @@ pub enum Reason {
     EventTypeForm,
     NotificationType,
     Position,
+    CompositePosition,
     NotText,
     ControlCharacters,
     NotAnObject,
     NotAList,
-    NotAFlag,
+    NotABoolean,
     OneOf(&'static [&'static str]),
     TooDeep(usize),
     Escape,
-    Whole { min: u64, max: u64 },
+    Integer {
+        min: u64,
+        max: u64,
+    },
     Json(String),
     Utf8,
-    Given(Text),
+    /// A reason with a text of its own.
+    Custom(Text),
 }
 
 impl Reason {
@@ -128,11 +133,11 @@ impl Reason {
             }
             Self::IdForm => Text::new(
                 "ID는 문자열이거나 ±(2^53−1) 범위의 정수여야 합니다",
-                "an id is text, or an integer within ±(2^53−1)",
+                "must be text, or an integer within ±(2^53−1)",
             ),
             Self::IdCharacters => Text::new(
                 "ID에는 A-Z a-z 0-9 . _ @ : - 만 쓸 수 있습니다",
-                "an id has only the characters A-Z a-z 0-9 . _ @ : -",
+                "must have only the characters A-Z a-z 0-9 . _ @ : -",
             ),
             Self::EventTypeForm => Text::new(
                 "점으로 나뉜 소문자 이름이어야 합니다 (예: comment.created)",
@@ -144,7 +149,11 @@ impl Reason {
             ),
             Self::Position => Text::new(
                 "스트림 ID가 아닙니다 (예: 1708070400000-0)",
-                "not a stream id such as 1708070400000-0",
+                "must be a stream id such as 1708070400000-0",
+            ),
+            Self::CompositePosition => Text::new(
+                "이 스트림이 보낸 id(m2!...) 또는 0-0이어야 합니다",
+                "must be an id that this stream sent (m2!...), or 0-0",
             ),
             Self::NotText => Text::new("문자열이어야 합니다", "must be text"),
             Self::ControlCharacters => {
@@ -152,28 +161,29 @@ impl Reason {
             }
             Self::NotAnObject => Text::new("객체여야 합니다", "must be an object"),
             Self::NotAList => Text::new("배열이어야 합니다", "must be a list"),
-            Self::NotAFlag => Text::new("true 또는 false여야 합니다", "must be true or false"),
+            Self::NotABoolean => Text::new("true 또는 false여야 합니다", "must be true or false"),
             Self::OneOf(known) => {
                 let known = known.join(", ");
                 Text::owned(format!("다음 중 하나여야 합니다: {known}"), format!("must be one of {known}"))
             }
             Self::TooDeep(max) => Text::owned(
                 format!("{max}단계보다 깊을 수 없습니다"),
-                format!("nested deeper than {max} levels"),
+                format!("must not be nested deeper than {max} levels"),
             ),
-            Self::Escape => {
-                Text::new("짝이 없는 유니코드 대리 문자가 있습니다", "has an unpaired unicode surrogate")
-            }
-            Self::Whole { min, max } => Text::owned(
+            Self::Escape => Text::new(
+                "짝이 없는 유니코드 대리 문자가 있습니다",
+                "must not have an unpaired Unicode surrogate",
+            ),
+            Self::Integer { min, max } => Text::owned(
                 format!("{min}에서 {max} 사이의 정수여야 합니다"),
                 format!("must be a whole number from {min} to {max}"),
             ),
             Self::Json(detail) => Text::owned(
                 format!("JSON을 읽을 수 없습니다: {detail}"),
-                format!("not readable as JSON: {detail}"),
+                format!("must be valid JSON: {detail}"),
             ),
-            Self::Utf8 => Text::new("UTF-8이 아닙니다", "not UTF-8"),
-            Self::Given(text) => text.clone(),
+            Self::Utf8 => Text::new("UTF-8이 아닙니다", "must be UTF-8"),
+            Self::Custom(text) => text.clone(),
         }
     }
 }

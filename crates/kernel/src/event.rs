@@ -7,17 +7,17 @@ use serde::{Serialize, Serializer};
 
 use crate::error::Reason;
 
-/// The pattern that an event type matches, as the contract and the OpenAPI document state it.
+/// The regular expression of event types, as the contract and the OpenAPI document state it.
 pub const PATTERN: &str = r"^[a-z][a-z0-9]*(\.[a-z][a-z0-9_]*)+(\.v[0-9]+)?$";
 
-/// A checked event type. It has no character that could end an SSE line.
+/// A validated event type. It contains no line break, so it is safe in an SSE line.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventType(Arc<str>);
 
 impl EventType {
     pub const MAX_LEN: usize = 64;
-    /// Families that only the hub itself sends.
-    pub const RESERVED: [&'static str; 2] = ["system.", "presence."];
+    /// Prefixes of the event types that only the hub sends.
+    pub const RESERVED_PREFIXES: [&'static str; 2] = ["system.", "presence."];
 
     pub fn new(text: &str) -> Result<Self, Reason> {
         if text.len() > Self::MAX_LEN {
@@ -29,9 +29,9 @@ impl EventType {
         Ok(Self(text.into()))
     }
 
-    /// A type that the hub keeps for itself.
+    /// Whether only the hub may send events of this type.
     pub fn is_reserved(&self) -> bool {
-        Self::RESERVED.iter().any(|family| self.0.starts_with(family))
+        Self::RESERVED_PREFIXES.iter().any(|prefix| self.0.starts_with(prefix))
     }
 
     pub fn as_str(&self) -> &str {
@@ -39,24 +39,24 @@ impl EventType {
     }
 }
 
-/// [`PATTERN`], by hand: a first word without underscore, then at least one more word. A last `.v2` is itself a
-/// word of the second kind, so it needs no rule of its own.
+/// Matches [`PATTERN`] without a regular expression engine: a first word without underscore, then at least one more
+/// word. A version such as `.v2` at the end is a word like the others, so no separate rule checks it.
 fn matches_pattern(text: &str) -> bool {
     let mut words = text.split('.');
-    let first = words.next().is_some_and(|word| is_word(word, false));
-    let mut rest = 0;
-    first
+    let is_first_valid = words.next().is_some_and(|word| is_word(word, false));
+    let mut further_words = 0;
+    is_first_valid
         && words.all(|word| {
-            rest += 1;
+            further_words += 1;
             is_word(word, true)
         })
-        && rest > 0
+        && further_words > 0
 }
 
-fn is_word(word: &str, underscore: bool) -> bool {
+fn is_word(word: &str, allows_underscore: bool) -> bool {
     let mut bytes = word.bytes();
     bytes.next().is_some_and(|b| b.is_ascii_lowercase())
-        && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || (underscore && b == b'_'))
+        && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || (allows_underscore && b == b'_'))
 }
 
 impl fmt::Display for EventType {

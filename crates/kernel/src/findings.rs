@@ -1,54 +1,60 @@
-//! What an engine's settings give reason to warn of: looked at now and then, told when it changes.
+//! Findings: what is unsafe about an engine's settings. They are read again from time to time, and logged when they
+//! change.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The settings are read again after so long: an operator may change them on the way.
-const AGE: Duration = Duration::from_secs(30);
+/// Time after which the settings are read again, because an operator may change them while the hub runs.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What an engine shows somebody who looks at it once, from outside a hub.
+/// The result of inspecting an engine once, without a running hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
     pub warnings: Vec<&'static str>,
-    /// How many milliseconds its clock is ahead of this machine's, at least; negative when it is behind.
+    /// The smallest number of milliseconds by which its clock is ahead of this machine's; negative when it is behind.
     pub clock_skew_ms: i64,
 }
 
+/// The latest findings about one engine.
 #[derive(Default)]
-pub struct Findings(Mutex<Seen>);
+pub struct Findings(Mutex<State>);
 
 #[derive(Default)]
-struct Seen {
-    at: Option<Instant>,
+struct State {
+    /// When the settings were read last. None: never, or the result does not count any longer.
+    updated_at: Option<Instant>,
     warnings: Vec<&'static str>,
 }
 
 impl Findings {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn warnings(&self) -> Vec<&'static str> {
-        self.seen().warnings.clone()
+        self.lock().warnings.clone()
     }
 
-    /// Another server may answer from now on.
-    pub fn forget(&self) {
-        self.seen().at = None;
+    /// Has the settings read again at the next occasion, because another server may answer after an outage.
+    pub fn invalidate(&self) {
+        self.lock().updated_at = None;
     }
 
     pub fn are_fresh(&self) -> bool {
-        self.seen().at.is_some_and(|at| at.elapsed() < AGE)
+        self.lock().updated_at.is_some_and(|at| at.elapsed() < REFRESH_INTERVAL)
     }
 
-    /// What was found now. It is logged when it is not what was found before.
-    pub fn found(&self, warnings: Vec<&'static str>) {
-        let mut seen = self.seen();
-        if seen.warnings != warnings {
+    /// Replaces the findings. Logs the new ones when they differ from the previous ones.
+    pub fn update(&self, warnings: Vec<&'static str>) {
+        let mut state = self.lock();
+        if state.warnings != warnings {
             for warning in &warnings {
-                tracing::warn!("{warning}");
+                tracing::warn!(
+                    finding = warning,
+                    "an engine has an unsafe setting; acknowledged changes may be lost"
+                );
             }
         }
-        *seen = Seen { at: Some(Instant::now()), warnings };
+        *state = State { updated_at: Some(Instant::now()), warnings };
     }
 }

@@ -1,7 +1,7 @@
-//! Ids of rooms, people, posts and events: text of 1 to 128 characters from a small alphabet.
+//! Ids of rooms, persons, posts and events: text of 1 to 128 characters out of `A-Z a-z 0-9 . _ @ : -`.
 //!
-//! In JSON an id that is a canonical decimal integer within ±(2^53−1) travels as a number and any other as a
-//! string, because JavaScript corrupts larger numbers; both forms are accepted.
+//! In JSON an id that is a canonical decimal integer within ±(2^53−1) is written as a number and any other as a string,
+//! because JavaScript rounds larger numbers. Both forms are accepted as input.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::error::Reason;
 
-/// The largest integer that every JSON reader keeps exactly.
-const MAX_SAFE: i64 = (1 << 53) - 1;
+/// The largest integer that every JSON parser represents exactly.
+const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
-/// A checked id. Cheap to clone.
+/// A validated id. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(Arc<str>);
 
 impl Id {
     pub const MAX_LEN: usize = 128;
 
-    /// Checks a text form.
+    /// Validates the text form.
     pub fn new(text: &str) -> Result<Self, Reason> {
         if text.is_empty() {
             return Err(Reason::Empty);
@@ -34,14 +34,14 @@ impl Id {
         Ok(Self(text.into()))
     }
 
-    /// Reads the JSON form: a string, or an integer within ±(2^53−1).
+    /// Parses the JSON form: a string, or an integer within ±(2^53−1).
     pub fn from_json(raw: &str) -> Result<Self, Reason> {
         if raw.starts_with('"') {
             let text: String = serde_json::from_str(raw).map_err(|_| Reason::IdForm)?;
             return Self::new(&text);
         }
         match raw.parse::<i64>() {
-            Ok(n) if (-MAX_SAFE..=MAX_SAFE).contains(&n) => Self::new(&n.to_string()),
+            Ok(n) if (-MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER).contains(&n) => Self::new(&n.to_string()),
             _ => Err(Reason::IdForm),
         }
     }
@@ -50,11 +50,12 @@ impl Id {
         &self.0
     }
 
-    /// The number that stands for this id in JSON, when there is one.
+    /// The number that represents this id in JSON; None when the id is written as a string.
     fn as_number(&self) -> Option<i64> {
         let number: i64 = self.0.parse().ok()?;
-        // Only the canonical form may become a number: "007", "+7" and "-0" would come back as another id.
-        ((-MAX_SAFE..=MAX_SAFE).contains(&number) && *number.to_string() == *self.0).then_some(number)
+        // Only the canonical form may be written as a number: "007", "+7" and "-0" would be read back as different ids.
+        ((-MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER).contains(&number) && *number.to_string() == *self.0)
+            .then_some(number)
     }
 }
 
@@ -62,7 +63,7 @@ fn is_id_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'@' | b':' | b'-')
 }
 
-/// Numbers that a database gave. What is past ±(2^53−1) travels as text like any other id.
+/// For numeric ids from a database. A number outside ±(2^53−1) is written to JSON as a string.
 impl From<i64> for Id {
     fn from(number: i64) -> Self {
         Self(number.to_string().into())
@@ -108,7 +109,7 @@ impl<'de> Deserialize<'de> for Id {
                 Id::new(text).map_err(|reason| E::custom(reason.text().en))
             }
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<Id, E> {
-                if (-MAX_SAFE..=MAX_SAFE).contains(&number) {
+                if (-MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER).contains(&number) {
                     self.visit_str(&number.to_string())
                 } else {
                     Err(E::custom(Reason::IdForm.text().en))
@@ -150,8 +151,8 @@ mod tests {
     #[test]
     fn numbers_of_a_database_travel_as_text_past_what_javascript_keeps() {
         let json = |id: Id| serde_json::to_string(&id).unwrap();
-        assert_eq!(json(Id::from(MAX_SAFE)), "9007199254740991");
-        assert_eq!(json(Id::from(MAX_SAFE + 1)), "\"9007199254740992\"");
+        assert_eq!(json(Id::from(MAX_SAFE_INTEGER)), "9007199254740991");
+        assert_eq!(json(Id::from(MAX_SAFE_INTEGER + 1)), "\"9007199254740992\"");
         assert_eq!(json(Id::from(i64::MIN)), "\"-9223372036854775808\"");
         assert_eq!(json(Id::from(u64::MAX)), "\"18446744073709551615\"");
     }

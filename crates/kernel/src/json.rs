@@ -1,7 +1,8 @@
-//! JSON objects as text: checked once, kept compact, never turned into numbers and back.
+//! JSON objects as text: validated once and stored in compact form. Values are never parsed and serialized again, so
+//! numbers keep their digits.
 //!
-//! An [`Object`] is what a publisher sent, byte for byte but for white space outside strings. It has no line
-//! break, so it can stand in an SSE data line, and no unpaired surrogate, so that every reader takes it.
+//! An [`Object`] has the bytes that a publisher sent, without the white space outside strings. It contains no line
+//! break, so it fits into one SSE data line, and no unpaired surrogate, which some JSON parsers reject.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::error::Reason;
 
-/// Deeper nesting is refused: readers in other languages give up on it, and nobody needs it.
+/// Levels of nesting. Deeper objects are rejected, because JSON parsers of other languages fail on deep nesting.
 pub const MAX_DEPTH: usize = 64;
 
 /// The compact text of a JSON object. Cheap to clone.
@@ -18,7 +19,7 @@ pub const MAX_DEPTH: usize = 64;
 pub struct Object(Arc<str>);
 
 impl Object {
-    /// Takes an object out of valid JSON text, leaving out its member `except`.
+    /// Validates and compacts an object that is given as valid JSON text, and removes its member `except`.
     pub fn parse(raw: &RawValue, except: &str) -> Result<Self, Reason> {
         let text = raw.get();
         if !text.starts_with('{') {
@@ -29,8 +30,9 @@ impl Object {
         String::from_utf8(compactor.out).map(|text| Self(text.into())).map_err(|_| Reason::Utf8)
     }
 
-    /// Reads back what [`Object::as_str`] gave and a store kept.
-    pub fn stored(text: &str) -> Option<Self> {
+    /// Restores an object from the text that [`Object::as_str`] returned and an engine stored. None for text that
+    /// cannot be an object.
+    pub fn from_stored(text: &str) -> Option<Self> {
         (text.starts_with('{') && text.ends_with('}') && !text.contains(['\n', '\r']))
             .then(|| Self(text.into()))
     }
@@ -39,7 +41,7 @@ impl Object {
         &self.0
     }
 
-    /// The same object whatever the order of its members was: for comparing contents.
+    /// The object with the members of every level sorted by key, for comparing contents.
     pub fn canonical(&self) -> String {
         let mut out = String::with_capacity(self.0.len());
         canonical_value(&self.0, &mut out);
@@ -54,8 +56,8 @@ impl Serialize for Object {
     }
 }
 
-/// Copies a value without the white space around it. The input is known to be JSON: only what serde_json lets
-/// pass unread (depth, surrogates) is checked here, and anything unexpected ends as an error, not in a loop.
+/// Copies a JSON value without its white space. The input is valid JSON, so the compactor checks only what serde_json
+/// does not check in a raw value: the depth, and surrogates. Unexpected input causes an error, never an endless loop.
 struct Compactor<'a> {
     rest: &'a [u8],
     out: Vec<u8>,
@@ -84,27 +86,27 @@ impl Compactor<'_> {
 
     fn object(&mut self, depth: usize) -> Result<(), Reason> {
         self.copy(1)?;
-        let mut first = true;
+        let mut is_first = true;
         loop {
             match self.peek()? {
                 b'}' => return self.copy(1),
                 b',' => self.skip(1),
                 _ => {
-                    let before = self.out.len();
-                    if !first {
+                    let member_start = self.out.len();
+                    if !is_first {
                         self.out.push(b',');
                     }
-                    let key = self.out.len();
+                    let key_start = self.out.len();
                     self.string()?;
-                    let left_out = depth == 1 && self.is_excepted(key);
+                    let is_removed = depth == 1 && self.is_excepted(key_start);
                     self.peek()?;
                     self.copy(1)?;
                     self.peek()?;
                     self.value(depth + 1)?;
-                    if left_out {
-                        self.out.truncate(before);
+                    if is_removed {
+                        self.out.truncate(member_start);
                     } else {
-                        first = false;
+                        is_first = false;
                     }
                 }
             }
@@ -145,11 +147,12 @@ impl Compactor<'_> {
         }
     }
 
-    /// Whether the key that was just copied is the one to leave out, also when it is written with escapes.
-    fn is_excepted(&self, from: usize) -> bool {
-        serde_json::from_slice::<String>(&self.out[from..]).is_ok_and(|key| key == self.except)
+    /// Whether the key that was just copied to `key_start` is the member to remove. The key may contain escapes.
+    fn is_excepted(&self, key_start: usize) -> bool {
+        serde_json::from_slice::<String>(&self.out[key_start..]).is_ok_and(|key| key == self.except)
     }
 
+    /// Skips white space and returns the next byte without consuming it.
     fn peek(&mut self) -> Result<u8, Reason> {
         let start = self.rest.iter().position(|b| !matches!(b, b' ' | b'\t' | b'\n' | b'\r'));
         self.skip(start.unwrap_or(self.rest.len()));
@@ -157,9 +160,9 @@ impl Compactor<'_> {
     }
 
     fn copy(&mut self, count: usize) -> Result<(), Reason> {
-        // A value of no length would be copied for ever.
-        let taken = self.rest.get(..count.max(1)).ok_or(Reason::NotAnObject)?;
-        self.out.extend_from_slice(taken);
+        // At least one byte is consumed, so that unexpected input cannot cause an endless loop.
+        let bytes = self.rest.get(..count.max(1)).ok_or(Reason::NotAnObject)?;
+        self.out.extend_from_slice(bytes);
         self.skip(count.max(1));
         Ok(())
     }
@@ -169,14 +172,15 @@ impl Compactor<'_> {
     }
 }
 
-/// The surrogate that an escape `\uD8..` to `\uDF..` at the start stands for.
+/// The surrogate that the escape sequence at the start of the bytes encodes (`\uD800` to `\uDFFF`); None for any other
+/// escape.
 fn surrogate(escape: &[u8]) -> Option<u16> {
     let digits = escape.strip_prefix(b"\\u")?.get(..4)?;
     let unit = u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
     (0xD800..0xE000).contains(&unit).then_some(unit)
 }
 
-/// Appends compact `text` with the members of every object sorted by key.
+/// Appends the compact JSON `text` to `out`, with the members of every object sorted by key.
 fn canonical_value(text: &str, out: &mut String) {
     match text.as_bytes().first() {
         Some(b'{') => {
@@ -208,7 +212,7 @@ fn canonical_value(text: &str, out: &mut String) {
     }
 }
 
-/// The members or items between the outer brackets of compact text.
+/// Splits the members or items between the outer brackets of compact JSON text.
 fn split(text: &str) -> Vec<&str> {
     let inner = &text[1..text.len() - 1];
     let (mut parts, mut depth, mut start, mut in_string, mut escaped) =
@@ -234,7 +238,7 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// The quoted key at the start of a member.
+/// The key at the start of a member, with its quotes.
 fn key_of(member: &str) -> &str {
     let mut escaped = false;
     for (at, byte) in member.bytes().enumerate().skip(1) {
@@ -332,7 +336,7 @@ mod tests {
                 prop_assert!(!object.as_str().contains(['\n', '\r']));
                 prop_assert_eq!(serde_json::from_str::<Value>(object.as_str()).unwrap(), value.clone());
                 prop_assert_eq!(serde_json::from_str::<Value>(&object.canonical()).unwrap(), value.clone());
-                prop_assert_eq!(Object::stored(object.as_str()), Some(object));
+                prop_assert_eq!(Object::from_stored(object.as_str()), Some(object));
             }
         }
     }

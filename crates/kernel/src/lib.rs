@@ -1,8 +1,8 @@
-//! What every other crate stands on: ids, positions, events, JSON text, SSE frames, close codes, errors,
-//! settings, time, backoff, supervised tasks and telemetry.
+//! The base crate of the workspace: ids, positions, events, JSON text, SSE frames, close codes, errors, settings, time,
+//! backoff, supervised tasks and telemetry.
 //!
-//! Nothing here knows HTTP, storage or a part. Types make bad states impossible to carry further: an [`Id`],
-//! an [`EventType`] or a [`json::Object`] was checked once, where it came in.
+//! Nothing in this crate depends on HTTP, on storage or on a part. An [`Id`], an [`EventType`] or a [`json::Object`] is
+//! validated once, when it is constructed from input, so code that receives one does not validate it again.
 
 mod backoff;
 pub mod clock;
@@ -29,12 +29,12 @@ use std::pin::Pin;
 pub use backoff::Backoff;
 pub use clock::{Clock, Millis};
 pub use close::Close;
-pub use error::{Code, Invalid, Outage, Reason};
+pub use error::{Code, InvalidField, Outage, Reason};
 pub use event::EventType;
 pub use id::Id;
 pub use position::StreamId;
-pub use recent::Recent;
+pub use recent::RecentCache;
 pub use shrink::shrink;
 
-/// A future that a trait object or a function pointer can give.
-pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// A boxed future, as methods of trait objects and function pointers return it.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,4 +1,4 @@
-//! Stream ids: where an event stands in the order of its subject, written `<milliseconds>-<sequence>`.
+//! Stream ids: the position of an event in the order of its subject, written `<milliseconds>-<sequence>`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::error::Reason;
 
-/// The id of a stored event. Ids of one subject only grow and are never given twice.
+/// The id of a stored event. Ids of one subject increase strictly and are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct StreamId {
     pub ms: u64,
@@ -15,35 +15,36 @@ pub struct StreamId {
 }
 
 impl StreamId {
-    /// `0-0`: before everything.
+    /// `0-0`: the position before all events.
     pub const START: Self = Self { ms: 0, seq: 0 };
 
-    /// `0-1`: the beginning of a subject that was empty when the hub named it. Who comes back with it wants to know
-    /// when events were trimmed meanwhile; who asks for `0-0` wants whatever there is.
-    pub const EMPTY: Self = Self { ms: 0, seq: 1 };
+    /// `0-1`: the position that a client receives while its subject has no events. A client that resumes from `0-1` is
+    /// told when events were trimmed in the meantime; a client that asks for `0-0` receives whatever the log still has.
+    pub const EMPTY_SUBJECT: Self = Self { ms: 0, seq: 1 };
 
-    /// No event has this id, so every log answers that it does not know it: the stream is reset, and continues with what
-    /// comes next.
+    /// A position that no event has. Every log reports it as unknown, so the stream is reset and continues with the
+    /// next event.
     pub const UNKNOWN: Self = Self { ms: u64::MAX, seq: u64::MAX };
 
-    /// The place of a number, for subjects whose places are numbers; None for what is no number of the usual form.
-    pub fn of_number(text: &str) -> Option<Self> {
+    /// The position for a number, for subjects whose positions are numbers. None when the text is not a canonical
+    /// decimal number.
+    pub fn from_number(text: &str) -> Option<Self> {
         let number = canonical(text).ok()?;
-        Some(if number == 0 { Self::EMPTY } else { Self::new(number, 0) })
+        Some(if number == 0 { Self::EMPTY_SUBJECT } else { Self::new(number, 0) })
     }
 
-    /// How the hub names this place to a client.
+    /// The position as the hub sends it to a client: [`START`](Self::START) becomes [`EMPTY_SUBJECT`](Self::EMPTY_SUBJECT).
     #[must_use]
-    pub fn named(self) -> Self {
-        if self == Self::START { Self::EMPTY } else { self }
+    pub fn for_client(self) -> Self {
+        if self == Self::START { Self::EMPTY_SUBJECT } else { self }
     }
 
     pub const fn new(ms: u64, seq: u64) -> Self {
         Self { ms, seq }
     }
 
-    /// The id for an event that is accepted at `now_ms` after `self`: the clock's time, unless the clock
-    /// stands still or went back; then the next sequence number.
+    /// The id for the event after `self` that is accepted at `now_ms`. It has the time of the clock; when the clock did
+    /// not advance or went back, it has the time of `self` and the next sequence number.
     #[must_use]
     pub fn next(self, now_ms: u64) -> Self {
         if now_ms > self.ms {
@@ -65,10 +66,11 @@ impl FromStr for StreamId {
     }
 }
 
-/// A decimal number without sign or leading zeros: one id has one spelling.
+/// Parses a decimal number without sign and leading zeros, so that each id has only one text form.
 fn canonical(digits: &str) -> Result<u64, Reason> {
-    let plain = digits.bytes().all(|b| b.is_ascii_digit()) && (digits.len() == 1 || !digits.starts_with('0'));
-    if !plain {
+    let is_canonical =
+        digits.bytes().all(|b| b.is_ascii_digit()) && (digits.len() == 1 || !digits.starts_with('0'));
+    if !is_canonical {
         return Err(Reason::Position);
     }
     digits.parse().map_err(|_| Reason::Position)

@@ -1,13 +1,14 @@
-//! Randomness from the system: jitter, and secrets that nobody can guess.
+//! Random numbers: secrets from the operating system's generator, and fast numbers for jitter.
 
 use std::cell::Cell;
 
-/// 32 bytes from the system's generator.
+/// 32 bytes from the operating system's generator.
 pub fn secret() -> [u8; 32] {
     let mut bytes = [0; 32];
-    // The kernel's generator cannot fail once the system is up; going on without it would be worse than ending.
-    #[expect(clippy::expect_used, reason = "no safe way to go on without randomness")]
-    getrandom::fill(&mut bytes).expect("the system gives random bytes");
+    // The generator cannot fail after the boot of the system. Without random bytes, secrets would be predictable, so
+    // the process ends instead.
+    #[expect(clippy::expect_used, reason = "no safe way to continue without randomness")]
+    getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
     bytes
 }
 
@@ -17,10 +18,10 @@ thread_local! {
     ));
 }
 
-/// A number from `least` to `most`, both included. For spreading load, not for secrets.
-pub fn between(least: u64, most: u64) -> u64 {
+/// A number from `min` to `max`, both included. For jitter, not for secrets.
+pub fn between(min: u64, max: u64) -> u64 {
     let next = STATE.with(|state| {
-        // SplitMix64: one addition and a few shifts a number.
+        // SplitMix64, which costs one addition and a few shifts and multiplications per number.
         let seed = state.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
         state.set(seed);
         let mut z = seed;
@@ -28,10 +29,10 @@ pub fn between(least: u64, most: u64) -> u64 {
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
     });
-    least + next % (most - least + 1)
+    min + next % (max - min + 1)
 }
 
-/// A random UUID (version 4), as text.
+/// A random UUID (version 4) as text.
 pub fn uuid() -> String {
     let mut bytes = secret();
     bytes[6] = bytes[6] & 0x0f | 0x40;

@@ -1,32 +1,33 @@
-//! A map that forgets what was not used for longest, so that its entries never weigh more than they may.
+//! A cache of bounded weight that evicts entries that were not used recently (an approximation of LRU).
 //!
-//! Two halves: what was used lately, and what was used before that. When the first is full it becomes the second,
-//! and the second is forgotten as a whole. That costs no list of ages, and every look is a look into two maps.
+//! It has two generations, `newer` and `older`. When `newer` reaches half of the maximum weight, it replaces `older`,
+//! whose entries are evicted together. So the cache needs no list in order of use, and a lookup reads two maps.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-pub struct Recent<K, V> {
-    newer: HashMap<K, Weighed<V>>,
-    older: HashMap<K, Weighed<V>>,
+/// A cache of the recently used entries.
+pub struct RecentCache<K, V> {
+    newer: HashMap<K, WeightedValue<V>>,
+    older: HashMap<K, WeightedValue<V>>,
     newer_weight: usize,
     max_half_weight: usize,
 }
 
-struct Weighed<V> {
+struct WeightedValue<V> {
     value: V,
     weight: usize,
 }
 
-impl<K: Eq + Hash, V> Recent<K, V> {
-    /// Holds entries up to a weight, and at least half of it of those that were used last.
+impl<K: Eq + Hash, V> RecentCache<K, V> {
+    /// A cache of at most `max_weight` in total. The last used entries of half of that weight are never evicted.
     pub fn new(max_weight: usize) -> Self {
         let (newer, older) = (HashMap::new(), HashMap::new());
         Self { newer, older, newer_weight: 0, max_half_weight: (max_weight / 2).max(1) }
     }
 
-    /// Looking at an entry is using it.
+    /// Returns an entry and marks it as used.
     pub fn get<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -35,14 +36,14 @@ impl<K: Eq + Hash, V> Recent<K, V> {
             let (key, value) = self.older.remove_entry(key)?;
             self.put(key, value);
         }
-        self.newer.get_mut(key).map(|weighed| &mut weighed.value)
+        self.newer.get_mut(key).map(|weighted| &mut weighted.value)
     }
 
-    /// An entry of more than half the weight is not kept.
+    /// Inserts or replaces an entry. An entry of more than half of the maximum weight is not stored.
     pub fn insert(&mut self, key: K, value: V, weight: usize) {
         self.remove(&key);
         if weight <= self.max_half_weight {
-            self.put(key, Weighed { value, weight });
+            self.put(key, WeightedValue { value, weight });
         }
     }
 
@@ -51,23 +52,23 @@ impl<K: Eq + Hash, V> Recent<K, V> {
         K: Borrow<Q>,
     {
         match self.newer.remove(key) {
-            Some(weighed) => self.newer_weight -= weighed.weight,
+            Some(weighted) => self.newer_weight -= weighted.weight,
             None => drop(self.older.remove(key)),
         }
     }
 
-    /// All entries, in no order. Looking at them so is not using them.
+    /// All entries, in no particular order. Does not mark them as used.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.newer.iter().chain(&self.older).map(|(key, weighed)| (key, &weighed.value))
+        self.newer.iter().chain(&self.older).map(|(key, weighted)| (key, &weighted.value))
     }
 
-    fn put(&mut self, key: K, weighed: Weighed<V>) {
-        if self.newer_weight + weighed.weight > self.max_half_weight {
+    fn put(&mut self, key: K, weighted: WeightedValue<V>) {
+        if self.newer_weight + weighted.weight > self.max_half_weight {
             self.older = std::mem::take(&mut self.newer);
             self.newer_weight = 0;
         }
-        self.newer_weight += weighed.weight;
-        self.newer.insert(key, weighed);
+        self.newer_weight += weighted.weight;
+        self.newer.insert(key, weighted);
     }
 }
 
@@ -75,39 +76,39 @@ impl<K: Eq + Hash, V> Recent<K, V> {
 mod tests {
     use super::*;
 
-    impl<K, V> Recent<K, V> {
+    impl<K, V> RecentCache<K, V> {
         fn weight(&self) -> usize {
-            self.newer.values().chain(self.older.values()).map(|weighed| weighed.weight).sum()
+            self.newer.values().chain(self.older.values()).map(|weighted| weighted.weight).sum()
         }
     }
 
     #[test]
     fn what_is_used_stays_and_the_rest_is_forgotten() {
-        let mut recent = Recent::new(10);
+        let mut cache = RecentCache::new(10);
         for n in 0..1_000 {
-            recent.insert(n, n, 1);
-            assert_eq!(recent.get(&0).copied(), Some(0), "used all the time, at {n}");
-            assert!(recent.weight() <= 10, "at {n}");
+            cache.insert(n, n, 1);
+            assert_eq!(cache.get(&0).copied(), Some(0), "used in every round, in round {n}");
+            assert!(cache.weight() <= 10, "in round {n}");
         }
-        assert_eq!(recent.get(&996).copied(), Some(996), "one of the last");
-        assert_eq!(recent.get(&500), None, "long ago");
-        recent.insert(996, 7, 1);
-        assert_eq!(recent.get(&996).copied(), Some(7), "the newer value");
-        let all: usize = recent.iter().count();
-        recent.remove(&996);
-        assert_eq!((recent.get(&996).copied(), recent.get(&0).copied()), (None, Some(0)));
-        assert_eq!(recent.iter().count(), all - 1);
+        assert_eq!(cache.get(&996).copied(), Some(996), "one of the last entries");
+        assert_eq!(cache.get(&500), None, "an old entry");
+        cache.insert(996, 7, 1);
+        assert_eq!(cache.get(&996).copied(), Some(7), "the new value");
+        let count: usize = cache.iter().count();
+        cache.remove(&996);
+        assert_eq!((cache.get(&996).copied(), cache.get(&0).copied()), (None, Some(0)));
+        assert_eq!(cache.iter().count(), count - 1);
     }
 
     #[test]
     fn entries_are_bounded_by_their_weight() {
-        let mut recent = Recent::new(100);
+        let mut cache = RecentCache::new(100);
         for n in 0..1_000 {
-            recent.insert(n, n, n % 50);
-            assert!(recent.weight() <= 100, "at {n}");
-            assert_eq!(recent.get(&n).copied(), Some(n), "the newest");
+            cache.insert(n, n, n % 50);
+            assert!(cache.weight() <= 100, "in round {n}");
+            assert_eq!(cache.get(&n).copied(), Some(n), "the newest entry");
         }
-        recent.insert(0, 0, 51);
-        assert_eq!(recent.get(&0), None, "heavier than half of all may be");
+        cache.insert(0, 0, 51);
+        assert_eq!(cache.get(&0), None, "heavier than half of the maximum weight");
     }
 }

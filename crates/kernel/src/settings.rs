@@ -1,8 +1,9 @@
-//! Settings: declared once, beside what they steer, with their default, their limits and their description.
+//! Settings: each is declared once, in the crate that uses it, with its default, its allowed values and its
+//! description.
 //!
-//! A flag wins over the environment, the environment over `.env`, that over the file, the file over the default. What is in
-//! force can be shown with its source, secrets hidden; reference pages and `.env.example` are made from the same
-//! declarations.
+//! A flag overrides an environment variable, which overrides `.env`, then the configuration file, then the default. The
+//! effective values can be printed with their sources, without secrets. The reference page and `.env.example` are
+//! generated from the same declarations.
 
 mod env_file;
 mod load;
@@ -12,9 +13,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use load::{Input, load};
-pub use show::{env_example, in_force, reference, without_credentials};
+pub use show::{effective_values, env_example, redact_url, reference_page};
 
-/// One setting. Declared as a constant by [`settings!`](crate::settings); its name is the environment variable.
+/// One setting, declared as a constant by [`settings!`](crate::settings). Its name is also its environment variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     pub name: &'static str,
@@ -23,49 +24,52 @@ pub struct Setting {
     pub default: &'static str,
     pub kind: Kind,
     pub scope: Scope,
-    pub about: &'static str,
+    pub description: &'static str,
 }
 
-/// Declares settings of one table: `NAME = "default", <calls of Setting that narrow it>: "description";`. The name is also
-/// that of the constant. `pub SETTINGS of` before the table declares the list of them, too.
+/// Declares settings of one table: `NAME = "default", <builder methods of Setting>: "description";`. Each becomes a
+/// constant of that name. `pub SETTINGS of` before the table also declares a list of all of them.
 #[macro_export]
 macro_rules! settings {
     (pub $all:ident of $part:literal: $(
-        $seen:vis $name:ident = $default:literal $(, $narrow:ident($($given:expr),*))*: $about:literal;
+        $vis:vis $name:ident = $default:literal $(, $method:ident($($argument:expr),*))*: $description:literal;
     )*) => {
-        $crate::settings! { $part: $($seen $name = $default $(, $narrow($($given),*))*: $about;)* }
+        $crate::settings! { $part: $($vis $name = $default $(, $method($($argument),*))*: $description;)* }
         pub const $all: &[&$crate::settings::Setting] = &[$(&$name),*];
     };
     ($part:literal: $(
-        $(#[$doc:meta])* $seen:vis $name:ident = $default:literal $(, $narrow:ident($($given:expr),*))*: $about:literal;
+        $(#[$doc:meta])* $vis:vis $name:ident = $default:literal
+            $(, $method:ident($($argument:expr),*))*: $description:literal;
     )*) => {
-        $($(#[$doc])* $seen const $name: $crate::settings::Setting =
-            $crate::settings::Setting::text($part, stringify!($name), $default, $about)$(.$narrow($($given),*))*;)*
+        $($(#[$doc])* $vis const $name: $crate::settings::Setting =
+            $crate::settings::Setting::text($part, stringify!($name), $default, $description)
+                $(.$method($($argument),*))*;)*
     };
 }
 
-/// Whether the instances of a fleet may have different values.
+/// Whether the instances of a fleet may have different values of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// For a while, so that it can be changed on one instance after the other: `/health` names it.
+    /// Different values are allowed during a rolling change, and `/health` reports them.
     Fleet,
-    /// Not at all: an instance with another value is refused.
+    /// Every instance must have the same value: an instance with another value does not start.
     WholeFleet,
-    /// It is about one process and its machine, or says where an engine is.
+    /// Each instance has its own value, because the setting describes one process and its machine, or the address of an
+    /// engine.
     Instance,
 }
 
-/// What a value may be.
+/// The type of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Text,
-    /// Never shown, never logged.
+    /// Text that is never printed and never logged.
     Secret,
-    /// Shown without user, password and query.
+    /// Printed without user, password and query.
     Url,
-    /// Separated by commas.
+    /// Items separated by commas.
     List,
-    Whole {
+    Integer {
         min: u64,
         max: u64,
     },
@@ -77,9 +81,9 @@ impl Setting {
         part: &'static str,
         name: &'static str,
         default: &'static str,
-        about: &'static str,
+        description: &'static str,
     ) -> Self {
-        Self { name, part, default, kind: Kind::Text, scope: Scope::Fleet, about }
+        Self { name, part, default, kind: Kind::Text, scope: Scope::Fleet, description }
     }
 
     pub const fn kind(mut self, kind: Kind) -> Self {
@@ -92,24 +96,24 @@ impl Setting {
         self
     }
 
-    pub const fn whole(self, min: u64, max: u64) -> Self {
-        self.kind(Kind::Whole { min, max })
+    pub const fn integer(self, min: u64, max: u64) -> Self {
+        self.kind(Kind::Integer { min, max })
     }
 
-    /// The name of the flag: `SERVER_PORT` is `--server-port`.
+    /// The name of the command line flag without its dashes: `server-port` for `SERVER_PORT`.
     pub fn flag(&self) -> String {
         self.name.to_ascii_lowercase().replace('_', "-")
     }
 
-    /// What is allowed, in words.
+    /// The allowed values, as documentation and error messages describe them.
     pub fn allowed(&self) -> String {
         match self.kind {
             Kind::Text => "text".to_owned(),
             Kind::Url => "a URL".to_owned(),
             Kind::Secret => "text that is not blank".to_owned(),
             Kind::List => "a list separated by commas".to_owned(),
-            Kind::Whole { min, max: u64::MAX } => format!("a whole number from {min}"),
-            Kind::Whole { min, max } => format!("a whole number from {min} to {max}"),
+            Kind::Integer { min, max: u64::MAX } => format!("a whole number from {min}"),
+            Kind::Integer { min, max } => format!("a whole number from {min} to {max}"),
             Kind::OneOf(choices) => format!("one of {}", choices.join(", ")),
         }
     }
@@ -117,9 +121,9 @@ impl Setting {
     fn accepts(&self, value: &str) -> bool {
         match self.kind {
             Kind::Text | Kind::Url => true,
-            // Blank is a slip, and would be a secret or a list that lets everybody or nobody in.
+            // A blank value is a mistake: as a key or as a list of origins it would admit every caller or none.
             Kind::Secret | Kind::List => value.split(',').any(|item| !item.trim().is_empty()),
-            Kind::Whole { min, max } => value.parse().is_ok_and(|n: u64| (min..=max).contains(&n)),
+            Kind::Integer { min, max } => value.parse().is_ok_and(|n: u64| (min..=max).contains(&n)),
             Kind::OneOf(choices) => choices.contains(&value),
         }
     }
@@ -127,7 +131,7 @@ impl Setting {
 
 /// Where a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum SettingSource {
     Flag,
     Environment,
     EnvFile,
@@ -135,7 +139,7 @@ pub enum Source {
     Default,
 }
 
-impl Source {
+impl SettingSource {
     pub fn name(self) -> &'static str {
         match self {
             Self::Flag => "flag",
@@ -147,29 +151,30 @@ impl Source {
     }
 }
 
-/// A value that stops the start, in one line that names it, the value and what is allowed.
+/// A setting with an invalid value, which prevents the start. The message is one line with the setting, its value and
+/// what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Bad(pub String);
+pub struct SettingError(pub String);
 
-impl Bad {
-    /// For checks that go beyond a setting's own kind.
-    pub fn value(setting: &Setting, value: &str, allowed: &str) -> Self {
-        Self(format!("{}={:?} is not allowed: {allowed}", setting.name, setting.shown(value)))
+impl SettingError {
+    /// `allowed` describes the allowed values, for checks that go beyond the setting's [`Kind`].
+    pub fn invalid_value(setting: &Setting, value: &str, allowed: &str) -> Self {
+        Self(format!("{}={:?} is not allowed: {allowed}", setting.name, setting.redact(value)))
     }
 }
 
-/// Every setting with the value in force.
+/// The effective values of all settings, with their sources.
 #[derive(Clone, Debug, Default)]
-pub struct Values(BTreeMap<&'static str, (String, Source)>);
+pub struct Values(BTreeMap<&'static str, (String, SettingSource)>);
 
 impl Values {
     pub fn text(&self, setting: &Setting) -> &str {
         self.0.get(setting.name).map_or(setting.default, |(value, _)| value)
     }
 
-    /// Nothing when unset.
-    pub fn given(&self, setting: &Setting) -> Option<&str> {
+    /// The value; None when it is unset or empty.
+    pub fn get(&self, setting: &Setting) -> Option<&str> {
         Some(self.text(setting)).filter(|text| !text.is_empty())
     }
 
@@ -177,25 +182,25 @@ impl Values {
         self.text(setting).split(',').map(str::trim).filter(|s| !s.is_empty()).map(str::to_owned).collect()
     }
 
-    pub fn whole(&self, setting: &Setting) -> u64 {
-        // `load` let no other value in; defaults are checked by a test.
+    pub fn integer(&self, setting: &Setting) -> u64 {
+        // Parsing cannot fail: `load` accepts only integers for such a setting, and a test checks the defaults.
         self.text(setting).parse().unwrap_or_default()
     }
 
     pub fn size(&self, setting: &Setting) -> usize {
-        usize::try_from(self.whole(setting)).unwrap_or(usize::MAX)
+        usize::try_from(self.integer(setting)).unwrap_or(usize::MAX)
     }
 
     pub fn seconds(&self, setting: &Setting) -> Duration {
-        Duration::from_secs(self.whole(setting))
+        Duration::from_secs(self.integer(setting))
     }
 
-    /// Seconds, where 0 means never.
+    /// A duration in seconds; None when the value is 0.
     pub fn seconds_unless_zero(&self, setting: &Setting) -> Option<Duration> {
         Some(self.seconds(setting)).filter(|duration| !duration.is_zero())
     }
 
-    pub fn source(&self, setting: &Setting) -> Source {
-        self.0.get(setting.name).map_or(Source::Default, |(_, source)| *source)
+    pub fn source(&self, setting: &Setting) -> SettingSource {
+        self.0.get(setting.name).map_or(SettingSource::Default, |(_, source)| *source)
     }
 }

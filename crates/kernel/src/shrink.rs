@@ -1,14 +1,14 @@
-//! Gives back the memory of maps that held much more once: a map by itself keeps the places of its largest moment for
-//! ever.
+//! Releases the memory of maps that are much smaller than they once were. A `HashMap` keeps its largest capacity
+//! otherwise.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 
-/// Maps with fewer places than this are left as they are.
+/// Maps with at most this capacity are not shrunk.
 const MIN_CAPACITY: usize = 1_024;
 
-/// Called after something was removed. It moves entries only when the map is nearly empty, so that each removal pays for
-/// a few moves at most.
+/// Shrinks a map of which less than an eighth is used, to twice its length. To be called after a removal: the entries
+/// are moved so seldom that the amortized cost of a removal stays constant.
 pub fn shrink<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     if map.capacity() > MIN_CAPACITY && map.len() < map.capacity() / 8 {
         map.shrink_to(map.len() * 2);

@@ -1,7 +1,7 @@
-//! Server-Sent Events, written. The one place where frames are made.
+//! Encodes Server-Sent Events. All SSE frames of the hub are built by this module.
 //!
-//! Nothing that reaches a frame can end a line early: event types, stream ids and objects are types without line
-//! breaks, and the hub's own events have fixed names and serialised data.
+//! No value in a frame contains a line break: event types, stream ids and JSON objects are validated types without line
+//! breaks, and the hub's own events have fixed names and serialized data.
 
 use std::fmt::{Display, Write};
 
@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use crate::close::{Close, end_id};
 
-/// What a silent stream says.
+/// The comment line that is sent on a stream after silence.
 pub const KEEPALIVE: &[u8] = b":keepalive\n\n";
 
-/// A frame. Without data nothing is dispatched, but the client keeps the id.
+/// Builds a frame. A client dispatches no event for a frame without data, but keeps its id as `Last-Event-ID`.
 pub fn frame(event: Option<&str>, id: Option<&dyn Display>, data: Option<&str>) -> String {
     let mut frame = String::with_capacity(event.map_or(0, str::len) + data.map_or(0, str::len) + 64);
     let mut line = |name: &str, value: &dyn Display| {
-        // Writing to a string cannot fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(frame, "{name}: {value}");
     };
     if let Some(event) = event {
@@ -32,14 +32,16 @@ pub fn frame(event: Option<&str>, id: Option<&dyn Display>, data: Option<&str>) 
     frame
 }
 
-/// The first words of a stream: how long to wait before reconnecting, and, for a client without a position, where it
-/// stands. Without data nothing is dispatched, but a client that drops before its first event comes back to there.
-pub fn greeting(retry_ms: u64, place: Option<impl Display>) -> String {
-    let id = place.map(|place| format!("id: {place}\n")).unwrap_or_default();
+/// Builds the first frame of a stream: the delay in milliseconds before the client reconnects, and the position for a
+/// client that did not send one. The frame has no data, so the client dispatches no event. A client that disconnects
+/// before its first event resumes from that position.
+pub fn greeting(retry_ms: u64, position: Option<impl Display>) -> String {
+    let id = position.map(|position| format!("id: {position}\n")).unwrap_or_default();
     format!("{id}retry: {retry_ms}\n\n")
 }
 
-/// The last frame of a stream: why it ends, and whether and when to come back.
+/// Builds the last frame of a stream: the close code, whether the client may reconnect, and after how long. `last` is
+/// the stream's position.
 pub fn close(close: Close, last: impl Display) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -50,10 +52,11 @@ pub fn close(close: Close, last: impl Display) -> String {
         retry_ms: Option<u64>,
     }
     let retry_ms = close.retry_ms();
-    let data = Data { code: close.code(), reason: close.reason(), reconnect: close.reconnect(), retry_ms };
-    // The structure has no map and no fallible field.
+    let data =
+        Data { code: close.code(), reason: close.reason(), reconnect: close.can_reconnect(), retry_ms };
+    // Serialization cannot fail: the struct has no map and no fallible field.
     let data = serde_json::to_string(&data).unwrap_or_default();
-    let id = (!close.reconnect()).then(|| end_id(close, last));
+    let id = (!close.can_reconnect()).then(|| end_id(close, last));
     let retry = retry_ms.map(|ms| format!("retry: {ms}\n")).unwrap_or_default();
     let replaced = if close == Close::Replaced { "event: replaced\ndata: {}\n\n" } else { "" };
     let id = id.as_ref().map(|id| id as &dyn Display);
@@ -78,7 +81,7 @@ mod tests {
     fn a_stream_begins_with_where_it_stands() {
         assert_eq!(greeting(2_000, None::<StreamId>), "retry: 2000\n\n");
         assert_eq!(greeting(2_000, Some(StreamId::new(7, 1))), "id: 7-1\nretry: 2000\n\n");
-        assert_eq!(greeting(2_000, Some(StreamId::START.named())), "id: 0-1\nretry: 2000\n\n");
+        assert_eq!(greeting(2_000, Some(StreamId::START.for_client())), "id: 0-1\nretry: 2000\n\n");
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! Supervised tasks: every loop has a name, says what its failure means, and is joined at shutdown.
+//! Supervised tasks. Every loop of the process has a name and a policy for its unexpected end, and is joined at
+//! shutdown.
 //!
-//! A task that repeats something, and one that empties a queue, are loops of the same kind.
+//! Three forms exist: a loop with its own future ([`Supervisor::spawn`], [`Supervisor::run`]), a function that is
+//! called periodically ([`Supervisor::every`]), and a consumer of a queue ([`Supervisor::queue`]).
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,12 +12,15 @@ use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// What the end of a loop before shutdown means.
+/// Time between the end of a loop and its restart.
+const RESTART_DELAY: Duration = Duration::from_millis(500);
+
+/// What happens when a loop ends before shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnEnd {
-    /// Start it again after a pause.
+    /// The supervisor starts it again after a delay.
     Restart,
-    /// The process cannot do its work without it: shut down.
+    /// The process shuts down, because it cannot work without the loop.
     Fatal,
 }
 
@@ -32,26 +37,26 @@ impl Supervisor {
         Self::default()
     }
 
-    /// Resolves when shutdown was asked for. Loops select on it.
+    /// The token that is cancelled when shutdown begins. Loops select on it.
     pub fn stop(&self) -> CancellationToken {
         self.stop.clone()
     }
 
-    /// Resolves when a task that the process depends on has ended.
+    /// Resolves when a task that the process depends on has failed.
     pub async fn failed(&self) {
         self.failed.cancelled().await;
     }
 
-    /// Tells that something the process cannot do without has ended, from outside a supervised loop.
+    /// Reports the failure of something that the process depends on and that is not a supervised loop.
     pub fn fail(&self, name: &'static str) {
         if !self.stop.is_cancelled() {
-            tracing::error!(task = name, "the task failed");
+            tracing::error!(task = name, "the task failed; shutting down");
             self.failed.cancel();
         }
     }
 
-    /// Runs a loop on the current runtime until shutdown.
-    #[expect(clippy::disallowed_methods, reason = "the one place that spawns loops")]
+    /// Runs a loop on the current runtime until shutdown. `make` creates its future, again for each restart.
+    #[expect(clippy::disallowed_methods, reason = "the only place that spawns loops")]
     pub fn spawn<F>(&self, name: &'static str, on_end: OnEnd, mut make: impl FnMut() -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -59,25 +64,25 @@ impl Supervisor {
         let this = self.clone();
         self.tracker.spawn(async move {
             while !this.stop.is_cancelled() {
-                // A task of its own, so that a panic ends this turn and not the supervision.
+                // The future runs in a separate task, so that a panic in it does not end the supervision.
                 let ended = tokio::spawn(make()).await;
                 if this.stop.is_cancelled() {
                     break;
                 }
                 match ended {
-                    Ok(()) => tracing::error!(task = name, "the task ended unexpectedly"),
-                    Err(error) => tracing::error!(task = name, %error, "the task failed"),
+                    Ok(()) => tracing::error!(task = name, ?on_end, "a supervised task ended unexpectedly"),
+                    Err(error) => tracing::error!(task = name, ?on_end, %error, "a supervised task failed"),
                 }
                 if on_end == OnEnd::Fatal {
                     this.failed.cancel();
                     break;
                 }
-                tokio::time::sleep(Duration::from_millis(500)).await;
+                tokio::time::sleep(RESTART_DELAY).await;
             }
         });
     }
 
-    /// Runs a loop that is dropped at shutdown, wherever it waits, and starts it again when it ends before.
+    /// Runs a loop that is dropped at shutdown, at whichever await point it is, and restarted when it ends earlier.
     pub fn run<S, F>(&self, name: &'static str, state: &S, work: impl Fn(S) -> F + Send + 'static)
     where
         S: Clone + Send + 'static,
@@ -92,62 +97,62 @@ impl Supervisor {
         });
     }
 
-    /// Does something again and again, a pause before each turn, until shutdown.
+    /// Calls `work` repeatedly until shutdown, with a pause of `interval` before each call.
     pub fn every<S, F>(
         &self,
         name: &'static str,
-        pause: Duration,
+        interval: Duration,
         state: &S,
-        turn: impl Fn(S) -> F + Send + Sync + 'static,
+        work: impl Fn(S) -> F + Send + Sync + 'static,
     ) where
         S: Clone + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        let (turn, state, stop) = (Arc::new(turn), state.clone(), self.stop());
+        let (work, state, stop) = (Arc::new(work), state.clone(), self.stop());
         self.spawn(name, OnEnd::Restart, move || {
-            let (turn, state, stop) = (turn.clone(), state.clone(), stop.clone());
+            let (work, state, stop) = (work.clone(), state.clone(), stop.clone());
             async move {
                 loop {
                     tokio::select! {
                         () = stop.cancelled() => return,
-                        () = tokio::time::sleep(pause) => turn(state.clone()).await,
+                        () = tokio::time::sleep(interval) => work(state.clone()).await,
                     }
                 }
             }
         });
     }
 
-    /// A queue for at most `most`, and a loop that empties it until shutdown, up to `at_once` in a turn. What a turn
-    /// that fails has taken is gone.
+    /// Creates a queue of `capacity` items, and a loop that consumes it until shutdown: it calls `consume` with up to
+    /// `max_batch` items at a time. The items of a call that panics are lost.
     pub fn queue<T, F>(
         &self,
         name: &'static str,
-        (most, at_once): (usize, usize),
-        turn: impl Fn(Vec<T>) -> F + Send + Sync + 'static,
+        (capacity, max_batch): (usize, usize),
+        consume: impl Fn(Vec<T>) -> F + Send + Sync + 'static,
     ) -> mpsc::Sender<T>
     where
         T: Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        let (queue, waiting) = mpsc::channel(most);
-        let state = (Arc::new(turn), Arc::new(Mutex::new(waiting)));
-        self.run(name, &state, move |(turn, waiting)| async move {
-            let mut waiting = waiting.lock().await;
-            let mut some = Vec::new();
-            while waiting.recv_many(&mut some, at_once).await > 0 {
-                turn(std::mem::take(&mut some)).await;
+        let (sender, receiver) = mpsc::channel(capacity);
+        let state = (Arc::new(consume), Arc::new(Mutex::new(receiver)));
+        self.run(name, &state, move |(consume, receiver)| async move {
+            let mut receiver = receiver.lock().await;
+            let mut batch = Vec::new();
+            while receiver.recv_many(&mut batch, max_batch).await > 0 {
+                consume(std::mem::take(&mut batch)).await;
             }
-            // Nobody can put anything into it any more.
+            // All senders are dropped. The loop waits for shutdown, because an end would count as a failure.
             std::future::pending::<()>().await;
         });
-        queue
+        sender
     }
 
-    /// Asks every loop to end and waits for them, but not longer than `patience`. False when some were left.
-    pub async fn shut_down(&self, patience: Duration) -> bool {
+    /// Asks all loops to end and waits for them up to `timeout`. Returns false when some loops are still running.
+    pub async fn shut_down(&self, timeout: Duration) -> bool {
         self.stop.cancel();
         self.tracker.close();
-        tokio::time::timeout(patience, self.tracker.wait()).await.is_ok()
+        tokio::time::timeout(timeout, self.tracker.wait()).await.is_ok()
     }
 }
 
@@ -160,16 +165,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_loop_that_panics_is_started_again() {
         let supervisor = Supervisor::new();
-        let turns = Arc::new(AtomicU32::new(0));
-        let (counted, stop) = (turns.clone(), supervisor.stop());
+        let runs = Arc::new(AtomicU32::new(0));
+        let (counter, stop) = (runs.clone(), supervisor.stop());
         supervisor.spawn("test", OnEnd::Restart, move || {
-            let (counted, stop) = (counted.clone(), stop.clone());
+            let (counter, stop) = (counter.clone(), stop.clone());
             async move {
-                assert!(counted.fetch_add(1, Ordering::SeqCst) >= 2, "the first two turns fail");
+                assert!(counter.fetch_add(1, Ordering::SeqCst) >= 2, "the first two runs fail");
                 stop.cancelled().await;
             }
         });
-        while turns.load(Ordering::SeqCst) < 3 {
+        while runs.load(Ordering::SeqCst) < 3 {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         assert!(supervisor.shut_down(Duration::from_secs(5)).await);
@@ -178,19 +183,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_queue_goes_on_after_a_turn_that_panics() {
         let supervisor = Supervisor::new();
-        let (told, mut heard) = mpsc::unbounded_channel();
-        let queue = supervisor.queue("test", (4, 2), move |some: Vec<u32>| {
-            let told = told.clone();
+        let (consumed, mut batches) = mpsc::unbounded_channel();
+        let queue = supervisor.queue("test", (4, 2), move |batch: Vec<u32>| {
+            let consumed = consumed.clone();
             async move {
-                assert!(!some.contains(&1), "this turn fails");
-                assert!(told.send(some).is_ok(), "somebody listens");
+                assert!(!batch.contains(&1), "this call fails");
+                assert!(consumed.send(batch).is_ok(), "the test still receives");
             }
         });
-        for one in 1..=4 {
-            assert!(queue.try_send(one).is_ok(), "there is room for {one}");
+        for item in 1..=4 {
+            assert!(queue.try_send(item).is_ok(), "the queue has room for {item}");
         }
-        assert!(queue.try_send(5).is_err(), "it is full");
-        assert_eq!(heard.recv().await, Some(vec![3, 4]));
+        assert!(queue.try_send(5).is_err(), "the queue is full");
+        assert_eq!(batches.recv().await, Some(vec![3, 4]));
         drop(queue);
         assert!(supervisor.shut_down(Duration::from_secs(5)).await);
     }

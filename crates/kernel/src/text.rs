@@ -1,4 +1,4 @@
-//! Words for people, in the two languages that the hub speaks.
+//! Texts that users read, in the two languages of the hub: Korean and English.
 
 use std::borrow::Cow;
 
@@ -34,7 +34,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// What the languages are called in settings, requests and folders of templates.
+    /// The names of the languages in settings, requests and template folders.
     pub const NAMES: &[&str] = &["ko", "en"];
 
     pub fn name(self) -> &'static str {
@@ -48,11 +48,11 @@ impl Language {
         [Self::Korean, Self::English].into_iter().find(|language| language.name() == name)
     }
 
-    /// The better of the two by an `Accept-Language` header: the highest weight wins, the earlier one on a tie. The
-    /// default is for a header that names neither.
+    /// Chooses the language by an `Accept-Language` header: the one with the highest weight, and among equal weights
+    /// the first. Returns the default when the header names neither language.
     pub fn from_accept(header: &str, default: Self) -> Self {
         let mut best = (default, 0.0_f32);
-        // A header is at most a few KiB; a handful of entries decides it.
+        // Only the first 16 entries are read, which bounds the work for a long header.
         for entry in header.split(',').take(16) {
             let mut parts = entry.split(';');
             let tag = parts.next().unwrap_or_default().trim();
@@ -60,9 +60,9 @@ impl Language {
                 .find_map(|p| p.trim().strip_prefix("q=").map(str::trim))
                 .map_or(1.0, |q| q.parse::<f32>().unwrap_or(0.0));
             let primary = tag.split('-').next().unwrap_or_default();
-            let named =
+            let known =
                 if tag == "*" { Some(default) } else { Self::from_name(&primary.to_ascii_lowercase()) };
-            let Some(language) = named else { continue };
+            let Some(language) = known else { continue };
             if weight > best.1 {
                 best = (language, weight);
             }

@@ -1,8 +1,8 @@
-//! The trace that something belongs to (W3C Trace Context, `traceparent`): taken from a request, carried along with what comes
-//! of it, and passed on as it came.
+//! Trace context (W3C Trace Context, `traceparent`). The hub takes it from a request, stores it with the records that
+//! the request causes, and passes it on unchanged.
 //!
-//! While something runs in the [`scope`] of a trace, its log lines carry `trace_id`, and whatever it records may ask for
-//! [`current`].
+//! Log lines that are written within the [`scope`] of a trace have the field `trace_id`. Code within a scope reads the
+//! trace with [`current`], to store it with a record.
 
 use std::fmt;
 use std::future::Future;
@@ -10,11 +10,11 @@ use std::future::Future;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tracing::{Instrument, Span};
 
-/// The name of the header, of the column and of the field.
+/// The name of the HTTP header, of the SQL column and of the JSON field.
 pub const TRACEPARENT: &str = "traceparent";
 
-/// Characters: version, trace id, parent id and flags, with a hyphen between.
-const LENGTH: usize = 55;
+/// Characters of a `traceparent`: version (2), trace id (32), parent id (16) and flags (2), separated by hyphens.
+const TRACEPARENT_LEN: usize = 55;
 
 tokio::task_local! {
     static CURRENT: Option<TraceParent>;
@@ -22,21 +22,24 @@ tokio::task_local! {
 
 /// A well-formed `traceparent` of version 00.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct TraceParent([u8; LENGTH]);
+pub struct TraceParent([u8; TRACEPARENT_LEN]);
 
 impl TraceParent {
-    /// None for what is not well-formed: it is left out, as the standard wants it. A later version is taken for 00.
+    /// Parses the header. None for a malformed value, which the standard requires to be ignored. A value of a later
+    /// version is treated as version 00.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.trim().as_bytes();
-        let mut parent: [u8; LENGTH] = bytes.get(..LENGTH)?.try_into().ok()?;
-        let is_later = &parent[..2] != b"00";
-        let ends = bytes.len() == LENGTH || (is_later && bytes[LENGTH] == b'-');
-        let shaped = parent.iter().enumerate().all(|(at, byte)| match at {
+        let mut parent: [u8; TRACEPARENT_LEN] = bytes.get(..TRACEPARENT_LEN)?.try_into().ok()?;
+        let is_later_version = &parent[..2] != b"00";
+        let has_valid_end =
+            bytes.len() == TRACEPARENT_LEN || (is_later_version && bytes[TRACEPARENT_LEN] == b'-');
+        let has_valid_form = parent.iter().enumerate().all(|(at, byte)| match at {
             2 | 35 | 52 => *byte == b'-',
             _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
         });
         let is_zero = |part: &[u8]| part.iter().all(|byte| *byte == b'0');
-        if !ends || !shaped || &parent[..2] == b"ff" || is_zero(&parent[3..35]) || is_zero(&parent[36..52]) {
+        let has_valid_ids = !is_zero(&parent[3..35]) && !is_zero(&parent[36..52]);
+        if !has_valid_end || !has_valid_form || &parent[..2] == b"ff" || !has_valid_ids {
             return None;
         }
         parent[..2].copy_from_slice(b"00");
@@ -44,11 +47,11 @@ impl TraceParent {
     }
 
     pub fn as_str(&self) -> &str {
-        // Only ASCII gets in.
+        // `parse` admits only ASCII.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// What all parts of one trace have in common.
+    /// The id that all spans of one trace share.
     pub fn trace_id(&self) -> &str {
         &self.as_str()[3..35]
     }
@@ -66,28 +69,30 @@ impl Serialize for TraceParent {
     }
 }
 
-/// Reads the field of a stored record. What is not well-formed is left out: it must not cost the record.
-pub fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TraceParent>, D::Error> {
+/// Deserializes the field of a stored record. A malformed value becomes None, so that the record stays readable.
+pub fn deserialize_stored<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<TraceParent>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     Ok(text.as_deref().and_then(TraceParent::parse))
 }
 
-/// The trace of what runs now.
+/// The trace of the enclosing [`scope`], if any.
 pub fn current() -> Option<TraceParent> {
     CURRENT.try_with(|trace| *trace).ok().flatten()
 }
 
-/// Runs something as a part of a trace.
+/// Runs a future within the scope of a trace.
 pub fn scope<F: Future>(trace: Option<TraceParent>, work: F) -> impl Future<Output = F::Output> {
     CURRENT.scope(trace, work.instrument(span(trace)))
 }
 
-/// The same for what does not wait.
+/// Runs a function within the scope of a trace.
 pub fn sync_scope<T>(trace: Option<TraceParent>, work: impl FnOnce() -> T) -> T {
     CURRENT.sync_scope(trace, || span(trace).in_scope(work))
 }
 
-/// What log lines of a trace stand in. Of the highest level, so that no filter for levels leaves the trace out.
+/// The tracing span of a trace. It has the level ERROR, so that no level filter removes `trace_id` from log lines.
 pub fn span(trace: Option<TraceParent>) -> Span {
     trace.map_or_else(Span::none, |trace| tracing::error_span!("trace", trace_id = trace.trace_id()))
 }
@@ -123,7 +128,7 @@ mod tests {
             assert_eq!(TraceParent::parse(bad), None, "{bad}");
         }
         let json = serde_json::to_string(&trace).unwrap();
-        let read = |text: &str| stored(&mut serde_json::Deserializer::from_str(text)).unwrap();
+        let read = |text: &str| deserialize_stored(&mut serde_json::Deserializer::from_str(text)).unwrap();
         assert_eq!([read(&json), read("null"), read("\"00-1\"")], [Some(trace), None, None]);
     }
 

@@ -1,6 +1,7 @@
-//! The limit of a person's open connections, over the whole fleet, and what happens to the one that is too many.
+//! The connection limit: how many open connections a person may have over the whole fleet, and what happens to one
+//! more.
 //!
-//! The contract is written on [`Connections`]; `tests/it/connections_contract.rs` holds every adapter against it.
+//! The contract is documented on [`Connections`]; `tests/it/connections_contract.rs` tests every adapter against it.
 
 pub mod embedded;
 pub mod redis;
@@ -9,70 +10,79 @@ use std::time::Duration;
 
 use bongsu_kernel::{Id, Outage};
 
-use crate::Boxed;
+use crate::BoxFuture;
 
-/// What happens when a person who has as many connections as allowed opens another one.
+/// What happens when a person with the maximum number of connections opens another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// The new connection is refused.
     Refuse,
-    /// The new connection is let in, and the oldest one is ended.
+    /// The new connection is admitted, and the oldest one is closed.
     Replace,
 }
 
-/// A limit that all instances of a fleet count together.
+/// A connection limit, which all instances of a fleet count together.
 #[derive(Clone, Debug)]
 pub struct Limit {
-    /// Tells this limit from others. Redis keys and channels begin with it.
+    /// Distinguishes this limit from others. Redis keys and channels begin with it.
     pub name: &'static str,
     /// Connections that a person may have at the same time.
     pub max: usize,
     pub policy: Policy,
-    /// No connection lives longer, so that an older one of another instance does not count. None: they live for any time.
+    /// The maximum age of a connection: an older one that another instance reported does not count. None if connections
+    /// have no maximum age.
     pub lifetime: Option<Duration>,
 }
 
-/// Ends a connection because newer ones of the same person have taken its place.
+/// Closes a connection because newer ones of the same person have replaced it.
 pub type OnReplaced = Box<dyn FnOnce() + Send>;
 
 /// The connections of every person, over all instances.
 ///
-/// - **Refuse: never more.** No connection is let in while as many as the limit count, however many try at once and
-///   wherever. Looking and entering are one step.
-/// - **Replace: the newest stay.** One more than the limit is let in, and the oldest is ended, wherever it is. A connection
-///   ends that way only when as many newer ones are there as may stay.
-/// - **Given back** when the [`Place`] is dropped: at once for this instance, a moment later for the others.
-/// - **Only the living count.** The connections of an instance that was killed count until it is no longer in the fleet;
-///   with `Replace` they push out nobody before that either. A connection that gave up while it came in does not count.
-/// - **Put back.** What the engine has forgotten, or what another instance has given up, counts again as old as it was, also
-///   over the limit: `Refuse` ends nobody.
-/// - **Errors.** While the engine is away nobody new is let in, and who is connected stays.
+/// - **Refuse: never more.** No connection is admitted while the maximum number counts, however many are attempted at
+///   once
+///   and on whichever instances. Check and admission are one step.
+/// - **Replace: the newest stay.** One connection more than the limit is admitted, and the oldest is closed, on
+///   whichever
+///   instance it is. A connection is replaced only when as many newer ones as the limit allows exist.
+/// - **Released** when the [`ConnectionPermit`] is dropped: at once for this instance, a moment later for the others.
+/// - **Only live instances count.** The connections of a killed instance count until it is no longer in the fleet;
+///   under
+///   `Replace` they do not displace other connections even before that. A connection whose caller gave up while it was
+///   being admitted does not count.
+/// - **Restored.** A connection that the engine has forgotten, or that another instance has released, counts again with
+///   its original age, even beyond the limit: `Refuse` closes no connection.
+/// - **Errors.** While the engine is unreachable no connection is admitted, and existing ones stay.
 pub trait Connections: Send + Sync {
-    /// Lets a connection in. `on_replaced` is never called under [`Policy::Refuse`].
-    fn enter(&self, person: &Id, on_replaced: OnReplaced) -> Boxed<'_, Result<Place, Refused>>;
+    /// Admits a connection. `on_replaced` is never called under [`Policy::Refuse`].
+    fn acquire(
+        &self,
+        person: &Id,
+        on_replaced: OnReplaced,
+    ) -> BoxFuture<'_, Result<ConnectionPermit, ConnectionLimitError>>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    #[error("the person has as many connections as allowed")]
+pub enum ConnectionLimitError {
+    #[error("the person has the maximum number of connections")]
     Full,
-    /// How many there are cannot be found out now.
+    /// The number of connections cannot be read from the engine.
     #[error(transparent)]
-    Away(#[from] Outage),
+    Unavailable(#[from] Outage),
 }
 
-/// A connection that counts until this is dropped.
-#[must_use = "a place that is dropped is given back"]
-pub struct Place(Box<dyn FnMut() + Send>);
+/// An admitted connection. It counts until the permit is dropped.
+#[must_use = "dropping the permit releases the connection"]
+pub struct ConnectionPermit(Box<dyn FnMut() + Send>);
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         (self.0)();
     }
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for ConnectionPermit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Place")
+        f.write_str("ConnectionPermit")
     }
 }

@@ -1,11 +1,11 @@
-//! What nobody may have more of: connections at a time ([`connections`]), and things per second ([`bucket`]).
+//! Limits per person: open connections ([`connections`]), and operations per second ([`bucket`]).
 //!
-//! Each is a port with two adapters: embedded, exact within one process, and Redis, exact over a fleet. What is
-//! limited, and how far, is up to the parts above.
+//! Each is a port with two adapters: embedded, exact within one process, and Redis, exact over a fleet. The crates that
+//! use the ports decide which operations are limited, and by how much.
 
 pub mod bucket;
 pub mod connections;
 
-pub use bongsu_kernel::Boxed;
+pub use bongsu_kernel::BoxFuture;
 pub use bucket::{Buckets, Rate};
-pub use connections::{Connections, Limit, OnReplaced, Place, Policy};
+pub use connections::{ConnectionPermit, Connections, Limit, OnReplaced, Policy};

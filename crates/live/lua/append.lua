@@ -1,22 +1,26 @@
--- Appends events to one subject, in order. Of each: checks its key, stores it, keeps its answer, writes down who is to
--- be told, and publishes it; all of it or nothing. Every publish runs this, so what few events need is a function apart.
+-- Appends events to one subject, in order. For each event the script checks the idempotency key, stores the event,
+-- stores the answer under the key, adds the follow-up record and publishes the event, all of it or nothing. Every
+-- publish runs this script, so code that few events need is in separate functions.
 --
--- KEYS  1 stream  2 answers by key (hash)  3 keys by expiry (zset)  4 follow-ups (list)  5 last id of a deleted log
---       6 streams that listen, by instance (hash)  7 version of the membership
--- ARGV  1 the hub's time in ms  2 its instance  3 its own streams that listen  4 channel
---       5 entries to keep  6 life of a key in ms  7 when the index was marked, in ms, or ''
---       8 channel for news of follow-ups  9 the subject, as it is named there
+-- KEYS  1 stream  2 answers by idempotency key (hash)  3 idempotency keys by expiry (zset)  4 follow-up records (list)
+--       5 last id of a deleted log  6 audience by instance (hash)  7 membership version
+-- ARGV  1 time of the hub in ms  2 instance  3 audience of this instance  4 bus channel
+--       5 number of entries to keep  6 lifetime of an idempotency key in ms
+--       7 time in ms at which the subject was marked in the index of follow-ups, or '' without follow-ups
+--       8 channel that announces follow-ups  9 name of the subject on that channel
 --       then for each event:
---       1 type  2 payload  3 publisher or ''  4 key or ''  5 digest  6 what earlier versions stored for it, or ''
---       7 trace or ''  8, 9, 10 the follow-up record around its id and its time, or ''
---       11 the version of the membership that it was made for, or ''
--- Gives the audience, then for each event 'stored' and its id, 'again' and its kept answer, or 'conflict' or 'stale' and '';
--- or 'unmarked' for all. Behind an event that is stale nothing is stored, so that it is not overtaken when it comes again.
+--       1 type  2 payload  3 publisher or ''  4 idempotency key or ''  5 digest  6 digest of an earlier version or ''
+--       7 traceparent or ''  8, 9, 10 the follow-up record before its id, between id and time, after its time, or ''
+--       11 membership version that the event was made for, or ''
+-- Returns the audience, then for each event 'stored' and its id, 'again' and the stored answer, 'conflict' and '', or
+-- 'stale' and ''. Returns 'unmarked' instead if the mark is too old. After a stale event no later event of the call is
+-- stored, so that the order is kept when the caller appends the stale event again.
 local call, format, match = redis.call, string.format, string.match
 local stream, ms = KEYS[1], ARGV[1]
 local now = tonumber(ms)
--- The index of subjects with follow-ups is elsewhere. It is written before, and cleared of what is old: an append
--- that comes too late after its mark would never be found.
+-- The index of subjects with follow-ups is on another server of a Cluster. The caller marks the subject there before
+-- this script runs, and the mark of a subject without records is removed later: the record of an append that runs too
+-- long after the mark would never be found.
 if ARGV[7] ~= '' then
   local clock = call('TIME')
   if clock[1] * 1000 + clock[2] / 1000 - ARGV[7] > 30000 then return 'unmarked' end
@@ -27,22 +31,22 @@ local newest = call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
 if newest then
   local fields = newest[2]
   previous = newest[1]
-  -- Where this script writes it; an entry that another program wrote has none.
+  -- This script writes the number as the fifth field. Entries of other programs have no number.
   if fields[9] == 'number' then number = tonumber(fields[10]) end
 else
   previous, number = call('GET', KEYS[5]) or '0-0', 0
 end
 
 local audience = tonumber(ARGV[3])
-local listening = call('HGETALL', KEYS[6])
-for at = 1, #listening, 2 do
-  if listening[at] ~= ARGV[2] then
-    local count, ends = match(listening[at + 1], '^(%d+) (%d+)$')
+local reported = call('HGETALL', KEYS[6])
+for at = 1, #reported, 2 do
+  if reported[at] ~= ARGV[2] then
+    local count, ends = match(reported[at + 1], '^(%d+) (%d+)$')
     if tonumber(ends) > now then audience = audience + count end
   end
 end
 
-local function answer_kept(key, digest, earlier_digest)
+local function find_answer(key, digest, earlier_digest)
   local kept = call('HGET', KEYS[2], key)
   if not kept then return end
   local ends, answer, known = match(kept, '^(%d+) (%S+ %d+ %d+) (.*)$')
@@ -55,10 +59,11 @@ local function keep_answer(key, digest, id)
   local ends = format('%.0f', now + ARGV[6])
   call('HSET', KEYS[2], key, table.concat({ends, id, ms, audience, digest}, ' '))
   call('ZADD', KEYS[3], ends, key)
-  -- Keys that a note names have gone by then (drop_keys.lua); these were never noted, because their hub was killed.
-  for _, gone in ipairs(call('ZRANGEBYSCORE', KEYS[3], '-inf', format('%.0f', now - ARGV[6]), 'LIMIT', 0, 4)) do
-    call('HDEL', KEYS[2], gone)
-    call('ZREM', KEYS[3], gone)
+  -- Keys that have a note were removed before (drop_keys.lua). The keys removed here have none, because their hub was
+  -- killed before it wrote the note.
+  for _, expired in ipairs(call('ZRANGEBYSCORE', KEYS[3], '-inf', format('%.0f', now - ARGV[6]), 'LIMIT', 0, 4)) do
+    call('HDEL', KEYS[2], expired)
+    call('ZREM', KEYS[3], expired)
   end
   local life = format('%.0f', 2 * ARGV[6])
   call('PEXPIRE', KEYS[2], life)
@@ -69,23 +74,24 @@ local answers, count, is_stale = {audience}, 1, false
 for at = 10, #ARGV, 11 do
   local kind, payload, publisher, key = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local outcome, answer
-  if key ~= '' then outcome, answer = answer_kept(key, ARGV[at + 4], ARGV[at + 5]) end
+  if key ~= '' then outcome, answer = find_answer(key, ARGV[at + 4], ARGV[at + 5]) end
   if not outcome then
     local version = ARGV[at + 10]
     is_stale = is_stale or version ~= '' and call('GET', KEYS[7]) ~= version
     if is_stale then outcome, answer = 'stale', '' end
   end
   if not outcome then
-    -- The time, or the next number within it when the clocks of hubs differ or one went back: ids only grow.
+    -- The id is the time of the hub, or the successor of the last id if that id is not older, because clocks of hubs
+    -- differ and may be set back: ids only grow.
     local id = ms .. '-0'
     local last, sequence = match(previous, '^(%d+)-(%d+)$')
     if tonumber(last) >= now then id = last .. '-' .. format('%.0f', sequence + 1) end
-    local numbered, trace = '', ARGV[at + 6]
+    local number_text, trace = '', ARGV[at + 6]
     local fields = {'type', kind, 'payload', payload, 'publisher_id', publisher, 'timestamp', ms}
     if number then
       number = number + 1
-      numbered = format('%.0f', number)
-      fields[9], fields[10] = 'number', numbered
+      number_text = format('%.0f', number)
+      fields[9], fields[10] = 'number', number_text
     end
     if trace ~= '' then
       fields[#fields + 1] = 'traceparent'
@@ -96,17 +102,17 @@ for at = 10, #ARGV, 11 do
     if key ~= '' then keep_answer(key, ARGV[at + 4], id) end
     if ARGV[at + 7] ~= '' then
       local waiting = call('RPUSH', KEYS[4], ARGV[at + 7] .. id .. ARGV[at + 8] .. ms .. ARGV[at + 9])
-      -- Who has found others here looks again until there are none.
+      -- Announced only for an empty list: the inbox reads a list that it has found non-empty until the list is empty.
       if waiting == 1 then call('PUBLISH', ARGV[8], ARGV[9]) end
     end
-    call('SPUBLISH', ARGV[4], '1 ' .. id .. ' ' .. previous .. ' ' .. numbered .. ' ' .. ms .. ' ' .. kind .. ' '
+    call('SPUBLISH', ARGV[4], '1 ' .. id .. ' ' .. previous .. ' ' .. number_text .. ' ' .. ms .. ' ' .. kind .. ' '
       .. publisher .. trace .. '\n' .. payload)
     previous, outcome, answer = id, 'stored', id
   end
   answers[count + 1], answers[count + 2] = outcome, answer
   count = count + 2
 end
--- Not every time; and every time when nobody counts.
+-- Trims once per min(keep, 64) events, and on every call if the entries have no numbers.
 local keep = tonumber(ARGV[5])
 if not number or number % math.min(keep, 64) < (#ARGV - 9) / 11 then
   call('XTRIM', stream, 'MAXLEN', keep)

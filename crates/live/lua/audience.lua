@@ -1,7 +1,7 @@
--- Says how many streams of an instance listen to a subject.
+-- Stores how many streams of an instance are subscribed to a subject.
 --
--- KEYS  1 streams that listen, by instance (hash)
--- ARGV  1 instance  2 count  3 until when this is good, in ms  4 for how long
+-- KEYS  1 audience by instance (hash)
+-- ARGV  1 instance  2 number of streams  3 time in ms at which the number expires  4 lifetime of the hash in ms
 if ARGV[2] == '0' then
   redis.call('HDEL', KEYS[1], ARGV[1])
   return

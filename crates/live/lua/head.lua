@@ -1,11 +1,11 @@
--- Where a subject's log ends.
+-- Reads the position of the newest entry of a subject.
 --
 -- KEYS  1 stream  2 last id of a deleted log
--- Gives {id, number or ''}.
+-- Returns {id, number or ''}.
 local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
 if not newest then
-  local gone = redis.call('GET', KEYS[2])
-  if gone then return {gone, ''} end
+  local deleted_last = redis.call('GET', KEYS[2])
+  if deleted_last then return {deleted_last, ''} end
   return {'0-0', '0'}
 end
 for at = 1, #newest[2], 2 do

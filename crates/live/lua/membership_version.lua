@@ -1,7 +1,7 @@
--- Gives the version of a subject's membership. Where there is none, it becomes the one that is given.
+-- Returns the membership version of a subject, and stores the given one first if there is none.
 --
 -- KEYS  1 version
--- ARGV  1 a version that was never used  2 life of a version that nobody reads, in ms
+-- ARGV  1 a version that was never used  2 time in ms after which a version that is not read expires
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return ARGV[1] end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return redis.call('GET', KEYS[1])

@@ -1,19 +1,19 @@
--- Notes idempotency keys in the order in which they were stored, and takes out the notes of those that have to go: the oldest
--- past the bound, and those whose life is over.
+-- Adds notes of stored idempotency keys to a list, and removes the notes of keys that have to be removed: the oldest
+-- notes above the limit, and those of expired keys.
 --
--- KEYS  1 notes (list)
--- ARGV  1 notes to keep  2 a key whose life ended before this time, in ms, goes  3 life of the list in ms
---       then the notes, each beginning with the time at which its key's life ends
--- Gives the notes that were taken out.
-local list, ended = KEYS[1], tonumber(ARGV[2])
+-- KEYS  1 notes (list), oldest first
+-- ARGV  1 maximum number of notes  2 keys that expired at or before this time, in ms, are removed
+--       3 lifetime of the list in ms  then the notes, each beginning with the expiry of its key in ms
+-- Returns the removed notes.
+local list, expired_before = KEYS[1], tonumber(ARGV[2])
 for at = 4, #ARGV do redis.call('RPUSH', list, ARGV[at]) end
 redis.call('PEXPIRE', list, ARGV[3])
 local excess = redis.call('LLEN', list) - ARGV[1]
--- Not all at once when the bound was lowered: others want their turn.
-local taken = excess > 0 and redis.call('LPOP', list, math.min(excess, 1000)) or {}
-while #taken < 1000 do
+-- At most about 1,000 notes per call, so that a lowered limit does not block Redis for long.
+local removed = excess > 0 and redis.call('LPOP', list, math.min(excess, 1000)) or {}
+while #removed < 1000 do
   local oldest = redis.call('LINDEX', list, 0)
-  if not oldest or tonumber(string.match(oldest, '^%d+')) > ended then break end
-  taken[#taken + 1] = redis.call('LPOP', list)
+  if not oldest or tonumber(string.match(oldest, '^%d+')) > expired_before then break end
+  removed[#removed + 1] = redis.call('LPOP', list)
 end
-return taken
+return removed

@@ -1,8 +1,9 @@
-//! The memory that all rings together may take.
+//! The memory limit that all ring buffers of a hub share.
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts the bytes that rings hold. Over the limit, a ring that grows gives up its own oldest frames.
+/// Counts the bytes that all ring buffers hold. While the limit is exceeded, a ring buffer that grows drops its own
+/// oldest entries.
 pub(crate) struct Budget {
     used: AtomicUsize,
     limit: usize,
@@ -13,11 +14,11 @@ impl Budget {
         Self { used: AtomicUsize::new(0), limit }
     }
 
-    pub(crate) fn take(&self, bytes: usize) {
+    pub(crate) fn reserve(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn give_back(&self, bytes: usize) {
+    pub(crate) fn release(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 

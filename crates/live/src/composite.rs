@@ -1,9 +1,9 @@
-//! The position of a stream that follows several subjects: one id that holds the position of each of them.
+//! The composite position: one id that holds the positions of all subjects of a stream.
 //!
-//! Written `m2!<room>~<ms>[~<seq>]!...`, numbers in base 36. A room name of up to 22 characters stands as it is, a longer
-//! one as `*` and 132 bits of its SHA-256, so that 32 rooms stay within two KiB. The part of the person's inbox has no name,
-//! `~<number>`, or `~-` while its beginning was not sent. Clients give the id back as they got it. A position that could
-//! mean two rooms, or has another version, is answered with `system.reset`.
+//! The form is `m2!<room>~<ms>[~<seq>]!...`, with numbers in base 36. A room name of up to 22 characters is written as
+//! it is, a longer one as `*` and 132 bits of its SHA-256, so that 32 rooms fit into 2 KiB. The part of the inbox has
+//! no name: `~<number>`, or `~-` while the initial page was not sent. Clients send the id back unchanged. An id of
+//! another version, or one in which a part may mean two rooms, is answered with `system.reset`.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -18,53 +18,53 @@ use sha2::{Digest, Sha256};
 use crate::encode::Target;
 
 const VERSION: &str = "2";
-/// Neither character occurs in the name of a room, and both stand in a URL as they are.
+/// Neither character occurs in a room name, and both may stand in a URL without escaping.
 const PART_SEPARATOR: char = '!';
 const FIELD_SEPARATOR: char = '~';
-/// Marks a digest in place of a name.
+/// Marks a digest that replaces a name.
 const DIGEST_MARK: char = '*';
-/// Stands for the position in an inbox whose beginning was not sent.
+/// The position of an inbox whose initial page was not sent.
 const NOT_BEGUN: &str = "-";
-/// Characters of a digest, and of the longest name that stands as it is.
+/// Characters of a digest, and of the longest name that is written as it is.
 const KEY_LEN: usize = 22;
-/// More than 32 rooms and an inbox need, each with the largest numbers.
+/// Bytes of a composite position; enough for 32 rooms and an inbox with the largest numbers.
 const MAX_LEN: usize = 2048;
 
-/// A position that a client came back with.
+/// The position that a client sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Composite {
+pub enum CompositePosition {
     Parts(Vec<(PartKey, Option<StreamId>)>),
-    /// The same for all; an inbox has no beginning to go back to, and begins anew.
-    Everywhere(StreamId),
+    /// One position for all subjects. An inbox has no beginning to return to; `0-0` gives it the initial page instead.
+    SameForAll(StreamId),
 }
 
-impl Composite {
-    /// Where each of the targets continues: after a position, or None, which is with what comes next for a room and anew for
-    /// an inbox. Refuses a part that occurs twice, and an inbox in one of position and targets only. Where one part could
-    /// mean two of the rooms, their position is [`StreamId::UNKNOWN`].
+impl CompositePosition {
+    /// The position after which each target continues. None means what comes next for a room, and the initial page for
+    /// an inbox. Refuses a part that occurs twice, and an inbox that is only in the position or only in the targets. If
+    /// one part may mean two of the rooms, their position is [`StreamId::UNKNOWN`].
     pub fn positions(&self, targets: &[Target]) -> Result<Vec<Option<StreamId>>, Reason> {
         let parts = match self {
             Self::Parts(parts) => parts,
-            Self::Everywhere(position) => {
-                let begins = |target: &Target| *target == Target::Inbox && *position == StreamId::START;
-                let position = |target: &Target| (!begins(target)).then_some(*position);
+            Self::SameForAll(position) => {
+                let gets_initial_page =
+                    |target: &Target| *target == Target::Inbox && *position == StreamId::START;
+                let position = |target: &Target| (!gets_initial_page(target)).then_some(*position);
                 return Ok(targets.iter().map(position).collect());
             }
         };
         let keys: Vec<PartKey> = targets.iter().map(PartKey::of).collect();
         for (at, (key, _)) in parts.iter().enumerate() {
             if parts[..at].iter().any(|(other, _)| other == key) {
-                return Err(key.refused(("두 번 들어 있습니다", "it is there twice")));
+                return Err(key.error(("두 번 들어 있습니다", "occurs twice")));
             }
         }
-        // Rooms come and go, and one that is new has no position. An inbox without one would skip what is unread.
+        // Rooms are added and removed, and a new one has no position. An inbox without a position would skip unread
+        // entries.
         match [parts.iter().any(|(key, _)| *key == PartKey::INBOX), keys.contains(&PartKey::INBOX)] {
             [true, false] => {
-                return Err(
-                    PartKey::INBOX.refused(("요청하지 않은 대상입니다", "it was not asked for (inbox=1)"))
-                );
+                return Err(PartKey::INBOX.error(("요청하지 않은 대상입니다", "was not requested (inbox=1)")));
             }
-            [false, true] => return Err(PartKey::INBOX.refused(("위치가 없습니다", "it has no part"))),
+            [false, true] => return Err(PartKey::INBOX.error(("위치가 없습니다", "has no position"))),
             _ => {}
         }
         let position = |key: &PartKey| {
@@ -76,54 +76,55 @@ impl Composite {
     }
 }
 
-impl FromStr for Composite {
+impl FromStr for CompositePosition {
     type Err = Reason;
 
     fn from_str(text: &str) -> Result<Self, Reason> {
-        // Before everything, of every room.
+        // The beginning of every room.
         if text == "0-0" {
-            return Ok(Self::Everywhere(StreamId::START));
+            return Ok(Self::SameForAll(StreamId::START));
         }
-        let rest = text.strip_prefix('m').filter(|_| text.len() <= MAX_LEN).ok_or(Reason::Position)?;
+        let rest =
+            text.strip_prefix('m').filter(|_| text.len() <= MAX_LEN).ok_or(Reason::CompositePosition)?;
         let (version, parts) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()));
         let is_version =
             !version.is_empty() && (parts.is_empty() || parts.starts_with([PART_SEPARATOR, '.']));
         if is_version && version != VERSION {
-            // A hub of another version gave it, and only that one knows which rooms it means.
-            return Ok(Self::Everywhere(StreamId::UNKNOWN));
+            // A hub of another version made it, and only that version knows which rooms it means.
+            return Ok(Self::SameForAll(StreamId::UNKNOWN));
         }
         let mut parts = parts.split(PART_SEPARATOR);
         if !is_version || parts.next() != Some("") {
-            return Err(Reason::Position);
+            return Err(Reason::CompositePosition);
         }
         parts.map(read_part).collect::<Result<_, _>>().map(Self::Parts)
     }
 }
 
 fn read_part(part: &str) -> Result<(PartKey, Option<StreamId>), Reason> {
-    let (key, numbers) = part.split_once(FIELD_SEPARATOR).ok_or(Reason::Position)?;
+    let (key, numbers) = part.split_once(FIELD_SEPARATOR).ok_or(Reason::CompositePosition)?;
     let key = PartKey::read(key)?;
     if key == PartKey::INBOX && numbers == NOT_BEGUN {
         return Ok((key, None));
     }
     let mut numbers = numbers.split(FIELD_SEPARATOR).map(|digits| u64::from_str_radix(digits, 36));
-    let mut next = || numbers.next().transpose().map_err(|_| Reason::Position);
+    let mut next = || numbers.next().transpose().map_err(|_| Reason::CompositePosition);
     let (ms, seq) = (next()?.unwrap_or(0), next()?);
     if numbers.next().is_some() || (key == PartKey::INBOX && seq.is_some()) {
-        return Err(Reason::Position);
+        return Err(Reason::CompositePosition);
     }
     let position = StreamId::new(ms, seq.unwrap_or(0));
-    // The hub names the place of an inbox without entries `0`.
+    // The position of an inbox without entries is written `0`.
     let is_empty_inbox = key == PartKey::INBOX && ms == 0;
-    Ok((key, Some(if is_empty_inbox { StreamId::EMPTY } else { position })))
+    Ok((key, Some(if is_empty_inbox { StreamId::EMPTY_SUBJECT } else { position })))
 }
 
-/// How a subject is named in a position. The same in every process, as positions outlive them.
+/// The key of a subject in a composite position. The same in every process, because positions outlive processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartKey(Cow<'static, str>);
 
 impl PartKey {
-    /// No room has an empty name.
+    /// Room names are never empty.
     const INBOX: Self = Self(Cow::Borrowed(""));
 
     pub(crate) fn of(target: &Target) -> Self {
@@ -138,12 +139,12 @@ impl PartKey {
         Self(format!("{DIGEST_MARK}{}", &digest[..KEY_LEN]).into())
     }
 
-    fn refused(&self, (ko, en): (&str, &str)) -> Reason {
+    fn error(&self, (ko, en): (&str, &str)) -> Reason {
         let (ko_name, en_name) = match self {
             key if *key == Self::INBOX => ("알림함".to_owned(), "the inbox".to_owned()),
             Self(key) => (format!("방 {key}"), format!("room {key}")),
         };
-        Reason::Given(Text::owned(
+        Reason::Custom(Text::owned(
             format!("이 스트림의 위치가 아닙니다. {ko_name}: {ko}"),
             format!("is not a position of this stream: {en_name}: {en}"),
         ))
@@ -154,15 +155,15 @@ impl PartKey {
             return Ok(Self::INBOX);
         }
         let digest = text.strip_prefix(DIGEST_MARK);
-        // The characters of a digest are among those of an id.
-        let name = Id::new(digest.unwrap_or(text)).map_err(|_| Reason::Position)?;
+        // All characters of a digest are allowed in an id.
+        let name = Id::new(digest.unwrap_or(text)).map_err(|_| Reason::CompositePosition)?;
         let len = name.as_str().len();
         let fits = if digest.is_some() { len == KEY_LEN } else { len <= KEY_LEN };
-        if fits { Ok(Self(text.to_owned().into())) } else { Err(Reason::Position) }
+        if fits { Ok(Self(text.to_owned().into())) } else { Err(Reason::CompositePosition) }
     }
 }
 
-/// A position, as clients are told it.
+/// Writes a composite position.
 pub(crate) fn write<'a>(positions: impl Iterator<Item = (&'a PartKey, Option<StreamId>)>) -> String {
     format!("m{VERSION}{}", write_parts(positions))
 }
@@ -182,7 +183,7 @@ fn part(PartKey(key): &PartKey, position: Option<StreamId>) -> String {
     }
 }
 
-/// Writes many positions that differ in one subject.
+/// Writes many composite positions that differ in the position of one subject.
 pub(crate) struct Writer<'a> {
     before: String,
     key: &'a PartKey,
@@ -190,7 +191,7 @@ pub(crate) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// The subject at `index` is the one whose position differs.
+    /// `index` is the subject whose position differs.
     pub(crate) fn new(positions: &[(&'a PartKey, Option<StreamId>)], index: usize) -> Self {
         let (before, after) = (&positions[..index], &positions[index + 1..]);
         Self {
@@ -228,7 +229,7 @@ mod tests {
         Target::Room(Id::new(name).unwrap())
     }
 
-    fn read(text: &str) -> Composite {
+    fn read(text: &str) -> CompositePosition {
         text.parse().unwrap_or_else(|reason| panic!("{text:?}: {reason:?}"))
     }
 
@@ -246,12 +247,15 @@ mod tests {
         let (short, long) = (room("42"), room("0b3f7a52-8a0e-4c2f-9a53-2f1f0c6c9d11"));
         let (first, second) = (StreamId::new(1_708_070_400_000, 0), StreamId::new(1_708_070_400_001, 7));
         let text = written(&[(&short, Some(first)), (&long, Some(second))]);
-        assert_eq!(text, "m2!42~lsod0jk0!*-KeUEIk6f7yuNKdX1Ir68u~lsod0jk1~7", "the form is never changed");
+        assert_eq!(
+            text, "m2!42~lsod0jk0!*-KeUEIk6f7yuNKdX1Ir68u~lsod0jk1~7",
+            "the released form must not change"
+        );
         assert_eq!(positions(&text, &[long.clone(), short.clone()]), [Some(second), Some(first)]);
         assert_eq!(
             positions(&text, &[room("43"), short.clone()]),
             [None, Some(first)],
-            "one added, one removed"
+            "room 43 was added, the long room was removed"
         );
         assert_eq!(positions("0-0", std::slice::from_ref(&short)), [Some(StreamId::START)]);
         let keys = [PartKey::of(&short), PartKey::of(&long)];
@@ -263,9 +267,11 @@ mod tests {
     fn an_inbox_has_a_part_without_a_name() {
         let targets = [room("42"), Target::Inbox];
         let (at, number) = (StreamId::new(7, 0), StreamId::new(17, 0));
-        for (inbox, text) in
-            [(Some(number), "m2!42~7!~h"), (Some(StreamId::EMPTY), "m2!42~7!~0"), (None, "m2!42~7!~-")]
-        {
+        for (inbox, text) in [
+            (Some(number), "m2!42~7!~h"),
+            (Some(StreamId::EMPTY_SUBJECT), "m2!42~7!~0"),
+            (None, "m2!42~7!~-"),
+        ] {
             assert_eq!(written(&[(&targets[0], Some(at)), (&targets[1], inbox)]), text);
             assert_eq!(positions(text, &targets), [Some(at), inbox]);
         }
@@ -283,17 +289,17 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_never_taken_for_a_name() {
+    fn a_digest_is_not_read_as_a_room_name() {
         let long = room(&"a".repeat(23));
         let PartKey(key) = PartKey::of(&long);
-        let named_so = room(&key[1..]);
-        let text = written(&[(&named_so, Some(StreamId::new(7, 0)))]);
-        assert_eq!(positions(&text, &[long, named_so]), [None, Some(StreamId::new(7, 0))]);
+        let room_named_like_digest = room(&key[1..]);
+        let text = written(&[(&room_named_like_digest, Some(StreamId::new(7, 0)))]);
+        assert_eq!(positions(&text, &[long, room_named_like_digest]), [None, Some(StreamId::new(7, 0))]);
     }
 
     #[test]
     fn a_part_that_could_mean_two_rooms_is_unknown() {
-        // As two rooms with one digest would have it.
+        // The same room twice, as a stand-in for two rooms with the same digest.
         let (a, b) = (room("a"), room("b"));
         let unknown = Some(StreamId::UNKNOWN);
         assert_eq!(
@@ -303,15 +309,15 @@ mod tests {
     }
 
     #[test]
-    fn a_part_twice_and_an_inbox_too_many_or_too_few_are_refused() {
+    fn a_repeated_part_and_an_unrequested_or_missing_inbox_are_refused() {
         for (text, targets, named) in [
-            ("m2!a~7!a~9", vec![room("a")], "room a: it is there twice"),
-            ("m2!a~7!~1!~2", vec![room("a"), Target::Inbox], "the inbox: it is there twice"),
-            ("m2!a~7!~1", vec![room("a")], "the inbox: it was not asked for"),
-            ("m2!a~7", vec![room("a"), Target::Inbox], "the inbox: it has no part"),
+            ("m2!a~7!a~9", vec![room("a")], "room a: occurs twice"),
+            ("m2!a~7!~1!~2", vec![room("a"), Target::Inbox], "the inbox: occurs twice"),
+            ("m2!a~7!~1", vec![room("a")], "the inbox: was not requested"),
+            ("m2!a~7", vec![room("a"), Target::Inbox], "the inbox: has no position"),
         ] {
-            let refused = read(text).positions(&targets).unwrap_err().text();
-            assert!(refused.en.contains(named), "{text}: {}", refused.en);
+            let error = read(text).positions(&targets).unwrap_err().text();
+            assert!(error.en.contains(named), "{text}: {}", error.en);
         }
     }
 
@@ -351,16 +357,16 @@ mod tests {
             &long,
             &endless,
         ] {
-            assert_eq!(text.parse::<Composite>(), Err(Reason::Position), "{text:?}");
+            assert_eq!(text.parse::<CompositePosition>(), Err(Reason::CompositePosition), "{text:?}");
         }
     }
 
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(text in "(m[0-9])?[!.~*a-z0-9-]{0,60}") {
-            if let Ok(Composite::Parts(parts)) = text.parse::<Composite>() {
+            if let Ok(CompositePosition::Parts(parts)) = text.parse::<CompositePosition>() {
                 let again = write(parts.iter().map(|(key, at)| (key, *at)));
-                prop_assert_eq!(again.parse::<Composite>(), Ok(Composite::Parts(parts)));
+                prop_assert_eq!(again.parse::<CompositePosition>(), Ok(CompositePosition::Parts(parts)));
             }
         }
     }

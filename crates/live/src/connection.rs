@@ -1,64 +1,64 @@
-//! What a connection holds of the hub: its place at a shard, its count, and the subjects that it listens to.
+//! What a connection holds of the hub: its state on a shard, its entry in the connection count, and its subscriptions.
 //!
-//! Each is given back when it is dropped, whatever ends the connection.
+//! Each of these is released when it is dropped, whatever closes the connection.
 
 use std::any::Any;
 
 use bongsu_kernel::Id;
 use bongsu_kernel::text::Language;
 
+use crate::connection_state::ConnectionState;
 use crate::hub::Hub;
-use crate::seat::Seat;
 use crate::subject::{Subject, SubjectName};
 use crate::sync::Arc;
 
-/// A connection's place at a shard of the hub.
+/// Refers to a connection: the hub, the shard that serves the connection, and the connection's state. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Chair {
+pub(crate) struct ConnectionHandle {
     pub(crate) hub: Hub,
-    pub(crate) seat: Arc<Seat>,
+    pub(crate) state: Arc<ConnectionState>,
     pub(crate) shard: usize,
 }
 
-/// A person's stream is counted in; out again when this is dropped.
-pub(crate) struct Entered {
-    pub(crate) chair: Chair,
+/// Counts a person's stream as open until it is dropped.
+pub(crate) struct ConnectionGuard {
+    pub(crate) handle: ConnectionHandle,
     pub(crate) person: Id,
-    /// What goes when the stream goes.
-    pub(crate) held: Vec<Box<dyn Any + Send>>,
-    /// What it says when it has been silent for long.
-    pub(crate) alive: &'static [u8],
-    /// Of the texts that it sends.
+    /// Dropped together with the stream.
+    pub(crate) resources: Vec<Box<dyn Any + Send>>,
+    /// The bytes that the stream sends after silence.
+    pub(crate) keepalive_frame: &'static [u8],
+    /// The language of the texts that the stream sends.
     pub(crate) language: Language,
 }
 
-impl Drop for Entered {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        let Chair { hub, seat, .. } = &self.chair;
-        seat.leave();
-        hub.0.people.leave(&self.person, seat);
+        let ConnectionHandle { hub, state, .. } = &self.handle;
+        state.mark_disconnected();
+        hub.0.connections.remove(&self.person, state);
     }
 }
 
-/// A stream listens to a subject until this is dropped.
-pub(crate) struct Listening {
+/// A stream's interest in one subject, until it is dropped.
+pub(crate) struct Subscription {
     pub(crate) name: SubjectName,
     pub(crate) subject: Arc<Subject>,
-    pub(crate) chair: Chair,
+    pub(crate) handle: ConnectionHandle,
 }
 
-impl Listening {
-    pub(crate) fn start(chair: &Chair, name: SubjectName) -> Self {
-        let subject = chair.hub.0.sit_down(&name, chair);
-        Self { name, subject, chair: chair.clone() }
+impl Subscription {
+    pub(crate) fn start(handle: &ConnectionHandle, name: SubjectName) -> Self {
+        let subject = handle.hub.0.subscribe(&name, handle);
+        Self { name, subject, handle: handle.clone() }
     }
 }
 
-impl Drop for Listening {
+impl Drop for Subscription {
     fn drop(&mut self) {
-        let inner = &self.chair.hub.0;
-        self.subject.stand_up(self.chair.shard, &self.chair.seat);
-        inner.tell_audience(&self.name, &self.subject);
-        inner.forget_unused(&self.name, &self.subject);
+        let inner = &self.handle.hub.0;
+        self.subject.remove_subscriber(self.handle.shard, &self.handle.state);
+        inner.report_audience(&self.name, &self.subject);
+        inner.remove_unused(&self.name, &self.subject);
     }
 }

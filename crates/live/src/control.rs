@@ -1,52 +1,51 @@
-//! Records in a subject's own order that are no events: they tell the hub something, and nobody else.
+//! Control records: log entries that tell the hub something and are sent to nobody.
 //!
-//! A person who may no longer read is written down between the events, so that there is no question which of them
-//! still were for that person.
+//! The removal of a member is a record between the events of the log, so that it is certain which events the member may
+//! still receive: those before the record.
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{EventType, Id};
 use serde::{Deserialize, Serialize};
 
-use crate::log::Entry;
+use crate::log::LogEntry;
 
 const REMOVED: &str = "system.removed";
 
-/// Whose right ends; nothing: everybody's.
+/// The data of a removal record: whose access ends. None: everyone's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Removed {
+pub(crate) struct Removal {
     user_id: Option<Id>,
 }
 
-impl Removed {
-    pub(crate) fn concerns(&self, person: &Id) -> bool {
-        self.user_id.as_ref().is_none_or(|removed| removed == person)
+impl Removal {
+    pub(crate) fn applies_to(&self, person: &Id) -> bool {
+        self.user_id.as_ref().is_none_or(|user_id| user_id == person)
     }
 
-    /// The subject itself has ended: whoever reads it later has nothing to do with those who did before.
-    pub(crate) fn concerns_everybody(&self) -> bool {
+    /// Whether the subject itself was deleted: later readers must not see the entries before the record.
+    pub(crate) fn applies_to_everyone(&self) -> bool {
         self.user_id.is_none()
     }
 }
 
-/// The record that ends a person's right, or everybody's: type and data of an append. Nothing when it cannot be
-/// written.
+/// The event type and the data of a record that removes a person, or everyone. None when the record cannot be encoded.
 pub fn removal(person: Option<&Id>) -> Option<(EventType, Object)> {
-    let data = serde_json::to_string(&Removed { user_id: person.cloned() }).ok()?;
-    Some((EventType::new(REMOVED).ok()?, Object::stored(&data)?))
+    let data = serde_json::to_string(&Removal { user_id: person.cloned() }).ok()?;
+    Some((EventType::new(REMOVED).ok()?, Object::from_stored(&data)?))
 }
 
-/// Whose right an entry ends, if that is what it is.
-pub(crate) fn removed(entry: &Entry) -> Option<Removed> {
+/// The removal that an entry records, if it is a removal record.
+pub(crate) fn removal_of(entry: &LogEntry) -> Option<Removal> {
     if entry.event_type.as_str() != REMOVED {
         return None;
     }
     serde_json::from_str(entry.data.as_str()).ok()
 }
 
-/// Whether an entry is for the hub alone.
-pub fn is_control(entry: &Entry) -> bool {
-    // Nobody can publish a reserved type: what has one in a log is a record.
+/// Whether an entry is a control record.
+pub fn is_control(entry: &LogEntry) -> bool {
+    // Publishers cannot use reserved types, so an entry with such a type is a control record.
     entry.event_type.is_reserved()
 }
 
@@ -55,20 +54,20 @@ mod tests {
     use bongsu_kernel::StreamId;
 
     use super::*;
-    use crate::Place;
+    use crate::LogPosition;
 
     #[test]
-    fn a_removal_is_read_back_and_nothing_else_is_one() {
+    fn a_removal_record_is_read_back_and_other_entries_are_no_removals() {
         let (person, other) = (Id::new("7").unwrap(), Id::new("8").unwrap());
         let (event_type, data) = removal(Some(&person)).unwrap();
-        let place = Place { id: StreamId::new(1, 0), number: Some(1) };
-        let mut entry = Entry { place, event_type, data, publisher: None, at: 1, trace: None };
-        let record = removed(&entry).unwrap();
-        assert!(record.concerns(&person) && !record.concerns(&other));
+        let position = LogPosition { id: StreamId::new(1, 0), number: Some(1) };
+        let mut entry = LogEntry { position, event_type, data, publisher: None, at: 1, trace: None };
+        let record = removal_of(&entry).unwrap();
+        assert!(record.applies_to(&person) && !record.applies_to(&other));
         assert!(is_control(&entry));
         entry.data = removal(None).unwrap().1;
-        assert!(removed(&entry).unwrap().concerns(&other), "everybody's");
+        assert!(removal_of(&entry).unwrap().applies_to(&other), "a record without userId removes everyone");
         entry.event_type = EventType::new("comment.created").unwrap();
-        assert_eq!((removed(&entry), is_control(&entry)), (None, false));
+        assert_eq!((removal_of(&entry), is_control(&entry)), (None, false));
     }
 }

@@ -1,6 +1,7 @@
-//! Encoders: messages as bytes for the wire, in the format and language of a connection.
+//! Encoders: messages as bytes of a wire format, in the language of a connection.
 //!
-//! Connections with the same encoding of a subject get the same bytes, which the ring makes once for all of them.
+//! Connections with the same encoding of a subject get the same bytes, which the ring buffer makes once for all of
+//! them.
 
 use std::fmt::{self, Write};
 
@@ -11,7 +12,7 @@ use bytes::Bytes;
 
 use crate::message::{Data, Message, with_member};
 
-/// What differs between the encodings of one message.
+/// What makes two encodings of a message different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Encoding {
     pub(crate) format: Format,
@@ -20,15 +21,16 @@ pub(crate) struct Encoding {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// A frame of a stream that follows one subject.
+    /// An SSE frame of a stream of one subject.
     Sse,
-    /// The same without its id, for a stream that follows several subjects: its ids are the connection's own.
+    /// An SSE frame without an id, for a stream of several subjects, which writes the composite position in front of
+    /// it.
     SsePart,
     /// A WebSocket message.
     WebSocket,
 }
 
-/// What a connection follows beside others.
+/// A subject of a connection that may have several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Room(Id),
@@ -36,12 +38,12 @@ pub enum Target {
     Inbox,
 }
 
-/// Writes messages of one subject in the encoding of a connection. Encoders of a subject that have the same encoding write
-/// the same bytes.
+/// Encodes messages of one subject for a connection. Encoders of one subject that have the same encoding write the same
+/// bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Encoder {
     pub(crate) encoding: Encoding,
-    /// The JSON member that names the subject, where the connection follows others as well.
+    /// The JSON member that names the subject, if the connection may have several.
     member: Option<Box<str>>,
 }
 
@@ -52,7 +54,7 @@ impl Encoder {
 
     pub(crate) fn sse_part(target: &Target, language: Language) -> Self {
         let member = match target {
-            Target::Room(room) => Some(format!("\"roomId\":{}", json(room)).into()),
+            Target::Room(room) => Some(format!("\"roomId\":{}", id_as_json(room)).into()),
             Target::Inbox => None,
         };
         Self { encoding: Encoding { format: Format::SsePart, language }, member }
@@ -63,10 +65,11 @@ impl Encoder {
         Self { encoding: Encoding { format: Format::WebSocket, language }, member }
     }
 
-    /// The encoding that a message is shared under: without wording, languages do not differ.
+    /// The encoding under which the bytes of a message are shared. Without localized text, all languages share one
+    /// encoding.
     pub(crate) fn encoding_of(&self, message: &Message) -> Encoding {
         match message.data {
-            Data::Localized(_) => self.encoding,
+            Data::LocalizedMessage(_) => self.encoding,
             Data::None | Data::Json(_) => Encoding { language: Language::default(), ..self.encoding },
         }
     }
@@ -76,7 +79,7 @@ impl Encoder {
         let data = match &message.data {
             Data::None => None,
             Data::Json(data) => Some(&**data),
-            Data::Localized(data) => {
+            Data::LocalizedMessage(data) => {
                 localized = data.json(self.encoding.language);
                 Some(&*localized)
             }
@@ -105,7 +108,7 @@ fn websocket_message(
     data: Option<&str>,
 ) -> String {
     let mut out = String::with_capacity(data.map_or(0, str::len) + 128);
-    // A message without data has no event either: it says where the subject stands.
+    // A message without data has no event name either: it only carries a position.
     let _ = write!(out, "{{\"event\":\"{}\"", event.unwrap_or("system.position"));
     if let Some(id) = id {
         let _ = write!(out, ",\"id\":\"{id}\"");
@@ -124,14 +127,14 @@ impl fmt::Display for Target {
     /// The member that names the subject in a WebSocket message.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Room(room) => write!(f, "\"room\":{}", json(room)),
+            Self::Room(room) => write!(f, "\"room\":{}", id_as_json(room)),
             Self::Inbox => f.write_str("\"inbox\":true"),
         }
     }
 }
 
 /// An id as JSON: a number where it is one.
-fn json(id: &Id) -> String {
+fn id_as_json(id: &Id) -> String {
     serde_json::to_string(id).unwrap_or_default()
 }
 
@@ -139,7 +142,7 @@ fn json(id: &Id) -> String {
 #[derive(Debug)]
 pub(crate) enum Frames {
     Joined(Bytes),
-    /// Each with its place, from which a stream of several subjects makes the id in front of it.
+    /// Each frame with its position, from which a stream of several subjects makes the id in front of the frame.
     Separate(Vec<(Option<StreamId>, Bytes)>),
 }
 
@@ -151,7 +154,7 @@ impl Frames {
         }
     }
 
-    /// For connections that follow one subject, or write its ids as they are.
+    /// The bytes, for connections that need no composite position.
     pub(crate) fn into_bytes(self) -> Bytes {
         match self {
             Self::Joined(bytes) => bytes,
@@ -174,11 +177,11 @@ impl<'a> FrameWriter<'a> {
         Self { encoder, joined: Vec::new(), separate: Vec::new() }
     }
 
-    /// The place is where a client stands that had this message, if that is another place than before.
-    pub(crate) fn push(&mut self, message: &Message, place: Option<StreamId>) {
+    /// `position` is the client's position after this message; None if the message does not change it.
+    pub(crate) fn push(&mut self, message: &Message, position: Option<StreamId>) {
         let frame = self.encoder.encode(message);
         match self.encoder.encoding.format {
-            Format::SsePart => self.separate.push((place, frame)),
+            Format::SsePart => self.separate.push((position, frame)),
             Format::Sse | Format::WebSocket => self.joined.extend_from_slice(&frame),
         }
     }
@@ -199,8 +202,8 @@ mod tests {
     use bongsu_kernel::json::Object;
 
     use super::*;
-    use crate::message::{Localized, MessageId};
-    use crate::{Entry, Place};
+    use crate::message::{LocalizedMessage, MessageId};
+    use crate::{LogEntry, LogPosition};
 
     fn text(encoder: &Encoder, message: &Message) -> String {
         let bytes = encoder.encode(message);
@@ -209,10 +212,10 @@ mod tests {
     }
 
     fn event(data: &str) -> Message {
-        Message::of_event(&Entry {
-            place: Place { id: StreamId::new(1_708_070_400_000, 0), number: None },
+        Message::of_event(&LogEntry {
+            position: LogPosition { id: StreamId::new(1_708_070_400_000, 0), number: None },
             event_type: EventType::new("retrospect.submitted").unwrap(),
-            data: Object::stored(data).unwrap(),
+            data: Object::from_stored(data).unwrap(),
             publisher: None,
             at: 1_771_237_800_000,
             trace: None,
@@ -222,7 +225,7 @@ mod tests {
     #[derive(Debug)]
     struct Greeting;
 
-    impl Localized for Greeting {
+    impl LocalizedMessage for Greeting {
         fn json(&self, language: Language) -> String {
             format!("{{\"in\":\"{}\"}}", language.name())
         }
@@ -233,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_look_as_the_contract_writes_them() {
+    fn sse_frames_have_the_documented_form() {
         let sse = Encoder::sse(Language::Korean);
         assert_eq!(
             text(&sse, &event(r#"{"userId":1}"#)),
@@ -252,17 +255,20 @@ mod tests {
                 "event: system.reset\nid: 7-1\ndata: {\"reason\":\"unknown\"}\n\n",
             ),
             (Message::reset_unknown(None), "event: system.reset\ndata: {\"reason\":\"unknown\"}\n\n"),
-            (Message::reset_cut(id), "event: system.reset\nid: 7-1\ndata: {\"reason\":\"trimmed\"}\n\n"),
+            (
+                Message::reset_too_far_behind(id),
+                "event: system.reset\nid: 7-1\ndata: {\"reason\":\"trimmed\"}\n\n",
+            ),
             (Message::lagged(Some(3)), "event: system.lagged\ndata: {\"missed\":3}\n\n"),
             (Message::lagged(None), "event: system.lagged\ndata: {\"missed\":null}\n\n"),
-            (Message::place(MessageId::Number(17)), "id: 17\n\n"),
+            (Message::position_only(MessageId::Number(17)), "id: 17\n\n"),
         ] {
             assert_eq!(text(&sse, &message), frame);
         }
     }
 
     #[test]
-    fn streams_of_several_subjects_name_the_room_and_leave_the_id_to_the_connection() {
+    fn frames_of_streams_with_several_subjects_have_a_room_id_and_no_message_id() {
         let (room, named) = (Id::new("42").unwrap(), Id::new("lobby").unwrap());
         let part = |target| Encoder::sse_part(&target, Language::Korean);
         assert_eq!(
@@ -273,36 +279,42 @@ mod tests {
             text(&part(Target::Room(named)), &Message::removed("{}".to_owned())),
             "event: system.removed\ndata: {\"roomId\":\"lobby\"}\n\n"
         );
-        let read = Message::own("read", Some(MessageId::Number(1)), Data::Json("{\"unread\":0}".into()));
+        let read = Message::built_in("read", Some(MessageId::Number(1)), Data::Json("{\"unread\":0}".into()));
         assert_eq!(text(&part(Target::Inbox), &read), "event: read\ndata: {\"unread\":0}\n\n");
     }
 
     #[test]
-    fn websocket_messages_name_what_they_are_about() {
+    fn websocket_messages_name_their_subject() {
         let room = Id::new("42").unwrap();
         let socket = |target| Encoder::websocket(&target, Language::English);
         assert_eq!(
-            text(&socket(Target::Room(room)), &Message::reset_cut(MessageId::Entry(StreamId::new(7, 1)))),
+            text(
+                &socket(Target::Room(room)),
+                &Message::reset_too_far_behind(MessageId::Entry(StreamId::new(7, 1)))
+            ),
             "{\"event\":\"system.reset\",\"id\":\"7-1\",\"room\":42,\"data\":{\"reason\":\"trimmed\"}}"
         );
-        let greeting =
-            Message::own("notification", Some(MessageId::Number(3)), Data::Localized(Arc::new(Greeting)));
+        let greeting = Message::built_in(
+            "notification",
+            Some(MessageId::Number(3)),
+            Data::LocalizedMessage(Arc::new(Greeting)),
+        );
         assert_eq!(
             text(&socket(Target::Inbox), &greeting),
             "{\"event\":\"notification\",\"id\":\"3\",\"inbox\":true,\"data\":{\"in\":\"en\"}}"
         );
         assert_eq!(
-            text(&socket(Target::Inbox), &Message::place(MessageId::Number(3))),
+            text(&socket(Target::Inbox), &Message::position_only(MessageId::Number(3))),
             "{\"event\":\"system.position\",\"id\":\"3\",\"inbox\":true}"
         );
     }
 
     #[test]
-    fn only_wording_makes_encodings_of_two_languages_differ() {
+    fn encodings_of_two_languages_differ_only_for_localized_data() {
         let [korean, english] = [Language::Korean, Language::English].map(Encoder::sse);
         let plain = event("{}");
         assert_eq!(korean.encoding_of(&plain), english.encoding_of(&plain));
-        let worded = Message::own("notification", None, Data::Localized(Arc::new(Greeting)));
-        assert_ne!(korean.encoding_of(&worded), english.encoding_of(&worded));
+        let localized = Message::built_in("notification", None, Data::LocalizedMessage(Arc::new(Greeting)));
+        assert_ne!(korean.encoding_of(&localized), english.encoding_of(&localized));
     }
 }

@@ -1,7 +1,7 @@
-//! The hub: every subject that is listened to, every open stream, and the way from the log to them.
+//! The hub: the subjects in memory, the open streams, and the delivery of messages from the log to the streams.
 //!
-//! It keeps no queue: what is durable is told to it in order, and it wakes those who listen. Opening a stream
-//! subscribes first and looks at the log afterwards.
+//! The hub keeps no queue of messages: the log delivers durable entries in order, and the hub wakes the subscribers.
+//! Opening a stream first subscribes and then reads the log, so that no entry is missed in between.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,28 +17,28 @@ use tokio::sync::mpsc;
 
 use crate::Options;
 use crate::SubjectName;
+use crate::access::{ConnectionQuota, RevocationGate};
 use crate::budget::Budget;
-use crate::connection::{Chair, Entered, Listening};
-use crate::door::{Gate, Places};
+use crate::connection::{ConnectionGuard, ConnectionHandle, Subscription};
+use crate::connection_state::{ConnectionState, Deadlines, Tick};
 use crate::encode::{Encoder, Target};
-use crate::log::{Delivery, LogError, Passing, Sink};
-use crate::many::{ManyStream, Subjects};
+use crate::log::{Delivery, EphemeralMessage, LogError, Sink};
 use crate::message::{Item, Message};
-use crate::options::{Manner, RETRY_MS};
-use crate::people::People;
-use crate::personal::PersonalFeed;
+use crate::multi_stream::{MultiReader, MultiSubjectStream};
+use crate::open_connections::OpenConnections;
+use crate::options::{RETRY_MS, StreamConfig};
+use crate::personal_streams::PersonalStreams;
 use crate::reader::Reader;
-use crate::ring::{Pushed, Ring, RingEntry};
-use crate::seat::{Seat, Terms, Tick};
-use crate::shard::{Inbox, Keeper, dispatch};
+use crate::ring::{PushOutcome, Ring, RingEntry};
+use crate::shard::{TimerDriver, WakeQueue, dispatch};
 use crate::socket::{LiveSocket, Operation, SocketPolicy};
-use crate::source::Family;
-use crate::stream::{Follow, LiveStream};
+use crate::source::SubjectKind;
+use crate::stream::{LiveStream, StreamReader};
 use crate::subject::Subject;
 use crate::sync::Arc;
 
-/// Subjects that nobody listens to any more are forgotten so often.
-const SWEEP: Duration = Duration::from_secs(60);
+/// Time between two removals of subjects without subscribers.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -49,19 +49,19 @@ pub(crate) struct Inner {
     clock: Clock,
     started: Instant,
     subjects: RwLock<HashMap<SubjectName, Arc<Subject>, foldhash::fast::RandomState>>,
-    pub(crate) people: People,
-    pub(crate) inboxes: Vec<Inbox>,
-    /// Where subjects in doubt wait, each at most once, and where they are taken out.
-    pub(crate) doubts: mpsc::UnboundedSender<SubjectName>,
-    pub(crate) doubted: tokio::sync::Mutex<mpsc::UnboundedReceiver<SubjectName>>,
-    families: RwLock<HashMap<&'static str, Family, foldhash::fast::RandomState>>,
-    personal: OnceLock<StdArc<dyn PersonalFeed>>,
+    pub(crate) connections: OpenConnections,
+    pub(crate) wake_queues: Vec<WakeQueue>,
+    /// Stale subjects that wait for repair, each at most once. The repair loop holds the receiver.
+    pub(crate) stale_sender: mpsc::UnboundedSender<SubjectName>,
+    pub(crate) stale_receiver: tokio::sync::Mutex<mpsc::UnboundedReceiver<SubjectName>>,
+    subject_kinds: RwLock<HashMap<&'static str, SubjectKind, foldhash::fast::RandomState>>,
+    personal_streams: OnceLock<StdArc<dyn PersonalStreams>>,
     operations: RwLock<HashMap<&'static str, StdArc<dyn Operation>>>,
-    pub(crate) gate: OnceLock<StdArc<dyn Gate>>,
-    places: OnceLock<StdArc<dyn Places>>,
-    keepers: Vec<Keeper>,
+    pub(crate) revocation_gate: OnceLock<StdArc<dyn RevocationGate>>,
+    connection_quota: OnceLock<StdArc<dyn ConnectionQuota>>,
+    timer_drivers: Vec<TimerDriver>,
     budget: Arc<Budget>,
-    draining: AtomicBool,
+    is_draining: AtomicBool,
     pub(crate) delivered: Counter,
     pub(crate) lagged: Counter,
     pub(crate) latency: Histogram,
@@ -69,61 +69,62 @@ pub(crate) struct Inner {
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("the person has too many streams open")]
+    #[error("the person has too many open streams")]
     TooManyForPerson,
-    #[error("the hub has too many streams open")]
+    #[error("this instance has too many open streams")]
     TooMany,
-    /// The engine that counts them is away.
+    /// The engine that counts connections is unavailable.
     #[error(transparent)]
-    Away(#[from] Outage),
+    Unavailable(#[from] Outage),
     #[error(transparent)]
     Log(#[from] LogError),
 }
 
 impl Hub {
     pub fn new(options: Options, shards: usize, clock: Clock) -> Self {
-        let (doubts, doubted) = mpsc::unbounded_channel();
+        let (stale_sender, stale_receiver) = mpsc::unbounded_channel();
         Self(Arc::new(Inner {
             budget: Arc::new(Budget::new(options.ring_bytes)),
             options,
             clock,
             started: Instant::now(),
             subjects: RwLock::default(),
-            people: People::default(),
-            inboxes: (0..shards).map(|_| Inbox::default()).collect(),
-            keepers: (0..shards).map(|_| Keeper::new(0)).collect(),
-            doubts,
-            doubted: doubted.into(),
-            families: RwLock::default(),
-            personal: OnceLock::new(),
+            connections: OpenConnections::default(),
+            wake_queues: (0..shards).map(|_| WakeQueue::default()).collect(),
+            timer_drivers: (0..shards).map(|_| TimerDriver::new(0)).collect(),
+            stale_sender,
+            stale_receiver: stale_receiver.into(),
+            subject_kinds: RwLock::default(),
+            personal_streams: OnceLock::new(),
             operations: RwLock::default(),
-            gate: OnceLock::new(),
-            places: OnceLock::new(),
-            draining: AtomicBool::new(false),
+            revocation_gate: OnceLock::new(),
+            connection_quota: OnceLock::new(),
+            is_draining: AtomicBool::new(false),
             delivered: metrics::counter!("events_delivered_total"),
             lagged: metrics::counter!("events_lagged_total"),
             latency: metrics::histogram!("delivery_latency_seconds"),
         }))
     }
 
-    /// What streams of a family of subjects read, and hear of others. What is read from in turn delivers to this hub, so
-    /// it comes second.
-    pub fn serves(&self, family: &'static str, served: Family) {
-        self.0.families.write().unwrap_or_else(PoisonError::into_inner).insert(family, served);
+    /// Registers the source and the bus of a subject kind. A source delivers to this hub, so it is created after the
+    /// hub and registered here afterwards.
+    pub fn register_subject_kind(&self, name: &'static str, kind: SubjectKind) {
+        self.0.subject_kinds.write().unwrap_or_else(PoisonError::into_inner).insert(name, kind);
     }
 
-    /// Offers the personal stream to connections that follow rooms.
-    pub fn offer_personal(&self, feed: StdArc<dyn PersonalFeed>) {
-        // Only the first counts; there is one part that has it.
-        let _ = self.0.personal.set(feed);
+    /// Makes personal streams available to connections that subscribe to rooms.
+    pub fn set_personal_streams(&self, provider: StdArc<dyn PersonalStreams>) {
+        // Only the first call counts; one part provides personal streams.
+        let _ = self.0.personal_streams.set(provider);
     }
 
-    /// The personal stream; None where nothing is recorded.
-    pub fn personal(&self) -> Option<StdArc<dyn PersonalFeed>> {
-        self.0.personal.get().cloned()
+    /// The provider of personal streams. None without a database.
+    pub fn personal_streams(&self) -> Option<StdArc<dyn PersonalStreams>> {
+        self.0.personal_streams.get().cloned()
     }
 
-    /// Adds an operation to WebSockets. Names are given once; `subscribe` and `unsubscribe` are the hub's own.
+    /// Adds an operation to WebSockets. Each name is added once; `subscribe` and `unsubscribe` are reserved for the
+    /// hub.
     pub fn add_operation(&self, name: &'static str, operation: StdArc<dyn Operation>) {
         self.0.operations.write().unwrap_or_else(PoisonError::into_inner).insert(name, operation);
     }
@@ -132,184 +133,198 @@ impl Hub {
         self.0.operations.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// What a hub asks before it lets a person's stream in. Only the first one counts; there is one wiring.
-    pub fn limit_people(&self, places: StdArc<dyn Places>) {
-        let _ = self.0.places.set(places);
+    /// Sets the connection limit that every new stream is checked against. Only the first call counts.
+    pub fn set_connection_quota(&self, quota: StdArc<dyn ConnectionQuota>) {
+        let _ = self.0.connection_quota.set(quota);
     }
 
-    /// What a hub of a fleet asks before it tells somebody something. Only the first one counts.
-    pub fn set_gate(&self, gate: StdArc<dyn Gate>) {
-        let _ = self.0.gate.set(gate);
+    /// Sets the gate that holds messages back while access commands may be unknown. Only the first call counts.
+    pub fn set_revocation_gate(&self, gate: StdArc<dyn RevocationGate>) {
+        let _ = self.0.revocation_gate.set(gate);
     }
 
-    /// What every shard runs beside its connections.
+    /// Runs the delivery loop and the timers of a shard, beside the shard's connections.
     pub async fn run_shard(self, shard: usize) {
         tokio::join!(
-            dispatch(&self.0.inboxes[shard], shard),
-            self.0.keepers[shard].run(|| (self.0.tick(), self.0.clock.now()))
+            dispatch(&self.0.wake_queues[shard], shard),
+            self.0.timer_drivers[shard].run(|| (self.0.tick(), self.0.clock.now()))
         );
     }
 
-    /// Repairs rings, and forgets subjects that nobody listens to, for as long as the process runs.
+    /// Starts the loops that repair stale ring buffers and that remove subjects without subscribers.
     pub fn start_upkeep(&self, supervisor: &Supervisor) {
         self.start_repair(supervisor);
-        supervisor.every("subject-sweep", SWEEP, self, |hub| async move { hub.sweep() });
+        supervisor.every("subject-sweep", SWEEP_INTERVAL, self, |hub| async move { hub.sweep() });
     }
 
     fn sweep(&self) {
         let mut subjects = self.0.subjects.write().unwrap_or_else(PoisonError::into_inner);
         subjects.retain(|name, subject| {
-            let stays = subject.listeners() > 0;
-            if !stays {
+            let has_subscribers = subject.subscriber_count() > 0;
+            if !has_subscribers {
                 self.0.unsubscribe(name);
             }
-            stays
+            has_subscribers
         });
         subjects.shrink_to_fit();
     }
 
-    /// Streams that listen to a subject.
-    pub fn listeners(&self, subject: &SubjectName) -> usize {
-        self.0.subject(subject).map_or(0, |subject| subject.listeners())
+    /// The number of streams of this instance that are subscribed to a subject.
+    pub fn subscriber_count(&self, subject: &SubjectName) -> usize {
+        self.0.subject(subject).map_or(0, |subject| subject.subscriber_count())
     }
 
-    /// Whether somebody listens to a subject, or did a moment ago: then its ring has to be told of everything.
-    pub fn knows(&self, subject: &SubjectName) -> bool {
+    /// Whether a subject is in memory: it has subscribers, or had some within the last minute. Every message of such a
+    /// subject has to be pushed, because its ring buffer must stay complete.
+    pub fn has_subject(&self, subject: &SubjectName) -> bool {
         self.0.subject(subject).is_some()
     }
 
-    /// Subjects in memory: those that somebody listens to, and for up to a minute those that had events while somebody did.
-    pub fn known_subjects(&self) -> usize {
+    /// The number of subjects in memory: those with subscribers, and for up to a minute those that had events while
+    /// they had subscribers.
+    pub fn subject_count(&self) -> usize {
         self.0.subjects.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    pub fn open_streams(&self) -> usize {
-        self.0.people.count()
+    pub fn open_stream_count(&self) -> usize {
+        self.0.connections.count()
     }
 
-    /// Subjects of a family that somebody listens to.
-    pub fn active_subjects(&self, family: &str) -> usize {
+    /// The number of subjects of a kind that have subscribers.
+    pub fn active_subject_count(&self, kind: &str) -> usize {
         let subjects = self.0.subjects.read().unwrap_or_else(PoisonError::into_inner);
-        let of_family = subjects.iter().filter(|(name, _)| name.parts().0 == family);
-        of_family.filter(|(_, subject)| subject.listeners() > 0).count()
+        let of_kind = subjects.iter().filter(|(name, _)| name.parts().0 == kind);
+        of_kind.filter(|(_, subject)| subject.subscriber_count() > 0).count()
     }
 
-    /// Closes every stream with 3000, and every stream that is opened from now on right after its greeting.
+    /// Closes every stream with 3000, and closes every stream that is opened from now on right after its greeting.
     pub fn drain(&self) {
-        self.0.draining.store(true, Ordering::SeqCst);
-        self.end_all(&self.0.people.everyone(), Close::Draining);
+        self.0.is_draining.store(true, Ordering::SeqCst);
+        self.close_all(&self.0.connections.all(), Close::Draining);
     }
 
-    /// Follows a subject, after a position or from now on. It is subscribed before this returns, so that nothing is
-    /// missed from here on; whoever checks rights does so now.
+    /// Opens a stream of a subject, after a position or from now on. The subscription exists when this returns, so
+    /// nothing is missed from here on; a caller that checks access checks it after this.
     pub async fn open(
         &self,
         caller: StreamPerson,
         subject: SubjectName,
         position: Option<StreamId>,
     ) -> Result<LiveStream, OpenError> {
-        self.open_in(caller, subject, position, self.0.options.manner()).await
+        self.open_with(caller, subject, position, self.0.options.stream_config()).await
     }
 
-    /// Follows a subject in a manner of its own.
-    pub async fn open_in(
+    /// Opens a stream of a subject with the configuration of its subject kind.
+    pub async fn open_with(
         &self,
         caller: StreamPerson,
         subject: SubjectName,
         position: Option<StreamId>,
-        manner: Manner,
+        config: StreamConfig,
     ) -> Result<LiveStream, OpenError> {
-        let entered = self.enter(caller, &manner).await?;
-        let encoder = Encoder::sse(entered.language);
-        let reader = Self::read(&entered.chair, subject, position, encoder).await?;
-        self.look_after(&entered.chair);
-        let place = (manner.is_placed && position.is_none()).then(|| reader.place_name());
-        Ok(LiveStream::new(reader, entered, place, manner.retry_ms))
+        let connection = self.admit(caller, &config).await?;
+        let encoder = Encoder::sse(connection.language);
+        let reader = Self::read(&connection.handle, subject, position, encoder).await?;
+        self.schedule_checks(&connection.handle);
+        let position =
+            (config.has_initial_position && position.is_none()).then(|| reader.resume_message_id());
+        Ok(LiveStream::new(reader, connection, position, config.retry_ms))
     }
 
-    /// Follows several subjects, in a manner of its own where one is given.
+    /// Opens one stream for several subjects; without a configuration, as streams of rooms behave.
     pub async fn open_many(
         &self,
         caller: StreamPerson,
         subjects: Vec<(Target, SubjectName, Option<StreamId>)>,
-        manner: Option<Manner>,
-    ) -> Result<ManyStream, OpenError> {
-        let entered = self.enter(caller, &manner.unwrap_or_else(|| self.0.options.manner())).await?;
+        config: Option<StreamConfig>,
+    ) -> Result<MultiSubjectStream, OpenError> {
+        let connection =
+            self.admit(caller, &config.unwrap_or_else(|| self.0.options.stream_config())).await?;
         let reading = subjects.into_iter().map(async |(target, subject, position)| {
-            let encoder = Encoder::sse_part(&target, entered.language);
-            let reader = Self::read(&entered.chair, subject, position, encoder).await?;
+            let encoder = Encoder::sse_part(&target, connection.language);
+            let reader = Self::read(&connection.handle, subject, position, encoder).await?;
             Ok::<_, OpenError>((target, reader))
         });
         let readers = try_join_all(reading).await?;
-        self.look_after(&entered.chair);
-        let subjects = Subjects::new(readers);
-        let place = Some(subjects.resume_id());
-        Ok(ManyStream::new(subjects, entered, place, RETRY_MS))
+        self.schedule_checks(&connection.handle);
+        let subjects = MultiReader::new(readers);
+        let position = Some(subjects.resume_id());
+        Ok(MultiSubjectStream::new(subjects, connection, position, RETRY_MS))
     }
 
-    /// A connection whose client will say what it wants to follow.
+    /// Opens a WebSocket, whose client names the subjects to subscribe to.
     pub async fn open_socket(
         &self,
         caller: StreamPerson,
         policy: Box<dyn SocketPolicy>,
     ) -> Result<LiveSocket, OpenError> {
         let person = caller.person().clone();
-        let entered = self.enter(caller, &self.0.options.manner()).await?;
-        self.look_after(&entered.chair);
-        Ok(LiveSocket::new(entered, person, policy))
+        let connection = self.admit(caller, &self.0.options.stream_config()).await?;
+        self.schedule_checks(&connection.handle);
+        Ok(LiveSocket::new(connection, person, policy))
     }
 
-    /// Counts somebody in.
-    async fn enter(&self, caller: StreamPerson, manner: &Manner) -> Result<Entered, OpenError> {
+    /// Counts the connection, checks the limits and creates its state.
+    async fn admit(&self, caller: StreamPerson, config: &StreamConfig) -> Result<ConnectionGuard, OpenError> {
         let inner = &self.0;
         let (person, peer) = caller.into_parts();
-        peer.becomes_stream();
+        peer.set_stream_mode();
         let (shard, now) = (peer.shard, inner.tick());
-        let terms = inner.terms(now, &person, manner);
-        let seat = Arc::new(Seat::new(terms, Some(peer), now));
-        if !inner.people.enter(&person.id, seat.clone(), inner.options.most) {
+        let deadlines = inner.deadlines(now, &person, config);
+        let state = Arc::new(ConnectionState::new(deadlines, Some(peer), now));
+        if !inner.connections.try_add(&person.id, state.clone(), inner.options.max_streams) {
             return Err(OpenError::TooMany);
         }
-        // From here on the guards undo what was done, whatever happens.
-        let chair = Chair { hub: self.clone(), seat, shard };
-        // Most streams hold one thing; a list that grows by itself begins with four.
-        let (language, held) = (bongsu_http::frame::language(), Vec::with_capacity(1));
-        let mut entered = Entered { chair, person: person.id, held, alive: manner.alive, language };
-        if let (Some(places), true) = (inner.places.get(), manner.is_limited) {
-            entered.held.push(places.take(&entered.person).await?);
+        // From here on, dropping the guards undoes everything if a later step fails.
+        let handle = ConnectionHandle { hub: self.clone(), state, shard };
+        // Most streams hold one resource; a Vec that grows by itself allocates four slots first.
+        let (language, resources) = (bongsu_http::request_scope::language(), Vec::with_capacity(1));
+        let mut connection = ConnectionGuard {
+            handle,
+            person: person.id,
+            resources,
+            keepalive_frame: config.keepalive_frame,
+            language,
+        };
+        if let (Some(quota), true) = (inner.connection_quota.get(), config.is_limited) {
+            connection.resources.push(quota.acquire(&connection.person).await?);
         }
-        // A refusal would be an HTTP error, after which an EventSource gives up for good.
-        if inner.draining.load(Ordering::SeqCst) {
-            entered.chair.seat.end(Close::Draining, inner.tick());
+        // Close instead of refusing: after an HTTP error an EventSource never reconnects.
+        if inner.is_draining.load(Ordering::SeqCst) {
+            connection.handle.state.close(Close::Draining, inner.tick());
         }
-        Ok(entered)
+        Ok(connection)
     }
 
-    /// Lets a connection follow a subject.
+    /// Subscribes a connection to a subject and returns the reader.
     pub(crate) async fn read(
-        chair: &Chair,
+        handle: &ConnectionHandle,
         subject: SubjectName,
         position: Option<StreamId>,
         encoder: Encoder,
     ) -> Result<Reader, OpenError> {
-        let Family { source, bus } = chair.hub.0.family(&subject)?;
-        let listening = Listening::start(chair, subject);
-        let find = async || {
-            // First the bus, then the log: what comes between is heard.
+        let SubjectKind { source, bus } = handle.hub.0.subject_kind(&subject)?;
+        let subscription = Subscription::start(handle, subject);
+        let find_head = async || {
+            // Subscribe to the bus first, then read the head: entries in between arrive over the bus.
             if let Some(bus) = &bus {
-                bus.listen(&listening.name).await?;
+                bus.subscribe(&subscription.name).await?;
             }
-            let heads = source.heads(std::slice::from_ref(&listening.name)).await;
-            heads.into_iter().next().unwrap_or_else(|| Err(LogError::Failed("no head".to_owned())))
+            let heads = source.heads(std::slice::from_ref(&subscription.name)).await;
+            heads
+                .into_iter()
+                .next()
+                .unwrap_or_else(|| Err(LogError::Failed("the source returned no head".to_owned())))
         };
-        listening.subject.begin(find).await?;
+        subscription.subject.initialize(find_head).await?;
         if let Some(bus) = &bus {
-            bus.announce(&listening.name, listening.subject.listeners()).await;
+            bus.announce_audience(&subscription.name, subscription.subject.subscriber_count()).await;
         }
-        Ok(Reader::new(listening, source, encoder, position))
+        Ok(Reader::new(subscription, source, encoder, position))
     }
 
-    /// An entry of a subject that its source holds already, for those who listen right now. It is made only for them.
+    /// Adds an entry that the source already holds to the ring buffer of its subject. `item` is called only if the
+    /// subject is in memory.
     pub fn push(
         &self,
         name: &SubjectName,
@@ -319,42 +334,43 @@ impl Hub {
     ) {
         let Some(subject) = self.0.subject(name) else { return };
         let item = item();
-        // While the orders are not known, it is left to be read from the source.
-        let is_held_back = item.message.is_some() && !self.may_pass();
-        let push = || subject.push(previous, RingEntry::new(item, accepted), &self.0.inboxes);
-        if is_held_back || push() == Pushed::Gap {
-            self.doubt_subject(name, &subject);
+        // While access commands may be unknown, the entry is left to be read from the source later.
+        let is_held_back = item.message.is_some() && !self.can_deliver();
+        let push = || subject.push(previous, RingEntry::new(item, accepted), &self.0.wake_queues);
+        if is_held_back || push() == PushOutcome::Gap {
+            self.mark_subject_stale(name, &subject);
         }
     }
 
-    /// What was told of a subject is not what its source has, whatever places look like: everybody who is here is told so
-    /// and comes back, and whoever comes finds a new ring.
-    pub fn lose(&self, name: &SubjectName) {
-        let lost = self.0.subjects.write().unwrap_or_else(PoisonError::into_inner).remove(name);
-        if let Some(subject) = lost {
-            subject.lose(&self.0.inboxes);
+    /// Called when the source holds other entries than those that were delivered, whatever their positions say (a
+    /// restored database). Closes the streams of the subject; their clients reconnect and read a new ring buffer.
+    pub fn invalidate_subject(&self, name: &SubjectName) {
+        let removed = self.0.subjects.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        if let Some(subject) = removed {
+            subject.invalidate(&self.0.wake_queues);
         }
     }
 
-    /// A message that no source holds, for those who listen right now. While orders to send people away may be unknown here,
-    /// it waits until they are known.
-    pub fn pass_message(&self, name: &SubjectName, message: Message) {
+    /// Delivers a message that no source holds to the current subscribers. While access commands may be unknown, the
+    /// message is held back until they are applied.
+    pub fn push_ephemeral(&self, name: &SubjectName, message: Message) {
         let Some(subject) = self.0.subject(name) else { return };
-        if self.may_pass() {
-            subject.pass(message, Instant::now(), &self.0.inboxes);
+        if self.can_deliver() {
+            subject.push_ephemeral(message, Instant::now(), &self.0.wake_queues);
         } else {
             subject.hold(message);
-            self.doubt_subject(name, &subject);
+            self.mark_subject_stale(name, &subject);
         }
     }
 
-    /// Has the clock look at a stream from now on.
-    fn look_after(&self, chair: &Chair) {
-        let (now, terms) = (self.0.tick(), chair.seat.terms());
-        // Spread, so that streams that were opened together are not all looked at together for ever.
-        let first_look = now + random::between(0, terms.look().min(terms.keepalive));
-        let first_look = first_look.min(terms.ends_at(now, self.0.clock.now()));
-        self.0.keepers[chair.shard].look_after(chair.seat.clone(), first_look);
+    /// Adds a connection to the timers of its shard.
+    fn schedule_checks(&self, handle: &ConnectionHandle) {
+        let (now, deadlines) = (self.0.tick(), handle.state.deadlines());
+        // Random, so that streams that were opened together are not checked together for ever.
+        let first_check =
+            now + random::between(0, deadlines.check_interval().min(deadlines.keepalive_interval));
+        let first_check = first_check.min(deadlines.ends_at(now, self.0.clock.now()));
+        self.0.timer_drivers[handle.shard].schedule(handle.state.clone(), first_check);
     }
 }
 
@@ -364,51 +380,52 @@ impl Inner {
     }
 
     pub(crate) fn tick_of(&self, moment: Instant) -> Tick {
-        let running = moment.duration_since(self.started) + clock::moved();
+        let running = moment.duration_since(self.started) + clock::test_offset();
         u64::try_from(running.as_millis()).unwrap_or(Tick::MAX)
     }
 
-    pub(crate) fn family(&self, subject: &SubjectName) -> Result<Family, LogError> {
-        let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
-        let family = families.get(subject.parts().0).cloned();
-        family.ok_or_else(|| LogError::Failed("nobody keeps such subjects".to_owned()))
+    pub(crate) fn subject_kind(&self, subject: &SubjectName) -> Result<SubjectKind, LogError> {
+        let kinds = self.subject_kinds.read().unwrap_or_else(PoisonError::into_inner);
+        let kind = kinds.get(subject.parts().0).cloned();
+        kind.ok_or_else(|| LogError::Failed("no source is registered for this subject kind".to_owned()))
     }
 
-    /// Has a connection listen to a subject, which is made when it is the first.
-    pub(crate) fn sit_down(&self, name: &SubjectName, chair: &Chair) -> Arc<Subject> {
+    /// Subscribes a connection to a subject, and creates the subject for its first subscriber.
+    pub(crate) fn subscribe(&self, name: &SubjectName, handle: &ConnectionHandle) -> Arc<Subject> {
         let mut subjects = self.subjects.write().unwrap_or_else(PoisonError::into_inner);
         let subject = subjects.entry(name.clone()).or_insert_with(|| {
             let ring = Ring::new(self.options.ring_frames, self.budget.clone());
-            Arc::new(Subject::new(ring, self.inboxes.len()))
+            Arc::new(Subject::new(ring, self.wake_queues.len()))
         });
-        // Under the lock that the sweep takes, so that the subject is not swept between.
-        subject.sit_down(chair.shard, chair.seat.clone());
+        // Under the lock that the sweep takes, so that the sweep cannot remove the subject in between.
+        subject.add_subscriber(handle.shard, handle.state.clone());
         subject.clone()
     }
 
-    pub(crate) fn tell_audience(&self, name: &SubjectName, subject: &Subject) {
-        if let Ok(Family { bus: Some(bus), .. }) = self.family(name) {
-            bus.audience(name, subject.listeners());
+    pub(crate) fn report_audience(&self, name: &SubjectName, subject: &Subject) {
+        if let Ok(SubjectKind { bus: Some(bus), .. }) = self.subject_kind(name) {
+            bus.report_audience(name, subject.subscriber_count());
         }
     }
 
-    /// The bus need not bring news of a subject any more. Called under the lock of all subjects: whoever listens to it
-    /// next has to come after this.
+    /// Unsubscribes from the bus. Called under the write lock of `subjects`, so that a later subscriber of the same
+    /// subject subscribes to the bus after this.
     fn unsubscribe(&self, name: &SubjectName) {
-        if let Ok(Family { bus: Some(bus), .. }) = self.family(name) {
-            bus.forget(name);
+        if let Ok(SubjectKind { bus: Some(bus), .. }) = self.subject_kind(name) {
+            bus.unsubscribe(name);
         }
     }
 
-    /// Forgets a subject that nobody listens to any more and that had no events meanwhile: there is nothing to keep for
-    /// those who come back, and anybody can name as many subjects as they like. Others are left to the sweep.
-    pub(crate) fn forget_unused(&self, name: &SubjectName, subject: &Arc<Subject>) {
-        if subject.listeners() > 0 || subject.has_events() {
+    /// Removes a subject that has no subscribers and had no events: it holds nothing for reconnecting clients, and a
+    /// client can name any number of subjects. The sweep removes the others.
+    pub(crate) fn remove_unused(&self, name: &SubjectName, subject: &Arc<Subject>) {
+        if subject.subscriber_count() > 0 || subject.has_events() {
             return;
         }
         let mut subjects = self.subjects.write().unwrap_or_else(PoisonError::into_inner);
-        // Under the lock nobody sits down; somebody may have before, and the name may be another subject's by now.
-        let is_unused = |known: &Arc<Subject>| Arc::ptr_eq(known, subject) && subject.listeners() == 0;
+        // Under the lock no subscription is added. One may have been added before it, and the name may already mean a
+        // newer subject.
+        let is_unused = |known: &Arc<Subject>| Arc::ptr_eq(known, subject) && subject.subscriber_count() == 0;
         if subjects.get(name).is_some_and(is_unused) {
             subjects.remove(name);
             self.unsubscribe(name);
@@ -416,27 +433,27 @@ impl Inner {
         }
     }
 
-    pub(crate) fn listened_to(&self) -> Vec<(SubjectName, Arc<Subject>)> {
+    pub(crate) fn subscribed_subjects(&self) -> Vec<(SubjectName, Arc<Subject>)> {
         let subjects = self.subjects.read().unwrap_or_else(PoisonError::into_inner);
-        let listened = subjects.iter().filter(|(_, subject)| subject.listeners() > 0);
-        listened.map(|(name, subject)| (name.clone(), subject.clone())).collect()
+        let subscribed = subjects.iter().filter(|(_, subject)| subject.subscriber_count() > 0);
+        subscribed.map(|(name, subject)| (name.clone(), subject.clone())).collect()
     }
 
     pub(crate) fn subject(&self, name: &SubjectName) -> Option<Arc<Subject>> {
         self.subjects.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// When a stream that starts now ends at the latest.
-    fn terms(&self, now: Tick, person: &Person, manner: &Manner) -> Terms {
+    /// The deadlines of a stream that is opened now.
+    fn deadlines(&self, now: Tick, person: &Person, config: &StreamConfig) -> Deadlines {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(Tick::MAX / 4);
-        let lifetime = manner.lifetime.map(|lifetime| {
+        let lifetime_ends_at = config.lifetime.map(|lifetime| {
             let lifetime = millis(lifetime);
             now + random::between(lifetime - lifetime / 10, lifetime)
         });
-        Terms {
-            keepalive: millis(manner.keepalive),
-            stall: millis(self.options.stall),
-            lifetime,
+        Deadlines {
+            keepalive_interval: millis(config.keepalive),
+            stall_timeout: millis(self.options.stall),
+            lifetime_ends_at,
             issued_at: person.issued_at,
             expires_at: person.expires_at,
         }
@@ -449,13 +466,13 @@ impl Sink for Hub {
         self.push(name, previous, || Item::of_entry(entry, Message::of_event), accepted);
     }
 
-    fn pass(&self, name: &SubjectName, passing: &Passing) {
-        self.pass_message(name, Message::passing(passing));
+    fn deliver_ephemeral(&self, name: &SubjectName, message: &EphemeralMessage) {
+        self.push_ephemeral(name, Message::ephemeral(message));
     }
 
-    fn doubt(&self, name: &SubjectName) {
+    fn mark_stale(&self, name: &SubjectName) {
         if let Some(subject) = self.0.subject(name) {
-            self.doubt_subject(name, &subject);
+            self.mark_subject_stale(name, &subject);
         }
     }
 }

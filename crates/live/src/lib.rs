@@ -1,29 +1,29 @@
-//! Live delivery: subjects with a durable log and a ring of recent frames, and the streams that read them.
+//! Live delivery: subjects with a durable log and a ring buffer of recent messages, and the streams that read them.
 //!
-//! An event is appended to the [`log`], encoded once, and put into its subject's ring; a stream is a cursor into
-//! that ring, and reads the log where the ring does not reach. Streams belong to shards (one thread each); a
-//! publish wakes a shard once, however many events and streams it has. What a stream may be told, and when, is
-//! in [`stream`]; the neighbours are `rooms` (whose subjects these are) and `http::server` (whose shards).
+//! A publish appends an event to the [`log`] and then puts the event into the ring buffer of its subject, where it is
+//! encoded once per wire format. A stream holds a cursor into the ring buffer and reads the log where the ring buffer
+//! does not reach. Each stream belongs to a shard (one thread); a publish wakes a shard once, however many streams the
+//! shard has. Neighbours: `rooms` owns the subjects of rooms, `http::server` owns the shards.
 
+mod access;
 mod budget;
 pub mod composite;
 mod connection;
+mod connection_state;
 pub mod control;
-mod door;
 mod encode;
 mod hub;
 pub mod log;
-mod many;
 mod message;
 #[cfg(all(test, feature = "model"))]
 mod model;
+mod multi_stream;
+mod open_connections;
 mod options;
-mod people;
-mod personal;
+mod personal_streams;
 mod reader;
 mod repair;
 mod ring;
-mod seat;
 mod shard;
 pub mod socket;
 pub mod source;
@@ -32,15 +32,17 @@ mod subject;
 mod sync;
 mod wheel;
 
-pub use door::{Gate, Places};
+pub use access::{ConnectionQuota, RevocationGate};
 pub use encode::Target;
 pub use hub::{Hub, OpenError};
-pub use log::{Append, AppendError, Appended, Entry, Log, LogError, Page, Place, Start};
-pub use many::ManyStream;
-pub use message::{Data, Item, Localized, Message, MessageId};
-pub use options::{Manner, Options, RETRY_MS, SETTINGS};
-pub use personal::PersonalFeed;
+pub use log::{
+    Append, AppendError, AppendOutcome, Log, LogEntry, LogError, LogPosition, Page, StartPosition,
+};
+pub use message::{Data, Item, LocalizedMessage, Message, MessageId};
+pub use multi_stream::MultiSubjectStream;
+pub use options::{Options, RETRY_MS, SETTINGS, StreamConfig};
+pub use personal_streams::PersonalStreams;
 pub use socket::{LiveSocket, Operation, SocketPolicy};
-pub use source::{Family, LogSource, Source};
-pub use stream::{Ender, LiveStream, SubscriptionGuard};
+pub use source::{LogSource, Source, SubjectKind};
+pub use stream::{CloseHandle, LiveStream, SubscriptionGuard};
 pub use subject::SubjectName;

@@ -1,7 +1,7 @@
-//! The log port: where events become durable, and where readers find what the ring no longer has.
+//! The log port: stores events durably, and serves readers whose position is older than the ring buffer.
 //!
-//! Its contract is written on [`Log`]; the suite in `tests/it/log_contract.rs` runs against every adapter. The
-//! adapters are [`embedded`], for one process, and [`redis`], for a fleet, with the [`Bus`] that joins its hubs.
+//! The contract is documented on [`Log`]; the suite in `tests/it/log_contract.rs` runs against every adapter. The
+//! adapters are [`embedded`], for one process, and [`redis`], for a fleet, with the [`Bus`] between its instances.
 
 pub mod embedded;
 mod follow_ups;
@@ -12,95 +12,105 @@ use bongsu_kernel::json::Object;
 use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{EventType, Id, Millis, StreamId};
 
-pub use bongsu_kernel::Boxed;
-pub use follow_ups::{FollowUp, FollowUps, Pending, Recipients, Watch};
+pub use bongsu_kernel::BoxFuture;
+pub use follow_ups::{FollowUp, FollowUpWatch, FollowUps, PendingFollowUp, Recipients};
 
 /// A durable, ordered log per subject.
 ///
-/// - **Order.** Ids of a subject only grow, also over restarts, clock changes and trimming; none is given twice.
-/// - **Atomic.** An append checks its idempotency key, stores the event, keeps the answer under the key and writes
-///   down who is to be told, all or nothing, also when the process is killed at any moment.
-/// - **Durable.** An append is answered only after it would survive a crash.
-/// - **Repeating.** The same subject, key and digest within 24 hours gives the first answer again; another digest is
-///   a [`AppendError::Conflict`]. Without a key every append is a new event.
-/// - **Told in order.** When it is durable, an event is given to the [`Sink`], in the order of its subject: by the log
-///   itself before it answers, or by the [`Bus`] of a log that several hubs share.
+/// - **Order.** Ids of a subject only grow, also over restarts, clock changes and trimming; no id is used twice.
+/// - **Atomic.** An append checks its idempotency key, stores the event, stores the answer under the key and adds the
+///   follow-up record, all or nothing, also when the process is killed at any moment.
+/// - **Durable.** An append is answered only after a crash can no longer lose it.
+/// - **Idempotent.** An append with the same subject, key and digest within 24 hours returns the first answer again;
+///   another digest returns [`AppendError::Conflict`]. Without a key every append is a new event.
+/// - **Delivered in order.** Each durable event is delivered to the [`Sink`], in the order of its subject: by the log
+///   itself before it answers, or by the [`Bus`] of a log that several instances share.
 /// - **Trimmed.** A subject keeps at least its newest `keep` events, and not many more.
-/// - **Membership versions.** The recipients of an event may follow from who is a member of the subject, which is recorded
-///   elsewhere. Whoever caches members gets the version first, reads the members then, and appends with that version;
-///   whoever changes members makes the change durable first and changes the version then. An append whose version is not the
-///   current one keeps nothing ([`AppendError::StaleMembership`]), but a repeated key gets its first answer. Once a version
-///   was changed no append with it is taken any more. A version may also change for no reason, or be lost.
-/// - **Errors.** After an error nothing of an append was kept, unless the error says that this is unknown.
+/// - **Membership versions.** The recipients of an event may depend on the members of the subject, which the log does
+///   not store. A publisher that caches members reads the version first, then the members, and appends with that
+///   version; a change of members is made durable first and changes the version afterwards. An append whose version is
+///   not the current one stores nothing and returns [`AppendError::StaleMembership`], but a repeated key still returns
+///   its first answer. After a version was changed, no append with the old one succeeds. A version may also change
+///   without a change of members, or be lost.
+/// - **Errors.** After an error nothing of the append was stored, unless the error says that this is unknown.
 pub trait Log: Send + Sync {
-    /// Appends in the given order; each event has an outcome of its own.
-    fn append(&self, events: Vec<Append>) -> Boxed<'_, Result<Vec<Result<Appended, AppendError>>, LogError>>;
+    /// Appends events in the given order. The result has one outcome per event.
+    fn append(
+        &self,
+        events: Vec<Append>,
+    ) -> BoxFuture<'_, Result<Vec<Result<AppendOutcome, AppendError>>, LogError>>;
 
-    /// Reads on after a position, at most so many events and about so many bytes, but at least one event.
-    fn read(&self, subject: &SubjectName, after: StreamId, most: Most) -> Boxed<'_, Result<Page, LogError>>;
+    /// Reads the events after a position, within the limits but at least one event.
+    fn read(
+        &self,
+        subject: &SubjectName,
+        after: StreamId,
+        limits: ReadLimits,
+    ) -> BoxFuture<'_, Result<Page, LogError>>;
 
-    /// The newest place of a subject.
-    fn head(&self, subject: &SubjectName) -> Boxed<'_, Result<Place, LogError>>;
+    /// The position of the newest entry of a subject.
+    fn head(&self, subject: &SubjectName) -> BoxFuture<'_, Result<LogPosition, LogError>>;
 
-    /// Removes all of a subject but its newest entry, and the answers kept for its keys. Ids go on from there.
-    fn purge(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>>;
+    /// Removes all entries of a subject except the newest, and the answers stored under its keys. Later ids are larger.
+    fn purge(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>>;
 
     /// The version of a subject's membership, for [`Append::membership_version`].
-    fn membership_version(&self, subject: &SubjectName) -> Boxed<'_, Result<u64, LogError>>;
+    fn membership_version(&self, subject: &SubjectName) -> BoxFuture<'_, Result<u64, LogError>>;
 
-    /// Changes the version. After an error it may have changed or not: repeat it.
-    fn change_membership_version(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>>;
+    /// Changes the version. After an error it is unknown whether the version changed, so the caller retries.
+    fn change_membership_version(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>>;
 
-    /// What is wrong right now, if anything.
-    fn trouble(&self) -> Option<&'static str>;
+    /// Why the log is unavailable right now; None while it is available.
+    fn outage(&self) -> Option<&'static str>;
 }
 
-/// Who is told of every durable event.
+/// Receives every durable event.
 pub trait Sink: Send + Sync {
     fn deliver(&self, delivery: Delivery<'_>);
 
-    /// An event that no log holds, for those who listen right now.
-    fn pass(&self, subject: &SubjectName, passing: &Passing);
+    /// Delivers an event that no log holds to the current subscribers.
+    fn deliver_ephemeral(&self, subject: &SubjectName, message: &EphemeralMessage);
 
-    /// Events of this subject may have been missed: the log has them.
-    fn doubt(&self, subject: &SubjectName);
+    /// Called when events of this subject may have been lost on the bus. The log has them.
+    fn mark_stale(&self, subject: &SubjectName);
 }
 
-/// What brings the events of a log that several hubs share.
+/// Delivers the events of a log that several instances share to the [`Sink`] of each instance, in the order of their
+/// subject.
 ///
-/// It may lose an event, and says so where it can ([`Sink::doubt`]); every event names the one before it, so that a
-/// loss shows with the next one. Its [`Sink`] is told of a subject's events in order.
+/// The bus may lose an event. It reports a known loss with [`Sink::mark_stale`]; every event carries the id of the
+/// previous one, so that another loss is detected with the next event.
 pub trait Bus: Send + Sync {
-    /// Returns when everything that is appended from now on is heard.
-    fn listen(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>>;
+    /// Returns when every event that is appended from now on will be delivered.
+    fn subscribe(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>>;
 
-    /// Nobody here listens to it any more.
-    fn forget(&self, subject: &SubjectName);
+    /// Called when this instance has no subscribers of the subject any more.
+    fn unsubscribe(&self, subject: &SubjectName);
 
-    /// So many streams of this hub listen to it now: others learn it a moment later, where they need to know.
-    fn audience(&self, _subject: &SubjectName, _streams: usize) {}
+    /// Reports how many streams of this instance are subscribed to the subject. Other instances see it a moment later.
+    fn report_audience(&self, _subject: &SubjectName, _streams: usize) {}
 
-    /// The same for a stream that has just come; others know it when this returns.
-    fn announce(&self, _subject: &SubjectName, _streams: usize) -> Boxed<'_, ()> {
+    /// Like `report_audience`, for a stream that was just opened. Other instances see the number when this returns.
+    fn announce_audience(&self, _subject: &SubjectName, _streams: usize) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 }
 
 /// An event that no log holds.
 #[derive(Debug)]
-pub struct Passing {
+pub struct EphemeralMessage {
     pub event_type: EventType,
     pub data: Object,
     pub at: Millis,
 }
 
-/// A durable event on its way to those who listen.
+/// A durable event on its way to the subscribers.
 #[derive(Debug)]
 pub struct Delivery<'a> {
     pub subject: &'a SubjectName,
-    /// The id before this one in the subject.
+    /// The id of the previous entry of the subject.
     pub previous: StreamId,
-    pub entry: &'a Entry,
+    pub entry: &'a LogEntry,
     pub accepted: std::time::Instant,
 }
 
@@ -111,111 +121,115 @@ pub struct Append {
     pub event_type: EventType,
     pub data: Object,
     pub publisher: Option<Id>,
-    pub once: Option<Once>,
-    /// Who gets an inbox entry: written down with the event.
+    pub idempotency: Option<Idempotency>,
+    /// Who gets an inbox entry. Stored as a follow-up record together with the event.
     pub recipients: Recipients,
-    /// The version of the membership that the recipients follow from. None: they follow from none, nothing is compared.
+    /// The membership version that the recipients depend on. None: they depend on no version, and none is compared.
     pub membership_version: Option<u64>,
-    /// Kept with the answer under the key, so that the second answer equals the first.
+    /// Stored with the answer under the idempotency key, so that a repeated answer equals the first.
     pub audience: u32,
     /// How many events the subject keeps.
     pub keep: u32,
-    /// The trace that it belongs to: kept with the event and written into the follow-up record.
+    /// The trace of the event: stored with the event and in the follow-up record.
     pub trace: Option<TraceParent>,
 }
 
-/// What makes a repeated append one event.
+/// The idempotency key of an append: appends with the same key and content are one event.
 #[derive(Clone, Debug)]
-pub struct Once {
+pub struct Idempotency {
     pub key: String,
-    /// Of everything that makes up the content.
+    /// The content digest.
     pub digest: [u8; 32],
-    /// What earlier versions stored for this content, where that was another digest. It counts as the same content, so that a
-    /// request may be repeated after an upgrade.
+    /// The digest that an earlier version of the hub stored for this content, if it differs. It counts as the same
+    /// content, so that a request may be repeated after an upgrade.
     pub earlier_digest: Option<[u8; 32]>,
 }
 
-impl Once {
-    /// Whether this digest was stored for the same content.
+impl Idempotency {
+    /// Whether a stored digest is one of the same content.
     fn is_same_content(&self, stored: [u8; 32]) -> bool {
         stored == self.digest || Some(stored) == self.earlier_digest
     }
 }
 
-/// What an append gave.
+/// A successful append.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Appended {
+pub struct AppendOutcome {
     pub id: StreamId,
     pub at: Millis,
     pub audience: u32,
-    /// It was there already.
+    /// The event was already stored by an earlier append with the same key.
     pub duplicate: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
-    /// The key was used for other content; repeating cannot help.
+    /// The key was used for other content. A retry fails in the same way.
     #[error("the idempotency key was used for other content")]
     Conflict,
-    /// The membership has changed since its version was read, or an earlier event of the same subject and batch met that:
-    /// events of a subject do not overtake each other. Reading it again and appending again helps.
+    /// The membership has changed since its version was read, or this failed for an earlier event of the same subject
+    /// and batch, whose order is kept. The caller reads the version and the members again and retries.
     #[error("the membership of the subject has changed")]
     StaleMembership,
-    /// This one could not be appended, while others of the same batch may have been.
+    /// The event could not be appended. Other events of the same batch may have been.
     #[error(transparent)]
     Failed(LogError),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
-    /// Nothing was kept; repeating helps once there is space.
+    /// Nothing was stored; a retry succeeds once there is space.
     #[error("the disk is full")]
     Full,
-    /// Nothing was kept; repeating may help.
+    /// Nothing was stored; a retry may succeed.
     #[error("the log failed: {0}")]
     Failed(String),
-    /// Whether it was kept is unknown; repeating with a key is safe.
+    /// It is unknown whether the append was stored; a retry with a key is safe.
     #[error("the log did not answer in time")]
     TimedOut,
-    /// The engine that keeps it is away; nothing was kept, and repeating helps once it is back.
+    /// The engine is unavailable. Nothing was stored; a retry succeeds once the engine is back.
     #[error("{0}")]
-    Away(String),
-    /// The engine's connection broke: whether it was kept is unknown; repeating with a key is safe.
+    Unavailable(String),
+    /// The connection to the engine broke. It is unknown whether the append was stored; a retry with a key is safe.
     #[error("{0}")]
     Unanswered(String),
-    /// The engine refused; repeating does not help until somebody has looked at it.
+    /// The engine refused the request. Retries fail until an operator has removed the cause.
     #[error("{0}")]
     Refused(String),
 }
 
 impl LogError {
-    /// Of a source that reads the records.
+    /// The error of a source that reads from the records in SQL.
     pub fn from_records(error: &bongsu_sql::Error) -> Self {
-        if error.may_pass() { Self::Away(error.to_string()) } else { Self::Failed(error.to_string()) }
+        if error.is_transient() {
+            Self::Unavailable(error.to_string())
+        } else {
+            Self::Failed(error.to_string())
+        }
     }
 
-    /// Whether the same may work a moment later.
-    pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Away(_) | Self::Unanswered(_) | Self::TimedOut)
+    /// Whether a retry may succeed a moment later.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Unanswered(_) | Self::TimedOut)
     }
 }
 
-/// An event's place: its id, and which event of its subject it is, where the log counts them.
+/// The position of an entry: its id, and its number among all entries of the subject if the log counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LogPosition {
     pub id: StreamId,
     pub number: Option<u64>,
 }
 
-impl Place {
-    /// Before everything.
+impl LogPosition {
+    /// Before the first entry.
     pub const START: Self = Self { id: StreamId::START, number: Some(0) };
 }
 
 /// A stored event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    pub place: Place,
+pub struct LogEntry {
+    pub position: LogPosition,
     pub event_type: EventType,
     pub data: Object,
     pub publisher: Option<Id>,
@@ -223,44 +237,44 @@ pub struct Entry {
     pub trace: Option<TraceParent>,
 }
 
-/// What a log has of one event, for an operator who looks at it from outside.
+/// What the log holds of one event, for `explain`.
 #[derive(Clone, Debug)]
-pub struct Traces {
-    /// None when it was trimmed, or never was.
-    pub event: Option<Entry>,
-    /// The follow-up record, while the inbox has not derived entries from it.
-    pub waiting: Option<FollowUp>,
+pub struct EventTrace {
+    /// None if the event was trimmed or never existed.
+    pub event: Option<LogEntry>,
+    /// The follow-up record, until the inbox has made entries from it.
+    pub follow_up: Option<FollowUp>,
 }
 
-/// The bounds of a read.
+/// The maximum size of a page: entries, and bytes of their payloads.
 #[derive(Clone, Copy, Debug)]
-pub struct Most {
+pub struct ReadLimits {
     pub entries: usize,
     pub bytes: usize,
 }
 
-/// What a read gave.
+/// The result of a read.
 #[derive(Clone, Debug)]
-pub struct Page<T = Entry> {
-    pub start: Start,
+pub struct Page<T = LogEntry> {
+    pub start: StartPosition,
     pub entries: Vec<T>,
-    /// Whether the log holds more after these.
+    /// Whether the log holds entries after these.
     pub more: bool,
-    /// The newest place of the subject.
-    pub head: Place,
+    /// The position of the newest entry of the subject.
+    pub head: LogPosition,
 }
 
-/// What the position that was asked for turned out to be.
+/// What the log knows about the position after which a page was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// An event that is there, or the beginning (`0-0`; `0-1` only while nothing of it was trimmed).
+pub enum StartPosition {
+    /// The position of a stored entry, or the beginning (`0-0`, and `0-1` while no entry was trimmed).
     Known,
-    /// Older than all that is left; the entries begin with the oldest.
-    Trimmed { oldest: Place },
-    /// Known, and more followed than is told to who comes back: the entries are the first of it, and what comes next is
-    /// after [`Page::head`]. Who was there all along reads on after the last of them.
-    Cut,
-    /// Nothing that this log knows; there are no entries, and what comes next is after [`Page::head`]. Where a source
-    /// would rather tell all that it has, the entries begin with its oldest.
+    /// Older than every stored entry. The page begins with the oldest entry.
+    Trimmed { oldest: LogPosition },
+    /// Known, but more entries follow than a reconnecting client is sent. The page holds the first of them. A
+    /// reconnecting client continues after [`Page::head`]; a stream that was open all along continues after the page.
+    TooFarBehind,
+    /// Not a position of this log. The page is empty and the stream continues after [`Page::head`], unless the source
+    /// sends all entries that it has: then the page begins with the oldest.
     Unknown,
 }

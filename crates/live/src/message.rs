@@ -1,6 +1,6 @@
-//! Messages: what streams send. A message keeps its fields; the `encode` module writes it for the wire.
+//! Messages: what streams send. A message keeps its fields; the module `encode` writes it in a wire format.
 //!
-//! Nothing reads encoded bytes back: whoever needs a field takes it from the message.
+//! Nothing parses encoded bytes again: code that needs a field takes it from the message.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use bongsu_kernel::json::Object;
 use bongsu_kernel::text::Language;
 use bongsu_kernel::{EventType, Id, Millis, StreamId};
 
-use crate::control::{self, Removed};
-use crate::log::{Entry, Passing, Place};
+use crate::control::{self, Removal};
+use crate::log::{EphemeralMessage, LogEntry, LogPosition};
 
 /// One message to a client.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// None for messages whose data alone says what happened.
+    /// None for messages without an event name, such as one that only carries a position.
     pub event: Option<EventName>,
-    /// None for what no source holds: nobody comes back to it.
+    /// None for messages that no source holds: no client resumes after them.
     pub id: Option<MessageId>,
     pub data: Data,
 }
@@ -26,11 +26,11 @@ pub struct Message {
 #[derive(Clone, Debug)]
 pub enum EventName {
     Type(EventType),
-    /// A name of the hub's own.
-    Own(&'static str),
+    /// A name that the hub defines.
+    BuiltIn(&'static str),
 }
 
-/// An id as clients are told it, and come back with it.
+/// The id of a message as clients get it and send it back when they reconnect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageId {
     Entry(StreamId),
@@ -40,53 +40,53 @@ pub enum MessageId {
 /// The data of a message: a JSON object.
 #[derive(Clone, Debug)]
 pub enum Data {
-    /// The message only says where the stream stands.
+    /// The message only carries the position of the stream.
     None,
-    /// The same for everybody.
+    /// The same for all recipients.
     Json(Box<str>),
-    /// In the reader's language.
-    Localized(Arc<dyn Localized>),
+    /// In the language of the connection.
+    LocalizedMessage(Arc<dyn LocalizedMessage>),
 }
 
-/// Data with wording for people.
-pub trait Localized: fmt::Debug + Send + Sync {
-    /// The JSON object in a language.
+/// Data that contains text in the language of its reader.
+pub trait LocalizedMessage: fmt::Debug + Send + Sync {
+    /// The JSON object, with its text in this language.
     fn json(&self, language: Language) -> String;
 
-    /// About how many bytes it takes in memory.
+    /// The approximate size in memory, in bytes.
     fn size(&self) -> usize;
 }
 
-/// An entry of a subject, as its source gives it to readers.
+/// An entry of a subject as its source passes it to readers.
 #[derive(Clone, Debug)]
 pub struct Item {
-    pub place: Place,
-    /// Whose right ends here.
-    pub(crate) removes: Option<Removed>,
-    /// None for records that are no events.
+    pub position: LogPosition,
+    /// Set on a removal record: whose access ends here.
+    pub(crate) removal: Option<Removal>,
+    /// None for control records.
     pub message: Option<Message>,
 }
 
 impl Item {
-    pub fn new(place: Place, message: Message) -> Self {
-        Self { place, removes: None, message: Some(message) }
+    pub fn new(position: LogPosition, message: Message) -> Self {
+        Self { position, removal: None, message: Some(message) }
     }
 
-    /// A place that nobody is told of.
-    pub fn silent(place: Place) -> Self {
-        Self { place, removes: None, message: None }
+    /// A position without a message.
+    pub fn without_message(position: LogPosition) -> Self {
+        Self { position, removal: None, message: None }
     }
 
-    /// Whether the person may not read on from here.
-    pub fn ends_right_of(&self, person: &Id) -> bool {
-        self.removes.as_ref().is_some_and(|removed| removed.concerns(person))
+    /// Whether this is a record that removes the person.
+    pub fn removes(&self, person: &Id) -> bool {
+        self.removal.as_ref().is_some_and(|removal| removal.applies_to(person))
     }
 
-    /// An entry of a log. Records in it are for the hub alone; `message` makes the message of an event.
-    pub fn of_entry(entry: &Entry, message: impl FnOnce(&Entry) -> Message) -> Self {
+    /// Makes an item of a log entry. `message` makes the message of an event; control records have none.
+    pub fn of_entry(entry: &LogEntry, message: impl FnOnce(&LogEntry) -> Message) -> Self {
         let is_event = !control::is_control(entry);
         let message = is_event.then(|| message(entry));
-        Self { place: entry.place, removes: control::removed(entry), message }
+        Self { position: entry.position, removal: control::removal_of(entry), message }
     }
 }
 
@@ -103,71 +103,73 @@ impl AsRef<str> for EventName {
     fn as_ref(&self) -> &str {
         match self {
             Self::Type(event_type) => event_type.as_str(),
-            Self::Own(name) => name,
+            Self::BuiltIn(name) => name,
         }
     }
 }
 
 impl Message {
-    /// A stored event of a room: the published object plus `timestamp`.
-    pub(crate) fn of_event(entry: &Entry) -> Self {
-        let id = Some(MessageId::Entry(entry.place.id));
+    /// The message of a stored event of a room: the published object plus `timestamp`.
+    pub(crate) fn of_event(entry: &LogEntry) -> Self {
+        let id = Some(MessageId::Entry(entry.position.id));
         Self { id, ..timed(&entry.event_type, &entry.data, entry.at) }
     }
 
-    /// An event that no log holds.
-    pub(crate) fn passing(passing: &Passing) -> Self {
-        timed(&passing.event_type, &passing.data, passing.at)
+    /// The message of an ephemeral event.
+    pub(crate) fn ephemeral(message: &EphemeralMessage) -> Self {
+        timed(&message.event_type, &message.data, message.at)
     }
 
-    /// An event with a name of the hub's own.
-    pub fn own(event: &'static str, id: Option<MessageId>, data: Data) -> Self {
-        Self { event: Some(EventName::Own(event)), id, data }
+    /// A message whose event name the hub defines.
+    pub fn built_in(event: &'static str, id: Option<MessageId>, data: Data) -> Self {
+        Self { event: Some(EventName::BuiltIn(event)), id, data }
     }
 
-    /// Where a stream stands, for a client that may drop before its next event.
-    pub(crate) fn place(id: MessageId) -> Self {
+    /// A message with an id and no event, for a client that may disconnect before its next event.
+    pub(crate) fn position_only(id: MessageId) -> Self {
         Self { event: None, id: Some(id), data: Data::None }
     }
 
-    /// The log no longer holds what the client asked for. It carries no id: a client that drops right after this keeps its
-    /// old position, and is told again.
+    /// `system.reset`: entries after the client's position were trimmed. The message has no id, so a client that
+    /// disconnects right after it keeps its old position and gets the reset again.
     pub(crate) fn reset_trimmed(oldest: MessageId) -> Self {
         Self::system("system.reset", None, format!("{{\"reason\":\"trimmed\",\"oldestId\":\"{oldest}\"}}"))
     }
 
-    /// The client's position names nothing that the log knows. The id is where the stream goes on from, so that a client
-    /// that drops right after this comes back to there; None where all that is left follows: who drops is told again.
+    /// `system.reset`: the log does not know the client's position. `now` is where the stream continues, so a client
+    /// that disconnects right after this resumes there. None when all entries that are left follow: a client that
+    /// disconnects gets the reset again.
     pub(crate) fn reset_unknown(now: Option<MessageId>) -> Self {
         Self::system("system.reset", now, "{\"reason\":\"unknown\"}".to_owned())
     }
 
-    /// More followed on the client's position than was told. The id is where the stream goes on from.
-    pub(crate) fn reset_cut(now: MessageId) -> Self {
+    /// `system.reset`: more entries follow the client's position than are replayed. `now` is where the stream
+    /// continues.
+    pub(crate) fn reset_too_far_behind(now: MessageId) -> Self {
         Self::system("system.reset", Some(now), "{\"reason\":\"trimmed\"}".to_owned())
     }
 
-    /// Events were trimmed before a slow reader took them.
+    /// `system.lagged`: events were trimmed before a slow reader got them.
     pub(crate) fn lagged(missed: Option<u64>) -> Self {
         let missed = missed.map_or("null".to_owned(), |missed| missed.to_string());
         Self::system("system.lagged", None, format!("{{\"missed\":{missed}}}"))
     }
 
-    /// The person may no longer read one of the subjects of a connection; the others go on.
+    /// `system.removed`: the person's access to one subject of the connection ended; the other subjects continue.
     pub(crate) fn removed(data: String) -> Self {
         Self::system("system.removed", None, data)
     }
 
     fn system(event: &'static str, id: Option<MessageId>, data: String) -> Self {
-        Self::own(event, id, Data::Json(data.into()))
+        Self::built_in(event, id, Data::Json(data.into()))
     }
 
-    /// About how many bytes it takes in memory.
+    /// The approximate size of the data in memory, in bytes.
     pub(crate) fn size(&self) -> usize {
         match &self.data {
             Data::None => 0,
             Data::Json(data) => data.len(),
-            Data::Localized(data) => data.size(),
+            Data::LocalizedMessage(data) => data.size(),
         }
     }
 }
@@ -177,7 +179,7 @@ fn timed(event_type: &EventType, data: &Object, at: Millis) -> Message {
     Message { event: Some(EventName::Type(event_type.clone())), id: None, data: Data::Json(data.into()) }
 }
 
-/// A JSON object with one more member.
+/// Appends a member to a JSON object.
 pub(crate) fn with_member(object: &str, member: impl fmt::Display) -> String {
     let members = object.strip_suffix('}').unwrap_or(object);
     let comma = if members.len() > 1 { "," } else { "" };

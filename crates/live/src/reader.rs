@@ -1,8 +1,9 @@
-//! A reader: one connection's way through one subject.
+//! A reader: the cursor of one connection in one subject.
 //!
-//! Subscribed before anything is read, it follows the subject's ring; where the ring does not reach it reads the log
-//! page by page, and passes on only what is newer than what it has passed on already. So there is no gap and no
-//! repetition at the seam, whatever the timing. It holds at most one page in memory, however slow its client is.
+//! The reader subscribes before it reads anything. It reads the ring buffer of the subject, and where the ring buffer
+//! does not reach, it reads the log page by page; it only sends what is newer than what it sent before. So the switch
+//! between log and ring buffer has no gap and no repetition, whatever the timing. A reader holds at most one page in
+//! memory, however slow its client is.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,78 +11,79 @@ use std::time::{Duration, Instant};
 
 use bongsu_kernel::{Id, StreamId, random};
 
-use crate::connection::Listening;
+use crate::connection::Subscription;
 use crate::encode::{Encoder, FrameWriter, Frames};
-use crate::log::{Boxed, LogError, Most, Page, Place, Start};
+use crate::log::{BoxFuture, LogError, LogPosition, Page, ReadLimits, StartPosition};
 use crate::message::{Item, Message, MessageId};
-use crate::ring::{Cursor, Taken};
+use crate::ring::{Cursor, TakeOutcome};
 use crate::source::Source;
 
-/// What a reader reads from the log at once: what it holds in memory while its client is slow.
-const PAGE: Most = Most { entries: 256, bytes: 16 << 10 };
-/// So long a reader waits for a log that is away.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The size of one page from the log, which a reader holds in memory while its client is slow.
+const PAGE_LIMITS: ReadLimits = ReadLimits { entries: 256, bytes: 16 << 10 };
+/// How long a reader retries while the log is unavailable.
+const LOG_WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct Reader {
-    listening: Listening,
+    subscription: Subscription,
     source: Arc<dyn Source>,
     encoder: Encoder,
     cursor: Cursor,
     state: State,
-    /// Whether the client's own position is still to be checked.
-    unchecked: bool,
-    /// Whether the page at hand is what a stream without a position begins with.
-    begins: bool,
-    /// Records that end a right apply from here on: the right was looked at after this.
-    since: StreamId,
+    /// The log has not confirmed the client's position yet.
+    is_unverified: bool,
+    /// The page being read is the initial page, which a stream without a position begins with.
+    is_initial: bool,
+    /// The position at which the person's access was checked: only removal records after it apply.
+    access_checked_at: StreamId,
 }
 
 enum State {
-    Following,
-    Reading(Boxed<'static, Result<Page<Item>, LogError>>),
-    /// The right has ended; nothing comes after what was said.
+    Live,
+    CatchingUp(BoxFuture<'static, Result<Page<Item>, LogError>>),
+    /// The person's access ended; nothing follows.
     Removed,
-    /// Where it stands is nowhere in a log that has other events: who comes back is told so, and looked at anew.
-    Lost,
+    /// The cursor's position is not in the log, which now has other entries: the stream is closed, and its client
+    /// reconnects and is authorized again.
+    PositionLost,
 }
 
-/// What a reader has to say.
-pub(crate) enum Said {
-    /// Messages, and when the oldest of them was accepted, where that was a moment ago.
+/// What polling a reader returns.
+pub(crate) enum ReaderOutput {
+    /// Messages, and when the oldest of them was accepted if it was published just now.
     Frames(Frames, Option<Instant>),
-    /// The person may not read on.
+    /// The person's access to the subject ended.
     Removed,
-    /// The log cannot be read; why was logged.
+    /// The log cannot be read; the reason was logged.
     Failed,
 }
 
 impl Reader {
     pub(crate) fn new(
-        listening: Listening,
+        subscription: Subscription,
         source: Arc<dyn Source>,
         encoder: Encoder,
         position: Option<StreamId>,
     ) -> Self {
         let found = match position {
-            None => Some(listening.subject.end()),
-            Some(StreamId::EMPTY) => listening.subject.find(StreamId::START),
-            Some(id) => listening.subject.find(id),
+            None => Some(subscription.subject.end()),
+            Some(StreamId::EMPTY_SUBJECT) => subscription.subject.find(StreamId::START),
+            Some(id) => subscription.subject.find(id),
         };
         let id = position.unwrap_or_default();
-        let number = (id <= StreamId::EMPTY).then_some(0);
-        // Where the ring stands now: what passes before is not for this reader.
-        let unknown = Cursor { place: Place { id, number }, ..listening.subject.end() };
+        let number = (id <= StreamId::EMPTY_SUBJECT).then_some(0);
+        // From the current end of the ring buffer: earlier ephemeral messages are not for this reader.
+        let unknown = Cursor { position: LogPosition { id, number }, ..subscription.subject.end() };
         let mut reader = Self {
             cursor: found.unwrap_or(unknown),
-            state: State::Following,
-            unchecked: found.is_none(),
-            begins: position.is_none() && source.begin(&listening.name).is_some(),
-            since: listening.subject.last().id,
+            state: State::Live,
+            is_unverified: found.is_none(),
+            is_initial: position.is_none() && source.initial_page(&subscription.name).is_some(),
+            access_checked_at: subscription.subject.last().id,
             source,
             encoder,
-            listening,
+            subscription,
         };
-        if reader.unchecked || reader.begins {
+        if reader.is_unverified || reader.is_initial {
             reader.read_log();
         }
         reader
@@ -91,78 +93,81 @@ impl Reader {
         &self.encoder
     }
 
-    /// The position that a client comes back with; None while the beginning of its subject was not sent.
+    /// The position with which a client resumes; None while the initial page of the subject was not sent.
     pub(crate) fn position(&self) -> Option<StreamId> {
-        (!self.begins).then(|| self.cursor.place.id.named())
+        (!self.is_initial).then(|| self.cursor.position.id.for_client())
     }
 
-    /// Leaves out the events without an id that were passed on until now.
-    pub(crate) fn skip_passed(&mut self) {
-        self.cursor.here_since = self.listening.subject.end().next;
+    /// Skips the ephemeral messages that were pushed so far.
+    pub(crate) fn skip_past_ephemeral(&mut self) {
+        self.cursor.ephemeral_from = self.subscription.subject.end().next;
     }
 
-    /// Where it stands, as clients are told it.
-    pub(crate) fn place_name(&self) -> MessageId {
-        self.source.name(self.cursor.place.id)
+    /// The position as a message id for clients.
+    pub(crate) fn resume_message_id(&self) -> MessageId {
+        self.source.message_id(self.cursor.position.id)
     }
 
-    /// What is new; pending when there is nothing. The caller has registered to be woken before.
-    pub(crate) fn poll_said(&mut self, cx: &mut Context<'_>, person: &Id) -> Poll<Said> {
+    /// What is new. Pending when nothing is. The caller has registered its waker before.
+    pub(crate) fn poll_output(&mut self, cx: &mut Context<'_>, person: &Id) -> Poll<ReaderOutput> {
         loop {
-            if self.listening.subject.is_lost() && !matches!(self.state, State::Removed | State::Lost) {
-                let told = self.lose();
-                if !told.is_empty() {
-                    return Poll::Ready(Said::Frames(told, None));
+            if self.subscription.subject.is_invalidated()
+                && !matches!(self.state, State::Removed | State::PositionLost)
+            {
+                let frames = self.lose_position();
+                if !frames.is_empty() {
+                    return Poll::Ready(ReaderOutput::Frames(frames, None));
                 }
             }
             match &mut self.state {
-                State::Removed => return Poll::Ready(Said::Removed),
-                State::Lost => return Poll::Ready(Said::Failed),
-                State::Reading(page) => match page.as_mut().poll(cx) {
+                State::Removed => return Poll::Ready(ReaderOutput::Removed),
+                State::PositionLost => return Poll::Ready(ReaderOutput::Failed),
+                State::CatchingUp(page) => match page.as_mut().poll(cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Ok(page)) => {
-                        let frames = self.take_page(&page, person);
+                        let frames = self.consume_page(&page, person);
                         if !frames.is_empty() {
-                            return Poll::Ready(Said::Frames(frames, None));
+                            return Poll::Ready(ReaderOutput::Frames(frames, None));
                         }
                     }
                     Poll::Ready(Err(error)) => {
-                        tracing::error!(subject = ?self.listening.name, %error, "a stream could not read its log");
-                        return Poll::Ready(Said::Failed);
+                        tracing::error!(subject = ?self.subscription.name, %error, "failed to read the log; closing the stream");
+                        return Poll::Ready(ReaderOutput::Failed);
                     }
                 },
-                State::Following => {
-                    let subject = &self.listening.subject;
-                    match subject.take(&mut self.cursor, person, self.since, &self.encoder) {
-                        Taken::Frames { frames, events, oldest } => {
-                            self.listening.chair.hub.0.delivered.increment(events);
-                            return Poll::Ready(Said::Frames(frames, (events > 0).then_some(oldest)));
+                State::Live => {
+                    let subject = &self.subscription.subject;
+                    match subject.take(&mut self.cursor, person, self.access_checked_at, &self.encoder) {
+                        TakeOutcome::Frames { frames, events, oldest } => {
+                            self.subscription.handle.hub.0.delivered.increment(events);
+                            return Poll::Ready(ReaderOutput::Frames(frames, (events > 0).then_some(oldest)));
                         }
-                        Taken::Removed => self.state = State::Removed,
-                        Taken::Behind => self.read_log(),
-                        Taken::Level => return Poll::Pending,
+                        TakeOutcome::Removed => self.state = State::Removed,
+                        TakeOutcome::Behind => self.read_log(),
+                        TakeOutcome::UpToDate => return Poll::Pending,
                     }
                 }
             }
         }
     }
 
-    /// Starts to read on from the log. While its engine is away for a moment the reader waits: it has lost nothing,
-    /// and coming back would help nobody.
+    /// Starts to read the next page of the log. While the engine is unavailable, the reader waits: it has lost nothing,
+    /// and reconnecting would not help the client.
     fn read_log(&mut self) {
-        let (name, after) = (self.listening.name.clone(), self.cursor.place.id);
-        let (hub, source, begins) = (self.listening.chair.hub.clone(), self.source.clone(), self.begins);
-        self.state = State::Reading(Box::pin(async move {
+        let (name, after) = (self.subscription.name.clone(), self.cursor.position.id);
+        let (hub, source, is_initial) =
+            (self.subscription.handle.hub.clone(), self.source.clone(), self.is_initial);
+        self.state = State::CatchingUp(Box::pin(async move {
             let started = Instant::now();
             loop {
                 let page = async {
-                    let beginning = if begins { source.begin(&name) } else { None };
-                    let page = beginning.unwrap_or_else(|| source.read(&name, after, PAGE)).await?;
-                    hub.pass_gate().await?;
+                    let initial = if is_initial { source.initial_page(&name) } else { None };
+                    let page = initial.unwrap_or_else(|| source.read(&name, after, PAGE_LIMITS)).await?;
+                    hub.wait_for_revocations().await?;
                     Ok::<Page<Item>, LogError>(page)
                 };
                 match page.await {
-                    Err(error) if error.may_pass() && started.elapsed() < PATIENCE => {
+                    Err(error) if error.is_transient() && started.elapsed() < LOG_WAIT_TIMEOUT => {
                         tokio::time::sleep(Duration::from_millis(random::between(200, 600))).await;
                     }
                     outcome => return outcome,
@@ -171,113 +176,120 @@ impl Reader {
         }));
     }
 
-    /// The messages of a page, and where to go on after it.
-    fn take_page(&mut self, page: &Page<Item>, person: &Id) -> Frames {
-        let is_first = std::mem::take(&mut self.unchecked);
-        if std::mem::take(&mut self.begins) {
-            return self.take_beginning(page);
+    /// Encodes the messages of a page and moves the cursor after it.
+    fn consume_page(&mut self, page: &Page<Item>, person: &Id) -> Frames {
+        let is_first = std::mem::take(&mut self.is_unverified);
+        if std::mem::take(&mut self.is_initial) {
+            return self.consume_initial_page(page);
         }
-        // A copy, because the position moves while messages are written.
+        // A copy, because the cursor moves while messages are written.
         let encoder = self.encoder.clone();
         let mut out = FrameWriter::new(&encoder);
         match page.start {
-            Start::Trimmed { oldest } if is_first => {
-                out.push(&Message::reset_trimmed(self.source.name(oldest.id)), None);
+            StartPosition::Trimmed { oldest } if is_first => {
+                out.push(&Message::reset_trimmed(self.source.message_id(oldest.id)), None);
             }
-            Start::Unknown if page.entries.is_empty() => {
-                self.cursor.place = page.head;
-                // What ends a right in this log comes after its end, which may be before the one that was lost.
-                self.since = self.since.min(page.head.id);
-                let now = Some(self.source.name(page.head.id));
+            StartPosition::Unknown if page.entries.is_empty() => {
+                self.cursor.position = page.head;
+                // In this log, removal records after its head apply; the head may be before the position that was
+                // unknown.
+                self.access_checked_at = self.access_checked_at.min(page.head.id);
+                let now = Some(self.source.message_id(page.head.id));
                 out.push(&Message::reset_unknown(now), Some(page.head.id));
             }
-            Start::Unknown if is_first => out.push(&Message::reset_unknown(None), None),
-            Start::Unknown => return self.lose(),
-            Start::Known if is_first => {}
-            Start::Cut => {}
-            // One that fell behind: what the log lost meanwhile shows in the numbers, also when it had nothing yet and
-            // so stands at the beginning, which is always known.
-            Start::Known | Start::Trimmed { .. } => self.tell_missed(page, &mut out),
+            StartPosition::Unknown if is_first => out.push(&Message::reset_unknown(None), None),
+            StartPosition::Unknown => return self.lose_position(),
+            StartPosition::Known if is_first => {}
+            StartPosition::TooFarBehind => {}
+            // The reader fell behind. The numbers of entries show what was trimmed meanwhile, also for a reader at the beginning
+            // of the log, which is always a known position.
+            StartPosition::Known | StartPosition::Trimmed { .. } => self.report_missed(page, &mut out),
         }
-        if page.entries.is_empty() && page.head.id == self.cursor.place.id {
-            // Now it is known which event that was: should it be trimmed, the next one still follows on it.
-            self.cursor.place = page.head;
+        if page.entries.is_empty() && page.head.id == self.cursor.position.id {
+            // The head has a number, which the client's position lacked. With it, the next entry is recognised as the
+            // successor even if this one is trimmed.
+            self.cursor.position = page.head;
         }
         let mut events = 0;
         for item in &page.entries {
-            if item.place.id > self.since && item.ends_right_of(person) {
+            if item.position.id > self.access_checked_at && item.removes(person) {
                 self.state = State::Removed;
                 return out.finish();
             }
             if let Some(message) = &item.message {
                 events += 1;
-                out.push(message, Some(item.place.id));
+                out.push(message, Some(item.position.id));
             }
-            self.cursor.place = item.place;
+            self.cursor.position = item.position;
         }
-        // Who was here all along gets everything, page by page; only who comes back is told to look at the list.
-        let cut = page.start == Start::Cut && (is_first || page.entries.is_empty());
-        if cut {
-            out.push(&Message::reset_cut(self.source.name(page.head.id)), Some(page.head.id));
+        // A reader that was live gets everything, page by page; only a reconnecting client gets the reset.
+        let is_too_far_behind =
+            page.start == StartPosition::TooFarBehind && (is_first || page.entries.is_empty());
+        if is_too_far_behind {
+            out.push(
+                &Message::reset_too_far_behind(self.source.message_id(page.head.id)),
+                Some(page.head.id),
+            );
         }
-        let more = page.more || (page.start == Start::Cut && !cut);
-        if !more && page.head.id > self.cursor.place.id {
-            // What follows up to there is nothing to be told of.
-            self.cursor.place = page.head;
+        let has_more = page.more || (page.start == StartPosition::TooFarBehind && !is_too_far_behind);
+        if !has_more && page.head.id > self.cursor.position.id {
+            // The log has no further message between the cursor and the head.
+            self.cursor.position = page.head;
         }
-        self.listening.chair.hub.0.delivered.increment(events);
-        self.go_on(more);
+        self.subscription.handle.hub.0.delivered.increment(events);
+        self.continue_reading(has_more);
         out.finish()
     }
 
-    /// Its log is another one, so its right is looked at anew as well. What it says before it ends: where its position may
-    /// come to mean another event, that this is over, and that all there is comes next.
-    fn lose(&mut self) -> Frames {
-        tracing::warn!(subject = ?self.listening.name, "a stream has lost its place: its log is another one");
-        self.state = State::Lost;
+    /// The log has other entries than those that were delivered, so the stream is closed and its client is authorized
+    /// again. If ids may be reused, the stream first sends a reset with the position of the beginning, because the
+    /// client's own position may come to mean another entry.
+    fn lose_position(&mut self) -> Frames {
+        tracing::warn!(subject = ?self.subscription.name, "the log has other entries than those delivered; closing the stream");
+        self.state = State::PositionLost;
         let mut out = FrameWriter::new(&self.encoder);
-        if self.source.reuses_names() {
-            let beginning = Some(self.source.name(StreamId::START));
+        if self.source.can_reuse_ids() {
+            let beginning = Some(self.source.message_id(StreamId::START));
             out.push(&Message::reset_unknown(beginning), Some(StreamId::START));
         }
         out.finish()
     }
 
-    /// What a stream without a position begins with; it goes on from the end, and the client is told where that is.
-    fn take_beginning(&mut self, page: &Page<Item>) -> Frames {
+    /// Encodes the initial page, followed by the position at its end, from where the stream continues.
+    fn consume_initial_page(&mut self, page: &Page<Item>) -> Frames {
         let encoder = self.encoder.clone();
         let mut out = FrameWriter::new(&encoder);
         for item in &page.entries {
             if let Some(message) = &item.message {
-                out.push(message, Some(item.place.id));
+                out.push(message, Some(item.position.id));
             }
         }
-        out.push(&Message::place(self.source.name(page.head.id)), Some(page.head.id));
-        self.listening.chair.hub.0.delivered.increment(page.entries.len() as u64);
-        self.cursor.place = page.head;
-        self.go_on(false);
+        out.push(&Message::position_only(self.source.message_id(page.head.id)), Some(page.head.id));
+        self.subscription.handle.hub.0.delivered.increment(page.entries.len() as u64);
+        self.cursor.position = page.head;
+        self.continue_reading(false);
         out.finish()
     }
 
-    /// In the ring, when it has all that comes next.
-    fn go_on(&mut self, more: bool) {
-        match self.listening.subject.resume(self.cursor) {
-            Some(cursor) if !more => {
+    /// Continues in the ring buffer if it holds all that follows; else reads the log.
+    fn continue_reading(&mut self, has_more: bool) {
+        match self.subscription.subject.resume(self.cursor) {
+            Some(cursor) if !has_more => {
                 self.cursor = cursor;
-                self.state = State::Following;
+                self.state = State::Live;
             }
             _ => self.read_log(),
         }
     }
 
-    /// Says how many events were trimmed before this reader took them, if any.
-    fn tell_missed(&self, page: &Page<Item>, out: &mut FrameWriter<'_>) {
-        let next = page.entries.first().and_then(|item| item.place.number);
-        let missed = next.zip(self.cursor.place.number).map(|(next, had)| next.saturating_sub(had + 1));
+    /// Sends `system.lagged` if events were trimmed before this reader got them.
+    fn report_missed(&self, page: &Page<Item>, out: &mut FrameWriter<'_>) {
+        let next = page.entries.first().and_then(|item| item.position.number);
+        let missed = next.zip(self.cursor.position.number).map(|(next, had)| next.saturating_sub(had + 1));
         match (missed, page.start) {
-            (Some(0), _) | (None, Start::Known) => {}
+            (Some(0), _) | (None, StartPosition::Known) => {}
             (missed, _) => {
-                self.listening.chair.hub.0.lagged.increment(missed.unwrap_or(1));
+                self.subscription.handle.hub.0.lagged.increment(missed.unwrap_or(1));
                 out.push(&Message::lagged(missed), None);
             }
         }

@@ -1,8 +1,8 @@
-//! Repairing rings: what the bus lost is read from the log.
+//! Repairs ring buffers: what the bus lost is read from the log.
 //!
-//! A ring is in doubt when a frame does not follow on, when the bus says that it may have lost something, and, to be
-//! sure, when its end differs from the log's, which is compared every few seconds. The log is read once for all
-//! readers of a subject; only when that cannot fill the gap does every reader go through the log by itself.
+//! A ring buffer is marked stale when a pushed entry does not follow the last one, when the bus may have lost messages,
+//! and when its end differs from the head of the log; ends and heads are compared every few seconds. A repair reads the
+//! log once for all readers of a subject. Only when that cannot fill the gap does every reader read the log by itself.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,51 +13,51 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use crate::hub::Hub;
-use crate::log::{LogError, Most, Start};
+use crate::log::{LogError, ReadLimits, StartPosition};
 use crate::message::Item;
-use crate::ring::{Pushed, RingEntry};
-use crate::source::Family;
+use crate::ring::{PushOutcome, RingEntry};
+use crate::source::SubjectKind;
 use crate::subject::Subject;
 use crate::sync::Arc;
-use crate::{Place, SubjectName};
+use crate::{LogPosition, SubjectName};
 
-/// Ends are compared so often.
-const COMPARE: Duration = Duration::from_secs(4);
-/// So many subjects are repaired at the same time.
-const AT_ONCE: usize = 64;
-/// So many subjects are asked about at once.
-const COMPARED: usize = 512;
-/// What is read at once to fill a gap.
-const PAGE: Most = Most { entries: 256, bytes: 256 << 10 };
-/// After the log could not be read, it is tried again.
-const AGAIN: Duration = Duration::from_millis(500);
+/// Time between two comparisons of ring buffers with the heads of their logs.
+const COMPARE_INTERVAL: Duration = Duration::from_secs(4);
+/// Subjects repaired at the same time.
+const MAX_CONCURRENT_REPAIRS: usize = 64;
+/// Subjects whose heads are read by one call.
+const COMPARE_BATCH_SIZE: usize = 512;
+/// The size of the page that fills a gap.
+const PAGE_LIMITS: ReadLimits = ReadLimits { entries: 256, bytes: 256 << 10 };
+/// Delay after a failed read of the log.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 impl Hub {
-    /// Has a subject compared with the log, soon.
-    pub(crate) fn doubt_subject(&self, name: &SubjectName, subject: &Subject) {
-        if subject.doubt() {
-            // The loop that takes them lives as long as the hub.
-            let _ = self.0.doubts.send(name.clone());
+    /// Queues a subject for comparison with its log.
+    pub(crate) fn mark_subject_stale(&self, name: &SubjectName, subject: &Subject) {
+        if subject.mark_stale() {
+            // Cannot fail: the loop that receives lives as long as the hub.
+            let _ = self.0.stale_sender.send(name.clone());
         }
     }
 
     pub(crate) fn start_repair(&self, supervisor: &Supervisor) {
         supervisor.run("repair", self, |hub| async move { hub.repair_all().await });
-        supervisor.every("compare", COMPARE, self, |hub| async move { hub.compare_all().await });
+        supervisor.every("compare", COMPARE_INTERVAL, self, |hub| async move { hub.compare_all().await });
     }
 
     async fn repair_all(&self) {
-        let mut queue = self.0.doubted.lock().await;
+        let mut queue = self.0.stale_receiver.lock().await;
         let mut running = FuturesUnordered::new();
         loop {
             tokio::select! {
-                Some(name) = queue.recv(), if running.len() < AT_ONCE => running.push(self.repair(name)),
+                Some(name) = queue.recv(), if running.len() < MAX_CONCURRENT_REPAIRS => running.push(self.repair(name)),
                 Some(()) = running.next() => {}
             }
         }
     }
 
-    /// Until a whole look at the log was not disturbed by a new doubt.
+    /// Repeats until a repair was completed without the subject being marked stale meanwhile.
     async fn repair(&self, name: SubjectName) {
         while let Some(subject) = self.0.subject(&name) {
             if !subject.begin_repair() {
@@ -65,80 +65,84 @@ impl Hub {
             }
             metrics::counter!("bus_repairs_total").increment(1);
             if let Err(error) = self.fill(&name, &subject).await {
-                // For every room, twice a second: that the engine is away is said elsewhere, once.
-                tracing::debug!(subject = ?name, %error, "a room could not be compared with its log");
-                tokio::time::sleep(AGAIN).await;
-                subject.doubt();
+                // At debug level, because it is logged for every room twice a second; the outage itself is logged once
+                // elsewhere.
+                tracing::debug!(subject = ?name, %error, "failed to compare a subject with its log; retrying");
+                tokio::time::sleep(RETRY_DELAY).await;
+                subject.mark_stale();
             }
         }
     }
 
-    /// Reads what the ring does not have.
+    /// Fills the gap between the ring buffer and the head of the log.
     async fn fill(&self, name: &SubjectName, subject: &Arc<Subject>) -> Result<(), LogError> {
-        let (last, source) = (subject.last(), self.0.family(name)?.source);
-        let page = source.read(name, last.id, PAGE).await?;
-        self.pass_gate().await?;
-        subject.pass_held(&self.0.inboxes);
-        if page.start != Start::Known || page.more {
-            // Too much is missing, or the log is not the one that the ring came from.
-            tracing::info!(subject = ?name, start = ?page.start, "the streams of a room go through its log");
-            subject.restart_at(page.head, &self.0.inboxes);
+        let (last, source) = (subject.last(), self.0.subject_kind(name)?.source);
+        let page = source.read(name, last.id, PAGE_LIMITS).await?;
+        self.wait_for_revocations().await?;
+        if page.start != StartPosition::Known || page.more {
+            // More is missing than one page holds, or the log does not know the last position of the ring buffer.
+            tracing::info!(subject = ?name, start = ?page.start, "the gap cannot be filled; the streams of the subject read the log");
+            subject.restart_at(page.head, &self.0.wake_queues);
+            // The held messages are released after the restart, because the restart empties the ring buffer.
+            subject.release_held(&self.0.wake_queues);
             return Ok(());
         }
+        subject.release_held(&self.0.wake_queues);
         let mut previous = last.id;
         for item in page.entries {
-            let place = item.place;
+            let position = item.position;
             let entry = RingEntry::new(item, Instant::now());
-            // What came over the bus meanwhile is known already.
-            if subject.push(previous, entry, &self.0.inboxes) == Pushed::Gap {
-                subject.doubt();
+            // Entries that arrived over the bus meanwhile are already known.
+            if subject.push(previous, entry, &self.0.wake_queues) == PushOutcome::Gap {
+                subject.mark_stale();
                 return Ok(());
             }
-            previous = place.id;
+            previous = position.id;
         }
         if page.head.id > previous {
-            // What follows up to there is nothing to be told of.
-            let end = RingEntry::new(Item::silent(page.head), Instant::now());
-            subject.push(previous, end, &self.0.inboxes);
+            // The log has no further message between the last entry and the head.
+            let end = RingEntry::new(Item::without_message(page.head), Instant::now());
+            subject.push(previous, end, &self.0.wake_queues);
         }
         Ok(())
     }
 
     async fn compare_all(&self) {
-        let mut families: HashMap<String, Vec<(SubjectName, Arc<Subject>)>> = HashMap::new();
-        for (name, subject) in self.0.listened_to() {
-            families.entry(name.parts().0.to_owned()).or_default().push((name, subject));
+        let mut by_kind: HashMap<String, Vec<(SubjectName, Arc<Subject>)>> = HashMap::new();
+        for (name, subject) in self.0.subscribed_subjects() {
+            by_kind.entry(name.parts().0.to_owned()).or_default().push((name, subject));
         }
-        for mut subjects in families.into_values() {
-            // In another order each time, so that the same ones are not always the last.
+        for mut subjects in by_kind.into_values() {
+            // Start at a random subject, so that the same ones are not always the last.
             let start = random::between(0, subjects.len().max(1) as u64 - 1);
             subjects.rotate_left(usize::try_from(start).unwrap_or_default());
-            for some in subjects.chunks(COMPARED) {
-                if self.compare(some).await.is_err() {
-                    // The log is away; when it is back, the bus is too, and doubts everything.
+            for batch in subjects.chunks(COMPARE_BATCH_SIZE) {
+                if self.compare(batch).await.is_err() {
+                    // The log is unavailable. When it is back, the bus is, too, and marks every subject stale.
                     break;
                 }
             }
         }
     }
 
-    /// Compares subjects of one family.
+    /// Compares subjects of one kind.
     async fn compare(&self, subjects: &[(SubjectName, Arc<Subject>)]) -> Result<(), LogError> {
-        let settled = subjects.iter().filter_map(|(name, subject)| Some((name, subject, subject.settled()?)));
+        let settled =
+            subjects.iter().filter_map(|(name, subject)| Some((name, subject, subject.settled_position()?)));
         let settled: Vec<_> = settled.collect();
         let Some((first, ..)) = settled.first() else { return Ok(()) };
-        let Family { source, bus } = self.0.family(first)?;
-        if bus.is_none() && source.tells_everything() {
+        let SubjectKind { source, bus } = self.0.subject_kind(first)?;
+        if bus.is_none() && source.has_reliable_delivery() {
             return Ok(());
         }
         let names: Vec<SubjectName> = settled.iter().map(|(name, ..)| (*name).clone()).collect();
         let heads = source.heads(&names).await;
         for ((name, subject, last), head) in settled.into_iter().zip(heads) {
             match head {
-                // A frame that is still on its way over the bus makes a harmless repair.
-                Ok(head) if differs(head, last, subject.last()) => self.doubt_subject(name, subject),
-                Err(error) if error.may_pass() => return Err(error),
-                // One that the engine refuses to show says nothing of the others.
+                // An entry that is still on its way over the bus causes a harmless repair.
+                Ok(head) if differs(head, last, subject.last()) => self.mark_subject_stale(name, subject),
+                Err(error) if error.is_transient() => return Err(error),
+                // An error about one subject says nothing about the others.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -146,7 +150,7 @@ impl Hub {
     }
 }
 
-/// Whether the log's end is neither where the ring ended before the question nor where it ends after the answer.
-fn differs(head: Place, before: Place, after: Place) -> bool {
+/// Whether the head is neither the end of the ring buffer before the query nor its end after the query.
+fn differs(head: LogPosition, before: LogPosition, after: LogPosition) -> bool {
     head.id < before.id || head.id > after.id
 }

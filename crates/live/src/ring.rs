@@ -1,8 +1,9 @@
-//! A subject's recent entries, and cursors into them.
+//! The ring buffer of a subject: its recent messages, and cursors into them.
 //!
-//! The ring is gapless from its floor to its end: a reader whose last id is at or above the floor misses nothing by
-//! reading on from here, and one below it reads the log first. It is bounded in entries and, with all other rings,
-//! in bytes. An entry is encoded when the first reader takes it in an encoding, once for all who read it so.
+//! The ring buffer has no gap between its floor and its end. A reader whose last position is at or above the floor
+//! continues here and misses nothing; a reader below the floor reads the log first. A ring buffer is bounded in
+//! entries, and all ring buffers together in bytes. An entry is encoded when the first reader of an encoding takes it,
+//! once for all of them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,49 +13,50 @@ use bongsu_kernel::{Id, StreamId};
 use bytes::{Bytes, BytesMut};
 
 use crate::budget::Budget;
-use crate::control::Removed;
+use crate::control::Removal;
 use crate::encode::{Encoder, Encoding, Format, Frames};
-use crate::log::Place;
+use crate::log::LogPosition;
 use crate::message::{Item, Message};
 use crate::sync::Arc;
 
-/// Bytes of one write at most, but at least one entry.
+/// Bytes of one write, unless a single entry is larger.
 const MAX_WRITE_BYTES: usize = 16 << 10;
-/// Messages that a ring holds back at most; past that the oldest go.
-const MAX_HELD: usize = 64;
+/// Ephemeral messages that a ring buffer holds back; beyond this number the oldest are dropped.
+const MAX_HELD_MESSAGES: usize = 64;
 
 pub(crate) struct Ring {
     entries: VecDeque<RingEntry>,
-    /// The number that the next entry gets; those in the ring are numbered without a hole up to it.
+    /// The sequence number of the next entry; the entries in the ring buffer have the numbers just below it, without a
+    /// gap.
     next: u64,
-    /// The place just before the first entry. Unknown until the log was asked, or the first entry told it.
-    floor: Option<Place>,
-    /// The place of the newest entry, or the floor.
-    last: Place,
+    /// The position just before the first entry. None until the head of the log is known or an entry was pushed.
+    floor: Option<LogPosition>,
+    /// The position of the newest entry, or the floor.
+    last: LogPosition,
     capacity: usize,
     budget: Arc<Budget>,
-    /// The last entries that were joined in each encoding: readers that are level with each other share the bytes.
-    joined: Vec<Joined>,
-    /// Messages that no log holds and that nobody may get yet.
+    /// The latest joined bytes of each encoding: readers at the same position share them.
+    joined: Vec<JoinedFrames>,
+    /// Ephemeral messages that must not be delivered yet.
     held: VecDeque<Message>,
 }
 
-/// The bytes of entries from one number up to another.
-struct Joined {
+/// The concatenated bytes of the entries from one sequence number up to another.
+struct JoinedFrames {
     encoding: Encoding,
     range: (u64, u64),
     bytes: Bytes,
 }
 
-/// An entry that readers of the subject get.
+/// An entry of the ring buffer.
 pub(crate) struct RingEntry {
-    /// Of one that no log holds: the place of the one before it.
-    place: Place,
-    /// No log holds it: who is not here now does not get it.
-    passing: bool,
-    /// Whose right it ends.
-    removes: Option<Removed>,
-    /// None for records and places that nobody is told of.
+    /// Of an ephemeral message: the position of the entry before it.
+    position: LogPosition,
+    /// No log holds the message; only current subscribers get it.
+    is_ephemeral: bool,
+    /// Set on a removal record.
+    removal: Option<Removal>,
+    /// None for control records and for positions without a message.
     message: Option<Message>,
     encoded: Vec<(Encoding, Bytes)>,
     accepted: Instant,
@@ -62,28 +64,28 @@ pub(crate) struct RingEntry {
 
 impl RingEntry {
     pub(crate) fn new(item: Item, accepted: Instant) -> Self {
-        let Item { place, removes, message } = item;
-        Self { place, passing: false, removes, message, encoded: Vec::new(), accepted }
+        let Item { position, removal, message } = item;
+        Self { position, is_ephemeral: false, removal, message, encoded: Vec::new(), accepted }
     }
 
-    /// The bytes that the entry takes of the budget.
+    /// The bytes that the entry uses of the memory budget.
     fn size(&self) -> usize {
         let encoded: usize = self.encoded.iter().map(|(_, bytes)| bytes.len()).sum();
         self.message.as_ref().map_or(0, Message::size) + encoded
     }
 
-    /// Whether it is an event that the log holds.
+    /// Whether the entry is an event in the log.
     fn is_stored_event(&self) -> bool {
-        !self.passing && self.message.is_some()
+        !self.is_ephemeral && self.message.is_some()
     }
 
-    /// The message in the encoding of a reader; None for what nobody is told of.
+    /// The message in the encoding of a reader. None for an entry without a message.
     fn encode(&mut self, encoder: &Encoder, budget: &Budget) -> Option<&Bytes> {
         let message = self.message.as_ref()?;
         let encoding = encoder.encoding_of(message);
         let at = self.encoded.iter().position(|(known, _)| *known == encoding).unwrap_or_else(|| {
             let bytes = encoder.encode(message);
-            budget.take(bytes.len());
+            budget.reserve(bytes.len());
             self.encoded.push((encoding, bytes));
             self.encoded.len() - 1
         });
@@ -91,38 +93,38 @@ impl RingEntry {
     }
 }
 
-/// What became of an entry.
+/// The result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pushed {
+pub(crate) enum PushOutcome {
     Added,
-    /// It was here already.
-    Known,
-    /// Entries before it are missing: the log has them.
+    /// The ring buffer already has the entry.
+    AlreadyKnown,
+    /// Entries before this one are missing; they are in the log.
     Gap,
 }
 
-/// Where a reader stands: the number of the next entry it wants, and the place of the last one it had.
+/// The place of a reader: the sequence number of the next entry, and the position of the last one it was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
     pub(crate) next: u64,
-    pub(crate) place: Place,
-    /// Passing entries with lower numbers are not for this reader: it was not here, or has had them.
-    pub(crate) here_since: u64,
+    pub(crate) position: LogPosition,
+    /// Ephemeral entries with lower sequence numbers are skipped: the reader was not subscribed yet, or was sent them.
+    pub(crate) ephemeral_from: u64,
 }
 
-/// What a reader gets.
-pub(crate) enum Taken {
+/// The result of a read.
+pub(crate) enum TakeOutcome {
     Frames {
         frames: Frames,
-        /// How many of them are events that the log holds.
+        /// How many of the frames are events in the log.
         events: u64,
         oldest: Instant,
     },
-    /// There is nothing new.
-    Level,
-    /// What comes next is not for this person any more.
+    /// The reader has everything.
+    UpToDate,
+    /// The next entry ends the person's access.
     Removed,
-    /// The ring has moved on past this reader: the log has what it needs.
+    /// The next entry is no longer in the ring buffer; the reader has to read the log.
     Behind,
 }
 
@@ -132,7 +134,7 @@ impl Ring {
             entries: VecDeque::new(),
             next: 0,
             floor: None,
-            last: Place::START,
+            last: LogPosition::START,
             capacity,
             budget,
             joined: Vec::new(),
@@ -140,86 +142,87 @@ impl Ring {
         }
     }
 
-    /// Says where the log ended when this ring began, unless an entry has told it already.
-    pub(crate) fn begin_at(&mut self, place: Place) {
+    /// Sets the position where the ring buffer begins, unless an entry was pushed before.
+    pub(crate) fn initialize_at(&mut self, position: LogPosition) {
         if self.floor.is_none() {
-            self.floor = Some(place);
-            self.last = place;
+            self.floor = Some(position);
+            self.last = position;
         }
     }
 
-    pub(crate) fn has_begun(&self) -> bool {
+    pub(crate) fn is_initialized(&self) -> bool {
         self.floor.is_some()
     }
 
-    /// Adds an entry that follows `previous` in the log. One that is here already changes nothing, and neither does one
-    /// that does not follow on: whoever pushes has to fill the gap first.
-    pub(crate) fn push(&mut self, previous: StreamId, entry: RingEntry) -> Pushed {
-        let before = Place { id: previous, number: entry.place.number.map(|n| n.saturating_sub(1)) };
-        self.begin_at(before);
-        if entry.place.id <= self.last.id {
-            return Pushed::Known;
+    /// Adds an entry that follows `previous` in the log. An entry that the ring buffer already has changes nothing, and
+    /// neither does one after a gap: the caller has to fill the gap first.
+    pub(crate) fn push(&mut self, previous: StreamId, entry: RingEntry) -> PushOutcome {
+        let before = LogPosition { id: previous, number: entry.position.number.map(|n| n.saturating_sub(1)) };
+        self.initialize_at(before);
+        if entry.position.id <= self.last.id {
+            return PushOutcome::AlreadyKnown;
         }
         if previous != self.last.id {
-            return Pushed::Gap;
+            return PushOutcome::Gap;
         }
-        if entry.removes.as_ref().is_some_and(Removed::concerns_everybody) {
-            // What came before is nobody's any more. Those who are here find the record in the log.
-            self.restart_at(entry.place);
-            return Pushed::Added;
+        if entry.removal.as_ref().is_some_and(Removal::applies_to_everyone) {
+            // Nobody may read the entries before this record any more. Current readers find the record in the log.
+            self.restart_at(entry.position);
+            return PushOutcome::Added;
         }
-        self.last = entry.place;
+        self.last = entry.position;
         self.add(entry);
-        Pushed::Added
+        PushOutcome::Added
     }
 
-    /// Adds a message that no log holds, for those who are here now. While others are held back it waits behind them.
-    pub(crate) fn pass(&mut self, message: Message, accepted: Instant) {
+    /// Adds an ephemeral message for the current subscribers. If earlier ones are held back, the message is held back,
+    /// too.
+    pub(crate) fn push_ephemeral(&mut self, message: Message, accepted: Instant) {
         if !self.held.is_empty() {
             return self.hold(message);
         }
         let entry = RingEntry::new(Item::new(self.last, message), accepted);
-        self.add(RingEntry { passing: true, ..entry });
+        self.add(RingEntry { is_ephemeral: true, ..entry });
     }
 
-    /// Holds a message back that no log holds, until [`Ring::pass_held`].
+    /// Holds an ephemeral message back until [`Ring::release_held`].
     pub(crate) fn hold(&mut self, message: Message) {
-        if self.held.len() == MAX_HELD {
+        if self.held.len() == MAX_HELD_MESSAGES {
             self.held.pop_front();
         }
         self.held.push_back(message);
     }
 
-    /// Passes on the messages that were held back, if there are any.
-    pub(crate) fn pass_held(&mut self) -> bool {
+    /// Adds the messages that were held back. Returns whether there were any.
+    pub(crate) fn release_held(&mut self) -> bool {
         let held = std::mem::take(&mut self.held);
-        let any = !held.is_empty();
-        held.into_iter().for_each(|message| self.pass(message, Instant::now()));
-        any
+        let has_released = !held.is_empty();
+        held.into_iter().for_each(|message| self.push_ephemeral(message, Instant::now()));
+        has_released
     }
 
-    /// Begins anew at the log's end, because what is between cannot be filled in. Every reader goes through the log,
-    /// which tells it what became of its own place.
-    pub(crate) fn restart_at(&mut self, head: Place) {
+    /// Restarts at the head of the log, because the entries in between cannot be filled in. Every reader reads the log,
+    /// which determines what became of the reader's position.
+    pub(crate) fn restart_at(&mut self, head: LogPosition) {
         self.clear();
         self.joined.clear();
-        // A number that no entry has, so that also a reader that was level is behind now.
+        // A sequence number that no entry has, so that a reader that had everything is behind now, too.
         self.next += 1;
         self.floor = Some(head);
         self.last = head;
     }
 
     pub(crate) fn has_events(&self) -> bool {
-        self.entries.iter().any(|entry| !entry.passing)
+        self.entries.iter().any(|entry| !entry.is_ephemeral)
     }
 
-    /// The place of the newest entry that the log holds, or where the ring began.
-    pub(crate) fn last(&self) -> Place {
+    /// The position of the newest stored entry, or where the ring buffer began.
+    pub(crate) fn last(&self) -> LogPosition {
         self.last
     }
 
     fn add(&mut self, entry: RingEntry) {
-        self.budget.take(entry.size());
+        self.budget.reserve(entry.size());
         self.entries.push_back(entry);
         self.next += 1;
         while self.entries.len() > self.capacity || (self.budget.is_exceeded() && !self.entries.is_empty()) {
@@ -229,8 +232,8 @@ impl Ring {
 
     fn drop_oldest(&mut self) {
         if let Some(entry) = self.entries.pop_front() {
-            self.budget.give_back(entry.size());
-            self.floor = Some(entry.place);
+            self.budget.release(entry.size());
+            self.floor = Some(entry.position);
         }
     }
 
@@ -240,66 +243,69 @@ impl Ring {
         }
     }
 
-    /// From now on.
+    /// A cursor for what comes from now on.
     pub(crate) fn end(&self) -> Cursor {
-        Cursor { next: self.next, place: self.last, here_since: self.next }
+        Cursor { next: self.next, position: self.last, ephemeral_from: self.next }
     }
 
-    /// The place with exactly this id, if the ring knows it.
+    /// A cursor after exactly this position, if the ring buffer has it.
     pub(crate) fn find(&self, id: StreamId) -> Option<Cursor> {
         if self.floor.is_some_and(|floor| floor.id == id) {
-            return self.floor.map(|place| self.cursor(0, place, self.next));
+            return self.floor.map(|position| self.cursor(0, position, self.next));
         }
-        let at = self.entries.partition_point(|entry| entry.place.id < id);
-        let found = self.entries.get(at).filter(|entry| entry.place.id == id)?;
-        Some(self.cursor(at + 1, found.place, self.next))
+        let at = self.entries.partition_point(|entry| entry.position.id < id);
+        let found = self.entries.get(at).filter(|entry| entry.position.id == id)?;
+        Some(self.cursor(at + 1, found.position, self.next))
     }
 
-    /// Where a reader goes on that has had everything up to its place from the log, if nothing between is missing
-    /// here.
+    /// A cursor for a reader that has read the log up to its position. None if the ring buffer lacks entries after it.
     pub(crate) fn resume(&self, cursor: Cursor) -> Option<Cursor> {
-        let place = cursor.place;
-        if self.floor.is_none_or(|floor| place.id < floor.id) {
+        let position = cursor.position;
+        if self.floor.is_none_or(|floor| position.id < floor.id) {
             return None;
         }
-        // Passing entries after its place may be for it: `take` knows which it has had.
-        let at = self.entries.partition_point(|entry| entry.place.id < place.id);
-        Some(self.cursor(at, place, cursor.here_since.max(cursor.next)))
+        // An ephemeral entry that the reader was not sent may stand before its position: the log may have held an entry
+        // that the bus delivers only after the ephemeral one. `take` skips everything that the reader was sent.
+        let ephemeral_from = cursor.ephemeral_from.max(cursor.next);
+        let at_position = self.entries.partition_point(|entry| entry.position.id < position.id);
+        let at_ephemeral = usize::try_from(ephemeral_from.saturating_sub(self.first())).unwrap_or(usize::MAX);
+        Some(self.cursor(at_position.min(at_ephemeral), position, ephemeral_from))
     }
 
-    /// At the entry with this index, which may be one past the last.
-    fn cursor(&self, index: usize, place: Place, here_since: u64) -> Cursor {
-        Cursor { next: self.first() + index as u64, place, here_since }
+    /// A cursor at the entry with this index, which may be one past the last.
+    fn cursor(&self, index: usize, position: LogPosition, ephemeral_from: u64) -> Cursor {
+        Cursor { next: self.first() + index as u64, position, ephemeral_from }
     }
 
-    /// Takes what is new for a reader, as much as fits into one write, up to a record after `since` that ends the
-    /// person's right.
+    /// Takes the new messages for a reader, as many as fit into one write. Stops before a record that removes the
+    /// person and whose position is after `access_checked_at`.
     pub(crate) fn take(
         &mut self,
         cursor: &mut Cursor,
         person: &Id,
-        since: StreamId,
+        access_checked_at: StreamId,
         encoder: &Encoder,
-    ) -> Taken {
+    ) -> TakeOutcome {
         if cursor.next < self.first() {
-            return Taken::Behind;
+            return TakeOutcome::Behind;
         }
         let mut start = usize::try_from(cursor.next - self.first()).unwrap_or(usize::MAX);
-        while self.entries.get(start).is_some_and(|entry| cursor.passes_over(entry)) {
+        while self.entries.get(start).is_some_and(|entry| cursor.skips(entry)) {
             start += 1;
             cursor.next += 1;
         }
-        let Some(first) = self.entries.get(start) else { return Taken::Level };
+        let Some(first) = self.entries.get(start) else { return TakeOutcome::UpToDate };
         let removes = |entry: &RingEntry| {
-            entry.removes.as_ref().is_some_and(|removed| removed.concerns(person)) && entry.place.id > since
+            entry.removal.as_ref().is_some_and(|removal| removal.applies_to(person))
+                && entry.position.id > access_checked_at
         };
         if removes(first) {
-            return Taken::Removed;
+            return TakeOutcome::Removed;
         }
         let (oldest, from) = (first.accepted, cursor.next);
         let (mut size, mut events, mut end) = (0, 0, start);
         while let Some(entry) = self.entries.get_mut(end) {
-            if cursor.passes_over(entry) || removes(entry) {
+            if cursor.skips(entry) || removes(entry) {
                 break;
             }
             let len = entry.encode(encoder, &self.budget).map_or(0, Bytes::len);
@@ -312,28 +318,28 @@ impl Ring {
             cursor.next += 1;
         }
         let frames = self.frames(from, start..end, encoder);
-        let place = self.entries[end - 1].place;
-        // A passing entry has the place of one that the reader may be ahead of.
-        if place.id > cursor.place.id {
-            cursor.place = place;
+        let position = self.entries[end - 1].position;
+        // An ephemeral entry has the position of the stored entry before it, which the reader may have passed.
+        if position.id > cursor.position.id {
+            cursor.position = position;
         }
         if frames.is_empty() {
-            // Records about others: there may be events behind them.
-            return self.take(cursor, person, since, encoder);
+            // All messages read so far were control records about other people; events may follow them.
+            return self.take(cursor, person, access_checked_at, encoder);
         }
-        Taken::Frames { frames, events, oldest }
+        TakeOutcome::Frames { frames, events, oldest }
     }
 
-    /// The bytes of encoded entries, the first of which has the number `from`. One is shared as it is; several are copied
-    /// together once, for all readers that stand at the same place.
+    /// The bytes of encoded entries, of which the first has the sequence number `from`. The bytes of a single entry are
+    /// shared as they are; those of several are concatenated once, for all readers at the same position.
     fn frames(&mut self, from: u64, range: Range<usize>, encoder: &Encoder) -> Frames {
         let (count, encoding) = (range.len() as u64, encoder.encoding);
         let budget = &self.budget;
         let mut entries = self.entries.range_mut(range);
         if encoding.format == Format::SsePart {
             let frame = |entry: &mut RingEntry| {
-                let place = (!entry.passing).then_some(entry.place.id);
-                Some((place, entry.encode(encoder, budget)?.clone()))
+                let position = (!entry.is_ephemeral).then_some(entry.position.id);
+                Some((position, entry.encode(encoder, budget)?.clone()))
             };
             return Frames::Separate(entries.filter_map(frame).collect());
         }
@@ -353,7 +359,7 @@ impl Ring {
             bytes.extend_from_slice(entry.encode(encoder, budget).map_or(&[], |bytes| &bytes[..]));
         }
         let bytes = bytes.freeze();
-        let joined = Joined { encoding, range, bytes: bytes.clone() };
+        let joined = JoinedFrames { encoding, range, bytes: bytes.clone() };
         match known {
             Some(known) => *known = joined,
             None => self.joined.push(joined),
@@ -367,9 +373,13 @@ impl Ring {
 }
 
 impl Cursor {
-    /// Whether the entry that is next is none for this reader: the log may have shown it before it came here.
-    fn passes_over(&self, entry: &RingEntry) -> bool {
-        if entry.passing { self.next < self.here_since } else { entry.place.id <= self.place.id }
+    /// Whether the reader skips the next entry: it may have read the entry from the log.
+    fn skips(&self, entry: &RingEntry) -> bool {
+        if entry.is_ephemeral {
+            self.next < self.ephemeral_from
+        } else {
+            entry.position.id <= self.position.id
+        }
     }
 }
 

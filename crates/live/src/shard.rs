@@ -1,4 +1,4 @@
-//! A shard's side of delivery: an inbox of subjects with news, and the wheel that looks after its streams.
+//! Delivery on a shard: the queue of subjects that have news, and the driver of the timer wheel.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
@@ -6,84 +6,84 @@ use std::time::Duration;
 
 use bongsu_kernel::Millis;
 
-use crate::seat::{Seat, Tick};
+use crate::connection_state::{ConnectionState, Tick};
 use crate::subject::Subject;
 use crate::sync::{Arc, Mutex, lock};
-use crate::wheel::{STEP, Wheel};
+use crate::wheel::{STEP_MS, Wheel};
 
-/// Subjects with news. Putting something in wakes the shard once, until it has looked.
+/// Subjects with news for a shard. A push wakes the shard once, until the shard has taken the subjects.
 #[derive(Default)]
-pub(crate) struct Inbox(Mutex<Waiting>);
+pub(crate) struct WakeQueue(Mutex<QueueState>);
 
 #[derive(Default)]
-struct Waiting {
+struct QueueState {
     subjects: Vec<Arc<Subject>>,
     waker: Option<Waker>,
 }
 
-impl Inbox {
-    pub(crate) fn put(&self, subject: Arc<Subject>) {
-        let mut waiting = lock(&self.0);
-        waiting.subjects.push(subject);
-        // Taken, not borrowed: a shard that was woken and has not looked yet need not be woken again.
-        let waker = waiting.waker.take();
-        drop(waiting);
+impl WakeQueue {
+    pub(crate) fn push(&self, subject: Arc<Subject>) {
+        let mut queue = lock(&self.0);
+        queue.subjects.push(subject);
+        // Taken out: a shard that was woken and has not polled yet need not be woken again.
+        let waker = queue.waker.take();
+        drop(queue);
         if let Some(waker) = waker {
             waker.wake();
         }
     }
 
     pub(crate) fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Vec<Arc<Subject>>> {
-        let mut waiting = lock(&self.0);
-        if waiting.subjects.is_empty() {
-            waiting.waker = Some(cx.waker().clone());
+        let mut queue = lock(&self.0);
+        if queue.subjects.is_empty() {
+            queue.waker = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        Poll::Ready(std::mem::take(&mut waiting.subjects))
+        Poll::Ready(std::mem::take(&mut queue.subjects))
     }
 }
 
-/// The wheel, and a bell for when it was empty.
-pub(crate) struct Keeper {
+/// The timer wheel of a shard, and a signal for when the wheel gets its first connection.
+pub(crate) struct TimerDriver {
     wheel: Mutex<Wheel>,
-    filled: tokio::sync::Notify,
+    first_added: tokio::sync::Notify,
 }
 
-impl Keeper {
+impl TimerDriver {
     pub(crate) fn new(now: Tick) -> Self {
-        Self { wheel: Mutex::new(Wheel::new(now)), filled: tokio::sync::Notify::new() }
+        Self { wheel: Mutex::new(Wheel::new(now)), first_added: tokio::sync::Notify::new() }
     }
 
-    pub(crate) fn look_after(&self, seat: Arc<Seat>, due: Tick) {
+    pub(crate) fn schedule(&self, connection: Arc<ConnectionState>, due: Tick) {
         let mut wheel = lock(&self.wheel);
         let was_empty = wheel.is_empty();
-        wheel.add(seat, due);
+        wheel.add(connection, due);
         drop(wheel);
         if was_empty {
-            self.filled.notify_one();
+            self.first_added.notify_one();
         }
     }
 
-    /// Turns the wheel while there is anybody on it.
+    /// Advances the wheel as long as it has connections.
     pub(crate) async fn run(&self, now: impl Fn() -> (Tick, Millis)) {
         loop {
             if lock(&self.wheel).is_empty() {
-                self.filled.notified().await;
+                self.first_added.notified().await;
             }
-            tokio::time::sleep(Duration::from_millis(STEP)).await;
+            tokio::time::sleep(Duration::from_millis(STEP_MS)).await;
             let (tick, wall) = now();
-            lock(&self.wheel).turn(tick, wall);
+            lock(&self.wheel).advance(tick, wall);
         }
     }
 }
 
-/// Passes news on to the streams of a shard, for ever.
-pub(crate) async fn dispatch(inbox: &Inbox, shard: usize) {
+/// Wakes the streams of a shard whose subjects have news, without end.
+pub(crate) async fn dispatch(wake_queue: &WakeQueue, shard: usize) {
     loop {
-        for subject in poll_fn(|cx| inbox.poll_take(cx)).await {
+        for subject in poll_fn(|cx| wake_queue.poll_take(cx)).await {
             subject.wake(shard);
         }
-        // A shard that is always behind must still serve its connections.
+        // Yield, so that a shard that is always behind still serves its connections.
         tokio::task::yield_now().await;
     }
 }

@@ -1,7 +1,8 @@
-//! A WebSocket: one connection whose client says what it wants to follow, and may change its mind.
+//! A WebSocket: one connection whose client subscribes to and unsubscribes from subjects.
 //!
-//! Each room, and the person's inbox, has a reader of its own, as on a stream of several subjects. Messages name what they
-//! are about and carry its own id. One request is worked on at a time; while it is, nothing more is read from the client.
+//! Each room, and the person's inbox, has its own reader, as on a stream of several subjects. A message names its
+//! subject and carries the subject's own position. One request is handled at a time; meanwhile nothing more is read
+//! from the client.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -15,83 +16,84 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::connection::Entered;
+use crate::connection::ConnectionGuard;
 use crate::encode::{Encoder, Target};
-use crate::log::Boxed;
+use crate::log::BoxFuture;
 use crate::message::{Message, MessageId};
-use crate::reader::{Reader, Said};
-use crate::stream::{Ender, SubscriptionGuard};
+use crate::reader::{Reader, ReaderOutput};
+use crate::stream::{CloseHandle, SubscriptionGuard};
 use crate::{Hub, OpenError, SubjectName};
 
-/// What the part that owns the connection decides.
+/// The decisions of the part that owns the connection.
 pub trait SocketPolicy: Send {
-    /// The subject of a target, or the code of its refusal.
+    /// The subject of a target, or the error code of the refusal.
     fn subject(&self, target: &Target) -> Result<SubjectName, Code>;
 
-    /// Whether the person may read a target; asked again once it is subscribed.
-    fn may_read(&self, target: &Target) -> Boxed<'static, Result<(), Code>>;
+    /// Whether the person may read a target. Called again after the subscription was made.
+    fn may_read(&self, target: &Target) -> BoxFuture<'static, Result<(), Code>>;
 
-    /// The target is followed now, until what comes back is dropped. `ender` ends the whole connection.
-    fn joined(
+    /// Called when a target was subscribed. The returned guard is kept until the target is unsubscribed. `close_handle`
+    /// closes the whole connection.
+    fn on_subscribed(
         &self,
         target: &Target,
-        ender: Ender,
-    ) -> Boxed<'static, Result<Box<dyn SubscriptionGuard>, Code>>;
+        close_handle: CloseHandle,
+    ) -> BoxFuture<'static, Result<Box<dyn SubscriptionGuard>, Code>>;
 
-    /// How many rooms one connection follows.
+    /// Rooms that one connection may subscribe to.
     fn max_rooms(&self) -> usize;
 }
 
 /// An operation that a part adds to WebSockets: `{"op":"<name>",...}`.
 pub trait Operation: Send + Sync {
-    /// Takes the whole request. The JSON object that it gives is sent as a message; a code is sent as an error.
-    fn call(&self, person: &Person, request: &str) -> Boxed<'static, Result<String, Code>>;
+    /// Handles a whole request. The returned JSON object is sent as a message; an error code is sent as an error.
+    fn call(&self, person: &Person, request: &str) -> BoxFuture<'static, Result<String, Code>>;
 }
 
 pub struct LiveSocket {
-    // Before `entered`: readers stand up before their person is counted out.
-    readers: Vec<Followed>,
-    /// The request that is being worked on.
-    request: Option<Boxed<'static, Outcome>>,
-    entered: Entered,
+    // Declared before `connection`, so that subscriptions are dropped before the person's connection is uncounted.
+    readers: Vec<SocketSubscription>,
+    /// The request that is being handled.
+    request: Option<BoxFuture<'static, RequestOutcome>>,
+    connection: ConnectionGuard,
     person: Person,
     policy: Box<dyn SocketPolicy>,
     replies: VecDeque<Bytes>,
-    turn: usize,
+    next_reader: usize,
 }
 
-/// What a request gave.
-enum Outcome {
-    /// A reader and what goes with it, or the code of a refusal.
+/// The result of a request.
+enum RequestOutcome {
+    /// The reader and its guard, or the error code of a refusal.
     Subscribed(Target, Result<(Reader, Box<dyn SubscriptionGuard>), Code>),
     Answered(Result<String, Code>),
 }
 
-/// What the client follows.
-struct Followed {
+/// A subscribed target.
+struct SocketSubscription {
     target: Target,
     reader: Reader,
-    /// Dropped when the target is no longer followed.
+    /// Dropped when the target is unsubscribed.
     _guard: Box<dyn SubscriptionGuard>,
 }
 
 #[derive(Deserialize)]
-struct Op {
+struct OperationName {
     op: String,
 }
 
-/// What `subscribe` and `unsubscribe` are about.
+/// The fields of `subscribe` and `unsubscribe`.
 #[derive(Deserialize)]
-struct Subscription {
+struct SubscriptionRequest {
     room: Option<Id>,
     #[serde(default)]
     inbox: bool,
-    /// Read on its own, so that a refusal can name the target.
+    /// Parsed separately, so that a refusal can name the target.
     #[serde(default)]
     since: Value,
 }
 
-impl Subscription {
+impl SubscriptionRequest {
     fn target(&self) -> Option<Target> {
         match (&self.room, self.inbox) {
             (Some(room), false) => Some(Target::Room(room.clone())),
@@ -100,7 +102,7 @@ impl Subscription {
         }
     }
 
-    /// Where the client wants to go on from; None for what comes next.
+    /// The position after which the client resumes; Some(None) for what comes next, None if the position is invalid.
     fn position(&self, target: &Target) -> Option<Option<StreamId>> {
         let since = match &self.since {
             Value::Null => return Some(None),
@@ -110,20 +112,20 @@ impl Subscription {
         };
         match target {
             Target::Room(_) => since.parse().ok().map(Some),
-            Target::Inbox => StreamId::of_number(since).map(Some),
+            Target::Inbox => StreamId::from_number(since).map(Some),
         }
     }
 }
 
 impl LiveSocket {
-    pub(crate) fn new(entered: Entered, person: Person, policy: Box<dyn SocketPolicy>) -> Self {
+    pub(crate) fn new(connection: ConnectionGuard, person: Person, policy: Box<dyn SocketPolicy>) -> Self {
         let (readers, replies) = (Vec::new(), VecDeque::new());
-        Self { readers, request: None, entered, person, policy, replies, turn: 0 }
+        Self { readers, request: None, connection, person, policy, replies, next_reader: 0 }
     }
 
     fn reply(&mut self, event: &str, code: Option<Code>, id: Option<MessageId>, target: Option<&Target>) {
         let mut text = format!("{{\"event\":\"{event}\"");
-        // Writing to a string cannot fail. None of these has a character that JSON would have to escape.
+        // Writing to a String cannot fail. None of these fields has a character that JSON has to escape.
         if let Some(code) = code {
             let _ = write!(text, ",\"code\":\"{}\"", code.as_str());
         }
@@ -142,9 +144,9 @@ impl LiveSocket {
     }
 
     fn subscribe(&mut self, target: Target, since: Option<StreamId>) {
-        // Asking again begins anew, from where the client says.
-        self.forget(&target);
-        let rooms = self.readers.iter().filter(|followed| followed.target != Target::Inbox).count();
+        // Subscribing again replaces the subscription and starts at the position that the client sent.
+        self.unsubscribe(&target);
+        let rooms = self.readers.iter().filter(|reader| reader.target != Target::Inbox).count();
         if target != Target::Inbox && rooms >= self.policy.max_rooms() {
             return self.refuse(Code::Common429, Some(&target));
         }
@@ -152,27 +154,27 @@ impl LiveSocket {
             Ok(subject) => subject,
             Err(code) => return self.refuse(code, Some(&target)),
         };
-        let (first, again) = (self.policy.may_read(&target), self.policy.may_read(&target));
-        let (chair, encoder) =
-            (self.entered.chair.clone(), Encoder::websocket(&target, self.entered.language));
-        let joined = self.policy.joined(&target, self.entered.ender());
+        let (access, access_after) = (self.policy.may_read(&target), self.policy.may_read(&target));
+        let (handle, encoder) =
+            (self.connection.handle.clone(), Encoder::websocket(&target, self.connection.language));
+        let guard = self.policy.on_subscribed(&target, self.connection.close_handle());
         let open = async move {
-            first.await?;
-            let reader = Hub::read(&chair, subject, since, encoder).await.map_err(|error| match error {
-                OpenError::Log(_) | OpenError::Away(_) => Code::Sse5001,
+            access.await?;
+            let reader = Hub::read(&handle, subject, since, encoder).await.map_err(|error| match error {
+                OpenError::Log(_) | OpenError::Unavailable(_) => Code::Sse5001,
                 OpenError::TooManyForPerson | OpenError::TooMany => Code::Common429,
             })?;
-            again.await?;
-            Ok((reader, joined.await?))
+            access_after.await?;
+            Ok((reader, guard.await?))
         };
-        self.request = Some(Box::pin(async move { Outcome::Subscribed(target, open.await) }));
+        self.request = Some(Box::pin(async move { RequestOutcome::Subscribed(target, open.await) }));
     }
 
-    fn forget(&mut self, target: &Target) {
-        self.readers.retain(|followed| followed.target != *target);
+    fn unsubscribe(&mut self, target: &Target) {
+        self.readers.retain(|reader| reader.target != *target);
     }
 
-    /// Goes on with the request that is being worked on.
+    /// Polls the request that is being handled.
     fn poll_request(&mut self, cx: &mut Context<'_>) {
         let Some(Poll::Ready(outcome)) = self.request.as_mut().map(|request| request.as_mut().poll(cx))
         else {
@@ -180,32 +182,36 @@ impl LiveSocket {
         };
         self.request = None;
         match outcome {
-            Outcome::Subscribed(target, Ok((mut reader, guard))) => {
-                let id = reader.position().map(|_| reader.place_name());
+            RequestOutcome::Subscribed(target, Ok((mut reader, guard))) => {
+                let id = reader.position().map(|_| reader.resume_message_id());
                 self.reply("system.subscribed", None, id, Some(&target));
-                self.replies.extend(reader.begin_with(&*guard));
-                self.readers.push(Followed { target, reader, _guard: guard });
+                self.replies.extend(reader.snapshot_frame(&*guard));
+                self.readers.push(SocketSubscription { target, reader, _guard: guard });
             }
-            Outcome::Subscribed(target, Err(code)) => self.refuse(code, Some(&target)),
-            Outcome::Answered(Ok(answer)) => self.replies.push_back(websocket::text(answer.as_bytes())),
-            Outcome::Answered(Err(code)) => self.refuse(code, None),
+            RequestOutcome::Subscribed(target, Err(code)) => self.refuse(code, Some(&target)),
+            RequestOutcome::Answered(Ok(answer)) => {
+                self.replies.push_back(websocket::text(answer.as_bytes()));
+            }
+            RequestOutcome::Answered(Err(code)) => self.refuse(code, None),
         }
     }
 
-    /// What a reader has to say, as messages.
+    /// The next messages of the readers, in turn.
     fn poll_readers(&mut self, cx: &mut Context<'_>) -> Option<(Bytes, Option<Instant>)> {
         for _ in 0..self.readers.len() {
-            let at = self.turn % self.readers.len();
-            self.turn = at + 1;
-            match self.readers[at].reader.poll_said(cx, &self.entered.person) {
+            let at = self.next_reader % self.readers.len();
+            self.next_reader = at + 1;
+            match self.readers[at].reader.poll_output(cx, &self.connection.person) {
                 Poll::Pending => {}
-                Poll::Ready(Said::Frames(frames, accepted)) => return Some((frames.into_bytes(), accepted)),
-                Poll::Ready(Said::Removed) => {
-                    let Followed { target, reader, .. } = self.readers.remove(at);
+                Poll::Ready(ReaderOutput::Frames(frames, accepted)) => {
+                    return Some((frames.into_bytes(), accepted));
+                }
+                Poll::Ready(ReaderOutput::Removed) => {
+                    let SocketSubscription { target, reader, .. } = self.readers.remove(at);
                     return Some((reader.encoder().encode(&Message::removed(removed_data(&target))), None));
                 }
-                Poll::Ready(Said::Failed) => {
-                    self.entered.end(Close::EngineLost);
+                Poll::Ready(ReaderOutput::Failed) => {
+                    self.connection.close(Close::EngineLost);
                     return None;
                 }
             }
@@ -213,8 +219,8 @@ impl LiveSocket {
         None
     }
 
-    fn say(&self, bytes: Bytes, now: Instant) -> Poll<Output> {
-        self.entered.said(now);
+    fn write(&self, bytes: Bytes, now: Instant) -> Poll<Output> {
+        self.connection.record_write(now);
         Poll::Ready(Output::Frames(bytes))
     }
 }
@@ -229,50 +235,52 @@ fn removed_data(target: &Target) -> String {
 impl Session for LiveSocket {
     fn poll_output(&mut self, cx: &mut Context<'_>) -> Poll<Output> {
         loop {
-            // Registered before looking, so that news between the two is not missed.
-            self.entered.chair.seat.listen(cx.waker());
-            if let Some(close) = self.entered.chair.seat.closing() {
+            // Register before reading, so that no news in between is missed.
+            self.connection.handle.state.register_waker(cx.waker());
+            if let Some(close) = self.connection.handle.state.pending_close() {
                 return Poll::Ready(Output::Close { code: close.code(), reason: close.reason() });
             }
             self.poll_request(cx);
             if let Some(reply) = self.replies.pop_front() {
-                return self.say(reply, Instant::now());
+                return self.write(reply, Instant::now());
             }
             if let Some((bytes, accepted)) = self.poll_readers(cx) {
-                let now = self.entered.delivered(accepted);
-                return self.say(bytes, now);
+                let now = self.connection.record_delivery(accepted);
+                return self.write(bytes, now);
             }
-            if self.entered.chair.seat.closing().is_some() {
+            if self.connection.handle.state.pending_close().is_some() {
                 continue;
             }
-            if self.entered.chair.seat.take_keepalive() {
-                return self.say(websocket::ping(), Instant::now());
+            if self.connection.handle.state.take_keepalive() {
+                return self.write(websocket::ping(), Instant::now());
             }
-            self.entered.chair.seat.caught_up();
+            self.connection.handle.state.record_drained();
             return Poll::Pending;
         }
     }
 
     fn on_message(&mut self, text: &str) {
-        let Ok(Op { op }) = serde_json::from_str(text) else { return self.refuse(Code::Common400, None) };
+        let Ok(OperationName { op }) = serde_json::from_str(text) else {
+            return self.refuse(Code::Common400, None);
+        };
         if op != "subscribe" && op != "unsubscribe" {
-            match self.entered.chair.hub.operation(&op) {
+            match self.connection.handle.hub.operation(&op) {
                 Some(operation) => {
                     let call = operation.call(&self.person, text);
-                    self.request = Some(Box::pin(async move { Outcome::Answered(call.await) }));
+                    self.request = Some(Box::pin(async move { RequestOutcome::Answered(call.await) }));
                 }
                 None => self.refuse(Code::Common400, None),
             }
             return;
         }
-        let subscription = serde_json::from_str::<Subscription>(text).ok();
-        let target = subscription.as_ref().and_then(Subscription::target);
+        let subscription = serde_json::from_str::<SubscriptionRequest>(text).ok();
+        let target = subscription.as_ref().and_then(SubscriptionRequest::target);
         let (Some(subscription), Some(target)) = (subscription, target) else {
             return self.refuse(Code::Common400, None);
         };
         if op == "unsubscribe" {
-            // Whether it was followed or not: it is not now.
-            self.forget(&target);
+            // Succeeds whether or not the target was subscribed.
+            self.unsubscribe(&target);
             return self.reply("system.unsubscribed", None, None, Some(&target));
         }
         match subscription.position(&target) {
@@ -281,7 +289,7 @@ impl Session for LiveSocket {
         }
     }
 
-    fn ready_for_message(&self) -> bool {
+    fn can_receive_message(&self) -> bool {
         self.request.is_none() && self.replies.is_empty()
     }
 }

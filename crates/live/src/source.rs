@@ -1,4 +1,4 @@
-//! Where the streams of a family of subjects read what the ring does not have: a port, and the rooms' log behind it.
+//! The port through which streams read what the ring buffer lacks, and its adapter for the log of rooms.
 
 use std::sync::Arc;
 
@@ -6,59 +6,59 @@ use bongsu_kernel::StreamId;
 use futures_util::StreamExt;
 
 use crate::SubjectName;
-use crate::log::{Boxed, Bus, Log, LogError, Most, Page, Place};
+use crate::log::{BoxFuture, Bus, Log, LogError, LogPosition, Page, ReadLimits};
 use crate::message::{Item, Message, MessageId};
 
-/// So many subjects are asked about at the same time.
-const AT_ONCE: usize = 64;
+/// Heads read at the same time.
+const MAX_CONCURRENT_HEADS: usize = 64;
 
-/// What was told, in order, for those who were not there.
+/// The stored messages of subjects, in order.
 ///
-/// - **Order.** Ids of a subject only grow. What is read is read from one moment.
-/// - **Complete.** Everything up to [`Page::head`] is in the page, or after it where there is more.
+/// - **Order.** Ids of a subject only grow. A page is read from one snapshot.
+/// - **Complete.** Everything up to [`Page::head`] is in the page, or follows it if there is more.
 pub trait Source: Send + Sync {
-    /// Reads on after a position, at most so many events and about so many bytes, but at least one event.
+    /// Reads the entries after a position, within the limits but at least one entry.
     fn read(
         &self,
         subject: &SubjectName,
         after: StreamId,
-        most: Most,
-    ) -> Boxed<'_, Result<Page<Item>, LogError>>;
+        limits: ReadLimits,
+    ) -> BoxFuture<'_, Result<Page<Item>, LogError>>;
 
-    /// The newest places of subjects, in their order, each with an outcome of its own.
-    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Vec<Result<Place, LogError>>>;
+    /// The heads of subjects, in the order of the subjects, each with its own result.
+    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> BoxFuture<'a, Vec<Result<LogPosition, LogError>>>;
 
-    /// What a stream without a position begins with; nothing where it begins with what comes next.
-    fn begin(&self, _subject: &SubjectName) -> Option<Boxed<'_, Result<Page<Item>, LogError>>> {
+    /// What a stream without a position begins with. None if it begins with what comes next.
+    fn initial_page(&self, _subject: &SubjectName) -> Option<BoxFuture<'_, Result<Page<Item>, LogError>>> {
         None
     }
 
-    /// Whether streams of a process that has no bus are told everything, in order. Where that is not certain, ends are
-    /// compared.
-    fn tells_everything(&self) -> bool {
+    /// Whether a process without a bus delivers every entry to its streams, in order. If this is not certain, ring
+    /// buffers are compared with the heads.
+    fn has_reliable_delivery(&self) -> bool {
         false
     }
 
-    /// Whether the name of a place may come to mean another event, as ids of a database do that was restored: who has lost
-    /// its place must not come back by it.
-    fn reuses_names(&self) -> bool {
+    /// Whether a message id may come to mean another entry, as ids of a restored database do: a client that lost its
+    /// position must then not resume with it.
+    fn can_reuse_ids(&self) -> bool {
         false
     }
 
-    /// How clients are told a place, and come back to it.
-    fn name(&self, place: StreamId) -> MessageId {
-        MessageId::Entry(place.named())
+    /// The id that clients get for a position and resume with.
+    fn message_id(&self, position: StreamId) -> MessageId {
+        MessageId::Entry(position.for_client())
     }
 }
 
-/// A family of subjects: where its streams read, and what brings them what other hubs tell.
+/// A subject kind: the source of its streams, and the bus that brings what other instances append.
 #[derive(Clone)]
-pub struct Family {
+pub struct SubjectKind {
     pub source: Arc<dyn Source>,
     pub bus: Option<Arc<dyn Bus>>,
 }
 
-/// The log of rooms, for their streams.
+/// The log as a source of streams.
 pub struct LogSource(pub Arc<dyn Log>);
 
 impl Source for LogSource {
@@ -66,9 +66,9 @@ impl Source for LogSource {
         &self,
         subject: &SubjectName,
         after: StreamId,
-        most: Most,
-    ) -> Boxed<'_, Result<Page<Item>, LogError>> {
-        let page = self.0.read(subject, after, most);
+        limits: ReadLimits,
+    ) -> BoxFuture<'_, Result<Page<Item>, LogError>> {
+        let page = self.0.read(subject, after, limits);
         Box::pin(async move {
             let Page { start, entries, more, head } = page.await?;
             let entries = entries.iter().map(|entry| Item::of_entry(entry, Message::of_event)).collect();
@@ -76,14 +76,14 @@ impl Source for LogSource {
         })
     }
 
-    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Vec<Result<Place, LogError>>> {
-        // Made here and not one by one while others are asked: each of them is a future of its own.
+    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> BoxFuture<'a, Vec<Result<LogPosition, LogError>>> {
+        // Made here and not inside the stream, because each future borrows its own subject.
         let heads: Vec<_> = subjects.iter().map(|subject| self.0.head(subject)).collect();
-        Box::pin(futures_util::stream::iter(heads).buffered(AT_ONCE).collect())
+        Box::pin(futures_util::stream::iter(heads).buffered(MAX_CONCURRENT_HEADS).collect())
     }
 
-    fn tells_everything(&self) -> bool {
-        // The thread that writes tells it.
+    fn has_reliable_delivery(&self) -> bool {
+        // The writer thread delivers each entry to the hub.
         true
     }
 }

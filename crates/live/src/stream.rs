@@ -1,7 +1,7 @@
-//! A stream: what one client is sent over one connection, until its end.
+//! A stream: what one client is sent over one SSE response, until the stream is closed.
 //!
-//! [`LiveStream`] follows one subject; its neighbour `many` follows several. What is read and in which order is the
-//! `reader`'s; when to end, and when to say that it is alive, is the `seat`'s.
+//! [`LiveStream`] reads one subject; the stream in `multi_stream` reads several. The module `reader` decides what is
+//! read and in which order; `connection_state` decides when to close and when to send a keepalive.
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -13,186 +13,188 @@ use bongsu_kernel::{Close, Id, random, sse};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
-use crate::connection::{Chair, Entered};
-use crate::log::Passing;
+use crate::connection::{ConnectionGuard, ConnectionHandle};
+use crate::log::EphemeralMessage;
 use crate::message::Message;
-use crate::reader::{Reader, Said};
+use crate::reader::{Reader, ReaderOutput};
 
-/// What a body gives.
-type Piece = Poll<Option<Result<Frame<Bytes>, Infallible>>>;
+/// What polling a response body returns.
+type BodyPoll = Poll<Option<Result<Frame<Bytes>, Infallible>>>;
 
-/// The body of an event stream's answer.
+/// The body of an SSE response.
 pub struct EventStream<F> {
-    // Before `entered`: readers stand up before their person is counted out.
-    pub(crate) followed: F,
-    entered: Entered,
+    // Declared before `connection`, so that subscriptions are dropped before the person's connection is uncounted.
+    pub(crate) reader: F,
+    connection: ConnectionGuard,
     greeting: Option<Bytes>,
-    ended: bool,
+    has_ended: bool,
 }
 
-/// What a stream follows.
-pub trait Follow: Unpin {
-    /// Messages, and when the oldest of them was accepted, where that was a moment ago; or why the stream ends. Pending when
-    /// there is nothing new. The caller has registered to be woken before.
+/// Reads the subjects of a stream.
+pub trait StreamReader: Unpin {
+    /// The next messages, and when the oldest of them was accepted if it was published just now; or the close code of
+    /// the stream. Pending when there is nothing new. The caller has registered its waker before.
     fn poll(&mut self, cx: &mut Context<'_>, person: &Id) -> Poll<Result<(Bytes, Option<Instant>), Close>>;
 
-    /// The id that the client comes back with.
+    /// The id with which the client resumes.
     fn resume_id(&self) -> String;
 }
 
-/// A stream that follows one subject.
+/// A stream of one subject.
 pub type LiveStream = EventStream<Reader>;
 
-impl Follow for Reader {
+impl StreamReader for Reader {
     fn poll(&mut self, cx: &mut Context<'_>, person: &Id) -> Poll<Result<(Bytes, Option<Instant>), Close>> {
-        self.poll_said(cx, person).map(|said| match said {
-            Said::Frames(frames, accepted) => Ok((frames.into_bytes(), accepted)),
-            Said::Removed => Err(Close::Withdrawn),
-            Said::Failed => Err(Close::EngineLost),
+        self.poll_output(cx, person).map(|output| match output {
+            ReaderOutput::Frames(frames, accepted) => Ok((frames.into_bytes(), accepted)),
+            ReaderOutput::Removed => Err(Close::Withdrawn),
+            ReaderOutput::Failed => Err(Close::EngineLost),
         })
     }
 
     fn resume_id(&self) -> String {
-        self.place_name().to_string()
+        self.resume_message_id().to_string()
     }
 }
 
 impl LiveStream {
-    /// Holds the guard for as long as the stream lives, and sends its snapshot right after the greeting.
+    /// Keeps the guard until the stream is closed, and sends its snapshot right after the greeting.
     #[must_use]
-    pub fn begin_with(mut self, guard: impl SubscriptionGuard) -> Self {
-        if let (Some(frame), Some(greeting)) = (self.followed.begin_with(&guard), &mut self.greeting) {
+    pub fn with_guard(mut self, guard: impl SubscriptionGuard) -> Self {
+        if let (Some(frame), Some(greeting)) = (self.reader.snapshot_frame(&guard), &mut self.greeting) {
             *greeting = [&greeting[..], &frame[..]].concat().into();
         }
-        self.holding(guard)
+        self.with_resource(guard)
     }
 }
 
-/// What a connection holds while it follows a subject. Dropped when it no longer does.
+/// Kept by a connection while it is subscribed to a subject, and dropped with the subscription.
 pub trait SubscriptionGuard: Send + 'static {
-    /// Calls `deliver` with the state that passed-on events of the subject have led to, or with None while that is not
-    /// known; then an event with the state is passed on later. Nothing is passed on during the call, so that the
-    /// connection can begin with the state and go on with what is passed on after it.
-    fn snapshot(&self, deliver: &mut dyn FnMut(Option<&Passing>));
+    /// Calls `deliver` with the state that results from the ephemeral messages of the subject so far. While the state
+    /// is not known it calls `deliver` with None, and an ephemeral message with the state follows later. No ephemeral
+    /// message is delivered during the call, so that the connection can begin with the state and continue with the
+    /// messages after it.
+    fn snapshot(&self, deliver: &mut dyn FnMut(Option<&EphemeralMessage>));
 }
 
 impl Reader {
-    /// The encoded state of the guard. Events that were passed on before it are left out from here on.
-    pub(crate) fn begin_with(&mut self, guard: &dyn SubscriptionGuard) -> Option<Bytes> {
+    /// The encoded snapshot of the guard. Ephemeral messages before the snapshot are skipped from here on.
+    pub(crate) fn snapshot_frame(&mut self, guard: &dyn SubscriptionGuard) -> Option<Bytes> {
         let mut frame = None;
         guard.snapshot(&mut |state| {
-            self.skip_passed();
-            frame = state.map(|state| self.encoder().encode(&Message::passing(state)));
+            self.skip_past_ephemeral();
+            frame = state.map(|state| self.encoder().encode(&Message::ephemeral(state)));
         });
         frame
     }
 }
 
 impl<F> EventStream<F> {
-    /// Its greeting says where it stands, where that is told at once, and when to come back.
+    /// The greeting contains the `retry` time, and the position if the client gets it at once.
     pub(crate) fn new(
-        followed: F,
-        entered: Entered,
-        place: Option<impl Display>,
-        (shortest, longest): (u64, u64),
+        reader: F,
+        connection: ConnectionGuard,
+        position: Option<impl Display>,
+        (min_retry_ms, max_retry_ms): (u64, u64),
     ) -> Self {
-        let greeting = sse::greeting(random::between(shortest, longest), place);
-        Self { followed, entered, greeting: Some(greeting.into()), ended: false }
+        let greeting = sse::greeting(random::between(min_retry_ms, max_retry_ms), position);
+        Self { reader, connection, greeting: Some(greeting.into()), has_ended: false }
     }
 
-    /// Whether all that it will say is its end.
-    pub fn is_ending(&self) -> bool {
-        self.entered.chair.seat.closing().is_some()
+    /// Whether the stream will only send its close frame.
+    pub fn is_closing(&self) -> bool {
+        self.connection.handle.state.pending_close().is_some()
     }
 
-    /// What ends it from elsewhere.
-    pub fn ender(&self) -> Ender {
-        self.entered.ender()
+    /// Closes this stream from any thread.
+    pub fn close_handle(&self) -> CloseHandle {
+        self.connection.close_handle()
     }
 
-    /// Keeps something for as long as the stream lives.
+    /// Keeps a value until the stream is closed.
     #[must_use]
-    pub fn holding(mut self, what: impl std::any::Any + Send) -> Self {
-        self.entered.held.push(Box::new(what));
+    pub fn with_resource(mut self, resource: impl std::any::Any + Send) -> Self {
+        self.connection.resources.push(Box::new(resource));
         self
     }
 }
 
-impl<F: Follow> Body for EventStream<F> {
+impl<F: StreamReader> Body for EventStream<F> {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Piece {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> BodyPoll {
         let this = &mut *self;
-        if this.ended {
+        if this.has_ended {
             return Poll::Ready(None);
         }
         if let Some(greeting) = this.greeting.take() {
-            return this.entered.hand_out(greeting, Instant::now());
+            return this.connection.write(greeting, Instant::now());
         }
         loop {
-            // Registered before looking, so that news between the two is not missed.
-            this.entered.chair.seat.listen(cx.waker());
-            if let Some(close) = this.entered.chair.seat.closing() {
-                this.ended = true;
-                return this.entered.hand_out(sse::close(close, this.followed.resume_id()), Instant::now());
+            // Register before reading, so that no news in between is missed.
+            this.connection.handle.state.register_waker(cx.waker());
+            if let Some(close) = this.connection.handle.state.pending_close() {
+                this.has_ended = true;
+                return this.connection.write(sse::close(close, this.reader.resume_id()), Instant::now());
             }
-            match this.followed.poll(cx, &this.entered.person) {
+            match this.reader.poll(cx, &this.connection.person) {
                 Poll::Ready(Ok((bytes, accepted))) => {
-                    let now = this.entered.delivered(accepted);
-                    return this.entered.hand_out(bytes, now);
+                    let now = this.connection.record_delivery(accepted);
+                    return this.connection.write(bytes, now);
                 }
-                Poll::Ready(Err(close)) => this.entered.end(close),
-                Poll::Pending => return this.entered.rest(),
+                Poll::Ready(Err(close)) => this.connection.close(close),
+                Poll::Pending => return this.connection.poll_idle(),
             }
         }
     }
 }
 
-/// Ends a stream, wherever it is. Cheap to clone.
+/// Closes a stream from any thread. Cheap to clone.
 #[derive(Clone)]
-pub struct Ender(Chair);
+pub struct CloseHandle(ConnectionHandle);
 
-impl Ender {
-    pub fn end(&self, close: Close) {
-        self.0.seat.end(close, self.0.hub.0.tick());
+impl CloseHandle {
+    pub fn close(&self, close: Close) {
+        self.0.state.close(close, self.0.hub.0.tick());
     }
 }
 
-impl Entered {
-    pub(crate) fn ender(&self) -> Ender {
-        Ender(self.chair.clone())
+impl ConnectionGuard {
+    pub(crate) fn close_handle(&self) -> CloseHandle {
+        CloseHandle(self.handle.clone())
     }
 
-    pub(crate) fn end(&self, close: Close) {
-        self.chair.seat.end(close, self.chair.hub.0.tick());
+    pub(crate) fn close(&self, close: Close) {
+        self.handle.state.close(close, self.handle.hub.0.tick());
     }
 
-    /// Notes how long an event took. Gives the time, which costs too much to be asked for twice on every delivery.
-    pub(crate) fn delivered(&self, accepted: Option<Instant>) -> Instant {
+    /// Records the delivery latency of an event. Returns the current time, because reading the clock twice per delivery
+    /// would be too expensive.
+    pub(crate) fn record_delivery(&self, accepted: Option<Instant>) -> Instant {
         let now = Instant::now();
         if let Some(accepted) = accepted {
-            self.chair.hub.0.latency.record(now.saturating_duration_since(accepted).as_secs_f64());
+            self.handle.hub.0.latency.record(now.saturating_duration_since(accepted).as_secs_f64());
         }
         now
     }
 
-    /// Notes that something was said.
-    pub(crate) fn said(&self, now: Instant) {
-        self.chair.seat.handed_out(self.chair.hub.0.tick_of(now));
+    /// Records that bytes were handed to the connection.
+    pub(crate) fn record_write(&self, now: Instant) {
+        self.handle.state.record_write(self.handle.hub.0.tick_of(now));
     }
 
-    fn hand_out(&self, bytes: impl Into<Bytes>, now: Instant) -> Piece {
-        self.said(now);
+    fn write(&self, bytes: impl Into<Bytes>, now: Instant) -> BodyPoll {
+        self.record_write(now);
         Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
     }
 
-    /// There is nothing new.
-    fn rest(&self) -> Piece {
-        if self.chair.seat.take_keepalive() {
-            return self.hand_out(self.alive, Instant::now());
+    /// Nothing is new: sends a keepalive if one is due.
+    fn poll_idle(&self) -> BodyPoll {
+        if self.handle.state.take_keepalive() {
+            return self.write(self.keepalive_frame, Instant::now());
         }
-        self.chair.seat.caught_up();
+        self.handle.state.record_drained();
         Poll::Pending
     }
 }

@@ -1,7 +1,7 @@
-//! A subject: its ring, and the streams that listen to it, shard by shard.
+//! A subject in memory: its ring buffer, and the connections subscribed to it, by shard.
 //!
-//! It is there while somebody listens. Whether its ring has everything is asked of the log when it begins, and again
-//! whenever that is in doubt.
+//! A subject exists while it has subscribers. Its ring buffer is compared with the log when the subject is initialized,
+//! and again whenever it is marked stale.
 
 use std::fmt;
 use std::sync::Arc as StdArc;
@@ -9,26 +9,27 @@ use std::time::Instant;
 
 use bongsu_kernel::{Id, StreamId};
 
+use crate::connection_state::ConnectionState;
 use crate::encode::Encoder;
-use crate::log::Place;
+use crate::log::LogPosition;
 use crate::message::Message;
-use crate::ring::{Cursor, Pushed, Ring, RingEntry, Taken};
-use crate::seat::Seat;
-use crate::shard::Inbox;
+use crate::ring::{Cursor, PushOutcome, Ring, RingEntry, TakeOutcome};
+use crate::shard::WakeQueue;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 
-/// What events are about: `room:42`. The part that owns a family of subjects names them.
+/// The name of a subject, such as `room:42`: its kind and its id within the kind. The part that owns the kind chooses
+/// ids.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubjectName(StdArc<str>);
 
 impl SubjectName {
-    pub fn new(family: &'static str, id: &Id) -> Self {
-        Self(format!("{family}:{id}").into())
+    pub fn new(kind: &'static str, id: &Id) -> Self {
+        Self(format!("{kind}:{id}").into())
     }
 
-    /// A name that [`SubjectName::as_str`] gave.
-    pub fn known(name: &str) -> Self {
+    /// A name that [`SubjectName::as_str`] returned.
+    pub fn from_stored(name: &str) -> Self {
         Self(name.into())
     }
 
@@ -36,7 +37,7 @@ impl SubjectName {
         &self.0
     }
 
-    /// The family, and the id within it.
+    /// The kind, and the id within the kind.
     pub fn parts(&self) -> (&str, &str) {
         self.0.split_once(':').unwrap_or((&self.0, ""))
     }
@@ -48,165 +49,182 @@ impl fmt::Debug for SubjectName {
     }
 }
 
-/// A subject that somebody listens to, or did a moment ago.
+/// A subject that has subscribers, or had some within the last minute.
 pub(crate) struct Subject {
     ring: Mutex<Ring>,
-    shards: Vec<Benches>,
-    /// Whether somebody asked for a comparison with the log, and whether one is under way.
-    doubted: AtomicBool,
-    repairing: AtomicBool,
-    /// What was told is not what the log has: nobody stays.
-    lost: AtomicBool,
-    /// Asks the log where it ends, once for all who come first.
-    begun: tokio::sync::OnceCell<()>,
+    shards: Vec<ShardSubscribers>,
+    /// A comparison of the ring buffer with the log was requested.
+    is_stale: AtomicBool,
+    /// A repair is running.
+    is_repairing: AtomicBool,
+    /// The delivered entries are not those of the log: every stream of the subject is closed.
+    is_invalidated: AtomicBool,
+    /// Set once the head of the log is known; the first subscriber reads it for all.
+    initialized: tokio::sync::OnceCell<()>,
 }
 
-/// The streams of one shard.
+/// The subscribers of one shard.
 #[derive(Default)]
-struct Benches {
-    seats: Mutex<Vec<Arc<Seat>>>,
-    /// How many there are, for those who must not wait while a large room is being woken.
-    seated: AtomicUsize,
-    /// Whether this subject waits in the shard's inbox already.
-    queued: AtomicBool,
+struct ShardSubscribers {
+    connections: Mutex<Vec<Arc<ConnectionState>>>,
+    /// The number of connections, readable without the lock, which is held while a large room is being woken.
+    count: AtomicUsize,
+    /// Whether this subject is in the wake queue of the shard.
+    is_queued: AtomicBool,
 }
 
 impl Subject {
     pub(crate) fn new(ring: Ring, shards: usize) -> Self {
         Self {
             ring: Mutex::new(ring),
-            shards: (0..shards).map(|_| Benches::default()).collect(),
-            doubted: AtomicBool::new(false),
-            repairing: AtomicBool::new(false),
-            lost: AtomicBool::new(false),
-            begun: tokio::sync::OnceCell::new(),
+            shards: (0..shards).map(|_| ShardSubscribers::default()).collect(),
+            is_stale: AtomicBool::new(false),
+            is_repairing: AtomicBool::new(false),
+            is_invalidated: AtomicBool::new(false),
+            initialized: tokio::sync::OnceCell::new(),
         }
     }
 
-    /// Lets the first listener find out where the log ends; the others wait for it.
-    pub(crate) async fn begin<E>(&self, find: impl AsyncFnOnce() -> Result<Place, E>) -> Result<(), E> {
-        self.begun
+    /// Lets the first subscriber find the head of the log; the others wait for the result.
+    pub(crate) async fn initialize<E>(
+        &self,
+        find_head: impl AsyncFnOnce() -> Result<LogPosition, E>,
+    ) -> Result<(), E> {
+        self.initialized
             .get_or_try_init(async || {
-                let place = find().await?;
-                lock(&self.ring).begin_at(place);
+                let position = find_head().await?;
+                lock(&self.ring).initialize_at(position);
                 Ok(())
             })
             .await
             .copied()
     }
 
-    /// Asks for a comparison with the log. True when nobody is at it, so that the caller has to see to it.
-    pub(crate) fn doubt(&self) -> bool {
-        self.doubted.store(true, Ordering::SeqCst);
-        !self.repairing.swap(true, Ordering::SeqCst)
+    /// Requests a comparison with the log. Returns true when no repair is running, so that the caller has to start one.
+    pub(crate) fn mark_stale(&self) -> bool {
+        self.is_stale.store(true, Ordering::SeqCst);
+        !self.is_repairing.swap(true, Ordering::SeqCst)
     }
 
-    /// Takes the doubt up; false when there is none left, and the next one has to be seen to anew.
+    /// Starts a repair round. Returns false when the subject is not stale any more; the next `mark_stale` has to start
+    /// a repair.
     pub(crate) fn begin_repair(&self) -> bool {
-        if self.doubted.swap(false, Ordering::SeqCst) {
+        if self.is_stale.swap(false, Ordering::SeqCst) {
             return true;
         }
-        self.repairing.store(false, Ordering::SeqCst);
-        // Somebody may have doubted between the two, and relied on this one.
-        self.doubted.load(Ordering::SeqCst) && !self.repairing.swap(true, Ordering::SeqCst) && {
-            self.doubted.store(false, Ordering::SeqCst);
+        self.is_repairing.store(false, Ordering::SeqCst);
+        // `mark_stale` may have been called between the two stores, and have relied on this repair.
+        self.is_stale.load(Ordering::SeqCst) && !self.is_repairing.swap(true, Ordering::SeqCst) && {
+            self.is_stale.store(false, Ordering::SeqCst);
             true
         }
     }
 
-    /// Where the ring ends, unless it is being repaired or has not begun.
-    pub(crate) fn settled(&self) -> Option<Place> {
+    /// The last position of the ring buffer. None while it is being repaired or is not initialized.
+    pub(crate) fn settled_position(&self) -> Option<LogPosition> {
         let ring = lock(&self.ring);
-        (ring.has_begun() && !self.repairing.load(Ordering::SeqCst)).then(|| ring.last())
+        (ring.is_initialized() && !self.is_repairing.load(Ordering::SeqCst)).then(|| ring.last())
     }
 
-    /// Adds an entry and leaves word at every shard that has listeners. One that sits down meanwhile looks into the
-    /// ring afterwards, and finds the entry there.
-    pub(crate) fn push(self: &Arc<Self>, previous: StreamId, entry: RingEntry, inboxes: &[Inbox]) -> Pushed {
-        let pushed = lock(&self.ring).push(previous, entry);
-        if pushed == Pushed::Added {
-            self.leave_word(inboxes);
+    /// Adds an entry and notifies every shard that has subscribers. A connection that subscribes at the same time reads
+    /// the ring buffer afterwards and finds the entry there.
+    pub(crate) fn push(
+        self: &Arc<Self>,
+        previous: StreamId,
+        entry: RingEntry,
+        wake_queues: &[WakeQueue],
+    ) -> PushOutcome {
+        let outcome = lock(&self.ring).push(previous, entry);
+        if outcome == PushOutcome::Added {
+            self.notify_shards(wake_queues);
         }
-        pushed
+        outcome
     }
 
-    /// Adds a message that no log holds.
-    pub(crate) fn pass(self: &Arc<Self>, message: Message, accepted: Instant, inboxes: &[Inbox]) {
-        lock(&self.ring).pass(message, accepted);
-        self.leave_word(inboxes);
+    /// Adds an ephemeral message.
+    pub(crate) fn push_ephemeral(
+        self: &Arc<Self>,
+        message: Message,
+        accepted: Instant,
+        wake_queues: &[WakeQueue],
+    ) {
+        lock(&self.ring).push_ephemeral(message, accepted);
+        self.notify_shards(wake_queues);
     }
 
-    /// Holds back a message that no log holds, until [`Subject::pass_held`].
+    /// Holds back an ephemeral message until [`Subject::release_held`].
     pub(crate) fn hold(&self, message: Message) {
         lock(&self.ring).hold(message);
     }
 
-    pub(crate) fn pass_held(self: &Arc<Self>, inboxes: &[Inbox]) {
-        if lock(&self.ring).pass_held() {
-            self.leave_word(inboxes);
+    pub(crate) fn release_held(self: &Arc<Self>, wake_queues: &[WakeQueue]) {
+        if lock(&self.ring).release_held() {
+            self.notify_shards(wake_queues);
         }
     }
 
-    /// Sends every reader through the log.
-    pub(crate) fn restart_at(self: &Arc<Self>, head: Place, inboxes: &[Inbox]) {
+    /// Restarts the ring buffer at the head of the log, so that every reader reads the log.
+    pub(crate) fn restart_at(self: &Arc<Self>, head: LogPosition, wake_queues: &[WakeQueue]) {
         lock(&self.ring).restart_at(head);
-        self.leave_word(inboxes);
+        self.notify_shards(wake_queues);
     }
 
-    /// Ends every reader: what they were told is not what the log has.
-    pub(crate) fn lose(self: &Arc<Self>, inboxes: &[Inbox]) {
-        self.lost.store(true, Ordering::SeqCst);
-        self.leave_word(inboxes);
+    /// Closes every stream of the subject, because the delivered entries are not those of the log.
+    pub(crate) fn invalidate(self: &Arc<Self>, wake_queues: &[WakeQueue]) {
+        self.is_invalidated.store(true, Ordering::SeqCst);
+        self.notify_shards(wake_queues);
     }
 
-    pub(crate) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::SeqCst)
+    pub(crate) fn is_invalidated(&self) -> bool {
+        self.is_invalidated.load(Ordering::SeqCst)
     }
 
-    fn leave_word(self: &Arc<Self>, inboxes: &[Inbox]) {
-        for (benches, inbox) in self.shards.iter().zip(inboxes) {
-            if benches.seated.load(Ordering::Acquire) > 0 && !benches.queued.swap(true, Ordering::AcqRel) {
-                inbox.put(self.clone());
+    fn notify_shards(self: &Arc<Self>, wake_queues: &[WakeQueue]) {
+        for (subscribers, wake_queue) in self.shards.iter().zip(wake_queues) {
+            if subscribers.count.load(Ordering::Acquire) > 0
+                && !subscribers.is_queued.swap(true, Ordering::AcqRel)
+            {
+                wake_queue.push(self.clone());
             }
         }
     }
 
-    /// Wakes the streams of a shard. What is pushed from here on leaves word anew.
+    /// Wakes the streams of a shard. A message pushed from here on queues the subject again.
     pub(crate) fn wake(&self, shard: usize) {
-        let benches = &self.shards[shard];
-        benches.queued.store(false, Ordering::Release);
-        for seat in lock(&benches.seats).iter() {
-            seat.wake();
+        let subscribers = &self.shards[shard];
+        subscribers.is_queued.store(false, Ordering::Release);
+        for connection in lock(&subscribers.connections).iter() {
+            connection.wake();
         }
     }
 
-    pub(crate) fn sit_down(&self, shard: usize, seat: Arc<Seat>) {
-        let benches = &self.shards[shard];
-        lock(&benches.seats).push(seat);
-        benches.seated.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn add_subscriber(&self, shard: usize, state: Arc<ConnectionState>) {
+        let subscribers = &self.shards[shard];
+        lock(&subscribers.connections).push(state);
+        subscribers.count.fetch_add(1, Ordering::AcqRel);
     }
 
-    pub(crate) fn stand_up(&self, shard: usize, seat: &Arc<Seat>) {
-        let benches = &self.shards[shard];
-        let mut seats = lock(&benches.seats);
-        if let Some(at) = seats.iter().position(|other| Arc::ptr_eq(other, seat)) {
-            seats.swap_remove(at);
-            benches.seated.fetch_sub(1, Ordering::AcqRel);
+    pub(crate) fn remove_subscriber(&self, shard: usize, state: &Arc<ConnectionState>) {
+        let subscribers = &self.shards[shard];
+        let mut connections = lock(&subscribers.connections);
+        if let Some(at) = connections.iter().position(|other| Arc::ptr_eq(other, state)) {
+            connections.swap_remove(at);
+            subscribers.count.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
-    pub(crate) fn listeners(&self) -> usize {
-        self.shards.iter().map(|benches| benches.seated.load(Ordering::Acquire)).sum()
+    pub(crate) fn subscriber_count(&self) -> usize {
+        self.shards.iter().map(|subscribers| subscribers.count.load(Ordering::Acquire)).sum()
     }
 
-    /// Whether the ring has events of the log for those who come back.
+    /// Whether the ring buffer holds stored events, which reconnecting clients may need.
     pub(crate) fn has_events(&self) -> bool {
         lock(&self.ring).has_events()
     }
 
     #[cfg(all(test, feature = "model"))]
-    pub(crate) fn begin_at(&self, place: Place) {
-        lock(&self.ring).begin_at(place);
+    pub(crate) fn initialize_at(&self, position: LogPosition) {
+        lock(&self.ring).initialize_at(position);
     }
 
     pub(crate) fn end(&self) -> Cursor {
@@ -221,11 +239,17 @@ impl Subject {
         lock(&self.ring).resume(cursor)
     }
 
-    pub(crate) fn last(&self) -> Place {
+    pub(crate) fn last(&self) -> LogPosition {
         lock(&self.ring).last()
     }
 
-    pub(crate) fn take(&self, cursor: &mut Cursor, person: &Id, since: StreamId, encoder: &Encoder) -> Taken {
-        lock(&self.ring).take(cursor, person, since, encoder)
+    pub(crate) fn take(
+        &self,
+        cursor: &mut Cursor,
+        person: &Id,
+        access_checked_at: StreamId,
+        encoder: &Encoder,
+    ) -> TakeOutcome {
+        lock(&self.ring).take(cursor, person, access_checked_at, encoder)
     }
 }

@@ -1,6 +1,7 @@
-//! Locks and atomics, replaced by shuttle's under the model check.
+//! Locks and atomics, replaced by shuttle's in the model check.
 //!
-//! A lock that was poisoned by a panic is used on: every structure here is whole between two statements.
+//! A lock that a panic poisoned stays in use: every structure behind these locks is consistent between any two
+//! statements.
 
 #[cfg(not(feature = "model"))]
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard, atomic};

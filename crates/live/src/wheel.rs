@@ -1,92 +1,102 @@
-//! One timer wheel per shard: looks after every stream's keepalive, stall and end with one clock.
+//! One timer wheel per shard, which checks the deadlines of the shard's connections with one clock.
 
 use bongsu_kernel::Millis;
 
-use crate::seat::{Seat, Tick};
+use crate::connection_state::{ConnectionState, Tick};
 use crate::sync::Arc;
 
-/// How fine the wheel is.
-pub(crate) const STEP: Tick = 100;
-const SLOTS: usize = 256;
+/// Resolution of the wheel, in milliseconds.
+pub(crate) const STEP_MS: Tick = 100;
+const SLOT_COUNT: usize = 256;
 
 pub(crate) struct Wheel {
-    slots: Vec<Vec<Arc<Seat>>>,
-    /// Steps since the hub started, up to which everything was looked at.
-    done: u64,
-    seats: usize,
+    slots: Vec<Vec<Arc<ConnectionState>>>,
+    /// Steps since the hub started whose slots were processed.
+    steps_done: u64,
+    connection_count: usize,
 }
 
 impl Wheel {
     pub(crate) fn new(now: Tick) -> Self {
-        Self { slots: (0..SLOTS).map(|_| Vec::new()).collect(), done: now / STEP, seats: 0 }
+        Self {
+            slots: (0..SLOT_COUNT).map(|_| Vec::new()).collect(),
+            steps_done: now / STEP_MS,
+            connection_count: 0,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.seats == 0
+        self.connection_count == 0
     }
 
-    /// Looks at a seat when `due` comes. Later than the wheel reaches is looked at on the way, harmlessly.
-    pub(crate) fn add(&mut self, seat: Arc<Seat>, due: Tick) {
-        let step = due.div_ceil(STEP).clamp(self.done + 1, self.done + SLOTS as u64 - 1);
-        self.slots[Self::slot(step)].push(seat);
-        self.seats += 1;
+    /// Checks a connection when `due` comes. A time beyond the last slot is checked at the last slot, and rescheduled
+    /// then.
+    pub(crate) fn add(&mut self, connection: Arc<ConnectionState>, due: Tick) {
+        let step = due.div_ceil(STEP_MS).clamp(self.steps_done + 1, self.steps_done + SLOT_COUNT as u64 - 1);
+        self.slots[Self::slot(step)].push(connection);
+        self.connection_count += 1;
     }
 
-    /// Looks at all that are due.
-    pub(crate) fn turn(&mut self, now: Tick, wall: Millis) {
+    /// Checks all connections that are due.
+    pub(crate) fn advance(&mut self, now: Tick, wall: Millis) {
         if self.is_empty() {
-            self.done = self.done.max(now / STEP);
+            self.steps_done = self.steps_done.max(now / STEP_MS);
             return;
         }
-        while self.done < now / STEP {
-            self.done += 1;
-            let due = std::mem::take(&mut self.slots[Self::slot(self.done)]);
-            self.seats -= due.len();
-            for seat in due {
-                if let Some(next) = seat.check(now, wall) {
-                    self.add(seat, next);
+        while self.steps_done < now / STEP_MS {
+            self.steps_done += 1;
+            let due = std::mem::take(&mut self.slots[Self::slot(self.steps_done)]);
+            self.connection_count -= due.len();
+            for connection in due {
+                if let Some(next) = connection.check_deadlines(now, wall) {
+                    self.add(connection, next);
                 }
             }
         }
     }
 
     fn slot(step: u64) -> usize {
-        usize::try_from(step % SLOTS as u64).unwrap_or_default()
+        usize::try_from(step % SLOT_COUNT as u64).unwrap_or_default()
     }
 }
 
 #[cfg(all(test, not(feature = "model")))]
 mod tests {
     use super::*;
-    use crate::seat::Terms;
+    use crate::connection_state::Deadlines;
 
     #[test]
-    fn every_seat_is_looked_at_in_time_however_far_away_its_end_is() {
+    fn every_connection_is_checked_in_time_however_distant_its_deadline() {
         let mut wheel = Wheel::new(0);
         let ends = [150, 20_000, 100_000, 1_000_000];
-        let seats = ends.map(|at| {
+        let connections = ends.map(|at| {
             let far = Tick::MAX / 2;
-            let terms =
-                Terms { keepalive: far, stall: far, lifetime: Some(at), issued_at: 0, expires_at: far };
-            Arc::new(Seat::new(terms, None, 0))
+            let deadlines = Deadlines {
+                keepalive_interval: far,
+                stall_timeout: far,
+                lifetime_ends_at: Some(at),
+                issued_at: 0,
+                expires_at: far,
+            };
+            Arc::new(ConnectionState::new(deadlines, None, 0))
         });
-        for (seat, at) in seats.iter().zip(ends) {
-            wheel.add(seat.clone(), at);
+        for (connection, at) in connections.iter().zip(ends) {
+            wheel.add(connection.clone(), at);
         }
         let mut now = 0;
         while now < 1_100_000 {
             now += 70;
-            wheel.turn(now, 0);
-            for (seat, at) in seats.iter().zip(ends) {
-                let ended = seat.closing().is_some();
-                assert!(!(ended && now < at), "too early: {at} at {now}");
-                assert!(ended || now < at + 2 * STEP, "too late: {at} at {now}");
+            wheel.advance(now, 0);
+            for (connection, at) in connections.iter().zip(ends) {
+                let ended = connection.pending_close().is_some();
+                assert!(!(ended && now < at), "closed too early: due at {at}, closed by {now}");
+                assert!(ended || now < at + 2 * STEP_MS, "closed too late: due at {at}, still open at {now}");
             }
         }
-        for seat in &seats {
-            seat.leave();
+        for connection in &connections {
+            connection.mark_disconnected();
         }
-        wheel.turn(now + 10_000_000, 0);
-        assert!(wheel.is_empty(), "those that left are let go");
+        wheel.advance(now + 10_000_000, 0);
+        assert!(wheel.is_empty(), "disconnected connections leave the wheel");
     }
 }

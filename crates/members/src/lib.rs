@@ -1,8 +1,8 @@
-//! Members: one personal stream per signed-in person, on every device they have.
+//! Members: the personal streams of signed-in people, several per person.
 //!
-//! What is on it is the inbox's ([`bongsu_inbox`]); here are the stream's own rules: how long it lives, and that a fourth
-//! device is let in and the oldest one asked to stay away. It is a connection of its own ([`routes`]), or one of the
-//! subjects of a connection that follows rooms as well.
+//! The inbox ([`bongsu_inbox`]) is the source of a personal stream. This crate sets its lifetime and its connection
+//! limit: by default a person's fourth connection opens and the oldest one closes for good. A personal stream is a
+//! connection of its own ([`routes`]), or one of the subjects of a connection that also follows rooms.
 
 mod options;
 mod part;
@@ -13,14 +13,16 @@ use std::sync::Arc;
 use bongsu_http::{ApiError, Identity, StreamPerson};
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Close, Code, Id, StreamId};
-use bongsu_limits::{Connections, Place};
-use bongsu_live::log::{Boxed, Passing};
-use bongsu_live::{Ender, Hub, LiveStream, Manner, OpenError, PersonalFeed, SubjectName, SubscriptionGuard};
+use bongsu_limits::{ConnectionPermit, Connections};
+use bongsu_live::log::{BoxFuture, EphemeralMessage};
+use bongsu_live::{
+    CloseHandle, Hub, LiveStream, OpenError, PersonalStreams, StreamConfig, SubjectName, SubscriptionGuard,
+};
 
 pub use options::{Options, SETTINGS};
 pub use part::MEMBERS_PART;
 
-/// Cheap to clone.
+/// Opens and limits personal streams. Cheap to clone.
 #[derive(Clone)]
 pub struct Members(Arc<Inner>);
 
@@ -36,35 +38,39 @@ impl Members {
         Self(Arc::new(Inner { hub, identity, connections, options }))
     }
 
-    /// Counts a connection among the person's.
-    async fn enter(&self, person: &Id, ender: Ender) -> Result<Place, ApiError> {
-        let on_replaced = Box::new(move || ender.end(Close::Replaced));
-        let place = self.0.connections.enter(person, on_replaced).await;
-        place.map_err(|refused| unavailable(&refused.to_string()))
+    /// Counts a connection towards the person's limit. When a newer connection replaces it, it closes with 3500.
+    async fn acquire(&self, person: &Id, close_handle: CloseHandle) -> Result<ConnectionPermit, ApiError> {
+        let on_replaced = Box::new(move || close_handle.close(Close::Replaced));
+        let permit = self.0.connections.acquire(person, on_replaced).await;
+        permit.map_err(|error| unavailable(&error.to_string()))
     }
 }
 
-/// A place among the person's connections, while the inbox is followed beside rooms. It has no state to begin with: the
-/// inbox itself begins with what is unread.
-struct Followed(#[expect(dead_code, reason = "it is given back when it is dropped")] Place);
+/// The connection permit of a stream that follows the inbox beside rooms. It has no snapshot, because the inbox itself
+/// begins with the unread entries.
+struct InboxGuard(#[expect(dead_code, reason = "dropping it releases the permit")] ConnectionPermit);
 
-impl SubscriptionGuard for Followed {
-    fn snapshot(&self, _: &mut dyn FnMut(Option<&Passing>)) {}
+impl SubscriptionGuard for InboxGuard {
+    fn snapshot(&self, _: &mut dyn FnMut(Option<&EphemeralMessage>)) {}
 }
 
-impl PersonalFeed for Members {
+impl PersonalStreams for Members {
     fn subject(&self, person: &Id) -> SubjectName {
         bongsu_inbox::subject(person)
     }
 
-    fn manner(&self) -> Manner {
-        self.0.options.manner()
+    fn stream_config(&self) -> StreamConfig {
+        self.0.options.stream_config()
     }
 
-    fn join(&self, person: &Id, ender: Ender) -> Boxed<'_, Result<Box<dyn SubscriptionGuard>, ApiError>> {
+    fn join(
+        &self,
+        person: &Id,
+        close_handle: CloseHandle,
+    ) -> BoxFuture<'_, Result<Box<dyn SubscriptionGuard>, ApiError>> {
         let person = person.clone();
         Box::pin(async move {
-            Ok(Box::new(Followed(self.enter(&person, ender).await?)) as Box<dyn SubscriptionGuard>)
+            Ok(Box::new(InboxGuard(self.acquire(&person, close_handle).await?)) as Box<dyn SubscriptionGuard>)
         })
     }
 
@@ -72,34 +78,34 @@ impl PersonalFeed for Members {
         &self,
         caller: StreamPerson,
         position: Option<StreamId>,
-    ) -> Boxed<'_, Result<LiveStream, ApiError>> {
+    ) -> BoxFuture<'_, Result<LiveStream, ApiError>> {
         Box::pin(async move {
             let (inner, person) = (&self.0, caller.person().clone());
             let subject = bongsu_inbox::subject(&person.id);
-            let stream = inner.hub.open_in(caller, subject, position, self.manner()).await;
-            let stream = stream.map_err(not_opened)?;
-            if stream.is_ending() {
+            let stream = inner.hub.open_with(caller, subject, position, self.stream_config()).await;
+            let stream = stream.map_err(open_error)?;
+            if stream.is_closing() {
                 return Ok(stream);
             }
             inner.identity.check_revoked(&person).await?;
-            let place = self.enter(&person.id, stream.ender()).await?;
-            Ok(stream.holding(place))
+            let permit = self.acquire(&person.id, stream.close_handle()).await?;
+            Ok(stream.with_resource(permit))
         })
     }
 }
 
-fn not_opened(error: OpenError) -> ApiError {
+fn open_error(error: OpenError) -> ApiError {
     match error {
         OpenError::TooManyForPerson | OpenError::TooMany => {
             ApiError::too_many("지금은 연결이 너무 많습니다.", "Too many streams are open right now.")
         }
-        OpenError::Away(outage) => unavailable(&outage.0),
+        OpenError::Unavailable(outage) => unavailable(&outage.0),
         OpenError::Log(error) => unavailable(&error.to_string()),
     }
 }
 
 fn unavailable(error: &str) -> ApiError {
-    tracing::error!(error, "a personal stream could not be opened");
+    tracing::error!(error, "failed to open a personal stream; answering SSE5001");
     let text = Text::new(
         "지금은 실시간 알림을 받을 수 없습니다. 알림함을 이용해 주세요.",
         "Live delivery is not available right now; use the inbox.",

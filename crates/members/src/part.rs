@@ -7,7 +7,7 @@ use bongsu_part::{Assembly, Failure, Part};
 
 use crate::{Members, Options, SETTINGS, routes};
 
-/// One personal stream per signed-in person.
+/// The personal streams of signed-in people.
 pub static MEMBERS_PART: Part =
     Part { settings: SETTINGS, ..Part::new("members", |assembly| Box::pin(start(assembly))) };
 
@@ -19,9 +19,9 @@ async fn start(assembly: &mut Assembly) -> Result<(), Failure> {
         Members::new(engines.hub.clone(), engines.identity.clone(), connections, options)
     });
     if let Some(members) = &members {
-        engines.hub.offer_personal(Arc::new(members.clone()));
+        engines.hub.set_personal_streams(Arc::new(members.clone()));
     }
     let identity = engines.identity.clone();
-    assembly.routes(routes::router(members, identity));
+    assembly.add_routes(routes::router(members, identity));
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! The personal stream over HTTP.
+//! The HTTP route of the personal stream.
 
 use axum::extract::{FromRequestParts, State};
 use axum::response::Response;
 use bongsu_http::openapi::{ResumeParams, StreamParams};
-use bongsu_http::stream::{number, resumed};
+use bongsu_http::stream::{parse_number, resume_position};
 use bongsu_http::{ApiError, Identity, RouteState, StreamLanguage, StreamPerson};
 use bongsu_kernel::StreamId;
-use bongsu_live::PersonalFeed;
+use bongsu_live::PersonalStreams;
 use http::request::Parts;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -16,39 +16,43 @@ use crate::Members;
 const STREAM: &str = "retry: 2140\n\nid: 17\nevent: notification\ndata: {\"id\":17,\"eventId\":\"0b3f\",\
     \"type\":\"POST_LIKE\",\"message\":\"...\",\"refId\":100,\"unread\":3,\"version\":21}\n\nevent: ping\ndata: {}\n\n";
 
-/// None when nothing is recorded.
+/// Without a value when records are off.
 type MembersState = RouteState<Option<Members>>;
 
-/// The routes of this part, with their documents.
+/// The routes of this part, with their OpenAPI descriptions.
 pub fn router(members: Option<Members>, identity: Identity) -> OpenApiRouter {
     OpenApiRouter::new().routes(routes!(stream)).with_state(MembersState { part: members, identity })
 }
 
-/// Where a stream begins: after this number of the person's inbox, or with the newest that are unread.
+/// The inbox sequence after which a stream begins; None: with the newest unread entries.
 struct Resume(Option<StreamId>);
 
 impl<S: Sync> FromRequestParts<S> for Resume {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
-        let position = resumed(parts, "lastEventId", |text| number(text, 0))?;
-        let number = position.map(|(number, _)| number.unsigned_abs());
-        Ok(Self(number.map(|number| if number == 0 { StreamId::EMPTY } else { StreamId::new(number, 0) })))
+        let position = resume_position(parts, "lastEventId", |text| parse_number(text, 0))?;
+        let sequence = position.map(|(sequence, _)| sequence.unsigned_abs());
+        Ok(Self(sequence.map(|sequence| match sequence {
+            0 => StreamId::EMPTY_SUBJECT,
+            sequence => StreamId::new(sequence, 0),
+        })))
     }
 }
 
-/// The personal stream
+/// Follow the personal stream
 ///
-/// Notifications as they are saved, and what was read on other devices. With a position, what was saved after it first
-/// (100 at most, then `system.reset`); without, the 10 newest that are unread. A fourth connection of a person ends the
-/// oldest, for good. `GET /api/v1/stream?inbox=1` is the same, and carries rooms as well where they are named.
+/// Sends the person's inbox entries when they are stored, and what was read on other devices. With a position, the
+/// stream begins with the entries after it (the first 100, then `system.reset`); without one, with the 10 newest unread
+/// entries. A connection beyond `MEMBER_MAX_CONNECTIONS` (3) closes the person's oldest one for good.
+/// `GET /api/v1/stream?inbox=1` is the same stream, and can include rooms.
 #[utoipa::path(
     get,
     path = "/api/notifications/stream",
     tag = "members",
     params(
         ResumeParams,
-        ("lastEventId" = Option<String>, Query, description = "The same, for clients that cannot send headers.", example = "17"),
+        ("lastEventId" = Option<String>, Query, description = "Position for clients that cannot set headers.", example = "17"),
         StreamParams,
     ),
     responses((status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(STREAM))),
@@ -60,5 +64,5 @@ async fn stream(
     caller: StreamPerson,
     State(state): State<MembersState>,
 ) -> Result<Response, ApiError> {
-    Ok(bongsu_http::stream::answer(state.get()?.open(caller, position).await?))
+    Ok(bongsu_http::stream::response(state.get()?.open(caller, position).await?))
 }

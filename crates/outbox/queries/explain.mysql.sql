@@ -1,4 +1,4 @@
--- One row, how far it has come, and why it was given up, as far as that was written down.
+-- One row with its status, and with the reason if it was given up and the hub recorded one.
 SELECT COALESCE(position, 0), {outbox_events}.id, CASE WHEN OCTET_LENGTH(target_event_id) > 800 THEN '(too long)' ELSE COALESCE(target_event_id, '-') END, CASE WHEN OCTET_LENGTH(event_type) > 800 THEN '(too long)' ELSE event_type END,
        CASE WHEN payload IS NULL THEN 'null' WHEN OCTET_LENGTH(payload) <= 65536 THEN CONVERT(payload USING utf8mb4) END, created_at,
        status, attempts, failures.reason, CASE WHEN OCTET_LENGTH(traceparent) <= 64 THEN CONVERT(traceparent USING utf8mb4) END

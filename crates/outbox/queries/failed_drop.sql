@@ -1,2 +1,2 @@
--- Streams may still read it; nobody does anything about it any more.
+-- The row stays for streams until retention removes it.
 UPDATE {outbox_events} SET status = 'DONE' WHERE id = :id AND status = 'FAILED'

@@ -1,4 +1,4 @@
--- The id first: what is compared is the position that it comes with.
+-- Assigns id before position, because the condition on id needs the stored position.
 INSERT INTO bongsu_outbox_gone (target_event_id, position, id)
 SELECT target, place, number
 FROM JSON_TABLE(:gone, '$[*]' COLUMNS (

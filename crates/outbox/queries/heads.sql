@@ -1,4 +1,4 @@
--- The newest row of each target that the hub was told of, and the newest of those that are gone.
+-- For each target: the newest row that the tail has passed, and the last row that retention removed.
 SELECT listed.value, newest.position, newest.id, gone.position, gone.id
 FROM (:targets[text]) AS listed
 LEFT JOIN {outbox_events} newest

@@ -1,4 +1,5 @@
--- A position that nobody here has given is none. The index by name: others look as good, and are as long as the table.
+-- A position that the sequencer has not given counts as none. The indexes are named, because SQLite may otherwise
+-- choose one that is as long as the table.
 SELECT 1 WHERE EXISTS (SELECT 1 FROM {outbox_events} INDEXED BY {outbox_events_unsequenced} WHERE position IS NULL)
     OR EXISTS (SELECT 1 FROM {outbox_events} INDEXED BY {outbox_events_order} WHERE position > (SELECT head.position FROM bongsu_outbox_head head WHERE head.one = 1))
     OR EXISTS (SELECT 1 FROM {outbox_events} INDEXED BY {outbox_events_order} WHERE position <= 0)

@@ -1,4 +1,5 @@
--- The largest id that anybody may have been told: of rows that are there, that were too old, and that were lost before.
+-- The largest id that a client may have received: of the rows, of those that retention removed, and of those that
+-- recorded restores have lost.
 SELECT MAX(known.id)
 FROM (
     SELECT MAX(id) AS id FROM {outbox_events}

@@ -1,5 +1,6 @@
--- Where a row stands, or stood that was the last of its target to go: whoever has it has missed nothing. Not if its id may have been
--- another row's before: who names it may mean that one.
+-- The position of a row, or of the last row of the target that retention removed: a client with the id of that row has
+-- missed none. No position if the id may have belonged to another row before a restore, because the client may mean
+-- that row.
 SELECT known.position
 FROM (
     SELECT position FROM {outbox_events} WHERE id = :id AND target_event_id = :target AND position IS NOT NULL

@@ -1,4 +1,4 @@
--- What was failed and is to be tried again, outside the order of its target.
+-- Redriven rows that are available. They are handled outside the order of their targets.
 SELECT {outbox_events}.id, CASE WHEN OCTET_LENGTH({outbox_events}.event_type) > 800 THEN '(too long)' ELSE {outbox_events}.event_type END
 FROM bongsu_outbox_redriven redriven
 JOIN {outbox_events} ON {outbox_events}.id = redriven.id

@@ -1,4 +1,4 @@
--- Where the order stands now, unless that was noted already.
+-- Records the current head with the time, unless the position is recorded already.
 INSERT INTO bongsu_outbox_times (position, at)
 SELECT position, CAST(:now AS BIGINT) FROM bongsu_outbox_head WHERE one = 1
 ON CONFLICT DO NOTHING

@@ -1,2 +1,2 @@
--- The newest of those that are old enough stays.
+-- Keeps the newest record that is old enough, and all newer ones.
 DELETE FROM bongsu_outbox_times WHERE position < :position

@@ -1,8 +1,9 @@
-//! Claiming rows for a worker, in the order of their targets, and saying what became of them.
+//! Claims rows for a worker, in the order of their targets, and writes the outcome of each claim.
 //!
-//! A worker looks through the rows once, and remembers those of its own that were not done. What may be done it claims by
-//! key, those only that nobody else has claimed meanwhile; of a target, none behind one that it did not get. Rows that were
-//! given up and are to be tried again are outside that order, and named in a table of their own.
+//! A worker scans all rows once, by position, and remembers the unfinished rows of its types. It claims rows that are
+//! due by their ids, without those that another worker has claimed meanwhile. If it does not get a row of a target, it
+//! claims no later row of that target. Redriven rows are outside that order: the table `bongsu_outbox_redriven` names
+//! them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,328 +12,346 @@ use bongsu_kernel::trace::TraceParent;
 use bongsu_sql::{Error, Records, Transaction};
 
 use crate::store::{self, list};
-use crate::worker::{Handler, LEASE, millis};
-use crate::{Outbox, Row};
+use crate::worker::{CLAIM_LEASE, Handler, millis};
+use crate::{Outbox, OutboxRow};
 
-/// So many rows are claimed at once.
-const MOST: usize = 200;
-/// So many are looked through by one question, and so many questions are asked for one claim.
-const WINDOW: usize = 1_000;
-const WINDOWS: usize = 50;
-/// So many that are not done are remembered; then nothing further is looked through.
-const MOST_OPEN: usize = 50_000;
-/// So often others are looked for when somebody holds all that was found.
-const ROUNDS: usize = 8;
+/// The most rows of one claim.
+const MAX_CLAIMED_ROWS: usize = 200;
+/// Rows that one query scans.
+const SCAN_PAGE_SIZE: usize = 1_000;
+/// The most pages that are scanned for one claim.
+const MAX_SCANNED_PAGES: usize = 50;
+/// The most unfinished rows that a worker remembers; it scans no further page while it has more.
+const MAX_UNFINISHED_ROWS: usize = 50_000;
+/// How often candidates are selected again, after other workers had claimed or locked all of them.
+const MAX_CLAIM_ROUNDS: usize = 8;
 
-/// A row that is this worker's until a time.
+/// A row that this worker has claimed.
 #[derive(Debug)]
-pub(crate) struct Claimed {
-    pub(crate) row: Row,
-    /// How often it has failed.
+pub(crate) struct ClaimedRow {
+    pub(crate) row: OutboxRow,
+    /// How often handling the row has failed.
     pub(crate) attempts: u64,
+    /// The end of the claim.
     pub(crate) until: Millis,
 }
 
-/// What becomes of a row.
-pub(crate) struct Ending {
+/// The outcome of a claim, to be written to the row.
+pub(crate) struct ClaimOutcome {
     id: i64,
-    /// Tells this claim from others.
+    /// The end of the claim. The outcome is written only if the row still has this end: another claim has another one.
     until: Millis,
     attempts: u64,
     available_at: Millis,
-    then: Then,
+    next: NextStatus,
 }
 
-enum Then {
+/// The status that a row gets after a claim.
+enum NextStatus {
     Done,
-    Again,
-    GivenUp(String),
+    Pending,
+    /// The row is given up, for this reason.
+    Failed(String),
 }
 
-impl Ending {
-    pub(crate) fn is_given_up(&self) -> bool {
-        matches!(self.then, Then::GivenUp(_))
-    }
-}
-
-impl Claimed {
-    fn ends(&self, then: Then, attempts: u64, available_at: Millis) -> Ending {
-        Ending { id: self.row.id, until: self.until, attempts, available_at, then }
-    }
-
-    pub(crate) fn done(&self, now: Millis) -> Ending {
-        self.ends(Then::Done, self.attempts, now)
-    }
-
-    /// As if it had not been claimed.
-    pub(crate) fn given_back(&self, now: Millis) -> Ending {
-        self.ends(Then::Again, self.attempts, now)
-    }
-
-    pub(crate) fn tried_again(&self, attempts: u64, at: Millis) -> Ending {
-        self.ends(Then::Again, attempts, at)
-    }
-
-    pub(crate) fn given_up(&self, attempts: u64, reason: String, now: Millis) -> Ending {
-        self.ends(Then::GivenUp(reason), attempts, now)
+impl ClaimOutcome {
+    pub(crate) fn is_failed(&self) -> bool {
+        matches!(self.next, NextStatus::Failed(_))
     }
 }
 
-/// A row that somebody could claim, by its id and target; nobody's target for one outside the order.
+impl ClaimedRow {
+    fn outcome(&self, next: NextStatus, attempts: u64, available_at: Millis) -> ClaimOutcome {
+        ClaimOutcome { id: self.row.id, until: self.until, attempts, available_at, next }
+    }
+
+    pub(crate) fn done(&self, now: Millis) -> ClaimOutcome {
+        self.outcome(NextStatus::Done, self.attempts, now)
+    }
+
+    /// Makes the row available at once, as if it had not been claimed.
+    pub(crate) fn released(&self, now: Millis) -> ClaimOutcome {
+        self.outcome(NextStatus::Pending, self.attempts, now)
+    }
+
+    /// Parks the row until its next attempt.
+    pub(crate) fn parked(&self, attempts: u64, until: Millis) -> ClaimOutcome {
+        self.outcome(NextStatus::Pending, attempts, until)
+    }
+
+    /// Gives the row up.
+    pub(crate) fn failed(&self, attempts: u64, reason: String, now: Millis) -> ClaimOutcome {
+        self.outcome(NextStatus::Failed(reason), attempts, now)
+    }
+}
+
+/// A row that could be claimed: its id and target. The target is None for a redriven row, which is outside the order.
 type Candidate = (i64, Option<String>);
 
-/// How far a worker has looked through the rows.
+/// How far a worker has scanned the rows.
 #[derive(Default)]
-pub(crate) struct Progress {
-    /// In which database: one that was restored is looked through anew.
-    era: u64,
-    looked_to: u64,
-    /// What is this worker's and was not done yet, by position.
-    open: BTreeMap<u64, Open>,
+pub(crate) struct ScanProgress {
+    /// The generation of the database that was scanned: a restored database is scanned from the start.
+    db_generation: u64,
+    /// The last position that was scanned.
+    position: u64,
+    /// The rows of this worker's types that are not finished yet, by position.
+    unfinished: BTreeMap<u64, UnfinishedRow>,
 }
 
-struct Open {
+struct UnfinishedRow {
     id: i64,
     target: String,
 }
 
-/// What may be done now: of each target only what nothing is waited for before.
-struct Found {
+/// The rows that may be claimed now. A row behind a waiting one of the same target is left out.
+struct CandidateSet {
     now: Millis,
-    waits: HashSet<String>,
+    /// Targets with a row that is not available yet, or that another worker holds.
+    waiting_targets: HashSet<String>,
     rows: Vec<Candidate>,
 }
 
-impl Found {
-    fn add(&mut self, open: &Open, available_at: Millis) {
+impl CandidateSet {
+    fn add(&mut self, row: &UnfinishedRow, available_at: Millis) {
         if available_at > self.now {
-            self.waits.insert(open.target.clone());
-        } else if !self.is_full() && !self.waits.contains(&open.target) {
-            self.rows.push((open.id, Some(open.target.clone())));
+            self.waiting_targets.insert(row.target.clone());
+        } else if !self.is_full() && !self.waiting_targets.contains(&row.target) {
+            self.rows.push((row.id, Some(row.target.clone())));
         }
     }
 
     fn is_full(&self) -> bool {
-        self.rows.len() >= MOST
+        self.rows.len() >= MAX_CLAIMED_ROWS
     }
 }
 
 impl Outbox {
-    /// Claims what may be done now.
+    /// Claims the rows that may be handled now.
     pub(crate) async fn claim(
         &self,
-        progress: &mut Progress,
+        progress: &mut ScanProgress,
         handler: &dyn Handler,
-    ) -> Result<Vec<Claimed>, Error> {
-        let era = self.era();
-        if progress.era != era {
-            *progress = Progress { era, ..Progress::default() };
+    ) -> Result<Vec<ClaimedRow>, Error> {
+        let db_generation = self.db_generation();
+        if progress.db_generation != db_generation {
+            *progress = ScanProgress { db_generation, ..ScanProgress::default() };
         }
         let now = self.0.clock.now();
-        let mut candidates = self.redriven(now, handler).await?;
-        let mut held = HashSet::new();
-        for _ in 0..ROUNDS {
-            candidates.extend(self.look(progress, now, handler, held.clone()).await?);
+        let mut candidates = self.redriven_candidates(now, handler).await?;
+        let mut held_targets = HashSet::new();
+        for _ in 0..MAX_CLAIM_ROUNDS {
+            candidates.extend(self.find_candidates(progress, now, handler, held_targets.clone()).await?);
             if candidates.is_empty() {
                 break;
             }
             let targets: Vec<String> = candidates.iter().filter_map(|(_, target)| target.clone()).collect();
-            let wish = Wish { candidates: std::mem::take(&mut candidates), now, until: now + millis(LEASE) };
-            let claimed = self.records().write(wish, claim).await?;
+            let request = ClaimRequest {
+                candidates: std::mem::take(&mut candidates),
+                now,
+                until: now + millis(CLAIM_LEASE),
+            };
+            let claimed = self.records().write(request, claim).await?;
             if !claimed.is_empty() {
                 return Ok(claimed);
             }
-            held.extend(targets);
+            held_targets.extend(targets);
         }
         Ok(Vec::new())
     }
 
-    async fn redriven(&self, now: Millis, handler: &dyn Handler) -> Result<Vec<Candidate>, Error> {
-        let rows = self.records().read(now, redriven).await?;
-        let (own, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, kind)| handler.wants(kind));
+    async fn redriven_candidates(&self, now: Millis, handler: &dyn Handler) -> Result<Vec<Candidate>, Error> {
+        let rows = self.records().read(now, read_redriven).await?;
+        let (own, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, kind)| handler.handles(kind));
         if !others.is_empty() {
-            // Whoever does something about them finds them as they find others.
+            // A worker of another program finds such rows by their status, as it finds all others.
             let others = others.into_iter().map(|(id, _)| id).collect();
-            self.records().write(others, forget_redriven).await?;
+            self.records().write(others, remove_redriven).await?;
         }
         Ok(own.into_iter().map(|(id, _)| (id, None)).collect())
     }
 
-    /// What may be done now, first of what was not done when it was looked through, then of what has come since. Targets that
-    /// somebody holds are passed over.
-    async fn look(
+    /// Finds the rows that may be claimed now: first among the unfinished rows of earlier scans, then in the rows after
+    /// them. Skips targets that another worker holds.
+    async fn find_candidates(
         &self,
-        progress: &mut Progress,
+        progress: &mut ScanProgress,
         now: Millis,
         handler: &dyn Handler,
-        held: HashSet<String>,
+        held_targets: HashSet<String>,
     ) -> Result<Vec<Candidate>, Error> {
-        let mut found = Found { now, waits: held, rows: Vec::new() };
+        let mut candidates = CandidateSet { now, waiting_targets: held_targets, rows: Vec::new() };
         let known: Vec<(u64, i64)> =
-            progress.open.iter().map(|(position, open)| (*position, open.id)).collect();
-        for some in known.chunks(WINDOW) {
-            let ids: Vec<i64> = some.iter().map(|(_, id)| *id).collect();
-            let undone = self.records().read(ids, undone).await?;
-            for (position, id) in some {
-                match (undone.get(id), progress.open.get(position)) {
-                    (Some(available_at), Some(open)) => found.add(open, *available_at),
-                    _ => drop(progress.open.remove(position)),
+            progress.unfinished.iter().map(|(position, row)| (*position, row.id)).collect();
+        for chunk in known.chunks(SCAN_PAGE_SIZE) {
+            let ids: Vec<i64> = chunk.iter().map(|(_, id)| *id).collect();
+            let unfinished = self.records().read(ids, read_unfinished).await?;
+            for (position, id) in chunk {
+                match (unfinished.get(id), progress.unfinished.get(position)) {
+                    (Some(available_at), Some(row)) => candidates.add(row, *available_at),
+                    _ => drop(progress.unfinished.remove(position)),
                 }
             }
-            if found.is_full() {
-                return Ok(found.rows);
+            if candidates.is_full() {
+                return Ok(candidates.rows);
             }
         }
-        for _ in 0..WINDOWS {
-            if progress.open.len() >= MOST_OPEN {
+        for _ in 0..MAX_SCANNED_PAGES {
+            if progress.unfinished.len() >= MAX_UNFINISHED_ROWS {
                 break;
             }
-            let rows = self.records().read(progress.looked_to, window).await?;
-            let is_last = rows.len() < WINDOW;
-            for row in rows {
-                progress.looked_to = row.position;
-                if row.is_undone && handler.wants(&row.kind) {
-                    let open = Open { id: row.id, target: row.target };
-                    found.add(&open, row.available_at);
-                    progress.open.insert(row.position, open);
+            let page = self.records().read(progress.position, scan_page).await?;
+            let is_last = page.len() < SCAN_PAGE_SIZE;
+            for scanned in page {
+                progress.position = scanned.position;
+                if scanned.is_unfinished && handler.handles(&scanned.kind) {
+                    let row = UnfinishedRow { id: scanned.id, target: scanned.target };
+                    candidates.add(&row, scanned.available_at);
+                    progress.unfinished.insert(scanned.position, row);
                 }
-                if found.is_full() {
-                    return Ok(found.rows);
+                if candidates.is_full() {
+                    return Ok(candidates.rows);
                 }
             }
-            if is_last || !found.rows.is_empty() {
+            if is_last || !candidates.rows.is_empty() {
                 break;
             }
         }
-        Ok(found.rows)
+        Ok(candidates.rows)
     }
 
-    pub(crate) async fn end(&self, endings: Vec<Ending>) -> Result<(), Error> {
+    /// Writes the outcomes of one batch of claims.
+    pub(crate) async fn finish_claims(&self, outcomes: Vec<ClaimOutcome>) -> Result<(), Error> {
         let (done, rest): (Vec<_>, Vec<_>) =
-            endings.into_iter().partition(|ending| matches!(ending.then, Then::Done));
-        if let Some(Ending { until, available_at, .. }) = done.first() {
-            let ids = done.iter().map(|ending| ending.id).collect();
-            let done = Done { ids, until: *until, now: *available_at };
+            outcomes.into_iter().partition(|outcome| matches!(outcome.next, NextStatus::Done));
+        if let Some(ClaimOutcome { until, available_at, .. }) = done.first() {
+            let ids = done.iter().map(|outcome| outcome.id).collect();
+            let done = DoneRows { ids, until: *until, now: *available_at };
             self.records().write(done, mark_done).await?;
         }
-        for ending in rest {
-            end(self.records(), ending).await?;
+        for outcome in rest {
+            finish_claim(self.records(), outcome).await?;
         }
         Ok(())
     }
 }
 
-async fn redriven(now: &Millis, tx: &mut Transaction<'_>) -> Result<Vec<(i64, String)>, Error> {
-    let rows = tx.rows(&store::REDRIVEN, &[("now", (*now).into()), ("most", MOST.into())]).await?;
+/// The ids and types of redriven rows that are available.
+async fn read_redriven(now: &Millis, tx: &mut Transaction<'_>) -> Result<Vec<(i64, String)>, Error> {
+    let arguments = [("now", (*now).into()), ("most", MAX_CLAIMED_ROWS.into())];
+    let rows = tx.rows(&store::REDRIVEN, &arguments).await?;
     rows.iter().map(|row| Ok((row.int(0)?, row.maybe_text(1)?.unwrap_or_default().to_owned()))).collect()
 }
 
-#[expect(clippy::ptr_arg, reason = "a question takes what it was given by reference")]
-async fn forget_redriven(ids: &Vec<i64>, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+#[expect(clippy::ptr_arg, reason = "a query function takes its argument by reference")]
+async fn remove_redriven(ids: &Vec<i64>, tx: &mut Transaction<'_>) -> Result<u64, Error> {
     tx.run(&store::REDRIVEN_REMOVE, &[("ids", list(ids)?.into())]).await
 }
 
-/// Of some rows those that are not done, and when they may be.
-#[expect(clippy::ptr_arg, reason = "a question takes what it was given by reference")]
-async fn undone(ids: &Vec<i64>, tx: &mut Transaction<'_>) -> Result<HashMap<i64, Millis>, Error> {
-    let rows = tx.rows(&store::UNDONE, &[("ids", list(ids)?.into())]).await?;
+/// Returns those of the rows that are unfinished, and when each becomes available.
+#[expect(clippy::ptr_arg, reason = "a query function takes its argument by reference")]
+async fn read_unfinished(ids: &Vec<i64>, tx: &mut Transaction<'_>) -> Result<HashMap<i64, Millis>, Error> {
+    let rows = tx.rows(&store::UNFINISHED, &[("ids", list(ids)?.into())]).await?;
     rows.iter().map(|row| Ok((row.int(0)?, u64::try_from(row.int(1)?).unwrap_or_default()))).collect()
 }
 
-/// As much of a row as tells whether there is something to do.
-struct Seen {
+/// The columns of a row that decide whether it may be claimed.
+struct ScannedRow {
     position: u64,
     id: i64,
     target: String,
     kind: String,
-    is_undone: bool,
+    is_unfinished: bool,
     available_at: Millis,
 }
 
-async fn window(after: &u64, tx: &mut Transaction<'_>) -> Result<Vec<Seen>, Error> {
-    let wanted = [("after", (*after).into()), ("most", WINDOW.into())];
-    let rows = tx.rows(&store::WINDOW, &wanted).await?;
-    let seen = |row: &bongsu_sql::Row| {
-        Ok(Seen {
+async fn scan_page(after: &u64, tx: &mut Transaction<'_>) -> Result<Vec<ScannedRow>, Error> {
+    let arguments = [("after", (*after).into()), ("most", SCAN_PAGE_SIZE.into())];
+    let rows = tx.rows(&store::SCAN_PAGE, &arguments).await?;
+    let scanned = |row: &bongsu_sql::Row| {
+        Ok(ScannedRow {
             position: row.count(0)?,
             id: row.int(1)?,
             target: row.text(2)?.to_owned(),
             kind: row.maybe_text(3)?.unwrap_or_default().to_owned(),
-            is_undone: matches!(row.text(4)?, "PENDING" | "PROCESSING"),
+            is_unfinished: matches!(row.text(4)?, "PENDING" | "PROCESSING"),
             available_at: u64::try_from(row.int(5)?).unwrap_or_default(),
         })
     };
-    rows.iter().map(seen).collect()
+    rows.iter().map(scanned).collect()
 }
 
-struct Wish {
+/// Rows to be claimed until a time.
+struct ClaimRequest {
     candidates: Vec<Candidate>,
     now: Millis,
     until: Millis,
 }
 
-async fn claim(wish: &Wish, tx: &mut Transaction<'_>) -> Result<Vec<Claimed>, Error> {
-    let ids: Vec<i64> = wish.candidates.iter().map(|(id, _)| *id).collect();
-    let held = [("ids", list(&ids)?.into()), ("now", wish.now.into())];
-    let held = tx.rows(&store::CLAIM_HOLD, &held).await?;
-    let mut held = held
+async fn claim(request: &ClaimRequest, tx: &mut Transaction<'_>) -> Result<Vec<ClaimedRow>, Error> {
+    let ids: Vec<i64> = request.candidates.iter().map(|(id, _)| *id).collect();
+    let arguments = [("ids", list(&ids)?.into()), ("now", request.now.into())];
+    let locked = tx.rows(&store::CLAIM_LOCK, &arguments).await?;
+    let mut locked = locked
         .iter()
         .map(|row| {
             let trace = row.maybe_text(7)?.and_then(TraceParent::parse);
             let attempts = u64::try_from(row.int(6)?).unwrap_or_default();
-            let row = Row { trace, ..Row::read(row)? };
-            Ok((row.id, Claimed { row, attempts, until: wish.until }))
+            let row = OutboxRow { trace, ..OutboxRow::read(row)? };
+            Ok((row.id, ClaimedRow { row, attempts, until: request.until }))
         })
         .collect::<Result<HashMap<_, _>, Error>>()?;
-    // Of a target nothing behind what somebody else has, or has just had.
-    let (mut missed, mut claimed) = (HashSet::new(), Vec::with_capacity(held.len()));
-    for (id, target) in &wish.candidates {
-        match held.remove(id) {
-            Some(row) if !target.as_ref().is_some_and(|target| missed.contains(target)) => {
+    // A row that could not be locked is another worker's, or was until now: the later rows of its target are not
+    // claimed.
+    let (mut skipped_targets, mut claimed) = (HashSet::new(), Vec::with_capacity(locked.len()));
+    for (id, target) in &request.candidates {
+        match locked.remove(id) {
+            Some(row) if !target.as_ref().is_some_and(|target| skipped_targets.contains(target)) => {
                 claimed.push(row);
             }
-            _ => missed.extend(target.as_ref()),
+            _ => skipped_targets.extend(target.as_ref()),
         }
     }
     let ids: Vec<i64> = claimed.iter().map(|claimed| claimed.row.id).collect();
-    tx.run(&store::CLAIM, &[("ids", list(&ids)?.into()), ("until", wish.until.into())]).await?;
+    tx.run(&store::CLAIM, &[("ids", list(&ids)?.into()), ("until", request.until.into())]).await?;
     Ok(claimed)
 }
 
-struct Done {
+/// Rows of one batch of claims that are done.
+struct DoneRows {
     ids: Vec<i64>,
     until: Millis,
     now: Millis,
 }
 
-async fn mark_done(done: &Done, tx: &mut Transaction<'_>) -> Result<(), Error> {
+async fn mark_done(done: &DoneRows, tx: &mut Transaction<'_>) -> Result<(), Error> {
     let ids = list(&done.ids)?;
     let arguments = [("ids", ids.clone().into()), ("until", done.until.into()), ("now", done.now.into())];
     tx.run(&store::CLAIM_DONE, &arguments).await?;
     tx.run(&store::REDRIVEN_REMOVE, &[("ids", ids.into())]).await.map(drop)
 }
 
-async fn end(records: &Records, ending: Ending) -> Result<(), Error> {
-    async fn change(ending: &Ending, tx: &mut Transaction<'_>) -> Result<(), Error> {
-        let status = match &ending.then {
-            Then::Done => "DONE",
-            Then::Again => "PENDING",
-            Then::GivenUp(_) => "FAILED",
+async fn finish_claim(records: &Records, outcome: ClaimOutcome) -> Result<(), Error> {
+    async fn change(outcome: &ClaimOutcome, tx: &mut Transaction<'_>) -> Result<(), Error> {
+        let status = match &outcome.next {
+            NextStatus::Done => "DONE",
+            NextStatus::Pending => "PENDING",
+            NextStatus::Failed(_) => "FAILED",
         };
         let arguments = [
-            ("id", ending.id.into()),
-            ("until", ending.until.into()),
+            ("id", outcome.id.into()),
+            ("until", outcome.until.into()),
             ("status", status.into()),
-            ("attempts", ending.attempts.into()),
-            ("available_at", ending.available_at.into()),
+            ("attempts", outcome.attempts.into()),
+            ("available_at", outcome.available_at.into()),
         ];
         let changed = tx.run(&store::CLAIM_END, &arguments).await?;
-        if let (Then::GivenUp(reason), true) = (&ending.then, changed > 0) {
-            let reason: String = reason.chars().take(store::REASON).collect();
-            tx.run(&store::FAILURE_PUT, &[("failures", list(&[(ending.id, reason)])?.into())]).await?;
-            tx.run(&store::REDRIVEN_REMOVE, &[("ids", list(&[ending.id])?.into())]).await?;
+        if let (NextStatus::Failed(reason), true) = (&outcome.next, changed > 0) {
+            let reason: String = reason.chars().take(store::MAX_REASON_LEN).collect();
+            tx.run(&store::FAILURE_PUT, &[("failures", list(&[(outcome.id, reason)])?.into())]).await?;
+            tx.run(&store::REDRIVEN_REMOVE, &[("ids", list(&[outcome.id])?.into())]).await?;
         }
         Ok(())
     }
-    records.write(ending, change).await
+    records.write(outcome, change).await
 }

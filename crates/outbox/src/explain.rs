@@ -1,38 +1,39 @@
-//! What became of one row: whether it has its position, what was done about it, and why it was given up.
+//! Reports on one row for `bongsu explain`: its position, its status for workers, and why it was given up.
 //!
-//! Needs the records and nothing else, so that an operator can ask while the hub runs and while it does not.
+//! The report reads the database only, so that an operator can run it while the hub is stopped.
 
 use bongsu_kernel::trace::TraceParent;
 use bongsu_sql::{Error, Records, Transaction};
 
-use crate::{Row, store};
+use crate::{OutboxRow, store};
 
+/// A row with its state.
 #[derive(Clone, Debug)]
 pub struct ExplainedRow {
-    pub row: Row,
+    pub row: OutboxRow,
     pub status: String,
     pub attempts: u64,
-    /// Why it was given up; None when it was not, or another program did.
+    /// Why the row was given up. None when it was not given up, or when another program did so.
     pub reason: Option<String>,
 }
 
 impl ExplainedRow {
-    /// None until the sequencer has seen it: no stream has it before.
+    /// The position of the row. None until the sequencer has given one: before that, no stream receives the row.
     pub fn position(&self) -> Option<u64> {
         Some(self.row.position).filter(|position| *position > 0)
     }
 }
 
-/// None when there is no such row, or it was removed for its age.
+/// Reads one row. None when there is no such row, or when retention has removed it.
 pub async fn explain(records: &Records, id: i64) -> Result<Option<ExplainedRow>, Error> {
-    records.read(id, look).await
+    records.read(id, read_row).await
 }
 
-async fn look(id: &i64, tx: &mut Transaction<'_>) -> Result<Option<ExplainedRow>, Error> {
+async fn read_row(id: &i64, tx: &mut Transaction<'_>) -> Result<Option<ExplainedRow>, Error> {
     let Some(found) = tx.row(&store::EXPLAIN, &[("id", (*id).into())]).await? else { return Ok(None) };
     let trace = found.maybe_text(9)?.and_then(TraceParent::parse);
     Ok(Some(ExplainedRow {
-        row: Row { trace, ..Row::read(&found)? },
+        row: OutboxRow { trace, ..OutboxRow::read(&found)? },
         status: found.maybe_text(6)?.unwrap_or_default().to_owned(),
         attempts: u64::try_from(found.maybe_int(7)?.unwrap_or_default()).unwrap_or_default(),
         reason: found.maybe_text(8)?.map(str::to_owned),

@@ -1,23 +1,23 @@
-//! The outbox: what a program wrote with its own change is told to everybody who may hear of it, in one order.
+//! The outbox: rows that a program commits together with its change are sent to the streams of their event, in order.
 //!
-//! Any program inserts rows into `outbox_events` (or what the settings call it), in its own transactions. Ids are given before
-//! a commit and say nothing about order, so a sequencer gives every row its position once it can be seen ([`sequence`]); one
-//! tail per process reads on by position ([`tail`]) and hands rows to the hub, whose streams read the same rows here when they
-//! come back ([`source`]).
+//! Any program inserts rows into `outbox_events` (or the table that the settings name), in its own transactions. The
+//! database assigns ids before the commit, so ids say nothing about the order of commits: a sequencer gives every
+//! committed row its position ([`sequence`]). One tail per process reads rows by position ([`tail`]) and pushes them to
+//! the hub. Resuming streams read the same rows from the database ([`source`]).
 
 mod claim;
 mod dead_letters;
-mod delivery;
 pub mod explain;
-mod followers;
+mod membership;
+mod membership_check;
 mod names;
 mod options;
 mod part;
+mod push_rows;
 mod record;
 mod relay;
 pub mod retention;
 mod retries;
-mod right;
 pub mod routes;
 mod row;
 pub mod sequence;
@@ -35,28 +35,29 @@ use bongsu_live::{Hub, SubjectName};
 use bongsu_sql::{Error, Records};
 use tokio::sync::Notify;
 
-use delivery::Ends;
-use followers::Followers;
+pub use membership::MembershipError;
+use membership_check::OpenStreams;
 pub use names::{TableNames, has_membership_query};
-pub use options::{Options, Relay, SETTINGS, To, Waited, is_on};
+pub use options::{Options, Relay, RelayTarget, RetainUntilDone, SETTINGS, is_on};
 pub use part::OUTBOX_PART;
+use push_rows::TargetHeads;
 pub use record::{Event, record};
-use retries::Part;
-pub use right::RightError;
-pub use row::{Fault, Row};
+use retries::LoopHealth;
+pub use row::{Fault, OutboxRow};
 pub use source::OutboxSource;
-use tail::Seen;
+use tail::TailProgress;
 
-/// The family of subjects that rows are about.
-pub const FAMILY: &str = "outbox";
-/// The target of rows that had none when the column was made: nobody hears of them.
-pub const NOBODY: &str = "-";
+/// The subject kind of the events that rows are about.
+pub const SUBJECT_KIND: &str = "outbox";
+/// The target of rows that had none when the migration added the column, or that a program writes without one. No
+/// stream receives such rows.
+pub const NO_TARGET: &str = "-";
 
 pub fn subject(event: &Id) -> SubjectName {
-    SubjectName::new(FAMILY, event)
+    SubjectName::new(SUBJECT_KIND, event)
 }
 
-/// Cheap to clone.
+/// The handle on the outbox of this process. Cheap to clone.
 #[derive(Clone)]
 pub struct Outbox(Arc<Inner>);
 
@@ -65,24 +66,25 @@ struct Inner {
     hub: Hub,
     options: Options,
     clock: Clock,
-    ends: Ends,
-    followers: Followers,
-    /// Rows have got positions.
-    sequenced: Notify,
-    /// The hub was told of rows.
-    arrived: Notify,
-    /// How far the tail has come.
-    seen: Mutex<Seen>,
-    /// The position up to which the hub was told everything.
-    reached: AtomicU64,
-    /// How often the database turned out to be another one.
-    era: AtomicU64,
-    tail: Part,
-    sequencer: Part,
+    target_heads: TargetHeads,
+    open_streams: OpenStreams,
+    /// Notified when the sequencer has given rows their positions.
+    rows_sequenced: Notify,
+    /// Notified when the tail has pushed rows to the hub, and when an operator redrives rows.
+    rows_arrived: Notify,
+    /// How far the tail has read.
+    tail_progress: Mutex<TailProgress>,
+    /// The position up to which the tail has pushed every row to the hub.
+    delivered_position: AtomicU64,
+    /// How often the tail found that the database had been restored from a copy.
+    db_generation: AtomicU64,
+    tail_health: LoopHealth,
+    sequencer_health: LoopHealth,
 }
 
 impl Outbox {
-    /// Follows the rows from now on, for as long as the process runs. Somebody in the fleet has to run [`Outbox::sequence`].
+    /// Starts the tail at the current head, and the membership check; both run as long as the process. Rows get
+    /// positions only while one instance of the fleet runs [`Outbox::run_sequencer`].
     pub async fn start(
         records: Records,
         hub: Hub,
@@ -95,19 +97,19 @@ impl Outbox {
             hub,
             options,
             clock,
-            ends: Ends::default(),
-            followers: Followers::default(),
-            sequenced: Notify::new(),
-            arrived: Notify::new(),
-            seen: Mutex::default(),
-            reached: AtomicU64::new(0),
-            era: AtomicU64::new(0),
-            tail: Part::tail(),
-            sequencer: Part::sequencer(),
+            target_heads: TargetHeads::default(),
+            open_streams: OpenStreams::default(),
+            rows_sequenced: Notify::new(),
+            rows_arrived: Notify::new(),
+            tail_progress: Mutex::default(),
+            delivered_position: AtomicU64::new(0),
+            db_generation: AtomicU64::new(0),
+            tail_health: LoopHealth::tail(),
+            sequencer_health: LoopHealth::sequencer(),
         }));
-        outbox.tell_untargeted().await;
+        outbox.log_untargeted_rows().await;
         outbox.start_tail(supervisor).await?;
-        outbox.start_looking_again(supervisor);
+        outbox.start_membership_check(supervisor);
         Ok(outbox)
     }
 
@@ -115,16 +117,13 @@ impl Outbox {
         &self.0.records
     }
 
-    /// What is nobody's is said once, at the start: somebody should look at it.
-    async fn tell_untargeted(&self) {
+    /// Logs once, at the start, how many rows name no event (`target_event_id` is `-`): no stream receives them.
+    async fn log_untargeted_rows(&self) {
         match self.records().count(&store::UNTARGETED).await {
             Ok(0) => {}
-            Ok(rows) => tracing::warn!(
-                rows,
-                "rows of the outbox have no event that they are about: nobody hears of them"
-            ),
+            Ok(rows) => tracing::warn!(rows, "outbox rows have no target_event_id; no stream receives them"),
             Err(error) => {
-                tracing::warn!(%error, "rows of the outbox that are about no event were not counted");
+                tracing::warn!(%error, "failed to count outbox rows without a target_event_id; counting again at the next start");
             }
         }
     }

@@ -1,32 +1,32 @@
-//! The names of the tables that the outbox shares with other programs, and who may follow where a query says so.
+//! The names of the tables that the outbox shares with other programs, and the membership query that replaces a table.
 //!
-//! A program that has an outbox or a table of members already keeps it: settings say what these are called. Names are quoted
-//! for each database; indexes get the name of their table with an ending.
+//! A program that already has an outbox or a membership table keeps its table: settings give the names. Names are
+//! quoted for each database. Indexes are named after their table, with a suffix.
 
-use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
+use bongsu_kernel::settings::{Kind, Setting, SettingError, Values};
 use bongsu_sql::{Dialect, Identifier, Names, TableName, replace_arguments};
 
 use crate::store::PART;
 
 bongsu_kernel::settings! { "outbox":
     pub(crate) OUTBOX_TABLE = "outbox_events":
-        "The table that programs write rows to: its name, or schema.name on a server. It is made if it is missing.";
+        "The table that programs write rows to: its name, or schema.name on a database server. The hub creates it if it is missing.";
     pub(crate) OUTBOX_MEMBERSHIP_TABLE = "memberships":
-        "The table that says who may follow an event: its name, or schema.name on a server. It is made if it is missing.";
+        "The table that says who may read the stream of an event: its name, or schema.name on a database server. The hub creates it if it is missing.";
     pub(crate) OUTBOX_MEMBERSHIP_COLUMNS = "event_id,user_id,status", kind(Kind::List):
-        "The columns of that table: the event, the person, and the status, which is ACCEPTED for those who may follow.";
+        "The columns of the membership table: event, person and status. Only the status ACCEPTED gives access.";
     pub(crate) OUTBOX_MEMBERSHIP_QUERY = "":
-        "Instead of a table: a SELECT that gives a row when the person :user_id may follow the event :event_id. Nothing is made for it; rows system.removed that say when a right ends are the program's to write.";
+        "Used instead of a membership table: a SELECT that returns a row if the person :user_id may read the stream of the event :event_id. The hub then creates no table and no triggers; the program itself inserts a system.removed row when a membership ends.";
 }
 
-const TABLE_ALLOWED: &str = "a name of up to 48 letters, digits and underscores that does not begin with bongsu_, or schema.name with a schema of your own";
-const COLUMNS_ALLOWED: &str = "three names of columns, separated by commas: event, person, status";
-const QUERY_ALLOWED: &str =
-    "one SELECT with :event_id and :user_id, and OUTBOX_MEMBERSHIP_TABLE and _COLUMNS left as they are";
+const TABLE_ALLOWED: &str = "a name of up to 48 letters, digits and underscores that does not begin with bongsu_, or schema.name with a schema that is not the database server's own";
+const COLUMNS_ALLOWED: &str = "three different column names, separated by commas: event, person, status";
+const QUERY_FORM: &str = "one SELECT with the parameters :event_id and :user_id, no others, and no semicolon";
+const QUERY_ALONE: &str = "only without OUTBOX_MEMBERSHIP_TABLE and OUTBOX_MEMBERSHIP_COLUMNS";
 
-/// What stands for the whole of an outbox that nobody named.
+/// The description of the table names that is stored with the migrations when all settings have their defaults.
 const DEFAULT_NAMES: &str = "outbox_events, memberships (event_id, user_id, status)";
-/// The indexes of the table of rows: what queries call them, and their endings.
+/// The indexes of the outbox table: the key that queries use, and the suffix of the index name.
 const INDEXES: [(&str, &str); 5] = [
     ("outbox_events_unsequenced", "unsequenced"),
     ("outbox_events_order", "order"),
@@ -48,54 +48,59 @@ enum Memberships {
     Query(String),
 }
 
-/// Whether a query of the settings says who may follow.
+/// Whether `OUTBOX_MEMBERSHIP_QUERY` is set.
 pub fn has_membership_query(values: &Values) -> bool {
-    values.given(&OUTBOX_MEMBERSHIP_QUERY).is_some()
+    values.get(&OUTBOX_MEMBERSHIP_QUERY).is_some()
 }
 
 impl TableNames {
-    pub fn from_settings(values: &Values, dialect: Dialect) -> Result<Self, Bad> {
+    pub fn from_settings(values: &Values, dialect: Dialect) -> Result<Self, SettingError> {
         let outbox = table(values, &OUTBOX_TABLE, dialect)?;
-        if let Some(query) = values.given(&OUTBOX_MEMBERSHIP_QUERY) {
-            let is_left = |setting: &Setting| values.text(setting) == setting.default;
-            if !is_query(query) || !is_left(&OUTBOX_MEMBERSHIP_TABLE) || !is_left(&OUTBOX_MEMBERSHIP_COLUMNS)
-            {
-                return Err(Bad::value(&OUTBOX_MEMBERSHIP_QUERY, query, QUERY_ALLOWED));
+        if let Some(query) = values.get(&OUTBOX_MEMBERSHIP_QUERY) {
+            let is_default = |setting: &Setting| values.text(setting) == setting.default;
+            let is_alone = is_default(&OUTBOX_MEMBERSHIP_TABLE) && is_default(&OUTBOX_MEMBERSHIP_COLUMNS);
+            let allowed = if is_alone { QUERY_FORM } else { QUERY_ALONE };
+            if !is_query(query) || !is_alone {
+                return Err(SettingError::invalid_value(&OUTBOX_MEMBERSHIP_QUERY, query, allowed));
             }
             return Ok(Self { outbox, memberships: Memberships::Query(query.trim().to_owned()) });
         }
         let memberships = table(values, &OUTBOX_MEMBERSHIP_TABLE, dialect)?;
         if memberships.to_string().eq_ignore_ascii_case(&outbox.to_string()) {
-            let allowed = "another table than OUTBOX_TABLE";
-            return Err(Bad::value(&OUTBOX_MEMBERSHIP_TABLE, &memberships.to_string(), allowed));
+            let allowed = "a table other than OUTBOX_TABLE";
+            return Err(SettingError::invalid_value(
+                &OUTBOX_MEMBERSHIP_TABLE,
+                &memberships.to_string(),
+                allowed,
+            ));
         }
         let columns = values.list(&OUTBOX_MEMBERSHIP_COLUMNS);
         let columns: Option<Vec<Identifier>> = columns.iter().map(|column| Identifier::new(column)).collect();
         let columns = columns.and_then(|columns| <[Identifier; 3]>::try_from(columns).ok());
-        let is_double = |[event, user, status]: &[Identifier; 3]| {
-            event.is_like(user) || user.is_like(status) || status.is_like(event)
+        let has_duplicate = |[event, user, status]: &[Identifier; 3]| {
+            event.eq_ignore_case(user) || user.eq_ignore_case(status) || status.eq_ignore_case(event)
         };
-        let Some([event, user, status]) = columns.filter(|columns| !is_double(columns)) else {
+        let Some([event, user, status]) = columns.filter(|columns| !has_duplicate(columns)) else {
             let given = values.text(&OUTBOX_MEMBERSHIP_COLUMNS);
-            return Err(Bad::value(&OUTBOX_MEMBERSHIP_COLUMNS, given, COLUMNS_ALLOWED));
+            return Err(SettingError::invalid_value(&OUTBOX_MEMBERSHIP_COLUMNS, given, COLUMNS_ALLOWED));
         };
         Ok(Self { outbox, memberships: Memberships::Table { table: memberships, event, user, status } })
     }
 
-    /// Whether a query says who may follow, and no table is made for that.
+    /// Whether a query is used instead of a membership table.
     pub fn has_query(&self) -> bool {
         matches!(self.memberships, Memberships::Query(_))
     }
 
-    /// What queries and migrations call them, in one database.
+    /// The replacements for the names in braces in queries and migrations, for one database.
     pub fn on(&self, dialect: Dialect) -> Names {
         let outbox = &self.outbox;
         let mut given =
             vec![("outbox_events", outbox.quoted(dialect)), ("outbox_name", outbox.name.as_str().to_owned())];
         given.extend(outbox.schema.iter().map(|schema| ("outbox_schema", format!("'{}'", schema.as_str()))));
-        for (key, ending) in INDEXES {
+        for (key, suffix) in INDEXES {
             let quote = if dialect == Dialect::Postgres { '"' } else { '`' };
-            given.push((key, format!("{quote}{}_{ending}{quote}", outbox.name.as_str())));
+            given.push((key, format!("{quote}{}_{suffix}{quote}", outbox.name.as_str())));
         }
         match &self.memberships {
             Memberships::Table { table, event, user, status } => {
@@ -117,54 +122,57 @@ impl TableNames {
                 Names::new(given).part(PART, format!("{outbox}, {table} ({columns})"), DEFAULT_NAMES)
             }
             Memberships::Query(query) => {
-                // A comment at the end of the query must not take the parenthesis after it.
+                // The line feed ends a `--` comment at the end of the query, which would otherwise hide the closing
+                // parenthesis.
                 given.push(("membership_query", format!("{query}\n")));
-                given.push(("listed_membership_query", format!("{}\n", about_listed(query, dialect))));
-                let listed = about_listed(query, dialect);
-                // A database may take the one and not the other: MariaDB has no outer columns within a WITH.
+                given.push(("listed_membership_query", format!("{}\n", for_listed_streams(query, dialect))));
+                let listed = for_listed_streams(query, dialect);
+                // Both forms are probed, because a database may accept only one: MariaDB has no outer columns within a
+                // WITH.
                 Names::new(given)
                     .part(PART, format!("{outbox}, a query for memberships"), DEFAULT_NAMES)
                     .probe(OUTBOX_MEMBERSHIP_QUERY.name, format!("SELECT 1 WHERE EXISTS ({query}\n)"))
                     .probe(
                         OUTBOX_MEMBERSHIP_QUERY.name,
-                        format!("SELECT 1 FROM {} WHERE NOT EXISTS ({listed}\n)", nobody(dialect)),
+                        format!("SELECT 1 FROM {} WHERE NOT EXISTS ({listed}\n)", empty_stream_list(dialect)),
                     )
             }
         }
     }
 }
 
-fn table(values: &Values, setting: &Setting, dialect: Dialect) -> Result<TableName, Bad> {
+fn table(values: &Values, setting: &Setting, dialect: Dialect) -> Result<TableName, SettingError> {
     let given = values.text(setting);
     let table = TableName::parse(given)
         .filter(|table| !table.name.as_str().to_ascii_lowercase().starts_with("bongsu_"))
-        .filter(|table| !table.schema.as_ref().is_some_and(Identifier::is_of_server));
-    let table = table.ok_or_else(|| Bad::value(setting, given, TABLE_ALLOWED))?;
+        .filter(|table| !table.schema.as_ref().is_some_and(Identifier::is_system_schema));
+    let table = table.ok_or_else(|| SettingError::invalid_value(setting, given, TABLE_ALLOWED))?;
     if dialect == Dialect::Sqlite && table.schema.is_some() {
-        return Err(Bad::value(
+        return Err(SettingError::invalid_value(
             setting,
             given,
-            "a name without a schema while records are in the data folder",
+            "a name without a schema, because the records are in the data folder (SQLite has no schemas)",
         ));
     }
     Ok(table)
 }
 
-/// Whether a text looks like one query about a person and an event. The database says whether it is one.
+/// Whether a text looks like one query with both parameters. Whether it is valid SQL is found when the database probes
+/// it.
 fn is_query(text: &str) -> bool {
     let mut arguments = Vec::new();
     replace_arguments(text, |_, name| arguments.push(name.to_owned()));
     let is_known = |name: &String| ["event_id", "user_id"].contains(&name.as_str());
-    let begins_well = ["select", "with"].iter().any(|word| {
-        let begin = text.trim_start().get(..word.len());
-        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(word))
+    let has_query_keyword = ["select", "with"].iter().any(|word| {
+        let first_word = text.trim_start().get(..word.len());
+        first_word.is_some_and(|first| first.eq_ignore_ascii_case(word))
     });
-    let names_both = ["event_id", "user_id"].iter().all(|name| arguments.iter().any(|given| given == name));
-    begins_well && names_both && arguments.iter().all(is_known) && !text.contains(';')
+    let has_both = ["event_id", "user_id"].iter().all(|name| arguments.iter().any(|given| given == name));
+    has_query_keyword && has_both && arguments.iter().all(is_known) && !text.contains(';')
 }
 
-/// An empty list of streams, as `without_right_by_query` has it.
-fn nobody(dialect: Dialect) -> &'static str {
+/// An empty list of streams, in the form that `missing_membership_by_query` selects from.
+fn empty_stream_list(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Sqlite => "json_each('[]') AS listed",
         Dialect::Postgres => "json_array_elements('[]'::json) AS listed (one)",
@@ -175,8 +183,9 @@ fn nobody(dialect: Dialect) -> &'static str {
     }
 }
 
-/// The query about a stream that `without_right_by_query` lists.
-fn about_listed(query: &str, dialect: Dialect) -> String {
+/// The membership query with its parameters replaced by the columns of the streams that `missing_membership_by_query`
+/// lists.
+fn for_listed_streams(query: &str, dialect: Dialect) -> String {
     let [event, user] = match dialect {
         Dialect::Sqlite => ["json_extract(listed.value, '$[1]')", "json_extract(listed.value, '$[2]')"],
         Dialect::Postgres => ["(listed.one ->> 1)", "(listed.one ->> 2)"],

@@ -1,27 +1,27 @@
-//! The settings of the outbox: how its streams behave, how long rows are kept and for whom, and where they go on to.
+//! The settings of the outbox: its streams, the retention of its rows, and the relay of rows to rooms.
 //!
-//! Durations are written with their unit here, as the contract has them.
+//! `OUTBOX_RETENTION` is written with its unit (`45m`, `12h`, `7d`), as the contract requires.
 
 use std::time::Duration;
 
-use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
+use bongsu_kernel::settings::{Kind, Setting, SettingError, Values};
 use bongsu_kernel::{EventType, Id};
-use bongsu_live::Manner;
+use bongsu_live::StreamConfig;
 
 use crate::names;
 
 bongsu_kernel::settings! { "outbox":
-    /// Whether there is an outbox.
+    /// Turns the outbox on or off.
     OUTBOX = "on", kind(Kind::OneOf(&["on", "off"])):
-        "off: no table of the outbox is made or touched, and streams of events answer 503.";
-    OUTBOX_PING_SECS = "30", whole(1, 3_600):
-        "After so much silence a stream of an event's changes says that it is alive.";
+        "off: the hub creates and changes no outbox table, and streams of events answer 503.";
+    OUTBOX_PING_SECS = "30", integer(1, 3_600):
+        "Seconds without a message after which the stream of an event sends a comment line that keeps it alive.";
     OUTBOX_RETENTION = "7d":
-        "Rows of the outbox are kept so long after streams had them (45m, 12h, 7d; never less than 30 minutes), and longer while work on them is not done.";
+        "How long outbox rows are kept after they got their position (45m, 12h, 7d; at least 30 minutes). Rows that OUTBOX_WAITS_FOR names are kept until they are DONE.";
     OUTBOX_WAITS_FOR = "":
-        "Event types, separated by commas, whose rows are kept until a worker has marked them DONE. *: all; none: no worker does anything about any row. Empty: the types of OUTBOX_RELAY; a row of another type counts as processed once it has its position.";
+        "Event types, separated by commas, whose rows are kept until a worker has marked them DONE. *: all types; none or empty: no type beyond those of OUTBOX_RELAY, which are always included. Rows of other types are removed by age alone.";
     OUTBOX_RELAY = "":
-        "Which rows are published to rooms as well, separated by commas: proposal.approved.v1=room (the room named like the row's event), comment.created.v1=room:lobby, *=room for all other types.";
+        "Which rows are also published to rooms, separated by commas: proposal.approved.v1=room (the room whose id is the row's target_event_id), comment.created.v1=room:lobby (the room lobby), *=room (all other types).";
 }
 pub const SETTINGS: &[&Setting] = &[
     &OUTBOX,
@@ -35,43 +35,43 @@ pub const SETTINGS: &[&Setting] = &[
     &OUTBOX_RELAY,
 ];
 
-/// Whether there is to be an outbox.
+/// Whether `OUTBOX` is on.
 pub fn is_on(values: &Values) -> bool {
     values.text(&OUTBOX) == "on"
 }
 
-/// Clients come back after so long.
-const RETRY_MS: u64 = 5_000;
+/// The delay before a client reconnects, sent as the `retry` field.
+const CLIENT_RETRY_MS: u64 = 5_000;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub ping: Duration,
-    pub keeps: Duration,
-    pub waited: Waited,
+    pub keepalive: Duration,
+    pub retention: Duration,
+    pub retain_until_done: RetainUntilDone,
     pub relay: Relay,
-    /// A query of the settings says who may follow, and not a table.
+    /// `OUTBOX_MEMBERSHIP_QUERY` is used instead of a membership table.
     pub has_membership_query: bool,
-    /// How streams of rooms behave: these differ in a few words only.
-    pub usual: Manner,
+    /// The configuration of room streams, which outbox streams change in a few fields.
+    pub room_streams: StreamConfig,
 }
 
-/// Which rows go on to where.
+/// The rooms that rows are published to, by event type. None stands for all types without an entry of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Relay(Vec<(Option<EventType>, To)>);
+pub struct Relay(Vec<(Option<EventType>, RelayTarget)>);
 
-/// Where a row goes on to.
+/// The room that a row is published to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum To {
-    /// The room that is named like the row's event.
+pub enum RelayTarget {
+    /// The room whose id is the target of the row.
     OwnRoom,
     Room(Id),
 }
 
 impl Relay {
-    /// What was said of this type, or of all that nothing was said of.
-    pub fn of(&self, event_type: &str) -> Option<&To> {
-        let said = self.0.iter().find(|(of, _)| of.as_ref().is_some_and(|of| of.as_str() == event_type));
-        said.or_else(|| self.0.iter().find(|(of, _)| of.is_none())).map(|(_, to)| to)
+    /// The target for an event type: the type's own entry, or else the entry for all other types.
+    pub fn target(&self, event_type: &str) -> Option<&RelayTarget> {
+        let own = self.0.iter().find(|(key, _)| key.as_ref().is_some_and(|key| key.as_str() == event_type));
+        own.or_else(|| self.0.iter().find(|(key, _)| key.is_none())).map(|(_, target)| target)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -80,89 +80,101 @@ impl Relay {
 
     fn parse(entries: &[String]) -> Option<Self> {
         let entry = |entry: &String| {
-            let (of, to) = entry.split_once('=')?;
-            let of = match of.trim() {
+            let (key, target) = entry.split_once('=')?;
+            let key = match key.trim() {
                 "*" => None,
-                of => Some(EventType::new(of).ok().filter(|of| !of.is_reserved())?),
+                key => Some(EventType::new(key).ok().filter(|key| !key.is_reserved())?),
             };
-            let to = match to.trim() {
-                "room" => To::OwnRoom,
-                to => To::Room(Id::new(to.strip_prefix("room:")?).ok()?),
+            let target = match target.trim() {
+                "room" => RelayTarget::OwnRoom,
+                target => RelayTarget::Room(Id::new(target.strip_prefix("room:")?).ok()?),
             };
-            Some((of, to))
+            Some((key, target))
         };
-        let entries: Vec<(Option<EventType>, To)> = entries.iter().map(entry).collect::<Option<_>>()?;
-        // Of two words about one type nobody knows which is meant.
-        let said_twice = entries
+        let entries: Vec<(Option<EventType>, RelayTarget)> =
+            entries.iter().map(entry).collect::<Option<_>>()?;
+        // With two entries for one type it is unclear which one is meant.
+        let has_duplicate = entries
             .iter()
             .enumerate()
-            .any(|(at, (of, _))| entries[..at].iter().any(|(known, _)| known == of));
-        (!said_twice).then_some(Self(entries))
+            .any(|(at, (key, _))| entries[..at].iter().any(|(earlier, _)| earlier == key));
+        (!has_duplicate).then_some(Self(entries))
     }
 }
 
-/// Which rows somebody does something about, so that they stay until it is done.
+/// The rows that a worker processes: retention keeps them until they are DONE.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Waited {
-    Every,
-    /// Those of these types.
-    Of(Vec<String>),
+pub enum RetainUntilDone {
+    /// Rows of all types.
+    All,
+    /// Rows of these types.
+    Types(Vec<String>),
 }
 
-impl Waited {
-    /// What is not understood would let rows go that somebody waits for.
+impl RetainUntilDone {
+    /// None when an entry is not understood: ignoring it could remove rows that a worker still needs.
     fn parse(text: &str, entries: &[String]) -> Option<Self> {
         match text.trim() {
-            "*" => Some(Self::Every),
-            "" | "none" => Some(Self::Of(Vec::new())),
+            "*" => Some(Self::All),
+            "" | "none" => Some(Self::Types(Vec::new())),
             _ if entries.is_empty() || entries.iter().any(|entry| EventType::new(entry).is_err()) => None,
-            _ => Some(Self::Of(entries.to_vec())),
+            _ => Some(Self::Types(entries.to_vec())),
         }
     }
 
-    /// And those that the hub itself does something about.
-    fn and(self, relay: &Relay) -> Self {
-        let Self::Of(mut types) = self else { return self };
-        for (of, _) in &relay.0 {
-            let Some(of) = of else { return Self::Every };
-            types.push(of.as_str().to_owned());
+    /// Adds the types that the relay publishes, because the hub's own worker processes those.
+    fn with_relay(self, relay: &Relay) -> Self {
+        let Self::Types(mut types) = self else { return self };
+        for (key, _) in &relay.0 {
+            let Some(key) = key else { return Self::All };
+            types.push(key.as_str().to_owned());
         }
-        Self::Of(types)
+        Self::Types(types)
     }
 }
 
 impl Options {
-    pub fn from_settings(values: &Values, usual: Manner) -> Result<Self, Bad> {
-        let keeps = values.text(&OUTBOX_RETENTION);
-        let keeps = duration(keeps)
-            .ok_or_else(|| Bad::value(&OUTBOX_RETENTION, keeps, "a number with m, h or d, such as 7d"))?;
-        let waited = Waited::parse(values.text(&OUTBOX_WAITS_FOR), &values.list(&OUTBOX_WAITS_FOR))
-            .ok_or_else(|| {
-                let given = values.text(&OUTBOX_WAITS_FOR);
-                Bad::value(&OUTBOX_WAITS_FOR, given, "*, none, event types separated by commas, or nothing")
-            })?;
+    pub fn from_settings(values: &Values, room_streams: StreamConfig) -> Result<Self, SettingError> {
+        let retention = values.text(&OUTBOX_RETENTION);
+        let retention = parse_duration(retention).ok_or_else(|| {
+            SettingError::invalid_value(
+                &OUTBOX_RETENTION,
+                retention,
+                "a whole number with m, h or d, such as 7d",
+            )
+        })?;
+        let retain_until_done =
+            RetainUntilDone::parse(values.text(&OUTBOX_WAITS_FOR), &values.list(&OUTBOX_WAITS_FOR))
+                .ok_or_else(|| {
+                    let given = values.text(&OUTBOX_WAITS_FOR);
+                    SettingError::invalid_value(
+                        &OUTBOX_WAITS_FOR,
+                        given,
+                        "*, none, event types separated by commas, or empty",
+                    )
+                })?;
         let relay = Relay::parse(&values.list(&OUTBOX_RELAY)).ok_or_else(|| {
             let allowed = "entries such as comment.created.v1=room, a.b=room:lobby or *=room";
-            Bad::value(&OUTBOX_RELAY, values.text(&OUTBOX_RELAY), allowed)
+            SettingError::invalid_value(&OUTBOX_RELAY, values.text(&OUTBOX_RELAY), allowed)
         })?;
-        let waited = waited.and(&relay);
-        let (ping, has_membership_query) =
+        let retain_until_done = retain_until_done.with_relay(&relay);
+        let (keepalive, has_membership_query) =
             (values.seconds(&OUTBOX_PING_SECS), names::has_membership_query(values));
-        Ok(Self { ping, keeps, waited, relay, has_membership_query, usual })
+        Ok(Self { keepalive, retention, retain_until_done, relay, has_membership_query, room_streams })
     }
 
-    pub(crate) fn manner(&self) -> Manner {
-        Manner {
-            keepalive: self.ping,
-            alive: b": ping\n\n",
-            retry_ms: (RETRY_MS, RETRY_MS),
-            is_placed: true,
-            ..self.usual.clone()
+    pub(crate) fn stream_config(&self) -> StreamConfig {
+        StreamConfig {
+            keepalive: self.keepalive,
+            keepalive_frame: b": ping\n\n",
+            retry_ms: (CLIENT_RETRY_MS, CLIENT_RETRY_MS),
+            has_initial_position: true,
+            ..self.room_streams.clone()
         }
     }
 }
 
-fn duration(text: &str) -> Option<Duration> {
+fn parse_duration(text: &str) -> Option<Duration> {
     let unit = text.chars().last()?;
     let minutes = match unit {
         'm' => 1,
@@ -186,9 +198,9 @@ mod tests {
             Relay::parse(&entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>())
         };
         let relay = parse(&["*=room:all", "a.b = room"]).unwrap();
-        assert_eq!(relay.of("a.b"), Some(&To::OwnRoom));
-        assert_eq!(relay.of("a.c"), Some(&To::Room(Id::new("all").unwrap())));
-        assert_eq!(parse(&["a.b=room"]).unwrap().of("a.c"), None);
+        assert_eq!(relay.target("a.b"), Some(&RelayTarget::OwnRoom));
+        assert_eq!(relay.target("a.c"), Some(&RelayTarget::Room(Id::new("all").unwrap())));
+        assert_eq!(parse(&["a.b=room"]).unwrap().target("a.c"), None);
         assert_eq!(parse(&["a.b=room", "a.b=room:x"]), None);
         for bad in ["a.b", "a.b=", "A=room", "a.b=room:", "a.b=room:a b", "a.b=queue:x", "system.x=room"] {
             assert_eq!(parse(&[bad]), None, "{bad}");
@@ -199,12 +211,15 @@ mod tests {
     fn what_is_waited_for_is_understood_or_refused() {
         let parse = |text: &str| {
             let entries: Vec<String> = text.split(',').map(|entry| entry.trim().to_owned()).collect();
-            Waited::parse(text, &entries)
+            RetainUntilDone::parse(text, &entries)
         };
-        assert_eq!(parse("*"), Some(Waited::Every));
-        assert_eq!(parse("none"), Some(Waited::Of(Vec::new())));
-        assert_eq!(parse(""), Some(Waited::Of(Vec::new())));
-        assert_eq!(parse("a.b, c.d.v1"), Some(Waited::Of(vec!["a.b".to_owned(), "c.d.v1".to_owned()])));
+        assert_eq!(parse("*"), Some(RetainUntilDone::All));
+        assert_eq!(parse("none"), Some(RetainUntilDone::Types(Vec::new())));
+        assert_eq!(parse(""), Some(RetainUntilDone::Types(Vec::new())));
+        assert_eq!(
+            parse("a.b, c.d.v1"),
+            Some(RetainUntilDone::Types(vec!["a.b".to_owned(), "c.d.v1".to_owned()]))
+        );
         for bad in [",", "a.b c.d", "a.b;c.d", "A B", "none,a.b", "*,a.b"] {
             assert_eq!(parse(bad), None, "{bad}");
         }
@@ -212,30 +227,33 @@ mod tests {
 
     #[test]
     fn what_the_hub_passes_on_is_waited_for_whatever_else_is() {
-        let waited = |waits_for: &str, relay: &str| {
+        let retained = |waits_for: &str, relay: &str| {
             let given = [("OUTBOX_WAITS_FOR", waits_for), ("OUTBOX_RELAY", relay)];
             let environment = given.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
             let settings = [SETTINGS, bongsu_live::SETTINGS].concat();
             let values = load(&settings, &Input { environment, ..Input::default() }).unwrap();
-            let usual = bongsu_live::Options::from_settings(&values).manner();
-            Options::from_settings(&values, usual).unwrap().waited
+            let room_streams = bongsu_live::Options::from_settings(&values).stream_config();
+            Options::from_settings(&values, room_streams).unwrap().retain_until_done
         };
-        assert_eq!(waited("c.d", "a.b=room"), Waited::Of(vec!["c.d".to_owned(), "a.b".to_owned()]));
-        for unsaid in ["", "none"] {
-            assert_eq!(waited(unsaid, "a.b=room"), Waited::Of(vec!["a.b".to_owned()]));
-            assert_eq!(waited(unsaid, "*=room"), Waited::Every);
-            assert_eq!(waited(unsaid, ""), Waited::Of(Vec::new()));
+        assert_eq!(
+            retained("c.d", "a.b=room"),
+            RetainUntilDone::Types(vec!["c.d".to_owned(), "a.b".to_owned()])
+        );
+        for empty in ["", "none"] {
+            assert_eq!(retained(empty, "a.b=room"), RetainUntilDone::Types(vec!["a.b".to_owned()]));
+            assert_eq!(retained(empty, "*=room"), RetainUntilDone::All);
+            assert_eq!(retained(empty, ""), RetainUntilDone::Types(Vec::new()));
         }
-        assert_eq!(waited("c.d", "*=room"), Waited::Every);
+        assert_eq!(retained("c.d", "*=room"), RetainUntilDone::All);
     }
 
     #[test]
     fn times_are_read_with_their_unit_only() {
         for (text, seconds) in [("45m", Some(2_700)), ("12h", Some(43_200)), ("7d", Some(604_800))] {
-            assert_eq!(duration(text), seconds.map(Duration::from_secs));
+            assert_eq!(parse_duration(text), seconds.map(Duration::from_secs));
         }
         for text in ["", "7", "d", "-1d", "1.5h", "7 d", "99999999999999999999d"] {
-            assert_eq!(duration(text), None, "{text:?}");
+            assert_eq!(parse_duration(text), None, "{text:?}");
         }
     }
 }

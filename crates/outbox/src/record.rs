@@ -1,4 +1,4 @@
-//! Recording what happened, in the transaction that makes it happen.
+//! Inserts an outbox row in the transaction of the change that it reports.
 
 use bongsu_kernel::Id;
 use bongsu_kernel::json::Object;
@@ -7,20 +7,20 @@ use bongsu_sql::{Error, Transaction, Value};
 
 use crate::store;
 
-/// Something that happened to an event.
+/// What an outbox row says: something that happened to an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     pub event_type: &'a str,
     pub payload: &'a Object,
-    /// The event whose followers are told.
+    /// The event whose streams receive the row.
     pub target: &'a Id,
-    /// The trace that it belongs to, as W3C writes it.
+    /// The W3C `traceparent` of the request that caused the row.
     pub traceparent: Option<&'a str>,
 }
 
-/// Writes it down. It counts with the transaction: once that is committed everybody is told, and never before.
+/// Inserts the row. Streams receive it after the transaction commits, and never if it is rolled back.
 pub async fn record(tx: &mut Transaction<'_>, event: Event<'_>) -> Result<(), Error> {
-    // A trace that is not well-formed must not cost the event.
+    // A malformed trace is left out, so that it does not fail the transaction.
     let trace = event.traceparent.and_then(TraceParent::parse);
     let arguments = [
         ("event_type", event.event_type.into()),

@@ -1,65 +1,79 @@
-//! What of the outbox goes on to rooms: each row one event, in the order of its target.
+//! Publishes outbox rows to rooms: each row as one event, in the order of its target.
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{EventType, Id, crash_point};
 use bongsu_rooms::Rooms;
-use bongsu_rooms::publish::{Publish, PublishError};
-use bongsu_sql::Boxed;
+use bongsu_rooms::publish::{PublishError, PublishRequest};
+use bongsu_sql::BoxFuture;
 
-use crate::worker::{Failed, Handler};
-use crate::{Relay, Row, To};
+use crate::worker::{Handler, HandlerError};
+use crate::{OutboxRow, Relay, RelayTarget};
 
-/// Publishes rows to rooms.
-pub(crate) struct ToRooms {
+/// The handler that publishes rows to rooms.
+pub(crate) struct RoomRelay {
     pub(crate) rooms: Rooms,
     pub(crate) relay: Relay,
 }
 
-impl Handler for ToRooms {
-    fn wants(&self, event_type: &str) -> bool {
-        self.relay.of(event_type).is_some()
+impl Handler for RoomRelay {
+    fn handles(&self, event_type: &str) -> bool {
+        self.relay.target(event_type).is_some()
     }
 
-    fn handle<'a>(&'a self, row: &'a Row) -> Boxed<'a, Result<(), Failed>> {
+    fn handle<'a>(&'a self, row: &'a OutboxRow) -> BoxFuture<'a, Result<(), HandlerError>> {
         Box::pin(async move {
-            let event = self.event(row).map_err(|reason| Failed::Hopeless(reason.to_owned()))?;
+            let event = self.event(row).map_err(|reason| HandlerError::Permanent(reason.to_owned()))?;
             match self.rooms.publish(event).await {
                 Ok(_) => {
                     crash_point!("after-relay-append");
                     Ok(())
                 }
-                Err(error) if is_away(&error) => Err(Failed::Away(error.to_string())),
-                Err(error) => Err(Failed::Refused(error.to_string())),
+                Err(error) if is_unavailable(&error) => Err(HandlerError::Unavailable(error.to_string())),
+                Err(error) => Err(HandlerError::Retryable(error.to_string())),
             }
         })
     }
 }
 
-impl ToRooms {
-    fn event(&self, row: &Row) -> Result<Publish, &'static str> {
-        let own = || Id::new(&row.target).map_err(|_| "target_event_id is no room");
-        let room = match self.relay.of(&row.event_type).ok_or("nobody relays this type")? {
-            To::OwnRoom => own()?,
-            To::Room(room) => room.clone(),
+impl RoomRelay {
+    fn event(&self, row: &OutboxRow) -> Result<PublishRequest, &'static str> {
+        let own_room = || Id::new(&row.target).map_err(|_| "target_event_id is not a valid room id");
+        let room = match self
+            .relay
+            .target(&row.event_type)
+            .ok_or("OUTBOX_RELAY has no entry for this event_type")?
+        {
+            RelayTarget::OwnRoom => own_room()?,
+            RelayTarget::Room(room) => room.clone(),
         };
-        let event_type = EventType::new(&row.event_type).map_err(|_| "event_type is none of a room")?;
-        let payload = row.payload.as_deref().ok_or("payload is too large")?;
-        let payload = serde_json::from_str(payload).map_err(|_| "payload is no JSON")?;
-        let data =
-            Object::parse(payload, "").map_err(|_| "payload is no object, as events of rooms have it")?;
-        // A row that was published by a worker that died before it said so is not published again. An id alone does not name
-        // a row for ever: a database that was restored gives it again.
+        let event_type =
+            EventType::new(&row.event_type).map_err(|_| "event_type is not allowed for events of a room")?;
+        let payload = row.payload.as_deref().ok_or("payload is larger than 64 KiB")?;
+        let payload = serde_json::from_str(payload).map_err(|_| "payload is not JSON")?;
+        let data = Object::parse(payload, "")
+            .map_err(|_| "payload is not a JSON object, which events of a room require")?;
+        // With this idempotency key a row that was published by a worker that died before marking it DONE is not
+        // published again. The key includes the time, because a restored database may assign the same id to another
+        // row.
         let key = Some(format!("outbox:{}:{}", row.id, row.created_at));
-        Ok(Publish { room, event_type, data, publisher: None, key, recipients: None, trace: row.trace })
+        Ok(PublishRequest {
+            room,
+            event_type,
+            data,
+            publisher: None,
+            key,
+            recipients: None,
+            trace: row.trace,
+        })
     }
 }
 
-/// Nobody's fault but an engine's: it costs a row no try.
-fn is_away(error: &PublishError) -> bool {
+/// Whether an engine is unavailable: such a failure does not count as an attempt.
+fn is_unavailable(error: &PublishError) -> bool {
     match error {
-        PublishError::Store(error) => error.may_pass(),
+        PublishError::Store(error) => error.is_transient(),
         PublishError::Log(bongsu_live::LogError::Full) => true,
-        PublishError::Log(error) => error.may_pass(),
+        PublishError::Log(error) => error.is_transient(),
         _ => false,
     }
 }

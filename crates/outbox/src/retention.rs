@@ -1,8 +1,8 @@
-//! Forgetting: rows that streams have had for long enough and that nobody has to do anything about any more.
+//! Retention: removes rows that are old enough and that no worker has to process any more.
 //!
-//! A row's age counts from when it got its position: that is when streams had it, whatever time its program wrote into it
-//! and however long its transaction was. The last row of a target that goes is remembered, so that who comes back is told
-//! exactly when something is missing.
+//! The age of a row counts from the time when it got its position, because that is when streams received it, whatever
+//! time its program wrote into it and however long its transaction took. The last removed row of each target is
+//! remembered in `bongsu_outbox_gone`, so that a resuming client learns exactly when rows are missing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,129 +12,141 @@ use bongsu_sql::{Error, Transaction};
 
 use crate::store::{self, list};
 use crate::worker::millis;
-use crate::{Outbox, Waited};
+use crate::{Outbox, RetainUntilDone};
 
-/// What is due is looked for so often.
-const TURN: Duration = Duration::from_secs(60);
-/// So many rows go in one transaction, and then others have their turn.
-const MOST: usize = 200;
-const PAUSE: Duration = Duration::from_millis(20);
-/// Whoever comes back within this time finds everything.
-pub const RECONNECT: Duration = Duration::from_secs(30 * 60);
+/// Time between two runs.
+const RUN_INTERVAL: Duration = Duration::from_secs(60);
+/// Rows removed in one transaction.
+const BATCH_SIZE: usize = 200;
+/// Time between two transactions, in which other writers get their turn.
+const BATCH_INTERVAL: Duration = Duration::from_millis(20);
+/// The shortest retention: a client that reconnects within this time misses no row.
+pub const MIN_RETENTION: Duration = Duration::from_secs(30 * 60);
 
 impl Outbox {
-    /// Forgets what is too old until it is dropped: a loop that one hub of the fleet runs. Two at once do no harm: a row is
-    /// removed once, and the remembered position of a target only grows.
-    pub async fn forget(self) {
-        let mut told = false;
+    /// Removes expired rows until the future is dropped: a loop that one instance of the fleet runs. Two at once do no
+    /// harm: a row is removed once, and the remembered position of a target only grows.
+    pub async fn run_retention(self) {
+        let mut is_reported = false;
         loop {
-            match self.forget_old().await {
+            match self.remove_expired().await {
                 Ok(0) => {}
-                Ok(rows) => tracing::debug!(rows, "old rows of the outbox were removed"),
-                Err(error) => tracing::warn!(%error, "old rows of the outbox could not be removed yet"),
+                Ok(rows) => tracing::debug!(rows, "removed expired outbox rows"),
+                Err(error) => {
+                    tracing::warn!(%error, "failed to remove expired outbox rows; retrying in the next run");
+                }
             }
-            match self.records().read(self.0.clock.now().saturating_sub(self.keeps()), waiting).await {
+            match self
+                .records()
+                .read(self.0.clock.now().saturating_sub(self.retention()), count_overdue)
+                .await
+            {
                 Ok(rows) => {
                     metrics::gauge!("outbox_overdue_rows").set(rows as f64);
-                    if rows > 0 && !told {
+                    if rows > 0 && !is_reported {
                         tracing::warn!(
                             rows,
-                            "rows of the outbox are old enough to go and wait for a worker: see OUTBOX_WAITS_FOR"
+                            "outbox rows are past their retention but wait for a worker: see OUTBOX_WAITS_FOR"
                         );
                     }
-                    told = rows > 0;
+                    is_reported = rows > 0;
                 }
-                Err(error) => tracing::debug!(%error, "the outbox is away"),
+                Err(error) => {
+                    tracing::debug!(%error, "failed to count overdue outbox rows; retrying in the next run");
+                }
             }
-            tokio::time::sleep(TURN).await;
+            tokio::time::sleep(RUN_INTERVAL).await;
         }
     }
 
-    fn keeps(&self) -> Millis {
-        millis(self.0.options.keeps.max(RECONNECT))
+    fn retention(&self) -> Millis {
+        millis(self.0.options.retention.max(MIN_RETENTION))
     }
 
-    /// Removes what is too old by now, and says how many rows that were.
-    pub async fn forget_old(&self) -> Result<u64, Error> {
+    /// Removes the rows that are expired now, and returns how many there were.
+    pub async fn remove_expired(&self) -> Result<u64, Error> {
         let now = self.0.clock.now();
-        let up_to = self.records().write((now, now.saturating_sub(self.keeps())), note_time).await?;
-        let (mut after, mut gone) = (0, 0);
+        let up_to = self.records().write((now, now.saturating_sub(self.retention())), record_time).await?;
+        let (mut after, mut removed) = (0, 0);
         loop {
-            let due = Due { after, up_to, waited: self.0.options.waited.clone() };
-            let step = self.records().write(due, remove_some).await?;
-            gone += step.gone;
-            metrics::counter!("outbox_removed_total").increment(step.gone);
-            match step.last {
+            let range =
+                ExpiredRange { after, up_to, retain_until_done: self.0.options.retain_until_done.clone() };
+            let batch = self.records().write(range, remove_batch).await?;
+            removed += batch.removed;
+            metrics::counter!("outbox_removed_total").increment(batch.removed);
+            match batch.last {
                 Some(last) => after = last,
-                None => return Ok(gone),
+                None => return Ok(removed),
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(BATCH_INTERVAL).await;
         }
     }
 }
 
-/// How many rows, of a thousand at most, had their positions before a time and wait for somebody.
-async fn waiting(before: &Millis, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+/// Counts rows, at most 1000, that had their positions before a time and still wait for a worker.
+async fn count_overdue(before: &Millis, tx: &mut Transaction<'_>) -> Result<u64, Error> {
     let up_to = position_at(*before, tx).await?;
-    let counted = tx.row(&store::WAITING_OLD, &[("up_to", up_to.into())]).await?;
+    let counted = tx.row(&store::OVERDUE_COUNT, &[("up_to", up_to.into())]).await?;
     counted.map_or(Ok(0), |row| row.count(0))
 }
 
-/// The last position that had been given at a time.
+/// The last position that had been given at a time, as far as it was recorded.
 pub(crate) async fn position_at(time: Millis, tx: &mut Transaction<'_>) -> Result<u64, Error> {
     let found = tx.row(&store::TIMES_BEFORE, &[("before", time.into())]).await?;
     Ok(found.map(|row| row.maybe_count(0)).transpose()?.flatten().unwrap_or_default())
 }
 
-/// Notes where the order stands now, and gives the last position that had been given at the other time.
-async fn note_time((now, before): &(Millis, Millis), tx: &mut Transaction<'_>) -> Result<u64, Error> {
+/// Records the head with the current time, and returns the last position that had been given at the time `before`.
+async fn record_time((now, before): &(Millis, Millis), tx: &mut Transaction<'_>) -> Result<u64, Error> {
     tx.run(&store::TIMES_ADD, &[("now", (*now).into())]).await?;
     let up_to = position_at(*before, tx).await?;
     tx.run(&store::TIMES_REMOVE, &[("position", up_to.into())]).await?;
     Ok(up_to)
 }
 
-struct Due {
+/// The positions whose rows are old enough to be removed.
+struct ExpiredRange {
     after: u64,
     up_to: u64,
-    waited: Waited,
+    retain_until_done: RetainUntilDone,
 }
 
-struct Step {
-    gone: u64,
-    /// Where to go on, if there may be more.
+struct RemovedBatch {
+    removed: u64,
+    /// The position of the last row, after which there may be more. None when the range is finished.
     last: Option<u64>,
 }
 
-async fn remove_some(due: &Due, tx: &mut Transaction<'_>) -> Result<Step, Error> {
-    let (every, kinds): (i64, &[String]) = match &due.waited {
-        Waited::Every => (1, &[]),
-        Waited::Of(kinds) => (0, kinds),
+async fn remove_batch(range: &ExpiredRange, tx: &mut Transaction<'_>) -> Result<RemovedBatch, Error> {
+    let (every, kinds): (i64, &[String]) = match &range.retain_until_done {
+        RetainUntilDone::All => (1, &[]),
+        RetainUntilDone::Types(kinds) => (0, kinds),
     };
-    let wanted = [
-        ("after", due.after.into()),
-        ("up_to", due.up_to.into()),
+    let arguments = [
+        ("after", range.after.into()),
+        ("up_to", range.up_to.into()),
         ("every", every.into()),
         ("kinds", list(kinds)?.into()),
-        ("most", MOST.into()),
+        ("most", BATCH_SIZE.into()),
     ];
-    let rows = tx.rows(&store::OLD, &wanted).await?;
-    let (mut ids, mut gone, mut last) = (Vec::new(), BTreeMap::new(), None);
+    let rows = tx.rows(&store::EXPIRED, &arguments).await?;
+    let (mut ids, mut last_rows, mut last) = (Vec::new(), BTreeMap::new(), None);
     for row in &rows {
         let (id, target, position) = (row.int(0)?, row.text(1)?, row.count(2)?);
         ids.push(id);
-        // In the order of positions: the last of a target stays.
-        gone.insert(target, (position, id));
+        // Rows come in the order of positions, so the last row of each target stays in the map.
+        last_rows.insert(target, (position, id));
         last = Some(position);
     }
     if ids.is_empty() {
-        return Ok(Step { gone: 0, last: None });
+        return Ok(RemovedBatch { removed: 0, last: None });
     }
-    let gone: Vec<(&str, u64, i64)> = gone.iter().map(|(target, (at, id))| (*target, *at, *id)).collect();
-    tx.run(&store::GONE_PUT, &[("gone", list(&gone)?.into())]).await?;
+    let last_rows: Vec<(&str, u64, i64)> =
+        last_rows.iter().map(|(target, (position, id))| (*target, *position, *id)).collect();
+    tx.run(&store::GONE_PUT, &[("gone", list(&last_rows)?.into())]).await?;
     let ids = list(&ids)?;
-    let removed = tx.run(&store::OLD_REMOVE, &[("ids", ids.clone().into())]).await?;
+    let removed = tx.run(&store::EXPIRED_REMOVE, &[("ids", ids.clone().into())]).await?;
     tx.run(&store::FAILURE_REMOVE, &[("ids", ids.clone().into())]).await?;
     tx.run(&store::REDRIVEN_REMOVE, &[("ids", ids.into())]).await?;
-    Ok(Step { gone: removed, last: last.filter(|_| rows.len() == MOST) })
+    Ok(RemovedBatch { removed, last: last.filter(|_| rows.len() == BATCH_SIZE) })
 }

@@ -1,5 +1,5 @@
-//! Trying again while the database does not do what it is asked: after longer each time, said once, and shown to who looks
-//! after the hub.
+//! Retries of the loops that use the database: with growing delays, one log line for each failure that lasts, and a
+//! line in `/health`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,82 +10,86 @@ use bongsu_sql::Error;
 use crate::Outbox;
 
 /// The delay before the next attempt.
-const RETRY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5), (50, 100));
+const RETRY_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5), (50, 100));
 
-/// Something that goes on all the time, and whether it does.
-pub(crate) struct Part {
+/// Whether a loop of the outbox fails.
+pub(crate) struct LoopHealth {
+    /// The value of the label `part` of the metric.
     label: &'static str,
-    trouble: &'static str,
-    fails: AtomicBool,
+    /// The line in `/health` while the loop fails.
+    failure: &'static str,
+    is_failing: AtomicBool,
 }
 
-impl Part {
+impl LoopHealth {
     pub(crate) fn tail() -> Self {
-        Self::new("tail", "the outbox cannot be read: streams of events stand still; the log says why")
+        Self::new("tail", "the outbox cannot be read: streams of events receive nothing; see the log")
     }
 
     pub(crate) fn sequencer() -> Self {
-        Self::new(
-            "sequencer",
-            "rows of the outbox get no positions: nobody is told of them; the log says why",
-        )
+        Self::new("sequencer", "outbox rows get no positions, so streams receive no new rows; see the log")
     }
 
-    fn new(label: &'static str, trouble: &'static str) -> Self {
-        let part = Self { label, trouble, fails: AtomicBool::new(false) };
-        part.set(false);
-        part
+    fn new(label: &'static str, failure: &'static str) -> Self {
+        let health = Self { label, failure, is_failing: AtomicBool::new(false) };
+        health.set_failing(false);
+        health
     }
 
-    fn set(&self, fails: bool) {
-        self.fails.store(fails, Ordering::Relaxed);
-        metrics::gauge!("outbox_failing", "part" => self.label).set(if fails { 1.0 } else { 0.0 });
+    fn set_failing(&self, is_failing: bool) {
+        self.is_failing.store(is_failing, Ordering::Relaxed);
+        metrics::gauge!("outbox_failing", "part" => self.label).set(if is_failing { 1.0 } else { 0.0 });
     }
 }
 
-/// One who does it. When it is dropped, it is somebody else's matter whether it works.
+/// The retries of one run of a loop. Dropping it clears the failure, because then the loop runs elsewhere or not at
+/// all.
 pub(crate) struct Retries<'a> {
-    part: &'a Part,
-    /// In a row.
+    health: &'a LoopHealth,
+    /// Consecutive failures.
     failures: u64,
 }
 
 impl<'a> Retries<'a> {
-    pub(crate) fn of(part: &'a Part) -> Self {
-        Self { part, failures: 0 }
+    pub(crate) fn new(health: &'a LoopHealth) -> Self {
+        Self { health, failures: 0 }
     }
 
-    pub(crate) fn worked(&mut self) {
+    pub(crate) fn record_success(&mut self) {
         if std::mem::take(&mut self.failures) > 0 {
-            self.part.set(false);
+            self.health.set_failing(false);
         }
     }
 
-    /// Returns when it may be tried again.
-    pub(crate) async fn failed(&mut self, error: &Error) {
-        // What passes at once troubles nobody. What stays may be something else than what came first.
-        let stays = self.failures > 0;
-        if !self.part.fails.load(Ordering::Relaxed) {
-            tracing::warn!(%error, part = self.part.label, stays, "the outbox does not go on");
+    /// Records a failure, and returns when the next attempt is due.
+    pub(crate) async fn record_failure(&mut self, error: &Error) {
+        // A single failure does not show in /health. The second one in a row is logged, too, because its cause may be
+        // another.
+        let is_repeated = self.failures > 0;
+        if !self.health.is_failing.load(Ordering::Relaxed) {
+            tracing::warn!(%error, part = self.health.label, is_repeated, "a loop of the outbox failed; retrying");
         }
-        if stays {
-            self.part.set(true);
+        if is_repeated {
+            self.health.set_failing(true);
         }
         self.failures += 1;
-        tokio::time::sleep(RETRY.delay(self.failures)).await;
+        tokio::time::sleep(RETRY_BACKOFF.delay(self.failures)).await;
     }
 }
 
 impl Drop for Retries<'_> {
     fn drop(&mut self) {
-        self.part.set(false);
+        self.health.set_failing(false);
     }
 }
 
 impl Outbox {
-    /// What does not work here, in words.
-    pub fn trouble(&self) -> Option<&'static str> {
-        let parts = [&self.0.sequencer, &self.0.tail];
-        parts.into_iter().find(|part| part.fails.load(Ordering::Relaxed)).map(|part| part.trouble)
+    /// The `/health` line of the first loop that fails.
+    pub fn failing_loop(&self) -> Option<&'static str> {
+        let loops = [&self.0.sequencer_health, &self.0.tail_health];
+        loops
+            .into_iter()
+            .find(|health| health.is_failing.load(Ordering::Relaxed))
+            .map(|health| health.failure)
     }
 }

@@ -1,60 +1,64 @@
-//! A row that has its position, and what streams are told of it.
+//! An outbox row that has its position, and the message that streams receive for it.
 //!
-//! Any program writes rows, so any of them may be something that nobody can be told of. Which those are is decided here,
-//! by the row alone, so that every process leaves out the same ones.
+//! Any program writes rows, so a row may be one that cannot be sent. This is decided here from the row alone, so that
+//! every process leaves out the same rows.
 
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{EventType, Id, Millis, StreamId};
-use bongsu_live::{Data, Entry, Item, Message, MessageId, Place};
+use bongsu_live::{Data, Item, LogEntry, LogPosition, Message, MessageId};
 use bongsu_sql::Error;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::NOBODY;
+use crate::NO_TARGET;
 
-/// What is in the order for the hub alone.
-const RECORD: &str = "system.record";
-/// The one type of the hub's own that programs write, by the triggers that come with the tables.
-const REMOVED: &str = "system.removed";
-/// What is later cannot be written as a time in every zone.
-const LAST: Millis = 253_402_207_199_999;
+/// The type of the control record that stands for a row that cannot be sent: it keeps the position in the order.
+const CONTROL_RECORD_TYPE: &str = "system.record";
+/// The only reserved type that programs may write; the triggers of the membership table write it, too.
+const REMOVED_TYPE: &str = "system.removed";
+/// The latest time that can be written with a four-digit year in every time zone.
+const MAX_TIMESTAMP: Millis = 253_402_207_199_999;
 
-/// See the module.
+/// An outbox row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct OutboxRow {
     pub position: u64,
     pub id: i64,
     pub target: String,
     pub event_type: String,
-    /// JSON, if whoever wrote it kept to that; nothing when it is larger than events may be (64 KiB).
+    /// The text of the column, which should be JSON but may be anything. None when it is larger than an event may be
+    /// (64 KiB).
     pub payload: Option<String>,
     pub created_at: Millis,
-    /// The trace that it belongs to, where whoever reads it does something about it.
+    /// The trace of the request that caused the row. Read only by workers and by `explain`; None on the way to streams.
     pub trace: Option<TraceParent>,
 }
 
-/// Why nobody is told of a row.
+/// Why a row cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is about no event, or about something that cannot be one.
+    /// The target is missing, or no valid id.
     Target,
-    /// Its type is the hub's own, or none.
+    /// The type is reserved for the hub, or malformed.
     Type,
-    /// Its payload is no JSON, or nested deeper than readers take, or does not say whose right ends.
+    /// The payload is not JSON, is nested too deeply for readers, or names no person in a `system.removed` row.
     Payload,
+    /// The payload is larger than 64 KiB.
     TooLarge,
 }
 
 impl Fault {
-    /// For people who look for the reason.
+    /// The reason for operators, as stored with the failure.
     pub fn reason(self) -> &'static str {
         match self {
-            Self::Target => "target_event_id is no id of an event",
+            Self::Target => "target_event_id is not a valid event id",
             Self::Type => "event_type is reserved, or not of the form a.b or a.b.v1",
-            Self::Payload => "payload is no JSON, is nested too deeply, or names nobody in a system.removed",
+            Self::Payload => {
+                "payload is not JSON, is nested too deeply, or has no userId in a system.removed row"
+            }
             Self::TooLarge => "payload is larger than 64 KiB",
         }
     }
@@ -69,23 +73,23 @@ impl Fault {
     }
 }
 
-/// Where a row stands: by its position, with its id, by which clients know it.
-pub(crate) fn place(position: u64, id: i64) -> Place {
-    Place { id: StreamId::new(position, id.cast_unsigned()), number: None }
+/// The log position of a row: its position in the order, and its id, which is all that clients know of it.
+pub(crate) fn log_position(position: u64, id: i64) -> LogPosition {
+    LogPosition { id: StreamId::new(position, id.cast_unsigned()), number: None }
 }
 
-/// The id of the row at a place; none before the first.
-pub(crate) fn id_at(place: StreamId) -> Option<i64> {
-    (place.ms > 0).then(|| place.seq.cast_signed())
+/// The id of the row at a log position. None before the first row.
+pub(crate) fn row_id_at(position: StreamId) -> Option<i64> {
+    (position.ms > 0).then(|| position.seq.cast_signed())
 }
 
-impl Row {
+impl OutboxRow {
     pub(crate) fn read(row: &bongsu_sql::Row) -> Result<Self, Error> {
         Ok(Self {
             position: row.count(0)?,
             id: row.int(1)?,
             target: row.text(2)?.to_owned(),
-            // A table that a program made may have rows without these; nobody is to wait for them.
+            // A table that a program created may have NULL in these columns; such a row must not stop the others.
             event_type: row.maybe_text(3)?.unwrap_or_default().to_owned(),
             payload: row.maybe_text(4)?.map(str::to_owned),
             created_at: u64::try_from(row.maybe_int(5)?.unwrap_or_default()).unwrap_or_default(),
@@ -93,23 +97,24 @@ impl Row {
         })
     }
 
-    pub(crate) fn place(&self) -> Place {
-        place(self.position, self.id)
+    pub(crate) fn log_position(&self) -> LogPosition {
+        log_position(self.position, self.id)
     }
 
-    /// What is wrong with it, if nobody can be told of it.
+    /// Why the row cannot be sent. None when it can.
     pub fn fault(&self) -> Option<Fault> {
-        self.told().err()
+        self.parse().err()
     }
 
-    /// As the hub takes it: what nobody can be told of keeps its place, for the hub alone.
-    pub(crate) fn entry(&self) -> Option<Entry> {
-        let (event_type, data) = match self.told() {
-            Ok(told) => told,
-            Err(_) => (EventType::new(RECORD).ok()?, Object::stored("{}")?),
+    /// The row as a log entry. A row that cannot be sent becomes a control record, so that it keeps its place in the
+    /// order.
+    pub(crate) fn entry(&self) -> Option<LogEntry> {
+        let (event_type, data) = match self.parse() {
+            Ok(parsed) => parsed,
+            Err(_) => (EventType::new(CONTROL_RECORD_TYPE).ok()?, Object::from_stored("{}")?),
         };
-        Some(Entry {
-            place: self.place(),
+        Some(LogEntry {
+            position: self.log_position(),
             event_type,
             data,
             publisher: None,
@@ -118,9 +123,9 @@ impl Row {
         })
     }
 
-    /// As streams are given it. Its data alone says what happened.
+    /// The row as streams receive it: with its id and data, without an event name.
     pub(crate) fn item(&self) -> Option<Item> {
-        let message = |entry: &Entry| Message {
+        let message = |entry: &LogEntry| Message {
             event: None,
             id: Some(MessageId::Number(self.id)),
             data: Data::Json(entry.data.as_str().into()),
@@ -128,47 +133,49 @@ impl Row {
         Some(Item::of_entry(&self.entry()?, message))
     }
 
-    fn told(&self) -> Result<(EventType, Object), Fault> {
-        if self.target == NOBODY || Id::new(&self.target).is_err() {
+    fn parse(&self) -> Result<(EventType, Object), Fault> {
+        if self.target == NO_TARGET || Id::new(&self.target).is_err() {
             return Err(Fault::Target);
         }
         let event_type = EventType::new(&self.event_type).map_err(|_| Fault::Type)?;
         let payload = self.payload.as_deref().ok_or(Fault::TooLarge)?;
         let payload = serde_json::from_str::<&RawValue>(payload).map_err(|_| Fault::Payload)?;
-        if event_type.as_str() == REMOVED {
-            // Without a name it would be everybody's right that ends.
+        if event_type.as_str() == REMOVED_TYPE {
+            // Without an id the removal would apply to every person.
             let data = serde_json::from_str::<Value>(payload.get()).map_err(|_| Fault::Payload)?;
-            // As text: a trigger writes a numeric column as a number, also past what an id may be as a number.
-            let named = match &data["userId"] {
+            // A trigger writes a numeric column as a JSON number, which may be larger than a number id may be: it
+            // becomes text.
+            let person = match &data["userId"] {
                 Value::String(text) => text.clone(),
                 Value::Number(number) => number.to_string(),
                 _ => return Err(Fault::Payload),
             };
-            let data = Object::stored(&json!({ "userId": named }).to_string()).ok_or(Fault::Payload)?;
+            let data = Object::from_stored(&json!({ "userId": person }).to_string()).ok_or(Fault::Payload)?;
             return Ok((event_type, data));
         }
         if event_type.is_reserved() {
             return Err(Fault::Type);
         }
-        self.told_with(payload).map(|data| (event_type, data)).ok_or(Fault::Payload)
+        self.stream_data(payload).map(|data| (event_type, data)).ok_or(Fault::Payload)
     }
 
-    fn told_with(&self, payload: &RawValue) -> Option<Object> {
+    /// The data of the message: id, type, payload and time. None when it is nested too deeply.
+    fn stream_data(&self, payload: &RawValue) -> Option<Object> {
         #[derive(Serialize)]
-        struct Told<'a> {
+        struct StreamData<'a> {
             id: Id,
             event_type: &'a str,
             payload: &'a RawValue,
             created_at: String,
         }
         let id = Id::new(&self.id.to_string()).ok()?;
-        let told = Told {
+        let data = StreamData {
             id,
             event_type: &self.event_type,
             payload,
-            created_at: rfc3339(self.created_at.min(LAST)),
+            created_at: rfc3339(self.created_at.min(MAX_TIMESTAMP)),
         };
-        let written = serde_json::to_string(&told).ok()?;
+        let written = serde_json::to_string(&data).ok()?;
         Object::parse(serde_json::from_str(&written).ok()?, "").ok()
     }
 }
@@ -179,9 +186,9 @@ mod tests {
 
     use super::*;
 
-    fn row(event_type: &str, payload: &str) -> Row {
+    fn row(event_type: &str, payload: &str) -> OutboxRow {
         let (event_type, payload) = (event_type.to_owned(), Some(payload.to_owned()));
-        Row {
+        OutboxRow {
             position: 7,
             id: 17,
             target: "42".to_owned(),
@@ -192,19 +199,25 @@ mod tests {
         }
     }
 
-    fn told(payload: &str) -> String {
+    fn stream_data(payload: &str) -> String {
         row("proposal.created.v1", payload).entry().unwrap().data.as_str().to_owned()
     }
 
     #[test]
     fn a_row_is_told_with_its_payload_as_it_was_written() {
         assert_eq!(
-            told("{\n  \"proposal_id\": 12345678901234567890.10,\n  \"proposal_type\": \"criteria\"\n}"),
+            stream_data(
+                "{\n  \"proposal_id\": 12345678901234567890.10,\n  \"proposal_type\": \"criteria\"\n}"
+            ),
             "{\"id\":17,\"event_type\":\"proposal.created.v1\",\"payload\":{\"proposal_id\":12345678901234567890.10,\
              \"proposal_type\":\"criteria\"},\"created_at\":\"2026-02-16T10:30:00.000Z\"}"
         );
         for (payload, shown) in [("[1,\n2]", "[1,2]"), ("null", "null"), ("\"text\"", "\"text\"")] {
-            assert!(told(payload).contains(&format!("\"payload\":{shown},")), "{}", told(payload));
+            assert!(
+                stream_data(payload).contains(&format!("\"payload\":{shown},")),
+                "{}",
+                stream_data(payload)
+            );
         }
     }
 
@@ -213,50 +226,54 @@ mod tests {
         let deep = "[".repeat(100) + &"]".repeat(100);
         let good = || row("a.b", "{}");
         for (row, fault) in [
-            (Row { target: "-".to_owned(), ..good() }, Fault::Target),
-            (Row { target: "a b".to_owned(), ..good() }, Fault::Target),
+            (OutboxRow { target: "-".to_owned(), ..good() }, Fault::Target),
+            (OutboxRow { target: "a b".to_owned(), ..good() }, Fault::Target),
             (row("ProposalCreated\n!", "{}"), Fault::Type),
             (row("system.anything", "{}"), Fault::Type),
             (row("presence.update", "{}"), Fault::Type),
             (row("a.b", "no json"), Fault::Payload),
             (row("a.b", ""), Fault::Payload),
             (row("a.b", &deep), Fault::Payload),
-            (row(REMOVED, "[]"), Fault::Payload),
-            (row(REMOVED, "{}"), Fault::Payload),
-            (row(REMOVED, r#"{"userId":null}"#), Fault::Payload),
-            (Row { payload: None, ..good() }, Fault::TooLarge),
+            (row(REMOVED_TYPE, "[]"), Fault::Payload),
+            (row(REMOVED_TYPE, "{}"), Fault::Payload),
+            (row(REMOVED_TYPE, r#"{"userId":null}"#), Fault::Payload),
+            (OutboxRow { payload: None, ..good() }, Fault::TooLarge),
         ] {
             assert_eq!(row.fault(), Some(fault), "{row:?}");
             assert!(control::is_control(&row.entry().unwrap()), "{row:?}");
         }
         assert_eq!(good().fault(), None);
-        let removed = row(REMOVED, r#"{"userId":"7"}"#);
+        let removed = row(REMOVED_TYPE, r#"{"userId":"7"}"#);
         assert_eq!(removed.fault(), None);
-        assert_eq!(row(REMOVED, r#"{"userId":"nobody's id"}"#).fault(), None, "it concerns nobody");
-        assert_eq!(removed.entry().unwrap().event_type.as_str(), REMOVED);
-        for (payload, named) in
+        assert_eq!(
+            row(REMOVED_TYPE, r#"{"userId":"nobody's id"}"#).fault(),
+            None,
+            "no person has such an id, which does no harm"
+        );
+        assert_eq!(removed.entry().unwrap().event_type.as_str(), REMOVED_TYPE);
+        for (payload, person) in
             [(r#"{"userId": 7}"#, "7"), (r#"{"userId":9007199254740993}"#, "9007199254740993")]
         {
-            let removed = row(REMOVED, payload).entry().unwrap();
+            let removed = row(REMOVED_TYPE, payload).entry().unwrap();
             assert_eq!(
                 removed.data.as_str(),
-                format!("{{\"userId\":\"{named}\"}}"),
-                "its number is an id as text"
+                format!("{{\"userId\":\"{person}\"}}"),
+                "a number becomes an id as text"
             );
         }
     }
 
     #[test]
     fn any_time_is_told_as_one() {
-        let row = Row { created_at: u64::MAX, ..row("a.b", "{}") };
-        let told = row.entry().unwrap().data.as_str().to_owned();
-        assert!(told.ends_with("\"created_at\":\"9999-12-30T21:59:59.999Z\"}"), "{told}");
+        let row = OutboxRow { created_at: u64::MAX, ..row("a.b", "{}") };
+        let data = row.entry().unwrap().data.as_str().to_owned();
+        assert!(data.ends_with("\"created_at\":\"9999-12-30T21:59:59.999Z\"}"), "{data}");
     }
 
     #[test]
     fn a_large_id_travels_as_text() {
-        let row = Row { id: i64::MAX, ..row("a.b", "{}") };
+        let row = OutboxRow { id: i64::MAX, ..row("a.b", "{}") };
         assert!(row.entry().unwrap().data.as_str().starts_with("{\"id\":\"9223372036854775807\""));
-        assert_eq!(id_at(row.place().id), Some(i64::MAX));
+        assert_eq!(row_id_at(row.log_position().id), Some(i64::MAX));
     }
 }

@@ -1,8 +1,9 @@
-//! Giving positions: "not sequenced yet" is a state of a row, so that none can be missed.
+//! The sequencer: gives committed rows their positions. A row without a position is unsequenced, so none can be missed.
 //!
-//! A pass holds the counter, takes rows that can be seen in the order of their ids, and gives them the next positions. What
-//! another transaction has not committed is not seen and waits for a later pass; nobody waits for it. Two who do this at
-//! once take turns at the counter. A row that nobody can be told of keeps its place, and is marked FAILED with it.
+//! A pass locks the counter (`bongsu_outbox_head`), selects the visible rows without a position in the order of their
+//! ids, and gives them the next positions. A row that another transaction has not committed yet is not visible: a later
+//! pass takes it, and no other row waits for it. Two sequencers at once wait for each other at the counter. A row that
+//! cannot be sent gets a position, too, and is marked FAILED.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,142 +13,151 @@ use bongsu_sql::{Dialect, Error, Records, Transaction};
 use crate::retries::Retries;
 use crate::row::Fault;
 use crate::store::{self, list};
-use crate::{Outbox, Row};
+use crate::{Outbox, OutboxRow};
 
-/// So many rows get their positions in one transaction.
-const MOST: usize = 500;
-/// So often a transaction looks for rows behind those that somebody holds.
-const ROUNDS: usize = 8;
-/// New rows are looked for so often; on the embedded file more seldom when there were none for a while: most hubs have
-/// nobody who writes any.
-const PAUSE: Duration = Duration::from_millis(20);
-const SELDOM: Duration = Duration::from_millis(100);
-const A_WHILE: Duration = Duration::from_secs(10);
+/// Rows that get their positions in one transaction.
+const BATCH_SIZE: usize = 500;
+/// How often one transaction selects rows again, without the targets that turned out to have a locked row.
+const MAX_SELECT_ROUNDS: usize = 8;
+/// Time between two passes.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Time between two passes on the embedded file after `IDLE_AFTER` without rows: most hubs have no program that writes
+/// any.
+const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(100);
+const IDLE_AFTER: Duration = Duration::from_secs(10);
 
 impl Outbox {
-    /// Gives positions until it is dropped: a loop that one hub of the fleet runs. Two at once do no harm: the row lock on
-    /// the counter serialises their transactions.
-    pub async fn sequence(self) {
-        let (records, mut last) = (self.records().own_lane(), Instant::now());
-        let mut retries = Retries::of(&self.0.sequencer);
+    /// Gives positions until the future is dropped: a loop that one instance of the fleet runs. Two at once do no harm,
+    /// because the row lock on the counter serialises their transactions.
+    pub async fn run_sequencer(self) {
+        let (records, mut last_rows_at) = (self.records().reserved_pool(), Instant::now());
+        let mut retries = Retries::new(&self.0.sequencer_health);
         loop {
-            let pause = match sequence_some(&records).await {
-                Ok(0) if records.dialect() == Dialect::Sqlite && last.elapsed() > A_WHILE => SELDOM,
-                Ok(0) => PAUSE,
+            let pause = match sequence_batch(&records).await {
+                Ok(0) if records.dialect() == Dialect::Sqlite && last_rows_at.elapsed() > IDLE_AFTER => {
+                    IDLE_POLL_INTERVAL
+                }
+                Ok(0) => POLL_INTERVAL,
                 Ok(_) => {
-                    last = Instant::now();
-                    self.0.sequenced.notify_one();
+                    last_rows_at = Instant::now();
+                    self.0.rows_sequenced.notify_one();
                     Duration::ZERO
                 }
                 Err(error) => {
-                    retries.failed(&error).await;
+                    retries.record_failure(&error).await;
                     continue;
                 }
             };
-            retries.worked();
+            retries.record_success();
             tokio::time::sleep(pause).await;
         }
     }
 }
 
-/// One pass. Says how many rows got a position; as long as it is not zero there may be more.
-pub async fn sequence_some(records: &Records) -> Result<usize, Error> {
-    // Only looking, so that a quiet outbox costs nobody a lock.
+/// One pass. Returns how many rows got a position; unless that is zero, there may be more.
+pub async fn sequence_batch(records: &Records) -> Result<usize, Error> {
+    // This query takes no lock, so that an outbox without new rows costs none.
     if !records.read((), is_unsequenced).await? {
         return Ok(0);
     }
-    let Given { rows, faults } = records.write((), give).await?;
-    metrics::counter!("outbox_sequenced_total").increment(rows as u64);
+    let SequencedRows { count, faults } = records.write((), assign_positions).await?;
+    metrics::counter!("outbox_sequenced_total").increment(count as u64);
     for (id, fault) in faults {
         metrics::counter!("outbox_unusable_total", "reason" => fault.label()).increment(1);
-        tracing::warn!(id, reason = fault.reason(), "nobody can be told of a row of the outbox");
+        tracing::warn!(id, reason = fault.reason(), "an outbox row cannot be sent; marking it FAILED");
     }
-    Ok(rows)
+    Ok(count)
 }
 
 async fn is_unsequenced((): &(), tx: &mut Transaction<'_>) -> Result<bool, Error> {
     Ok(tx.row(&store::IS_UNSEQUENCED, &[]).await?.is_some())
 }
 
-/// What a pass did.
-struct Given {
-    rows: usize,
+/// The rows that one pass gave positions.
+struct SequencedRows {
+    count: usize,
+    /// The ids of rows that cannot be sent, with the reason.
     faults: Vec<(i64, Fault)>,
 }
 
-async fn give((): &(), tx: &mut Transaction<'_>) -> Result<Given, Error> {
-    let held = tx.row(&store::HEAD_HOLD, &[]).await?;
-    let head = held.ok_or_else(|| Error::Failed("bongsu_outbox_head is empty".to_owned()))?.int(0)?;
-    tx.run(&store::UNPLACE, &[("head", head.into())]).await?;
-    // From here on every question sees what was committed before the counter was ours.
-    let rows = free(tx).await?;
+async fn assign_positions((): &(), tx: &mut Transaction<'_>) -> Result<SequencedRows, Error> {
+    let counter = tx.row(&store::HEAD_LOCK, &[]).await?;
+    let head = counter.ok_or_else(|| Error::Failed("bongsu_outbox_head is empty".to_owned()))?.int(0)?;
+    tx.run(&store::POSITION_RESET, &[("head", head.into())]).await?;
+    // From here on every query sees all rows that were committed before this transaction locked the counter.
+    let rows = lock_unsequenced(tx).await?;
     if rows.is_empty() {
-        return Ok(Given { rows: 0, faults: Vec::new() });
+        return Ok(SequencedRows { count: 0, faults: Vec::new() });
     }
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-    let given = tx.run(&store::SEQUENCE, &[("after", head.into()), ("ids", list(&ids)?.into())]).await?;
+    let updated = tx.run(&store::SEQUENCE, &[("after", head.into()), ("ids", list(&ids)?.into())]).await?;
     let count = i64::try_from(ids.len()).unwrap_or(i64::MAX);
-    if given != ids.len() as u64 {
-        // Another pass would only do the same.
-        let why = format!(
-            "{given} of {count} rows of the outbox took a position: look at the triggers of its table"
+    if updated != ids.len() as u64 {
+        // Continuing would end the same way in every pass.
+        let text = format!(
+            "only {updated} of {count} outbox rows could be given a position: check the triggers of the outbox table"
         );
-        return Err(Error::Failed(why));
+        return Err(Error::Failed(text));
     }
     tx.run(&store::HEAD_MOVE, &[("position", head.saturating_add(count).into())]).await?;
     let faults: Vec<(i64, Fault)> = rows.iter().filter_map(|row| Some((row.id, row.fault()?))).collect();
     if !faults.is_empty() {
-        give_up(&faults, tx).await?;
+        mark_failed(&faults, tx).await?;
     }
-    Ok(Given { rows: ids.len(), faults })
+    Ok(SequencedRows { count: ids.len(), faults })
 }
 
-async fn give_up(faults: &[(i64, Fault)], tx: &mut Transaction<'_>) -> Result<(), Error> {
+async fn mark_failed(faults: &[(i64, Fault)], tx: &mut Transaction<'_>) -> Result<(), Error> {
     let ids: Vec<i64> = faults.iter().map(|(id, _)| *id).collect();
     tx.run(&store::FAULT_MARK, &[("ids", list(&ids)?.into())]).await?;
     let reasons: Vec<(i64, &str)> = faults.iter().map(|(id, fault)| (*id, fault.reason())).collect();
     tx.run(&store::FAILURE_PUT, &[("failures", list(&reasons)?.into())]).await.map(drop)
 }
 
-/// The next rows, oldest ids first. A row that somebody holds would have everybody wait, so it is left for later, and with
-/// it those of its target that come after it: the order of a target is kept, and others go on.
-async fn free(tx: &mut Transaction<'_>) -> Result<Vec<Row>, Error> {
+/// Selects and locks the next rows without a position, smallest ids first. A row that another transaction has locked is
+/// left for a later pass, so that no other target waits for it. The later rows of its target are left, too, which keeps
+/// the order of the target.
+async fn lock_unsequenced(tx: &mut Transaction<'_>) -> Result<Vec<OutboxRow>, Error> {
+    // Targets with a row that another transaction has locked.
     let mut held: Vec<String> = Vec::new();
-    let mut taken = Vec::new();
-    for _ in 0..ROUNDS {
-        let known = held.len();
-        taken.clear();
-        let wanted = [("held", list(&held)?.into()), ("most", MOST.into())];
-        let rows = tx.rows(&store::UNSEQUENCED, &wanted).await?;
+    let mut selected = Vec::new();
+    for _ in 0..MAX_SELECT_ROUNDS {
+        let held_before = held.len();
+        selected.clear();
+        let arguments = [("held", list(&held)?.into()), ("most", BATCH_SIZE.into())];
+        let rows = tx.rows(&store::UNSEQUENCED, &arguments).await?;
         let rows =
             rows.iter().map(|row| Ok((row.int(0)?, row.text(1)?))).collect::<Result<Vec<_>, Error>>()?;
         let ids: Vec<i64> = rows.iter().map(|(id, _)| *id).collect();
         if ids.is_empty() {
             break;
         }
-        let free = tx.rows(&store::UNSEQUENCED_HOLD, &[("ids", list(&ids)?.into())]).await?;
-        let mut free = free.iter().map(unplaced).collect::<Result<HashMap<_, _>, _>>()?;
+        let locked = tx.rows(&store::UNSEQUENCED_LOCK, &[("ids", list(&ids)?.into())]).await?;
+        let mut locked = locked.iter().map(read_unsequenced).collect::<Result<HashMap<_, _>, _>>()?;
         for (id, target) in &rows {
             if held.iter().any(|held| held == target) {
                 continue;
             }
-            match free.remove(id) {
-                Some(row) => taken.push(Row { target: (*target).to_owned(), ..row }),
+            match locked.remove(id) {
+                Some(row) => selected.push(OutboxRow { target: (*target).to_owned(), ..row }),
                 None => held.push((*target).to_owned()),
             }
         }
-        // What is held may have taken the place of many others, which are asked for again without it.
-        if rows.len() < MOST || held.len() == known {
+        // The rows of held targets may have filled the batch, so the next round selects without these targets.
+        if rows.len() < BATCH_SIZE || held.len() == held_before {
             break;
         }
     }
-    Ok(taken)
+    Ok(selected)
 }
 
-/// A row that has no position yet, and so is in no order.
-fn unplaced(row: &bongsu_sql::Row) -> Result<(i64, Row), Error> {
+/// Reads a row that has no position yet; the fields that the fault check does not need are empty.
+fn read_unsequenced(row: &bongsu_sql::Row) -> Result<(i64, OutboxRow), Error> {
     let id = row.int(0)?;
     let event_type = row.maybe_text(1)?.unwrap_or_default().to_owned();
     let payload = row.maybe_text(2)?.map(str::to_owned);
-    Ok((id, Row { position: 0, id, target: String::new(), event_type, payload, created_at: 0, trace: None }))
+    Ok((
+        id,
+        OutboxRow { position: 0, id, target: String::new(), event_type, payload, created_at: 0, trace: None },
+    ))
 }

@@ -1,27 +1,27 @@
-//! What streams of an event read: its rows, in the order of their positions.
+//! The source of outbox streams: the rows of an event, in the order of their positions.
 //!
-//! A place is a position with the row that has it, so that a row of a database that was restored is not taken for the one
-//! that had its position before. Clients know ids only. Nobody is told more here than the tail has seen: it alone notices
-//! that a database was restored, and only from what it has seen itself.
+//! A log position holds the position and the id of its row, so that a row of a restored database is not taken for the
+//! row that had the same position before. Clients know ids only. A reader gets no row that the tail has not read yet,
+//! because only the tail notices that the database was restored, and only by rows that it has read itself.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
 use bongsu_kernel::{Id, StreamId};
-use bongsu_live::log::{Boxed, LogError, Most};
-use bongsu_live::{Item, MessageId, Page, Place, Source, Start, SubjectName};
+use bongsu_live::log::{BoxFuture, LogError, ReadLimits};
+use bongsu_live::{Item, LogPosition, MessageId, Page, Source, StartPosition, SubjectName};
 use bongsu_sql::{self as sql, Error, Transaction};
 
-use crate::right::{LOOK, PATIENCE};
-use crate::row::{id_at, place};
+use crate::membership::{TAIL_POLL_INTERVAL, TAIL_WAIT_TIMEOUT};
+use crate::row::{log_position, row_id_at};
 use crate::store::{self, list};
-use crate::tail::{Seen, is_sound};
-use crate::{Outbox, Row};
+use crate::tail::{TailProgress, is_same_database};
+use crate::{Outbox, OutboxRow};
 
-/// So many rows are read at once.
-const MOST: usize = 100;
+/// The most rows of one page.
+const MAX_PAGE_SIZE: usize = 100;
 
-/// See the module.
+/// The source of the subject kind `outbox`.
 pub struct OutboxSource(pub Outbox);
 
 impl Source for OutboxSource {
@@ -29,174 +29,190 @@ impl Source for OutboxSource {
         &self,
         subject: &SubjectName,
         after: StreamId,
-        most: Most,
-    ) -> Boxed<'_, Result<Page<Item>, LogError>> {
+        limits: ReadLimits,
+    ) -> BoxFuture<'_, Result<Page<Item>, LogError>> {
         let target = Id::new(subject.parts().1);
         Box::pin(async move {
-            let target = target.map_err(|_| LogError::Failed("no event".to_owned()))?;
-            let reached = self.0.seen().position;
-            let page = self.0.records().read(Asked { target, after, most, reached }, page).await;
+            let target =
+                target.map_err(|_| LogError::Failed("the subject has no valid event id".to_owned()))?;
+            let reached = self.0.tail_progress().position;
+            let page = self.0.records().read(PageRequest { target, after, limits, reached }, read_page).await;
             page.map_err(|error| LogError::from_records(&error))
         })
     }
 
-    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> Boxed<'a, Vec<Result<Place, LogError>>> {
+    fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> BoxFuture<'a, Vec<Result<LogPosition, LogError>>> {
         Box::pin(async move {
             let targets: Vec<Id> = subjects.iter().filter_map(|name| Id::new(name.parts().1).ok()).collect();
-            let asked = (targets.clone(), self.0.seen().position);
-            let known =
-                self.0.records().read(asked, ends).await.map_err(|error| LogError::from_records(&error));
-            if let Ok(known) = &known {
+            let input = (targets.clone(), self.0.tail_progress().position);
+            let ends = self.0.records().read(input, read_target_ends).await;
+            let ends = ends.map_err(|error| LogError::from_records(&error));
+            if let Ok(ends) = &ends {
                 for target in &targets {
-                    self.0.ends().begin(target, Ended::of(known, target.as_str()).head().id);
+                    let head = TargetEnd::of(ends, target.as_str()).head();
+                    self.0.target_heads().insert_if_absent(target, head.id);
                 }
             }
             let head = |name: &SubjectName| {
-                let known = known.as_ref().map_err(Clone::clone)?;
-                Ok(Ended::of(known, name.parts().1).head())
+                let ends = ends.as_ref().map_err(Clone::clone)?;
+                Ok(TargetEnd::of(ends, name.parts().1).head())
             };
             subjects.iter().map(head).collect()
         })
     }
 
-    fn reuses_names(&self) -> bool {
-        // A database that was restored gives its ids again.
+    fn can_reuse_ids(&self) -> bool {
+        // A database that was restored from a copy assigns ids a second time.
         true
     }
 
-    fn name(&self, place: StreamId) -> MessageId {
-        MessageId::Number(id_at(place).unwrap_or_default())
+    fn message_id(&self, position: StreamId) -> MessageId {
+        MessageId::Number(row_id_at(position).unwrap_or_default())
     }
 }
 
-/// Where a client stands that names a row which is not there: before everything, with the id that it named.
-fn missing(id: i64) -> StreamId {
+/// The position of a client that names a row which does not exist: before all rows, with the id in the sequence number.
+fn unknown_row_position(id: i64) -> StreamId {
     StreamId::new(0, id.cast_unsigned().saturating_add(1).max(2))
 }
 
 impl Outbox {
-    /// Where a client stands that had a row of an event last. Another hub may have told it more than this one knows of
-    /// yet, so this returns when the tail has come there.
+    /// The position of a client whose last row of the event has this id. Another instance may have sent more than the
+    /// tail of this one has read, so this waits until the tail has reached the position.
     pub(crate) async fn position_of(&self, event: &Id, id: i64) -> Result<StreamId, Error> {
         if id == 0 {
-            // What the hub says of an event that had no rows.
-            return Ok(StreamId::EMPTY);
+            // The id that the hub sends as the head of an event without rows.
+            return Ok(StreamId::EMPTY_SUBJECT);
         }
         let started = Instant::now();
         loop {
-            let seen = self.seen();
-            let place = self.records().read((event.clone(), id, seen), find).await?;
-            if place.ms <= seen.position {
-                return Ok(place);
+            let progress = self.tail_progress();
+            let position = self.records().read((event.clone(), id, progress), find_position).await?;
+            if position.ms <= progress.position {
+                return Ok(position);
             }
-            if started.elapsed() > PATIENCE {
-                return Err(Error::Away("streams are behind".to_owned()));
+            if started.elapsed() > TAIL_WAIT_TIMEOUT {
+                return Err(Error::Unavailable(
+                    "the tail of the outbox is behind the position of the client".to_owned(),
+                ));
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(TAIL_POLL_INTERVAL).await;
         }
     }
 }
 
-async fn find((event, id, seen): &(Id, i64, Seen), tx: &mut Transaction<'_>) -> Result<StreamId, Error> {
-    if !is_sound(seen, tx).await? {
-        // Until that is noted, ids may mean other rows than clients do.
-        return Err(Error::Away("it was restored from a copy".to_owned()));
+async fn find_position(
+    (event, id, progress): &(Id, i64, TailProgress),
+    tx: &mut Transaction<'_>,
+) -> Result<StreamId, Error> {
+    if !is_same_database(progress, tx).await? {
+        // Until the restore is recorded, an id may name another row than the one that the client received.
+        return Err(Error::Unavailable(
+            "the database was restored from a copy; streams restart shortly".to_owned(),
+        ));
     }
-    let wanted = [("id", (*id).into()), ("target", event.into())];
-    match tx.row(&store::POSITION_OF, &wanted).await? {
-        Some(row) => Ok(place(row.count(0)?, *id).id),
-        None => Ok(missing(*id)),
+    let arguments = [("id", (*id).into()), ("target", event.into())];
+    match tx.row(&store::POSITION_OF, &arguments).await? {
+        Some(row) => Ok(log_position(row.count(0)?, *id).id),
+        None => Ok(unknown_row_position(*id)),
     }
 }
 
-struct Asked {
+struct PageRequest {
     target: Id,
     after: StreamId,
-    most: Most,
+    limits: ReadLimits,
+    /// The position that the tail has read up to: later rows are left out.
     reached: u64,
 }
 
-/// Where the rows of a target end: the newest that is there, and the newest of those that are gone.
+/// The end of a target's rows: the newest row in the table, and the newest one that retention has removed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ended {
+struct TargetEnd {
     newest: Option<StreamId>,
-    gone: Option<StreamId>,
+    removed: Option<StreamId>,
 }
 
-impl Ended {
-    fn of(known: &HashMap<String, Self>, target: &str) -> Self {
-        known.get(target).copied().unwrap_or_default()
+impl TargetEnd {
+    fn of(ends: &HashMap<String, Self>, target: &str) -> Self {
+        ends.get(target).copied().unwrap_or_default()
     }
 
-    fn head(&self) -> Place {
-        Place { id: self.newest.max(self.gone).unwrap_or(StreamId::START), number: None }
+    fn head(&self) -> LogPosition {
+        LogPosition { id: self.newest.max(self.removed).unwrap_or(StreamId::START), number: None }
     }
 }
 
-async fn ends(
+async fn read_target_ends(
     (targets, reached): &(Vec<Id>, u64),
     tx: &mut Transaction<'_>,
-) -> Result<HashMap<String, Ended>, Error> {
-    // As text, always: an id that looks like a number is none.
+) -> Result<HashMap<String, TargetEnd>, Error> {
+    // Ids always go in as JSON text: an id that looks like a number must not become one.
     let targets: Vec<&str> = targets.iter().map(Id::as_str).collect();
-    let wanted = [("targets", list(&targets)?.into()), ("reached", (*reached).into())];
-    let rows = tx.rows(&store::HEADS, &wanted).await?;
-    let at = |row: &sql::Row, column: usize| {
+    let arguments = [("targets", list(&targets)?.into()), ("reached", (*reached).into())];
+    let rows = tx.rows(&store::HEADS, &arguments).await?;
+    let position = |row: &sql::Row, column: usize| {
         let found = row.maybe_int(column)?.zip(row.maybe_int(column + 1)?);
-        Ok::<_, Error>(found.map(|(position, id)| place(position.unsigned_abs(), id).id))
+        Ok::<_, Error>(found.map(|(position, id)| log_position(position.unsigned_abs(), id).id))
     };
-    let known = rows
-        .iter()
-        .map(|row| Ok((row.text(0)?.to_owned(), Ended { newest: at(row, 1)?, gone: at(row, 3)? })));
-    known.collect()
+    let ends = rows.iter().map(|row| {
+        Ok((row.text(0)?.to_owned(), TargetEnd { newest: position(row, 1)?, removed: position(row, 3)? }))
+    });
+    ends.collect()
 }
 
-async fn page(asked: &Asked, tx: &mut Transaction<'_>) -> Result<Page<Item>, Error> {
-    let Asked { target, after, most, reached } = asked;
-    let known = ends(&(vec![target.clone()], *reached), tx).await?;
-    let ended = Ended::of(&known, target.as_str());
-    let start = start(asked, ended, tx).await?;
-    // Who stands nowhere that is known gets all that is left.
-    let from = if start == Start::Unknown { 0 } else { after.ms };
-    let limit = most.entries.min(MOST);
-    let wanted = [
+async fn read_page(request: &PageRequest, tx: &mut Transaction<'_>) -> Result<Page<Item>, Error> {
+    let PageRequest { target, after, limits, reached } = request;
+    let ends = read_target_ends(&(vec![target.clone()], *reached), tx).await?;
+    let end = TargetEnd::of(&ends, target.as_str());
+    let start = resolve_start(request, end, tx).await?;
+    // A reader whose position is unknown gets all rows that are left.
+    let from = if start == StartPosition::Unknown { 0 } else { after.ms };
+    let limit = limits.entries.min(MAX_PAGE_SIZE);
+    let arguments = [
         ("target", target.into()),
         ("after", from.into()),
         ("reached", (*reached).into()),
         ("most", limit.into()),
-        ("bytes", most.bytes.into()),
+        ("bytes", limits.bytes.into()),
     ];
-    let rows = tx.rows(&store::AFTER, &wanted).await?;
-    let rows = rows.iter().map(Row::read).collect::<Result<Vec<_>, _>>()?;
-    let unwritable = || Error::Failed("a row cannot be told".to_owned());
+    let rows = tx.rows(&store::AFTER, &arguments).await?;
+    let rows = rows.iter().map(OutboxRow::read).collect::<Result<Vec<_>, _>>()?;
+    let unwritable = || Error::Failed("an outbox row cannot be written as a message".to_owned());
     let entries = rows.iter().map(|row| row.item().ok_or_else(unwritable));
     let entries = entries.collect::<Result<Vec<_>, _>>()?;
-    let head = ended.head();
+    let head = end.head();
     let start = match (start, entries.first()) {
-        (Start::Trimmed { .. }, Some(oldest)) => Start::Trimmed { oldest: oldest.place },
+        (StartPosition::Trimmed { .. }, Some(oldest)) => StartPosition::Trimmed { oldest: oldest.position },
         (start, _) => start,
     };
-    let more = entries.last().is_some_and(|last| Some(last.place.id) < ended.newest);
+    let more = entries.last().is_some_and(|last| Some(last.position.id) < end.newest);
     Ok(Page { start, entries, more, head })
 }
 
-/// What a place turns out to be.
-async fn start(asked: &Asked, ended: Ended, tx: &mut Transaction<'_>) -> Result<Start, Error> {
-    let trimmed = Start::Trimmed { oldest: ended.head() };
-    match (asked.after, ended.gone) {
-        (StreamId::START, _) | (StreamId::EMPTY, None) => Ok(Start::Known),
-        (StreamId::EMPTY, Some(_)) => Ok(trimmed),
-        (StreamId { ms: 0, seq }, gone) => {
-            let is_gone = gone.and_then(id_at).is_some_and(|gone| missing(gone).seq >= seq);
-            Ok(if is_gone { trimmed } else { Start::Unknown })
+/// Whether the position of a reader is known, was trimmed, or is unknown.
+async fn resolve_start(
+    request: &PageRequest,
+    end: TargetEnd,
+    tx: &mut Transaction<'_>,
+) -> Result<StartPosition, Error> {
+    let trimmed = StartPosition::Trimmed { oldest: end.head() };
+    match (request.after, end.removed) {
+        (StreamId::START, _) | (StreamId::EMPTY_SUBJECT, None) => Ok(StartPosition::Known),
+        (StreamId::EMPTY_SUBJECT, Some(_)) => Ok(trimmed),
+        // The position of an unknown row. Ids up to the last removed one may have been removed, too.
+        (StreamId { ms: 0, seq }, removed) => {
+            let is_removed =
+                removed.and_then(row_id_at).is_some_and(|removed| unknown_row_position(removed).seq >= seq);
+            Ok(if is_removed { trimmed } else { StartPosition::Unknown })
         }
-        (after, Some(gone)) if after == gone => Ok(Start::Known),
-        (after, Some(gone)) if after.ms < gone.ms => Ok(trimmed),
+        (after, Some(removed)) if after == removed => Ok(StartPosition::Known),
+        (after, Some(removed)) if after.ms < removed.ms => Ok(trimmed),
         (after, _) => {
-            let wanted = [("target", (&asked.target).into()), ("position", after.ms.into())];
-            let there = tx.row(&store::AT_POSITION, &wanted).await?;
-            let there = there.map(|row| row.int(0)).transpose()?;
-            Ok(if there == id_at(after) { Start::Known } else { Start::Unknown })
+            let arguments = [("target", (&request.target).into()), ("position", after.ms.into())];
+            let row = tx.row(&store::AT_POSITION, &arguments).await?;
+            let id = row.map(|row| row.int(0)).transpose()?;
+            Ok(if id == row_id_at(after) { StartPosition::Known } else { StartPosition::Unknown })
         }
     }
 }

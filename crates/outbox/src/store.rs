@@ -2,10 +2,10 @@
 
 use bongsu_sql::{Migration, migration, queries, query};
 
-/// The name of this part among migrations.
+/// The name of this part in the table of applied migrations.
 pub const PART: &str = "outbox";
 
-/// The step that makes the table of memberships and its triggers.
+/// The migration step that creates the membership table and its triggers.
 pub const MEMBERSHIPS_STEP: u32 = 2;
 
 pub const MIGRATIONS: &[Migration] =
@@ -14,31 +14,31 @@ pub const MIGRATIONS: &[Migration] =
 queries! {
     HEAD = query!("head");
     LARGEST = query!("largest");
-    AGAIN_PUT = query!("again_put", mysql);
-    HEAD_HOLD = query!("head_hold");
+    RESTORE_PUT = query!("restore_put", mysql);
+    HEAD_LOCK = query!("head_lock");
     HEAD_MOVE = query!("head_move", postgres);
     IS_UNSEQUENCED = query!("is_unsequenced", sqlite);
-    UNPLACE = query!("unplace");
+    POSITION_RESET = query!("position_reset");
     UNSEQUENCED = query!("unsequenced", mysql);
-    UNSEQUENCED_HOLD = query!("unsequenced_hold", mysql);
+    UNSEQUENCED_LOCK = query!("unsequenced_lock", mysql);
     SEQUENCE = query!("sequence", all);
     TAIL = query!("tail", mysql);
     AFTER = query!("after", mysql);
     HEADS = query!("heads");
     AT_POSITION = query!("at_position");
     POSITION_OF = query!("position_of");
-    RIGHT = query!("right", mysql);
-    RIGHT_BY_QUERY = query!("right_by_query");
-    WITHOUT_RIGHT = query!("without_right", all);
-    WITHOUT_RIGHT_BY_QUERY = query!("without_right_by_query", all);
+    MEMBERSHIP = query!("membership", mysql);
+    MEMBERSHIP_BY_QUERY = query!("membership_by_query");
+    MISSING_MEMBERSHIP = query!("missing_membership", all);
+    MISSING_MEMBERSHIP_BY_QUERY = query!("missing_membership_by_query", all);
     RECORD = query!("record");
     UNTARGETED = query!("untargeted");
-    WINDOW = query!("window");
-    UNDONE = query!("undone", mysql);
+    SCAN_PAGE = query!("scan_page");
+    UNFINISHED = query!("unfinished", mysql);
     REDRIVEN = query!("redriven");
     REDRIVEN_PUT = query!("redriven_put", mysql);
     REDRIVEN_REMOVE = query!("redriven_remove", mysql);
-    CLAIM_HOLD = query!("claim_hold", mysql);
+    CLAIM_LOCK = query!("claim_lock", mysql);
     CLAIM = query!("claim", mysql);
     CLAIM_DONE = query!("claim_done", mysql);
     CLAIM_END = query!("claim_end");
@@ -50,22 +50,22 @@ queries! {
     FAILED_COUNT = query!("failed_count");
     FAILED_DROP = query!("failed_drop");
     REDRIVE = query!("redrive", mysql);
-    WAITING_OLD = query!("waiting_old");
+    OVERDUE_COUNT = query!("overdue_count");
     TIMES_ADD = query!("times_add", mysql);
     TIMES_BEFORE = query!("times_before");
     TIMES_REMOVE = query!("times_remove");
-    OLD = query!("old", mysql);
-    OLD_REMOVE = query!("old_remove", mysql);
+    EXPIRED = query!("expired", mysql);
+    EXPIRED_REMOVE = query!("expired_remove", mysql);
     GONE_PUT = query!("gone_put", mysql);
 }
 
-/// Characters of a reason that are kept.
-pub(crate) const REASON: usize = 1_000;
+/// The longest failure reason that is stored, in characters.
+pub(crate) const MAX_REASON_LEN: usize = 1_000;
 
-/// What PostgreSQL tells whoever listens when rows have got positions.
+/// The PostgreSQL channel on which the sequencer notifies tails of new positions.
 pub(crate) const CHANNEL: &str = "bongsu_outbox";
 
-/// A list for a query.
+/// Encodes values as a JSON array, the form of a list argument of a query.
 pub(crate) fn list<T: serde::Serialize>(values: &[T]) -> Result<String, bongsu_sql::Error> {
     serde_json::to_string(values).map_err(|error| bongsu_sql::Error::Failed(error.to_string()))
 }

@@ -1,8 +1,9 @@
-//! The tail: reads on by position, once for everybody in this process, and hands rows to the hub.
+//! The tail: reads rows by position, once for all streams of this process, and pushes them to the hub.
 //!
-//! Positions are given in the order in which they become visible, so whoever sees one has seen all before it. While the
-//! database is away the tail waits and goes on where it was; one that was restored shows in the row at the last position.
-//! Such a database gives ids again that clients have: it is noted there which those are, so that they mean nothing to anybody.
+//! Positions become visible in their order, so a reader that sees one has seen all before it. During an outage of the
+//! database the tail waits, and then resumes. A database that was restored from a copy shows by another row at the last
+//! position read. It assigns ids again that clients already have: the tail records these ids in `bongsu_outbox_again`,
+//! so that no instance accepts one as a position.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -15,254 +16,281 @@ use bongsu_sql::{Dialect, Error, Records, Transaction};
 use crate::retention::position_at;
 use crate::retries::Retries;
 use crate::worker::millis;
-use crate::{Outbox, Row, store};
+use crate::{Outbox, OutboxRow, store};
 
-/// What is read at once: so many rows, and about so many bytes.
-const MOST: usize = 500;
-const BYTES: usize = 1 << 20;
-/// Where somebody says when there is more, it is looked for only this often.
-const SELDOM: Duration = Duration::from_secs(1);
-const OFTEN: Duration = Duration::from_millis(40);
-/// What is remembered of targets that nobody follows any more is let go of so often.
-const TIDY: Duration = Duration::from_secs(60);
-/// So far the clocks of a fleet may be apart.
-const CLOCKS: Duration = Duration::from_secs(60);
+/// The most rows of one read.
+const MAX_BATCH_ROWS: usize = 500;
+/// The most payload bytes of one read; a single row may exceed it.
+const MAX_BATCH_BYTES: usize = 1 << 20;
+/// Time between two reads where the sequencer notifies the tail of new rows.
+const NOTIFIED_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two reads where the tail gets no notification.
+const POLL_INTERVAL: Duration = Duration::from_millis(40);
+/// Time between two removals of target heads that have no subscribers.
+const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
+/// How far the clocks of a fleet may differ.
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(60);
 
-/// Somebody who reads rows in their order, each once.
+/// A reader of rows in the order of their positions, each once.
 pub struct Tail {
     records: Records,
-    seen: Seen,
-    /// The largest id that anybody may have been told.
-    largest: i64,
-    /// When the database was last found to be the one it was.
-    sound: Instant,
+    progress: TailProgress,
+    /// The largest id that any client may have received.
+    max_id: i64,
+    /// When a read last found that the database had not been restored from a copy.
+    verified_at: Instant,
 }
 
-/// How far a tail has come: the position, the row that had it, and how often somebody had noted that the database was
-/// restored; the latter two once they are known.
+/// How far a tail has read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct TailProgress {
     pub(crate) position: u64,
-    row: Option<Mark>,
-    notes: Option<u64>,
+    /// The row at that position. None until the tail has read it.
+    row: Option<RowIdentity>,
+    /// How many restores were recorded in the database then. None until the first read.
+    restores: Option<u64>,
 }
 
-/// What tells a row from another one that has its position: in a restored database that may have its id as well, but was
-/// written at another time.
+/// What distinguishes a row from another one at the same position. In a restored database the other row may have the
+/// same id as well, but was created at another time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct RowIdentity {
     id: i64,
     created_at: u64,
 }
 
-/// What a tail found.
+/// The outcome of one read.
 #[derive(Debug)]
-pub enum Read {
-    /// The next rows, none when there are no more for now, and how many positions are still ahead.
-    Rows { rows: Vec<Row>, behind: u64 },
-    /// The database is not the one it was: it was restored from a copy. What was read from it may not be there any more.
-    /// Somebody may have noted that already.
-    Restored { is_noted: bool },
+pub enum TailRead {
+    /// The next rows (empty when there are no new ones), and how many positions are still unread.
+    Rows { rows: Vec<OutboxRow>, behind: u64 },
+    /// The database was restored from a copy, so rows that were read earlier may no longer exist. `is_recorded`:
+    /// another instance has already recorded the restore.
+    Restored { is_recorded: bool },
 }
 
 impl Tail {
-    /// From the beginning.
+    /// A tail before the first position.
     pub fn from_start(records: Records) -> Self {
-        Self { records, seen: Seen::default(), largest: 0, sound: Instant::now() }
+        Self { records, progress: TailProgress::default(), max_id: 0, verified_at: Instant::now() }
     }
 
-    /// From now on.
+    /// A tail at the current head.
     pub async fn from_now(records: Records) -> Result<Self, Error> {
-        let sound = Instant::now();
-        let (seen, largest) = records.read((), now).await?;
-        Ok(Self { records, seen, largest, sound })
+        let verified_at = Instant::now();
+        let (progress, max_id) = records.read((), read_current).await?;
+        Ok(Self { records, progress, max_id, verified_at })
     }
 
-    /// Reads on. After an error it stands where it stood, and in a database that was restored until it [begins
-    /// anew](Self::begin_anew).
-    pub async fn read_on(&mut self) -> Result<Read, Error> {
-        let asked = Instant::now();
-        let (read, seen) = self.records.read(self.seen, after).await?;
-        if let Read::Rows { rows, .. } = &read {
-            self.seen = seen;
-            self.largest = rows.iter().map(|row| row.id).fold(self.largest, i64::max);
-            self.sound = asked;
+    /// Reads the next rows. The progress does not change after an error, nor in a restored database until
+    /// [`Self::restart`].
+    pub async fn read_next(&mut self) -> Result<TailRead, Error> {
+        let started_at = Instant::now();
+        let (read, progress) = self.records.read(self.progress, read_after).await?;
+        if let TailRead::Rows { rows, .. } = &read {
+            self.progress = progress;
+            self.max_id = rows.iter().map(|row| row.id).fold(self.max_id, i64::max);
+            self.verified_at = started_at;
         }
         Ok(read)
     }
 
-    /// In a database that was restored: notes which ids it gives a second time, for everybody, and goes on from now. Whoever
-    /// had not come far enough to notice does so by that note, and has nothing to add.
-    pub async fn begin_anew(&mut self, now: Millis, is_noted: bool) -> Result<(), Error> {
-        let since = now.saturating_sub(millis(self.sound.elapsed() + CLOCKS));
-        let again = (!is_noted).then_some(Again { since, largest: self.largest });
-        self.seen = self.records.write(again, note_again).await?;
-        self.sound = Instant::now();
+    /// Continues at the current head of a restored database, after recording for all instances which ids it may assign
+    /// a second time. A tail that had not read far enough to notice the restore learns of it by that record, and adds
+    /// none (`is_recorded`).
+    pub async fn restart(&mut self, now: Millis, is_recorded: bool) -> Result<(), Error> {
+        let since = now.saturating_sub(millis(self.verified_at.elapsed() + MAX_CLOCK_SKEW));
+        let record = (!is_recorded).then_some(RestoreRecord { since, max_id: self.max_id });
+        self.progress = self.records.write(record, record_restore).await?;
+        self.verified_at = Instant::now();
         Ok(())
     }
 }
 
-/// Where the order stands, and the largest id.
-async fn now((): &(), tx: &mut Transaction<'_>) -> Result<(Seen, i64), Error> {
-    let Head { position, notes, .. } = head(0, tx).await?;
-    let largest = tx.row(&store::LARGEST, &[]).await?;
-    let largest = largest.map(|row| row.maybe_int(0)).transpose()?.flatten();
-    Ok((Seen { position, row: None, notes: Some(notes) }, largest.unwrap_or_default()))
+/// The progress of a tail at the current head, and the largest id.
+async fn read_current((): &(), tx: &mut Transaction<'_>) -> Result<(TailProgress, i64), Error> {
+    let Head { position, restores, .. } = read_head(0, tx).await?;
+    let max_id = tx.row(&store::LARGEST, &[]).await?;
+    let max_id = max_id.map(|row| row.maybe_int(0)).transpose()?.flatten();
+    Ok((TailProgress { position, row: None, restores: Some(restores) }, max_id.unwrap_or_default()))
 }
 
-/// What a database gives again that was restored.
-struct Again {
-    /// What had its position by then is what it was.
+/// A restore to be recorded: which ids the database may assign a second time.
+struct RestoreRecord {
+    /// Rows that had their positions by this time are the same as before the restore.
     since: Millis,
-    largest: i64,
+    /// The largest id that any client may have received.
+    max_id: i64,
 }
 
-async fn note_again(again: &Option<Again>, tx: &mut Transaction<'_>) -> Result<Seen, Error> {
-    if let Some(again) = again {
-        let position = position_at(again.since, tx).await?;
-        let noted = [("position", position.into()), ("largest", again.largest.into())];
-        tx.run(&store::AGAIN_PUT, &noted).await?;
+/// Records the restore, if any, and returns the progress at the current head.
+async fn record_restore(
+    record: &Option<RestoreRecord>,
+    tx: &mut Transaction<'_>,
+) -> Result<TailProgress, Error> {
+    if let Some(record) = record {
+        let position = position_at(record.since, tx).await?;
+        let arguments = [("position", position.into()), ("largest", record.max_id.into())];
+        tx.run(&store::RESTORE_PUT, &arguments).await?;
     }
-    Ok(now(&(), tx).await?.0)
+    Ok(read_current(&(), tx).await?.0)
 }
 
-/// Where the order stands.
+/// The head of the order.
 struct Head {
     position: u64,
-    /// The row that has the position that somebody remembers.
-    there: Option<Mark>,
-    notes: u64,
+    /// The row that now has the position of the reader.
+    row_at_position: Option<RowIdentity>,
+    /// How many restores are recorded.
+    restores: u64,
 }
 
 impl Head {
-    /// Whether this may be the database in which somebody came so far.
-    fn is_beyond(&self, seen: &Seen) -> bool {
-        // One that is gone was too old; another one in its place never was there before.
-        let is_another = seen.row.is_some() && self.there.is_some() && self.there != seen.row;
-        self.position >= seen.position && !is_another
+    /// Whether the reader's progress is possible in this database.
+    fn is_consistent_with(&self, progress: &TailProgress) -> bool {
+        // A row that no longer exists was removed by retention. Another row at its position proves that the database is
+        // another one.
+        let is_another_row =
+            progress.row.is_some() && self.row_at_position.is_some() && self.row_at_position != progress.row;
+        self.position >= progress.position && !is_another_row
     }
 
-    /// Whether somebody has noted since that it was restored.
-    fn is_noted(&self, seen: &Seen) -> bool {
-        seen.notes.is_some_and(|notes| notes != self.notes)
+    /// Whether an instance has recorded a restore since the reader's progress.
+    fn has_new_restore(&self, progress: &TailProgress) -> bool {
+        progress.restores.is_some_and(|restores| restores != self.restores)
     }
 }
 
-async fn head(remembered: u64, tx: &mut Transaction<'_>) -> Result<Head, Error> {
-    let row = tx.row(&store::HEAD, &[("remembered", remembered.into())]).await?;
+async fn read_head(reader_position: u64, tx: &mut Transaction<'_>) -> Result<Head, Error> {
+    let row = tx.row(&store::HEAD, &[("remembered", reader_position.into())]).await?;
     let row = row.ok_or_else(|| Error::Failed("bongsu_outbox_head is empty".to_owned()))?;
     let created_at = u64::try_from(row.maybe_int(2)?.unwrap_or_default()).unwrap_or_default();
-    let there = row.maybe_int(1)?.map(|id| Mark { id, created_at });
-    Ok(Head { position: row.count(0)?, there, notes: row.count(3)? })
+    let row_at_position = row.maybe_int(1)?.map(|id| RowIdentity { id, created_at });
+    Ok(Head { position: row.count(0)?, row_at_position, restores: row.count(3)? })
 }
 
-/// Whether nothing shows that the database is another one than that in which a tail came so far.
-pub(crate) async fn is_sound(seen: &Seen, tx: &mut Transaction<'_>) -> Result<bool, Error> {
-    let head = head(seen.position, tx).await?;
-    Ok(head.is_beyond(seen) && !head.is_noted(seen))
+/// Whether nothing shows that the database was restored from a copy since the tail made this progress.
+pub(crate) async fn is_same_database(
+    progress: &TailProgress,
+    tx: &mut Transaction<'_>,
+) -> Result<bool, Error> {
+    let head = read_head(progress.position, tx).await?;
+    Ok(head.is_consistent_with(progress) && !head.has_new_restore(progress))
 }
 
-async fn after(seen: &Seen, tx: &mut Transaction<'_>) -> Result<(Read, Seen), Error> {
-    let head = head(seen.position, tx).await?;
-    let is_beyond = head.is_beyond(seen);
-    if !is_beyond || head.is_noted(seen) {
-        return Ok((Read::Restored { is_noted: is_beyond }, *seen));
+async fn read_after(
+    progress: &TailProgress,
+    tx: &mut Transaction<'_>,
+) -> Result<(TailRead, TailProgress), Error> {
+    let head = read_head(progress.position, tx).await?;
+    let is_consistent = head.is_consistent_with(progress);
+    if !is_consistent || head.has_new_restore(progress) {
+        return Ok((TailRead::Restored { is_recorded: is_consistent }, *progress));
     }
-    let notes = Some(head.notes);
-    if head.position == seen.position {
-        let seen = Seen { row: seen.row.or(head.there), notes, ..*seen };
-        return Ok((Read::Rows { rows: Vec::new(), behind: 0 }, seen));
+    let restores = Some(head.restores);
+    if head.position == progress.position {
+        let progress = TailProgress { row: progress.row.or(head.row_at_position), restores, ..*progress };
+        return Ok((TailRead::Rows { rows: Vec::new(), behind: 0 }, progress));
     }
-    let wanted = [("after", seen.position.into()), ("most", MOST.into()), ("bytes", BYTES.into())];
-    let rows = tx.rows(&store::TAIL, &wanted).await?;
-    let rows = rows.iter().map(Row::read).collect::<Result<Vec<_>, _>>()?;
-    let mark = |row: &Row| Mark { id: row.id, created_at: row.created_at };
-    let last = rows.last().map(|row| Seen { position: row.position, row: Some(mark(row)), notes });
-    // What is between is gone already.
-    let last = last.unwrap_or(Seen { position: head.position, row: None, notes });
-    Ok((Read::Rows { rows, behind: head.position.saturating_sub(last.position) }, last))
+    let arguments = [
+        ("after", progress.position.into()),
+        ("most", MAX_BATCH_ROWS.into()),
+        ("bytes", MAX_BATCH_BYTES.into()),
+    ];
+    let rows = tx.rows(&store::TAIL, &arguments).await?;
+    let rows = rows.iter().map(OutboxRow::read).collect::<Result<Vec<_>, _>>()?;
+    let identity = |row: &OutboxRow| RowIdentity { id: row.id, created_at: row.created_at };
+    let last =
+        rows.last().map(|row| TailProgress { position: row.position, row: Some(identity(row)), restores });
+    // Without rows, retention has already removed all rows up to the head.
+    let last = last.unwrap_or(TailProgress { position: head.position, row: None, restores });
+    Ok((TailRead::Rows { rows, behind: head.position.saturating_sub(last.position) }, last))
 }
 
 impl Outbox {
     pub(crate) async fn start_tail(&self, supervisor: &Supervisor) -> Result<(), Error> {
-        let heard = self.clone();
-        let is_told = self.records().heed(store::CHANNEL, supervisor, move || heard.0.sequenced.notify_one());
-        // On the embedded file the sequencer is in this process.
-        let is_told = is_told || self.records().dialect() == Dialect::Sqlite;
-        let pause = if is_told { SELDOM } else { OFTEN };
-        let tail = Tail::from_now(self.records().own_lane()).await?;
-        self.saw(tail.seen);
-        self.has_told(tail.seen.position);
+        let notified = self.clone();
+        let is_notified = self
+            .records()
+            .listen_notify(store::CHANNEL, supervisor, move || notified.0.rows_sequenced.notify_one());
+        // On the embedded file the sequencer runs in this process and notifies the tail directly.
+        let is_notified = is_notified || self.records().dialect() == Dialect::Sqlite;
+        let poll_interval = if is_notified { NOTIFIED_POLL_INTERVAL } else { POLL_INTERVAL };
+        let tail = Tail::from_now(self.records().reserved_pool()).await?;
+        self.set_tail_progress(tail.progress);
+        self.set_delivered_position(tail.progress.position);
         let state = (self.clone(), Arc::new(tokio::sync::Mutex::new(tail)));
         supervisor.run("outbox-tail", &state, move |(outbox, tail)| async move {
-            outbox.follow(&mut *tail.lock().await, pause).await;
+            outbox.run_tail(&mut *tail.lock().await, poll_interval).await;
         });
         Ok(())
     }
 
-    /// How far the tail has come. The hub is told of it right afterwards: whoever follows an event and then asks here misses
-    /// nothing in between.
-    pub(crate) fn seen(&self) -> Seen {
-        *self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How far the tail has read. The rows are pushed to the hub right afterwards, so a stream that subscribes first
+    /// and then reads up to this position misses no row in between.
+    pub(crate) fn tail_progress(&self) -> TailProgress {
+        *self.0.tail_progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn saw(&self, seen: Seen) {
-        *self.0.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+    fn set_tail_progress(&self, progress: TailProgress) {
+        *self.0.tail_progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }
 
-    /// The position up to which the hub was told everything.
-    pub fn reached(&self) -> u64 {
-        self.0.reached.load(Ordering::Acquire)
+    /// The position up to which the tail has pushed every row to the hub.
+    pub fn delivered_position(&self) -> u64 {
+        self.0.delivered_position.load(Ordering::Acquire)
     }
 
-    fn has_told(&self, position: u64) {
-        self.0.reached.store(position, Ordering::Release);
+    fn set_delivered_position(&self, position: u64) {
+        self.0.delivered_position.store(position, Ordering::Release);
     }
 
-    async fn read_on(&self, tail: &mut Tail) -> Result<Read, Error> {
-        let read = tail.read_on().await?;
-        if let Read::Restored { is_noted } = read {
-            // Before streams end, whose clients come back at once.
-            tail.begin_anew(self.0.clock.now(), is_noted).await?;
+    async fn read_next(&self, tail: &mut Tail) -> Result<TailRead, Error> {
+        let read = tail.read_next().await?;
+        if let TailRead::Restored { is_recorded } = read {
+            // Before the streams close, because their clients reconnect at once with ids of the earlier database.
+            tail.restart(self.0.clock.now(), is_recorded).await?;
         }
         Ok(read)
     }
 
-    /// Hands rows to the hub for as long as the process runs.
-    async fn follow(&self, tail: &mut Tail, pause: Duration) {
-        let (mut retries, mut tidied) = (Retries::of(&self.0.tail), Instant::now());
+    /// Pushes rows to the hub for as long as the process runs.
+    async fn run_tail(&self, tail: &mut Tail, poll_interval: Duration) {
+        let (mut retries, mut pruned_at) = (Retries::new(&self.0.tail_health), Instant::now());
         loop {
-            let wait = match self.read_on(tail).await {
-                Ok(Read::Rows { rows, behind }) => {
+            let wait = match self.read_next(tail).await {
+                Ok(TailRead::Rows { rows, behind }) => {
                     metrics::gauge!("outbox_tail_lag_rows").set(behind as f64);
-                    self.saw(tail.seen);
-                    self.hand_over(&rows);
+                    self.set_tail_progress(tail.progress);
+                    self.push_rows(&rows);
                     if !rows.is_empty() {
-                        self.0.arrived.notify_one();
+                        self.0.rows_arrived.notify_one();
                     }
-                    self.has_told(tail.seen.position);
-                    retries.worked();
-                    if behind > 0 { Duration::ZERO } else { pause }
+                    self.set_delivered_position(tail.progress.position);
+                    retries.record_success();
+                    if behind > 0 { Duration::ZERO } else { poll_interval }
                 }
-                Ok(Read::Restored { .. }) => {
-                    tracing::warn!("the outbox is not the one it was: streams begin anew");
-                    self.saw(tail.seen);
-                    self.lose_all();
-                    self.has_told(tail.seen.position);
+                Ok(TailRead::Restored { .. }) => {
+                    tracing::warn!(
+                        "the database of the outbox was restored from a copy; closing its streams"
+                    );
+                    self.set_tail_progress(tail.progress);
+                    self.invalidate_positions();
+                    self.set_delivered_position(tail.progress.position);
                     Duration::ZERO
                 }
                 Err(error) => {
-                    retries.failed(&error).await;
+                    retries.record_failure(&error).await;
                     continue;
                 }
             };
-            if tidied.elapsed() > TIDY {
-                tidied = Instant::now();
-                self.tidy();
+            if pruned_at.elapsed() > PRUNE_INTERVAL {
+                pruned_at = Instant::now();
+                self.prune_target_heads();
             }
             if !wait.is_zero() {
                 tokio::select! {
-                    () = self.0.sequenced.notified() => {}
+                    () = self.0.rows_sequenced.notified() => {}
                     () = tokio::time::sleep(wait) => {}
                 }
             }

@@ -1,9 +1,9 @@
-//! Doing something about rows: each is claimed by one worker at a time, tried again later when it failed, and given up
-//! (`FAILED`) at last.
+//! The outbox worker: handles rows that one worker at a time has claimed, repeats failed ones, and finally gives them
+//! up (`FAILED`).
 //!
-//! Rows of a target are dealt with one after another, in their order; one that has to wait has those behind it wait as
-//! well. A worker that was killed loses its claims when their lease ends: what a [`Handler`] does must bear being done
-//! twice. Only failures count as tries, not claims: an engine that is away, or a worker that was killed, costs a row none.
+//! Rows of one target are handled one after another, in their order, and a row that waits delays those behind it. The
+//! claims of a killed worker end with their lease, so a [`Handler`] must tolerate handling a row twice. Only a failure
+//! counts as an attempt: an engine that is unavailable, or a worker that is killed, costs a row none.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,140 +11,149 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bongsu_kernel::{Backoff, Millis};
-use bongsu_sql::{Boxed, Error};
+use bongsu_sql::{BoxFuture, Error};
 use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::claim::{Claimed, Ending, Progress};
-use crate::{Outbox, Row};
+use crate::claim::{ClaimOutcome, ClaimedRow, ScanProgress};
+use crate::{Outbox, OutboxRow};
 
-/// A claim is this worker's for so long; what is not done in half of that is given back.
-pub(crate) const LEASE: Duration = Duration::from_secs(30);
-/// So many targets are dealt with at the same time.
-const AT_ONCE: usize = 16;
-/// Rows that have to wait, and those of workers that were killed, are looked for so often. New ones make themselves heard.
-const PAUSE: Duration = Duration::from_millis(500);
-/// The delay before a row that failed is tried again, and the attempts after which it is given up.
-const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(300), (100, 125));
+/// How long a claim lasts. Rows that are not handled in half of this time are released.
+pub(crate) const CLAIM_LEASE: Duration = Duration::from_secs(30);
+/// Targets whose rows are handled at the same time.
+const MAX_CONCURRENT_TARGETS: usize = 16;
+/// Time between two checks for parked rows and for rows of killed workers. The tail notifies the worker of new rows.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// The delay before the next attempt at a failed row.
+const RETRY_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(300), (100, 125));
+/// Failed attempts after which a row is given up.
 const MAX_ATTEMPTS: u64 = 8;
-/// While an engine or the database is away, everything waits for so long.
-const AWAY: Duration = Duration::from_secs(2);
+/// The delay before the next claim while an engine or the database is unavailable.
+const UNAVAILABLE_DELAY: Duration = Duration::from_secs(2);
 
-/// What is done about rows.
+/// Handles rows.
 pub trait Handler: Send + Sync {
-    /// Whether rows of a type are this one's.
-    fn wants(&self, event_type: &str) -> bool;
+    /// Whether this handler handles rows of a type.
+    fn handles(&self, event_type: &str) -> bool;
 
-    /// Does it. Called again after a failure, and perhaps after it was done, when the worker was killed.
-    fn handle<'a>(&'a self, row: &'a Row) -> Boxed<'a, Result<(), Failed>>;
+    /// Handles a row. Called again after a failure, and possibly after a success if the worker was killed.
+    fn handle<'a>(&'a self, row: &'a OutboxRow) -> BoxFuture<'a, Result<(), HandlerError>>;
 }
 
-/// Why it was not done.
+/// Why a row was not handled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Failed {
-    /// What it needs is away: it is tried again for as long as that lasts.
-    Away(String),
-    /// It may work later; it is tried a few times.
-    Refused(String),
-    /// It never works.
-    Hopeless(String),
+pub enum HandlerError {
+    /// An engine that the handler needs is unavailable: the row is repeated until the engine is back.
+    Unavailable(String),
+    /// The failure may be temporary: the row is repeated, up to 8 attempts.
+    Retryable(String),
+    /// Repeating cannot help: the row is given up at once.
+    Permanent(String),
 }
 
-/// Somebody who deals with rows. There may be several in a fleet, and they get along.
+/// A worker. Several may run in a fleet at the same time; their claims keep them apart.
 pub struct Worker {
     outbox: Outbox,
     handler: Arc<dyn Handler>,
     stop: CancellationToken,
-    progress: Progress,
+    progress: ScanProgress,
 }
 
 impl Worker {
     pub fn new(outbox: Outbox, handler: Arc<dyn Handler>, stop: CancellationToken) -> Self {
-        Self { outbox, handler, stop, progress: Progress::default() }
+        Self { outbox, handler, stop, progress: ScanProgress::default() }
     }
 
-    /// Works until it is asked to stop; what is under way then is finished, and the rest given back.
-    pub async fn work(mut self) {
+    /// Handles rows until the process stops: rows in progress are finished, the others are released.
+    pub async fn run(mut self) {
         while !self.stop.is_cancelled() {
-            let pause = match self.work_once().await {
-                Ok(Some(0)) => PAUSE,
+            let delay = match self.process_batch().await {
+                Ok(Some(0)) => POLL_INTERVAL,
                 Ok(Some(_)) => Duration::ZERO,
-                Ok(None) => AWAY,
+                Ok(None) => UNAVAILABLE_DELAY,
                 Err(error) => {
-                    tracing::debug!(%error, "rows of the outbox cannot be claimed for now");
-                    AWAY
+                    tracing::debug!(%error, "failed to claim outbox rows; retrying");
+                    UNAVAILABLE_DELAY
                 }
             };
             tokio::select! {
                 () = self.stop.cancelled() => {}
-                () = tokio::time::sleep(pause) => {}
-                () = self.outbox.0.arrived.notified(), if pause == PAUSE => {}
+                () = tokio::time::sleep(delay) => {}
+                () = self.outbox.0.rows_arrived.notified(), if delay == POLL_INTERVAL => {}
             }
         }
     }
 
-    /// Claims what may be done now, and does it: how many rows that were; nothing when what they need is away.
-    pub async fn work_once(&mut self) -> Result<Option<usize>, Error> {
+    /// Claims and handles the rows that are available now, and returns how many were claimed. None when an engine that
+    /// they need is unavailable.
+    pub async fn process_batch(&mut self) -> Result<Option<usize>, Error> {
         let claims = self.outbox.claim(&mut self.progress, &*self.handler).await?;
         if claims.is_empty() {
             return Ok(Some(0));
         }
         let count = claims.len();
-        let mut targets: HashMap<String, Vec<Claimed>> = HashMap::new();
+        let mut targets: HashMap<String, Vec<ClaimedRow>> = HashMap::new();
         for claimed in claims {
             targets.entry(claimed.row.target.clone()).or_default().push(claimed);
         }
-        let is_away = AtomicBool::new(false);
-        let working: Vec<_> = targets.into_values().map(|rows| self.in_turn(rows, &is_away)).collect();
-        let endings = futures_util::stream::iter(working).buffer_unordered(AT_ONCE).concat().await;
-        self.outbox.end(endings).await?;
-        Ok((!is_away.into_inner()).then_some(count))
+        let is_unavailable = AtomicBool::new(false);
+        let working: Vec<_> =
+            targets.into_values().map(|rows| self.handle_target(rows, &is_unavailable)).collect();
+        let outcomes =
+            futures_util::stream::iter(working).buffer_unordered(MAX_CONCURRENT_TARGETS).concat().await;
+        self.outbox.finish_claims(outcomes).await?;
+        Ok((!is_unavailable.into_inner()).then_some(count))
     }
 
-    /// One target's rows, until one of them has to wait.
-    async fn in_turn(&self, rows: Vec<Claimed>, is_away: &AtomicBool) -> Vec<Ending> {
-        let (clock, mut stops) = (&self.outbox.0.clock, false);
-        let mut endings = Vec::with_capacity(rows.len());
+    /// Handles the rows of one target in their order, until one of them has to wait; the later ones are released.
+    async fn handle_target(&self, rows: Vec<ClaimedRow>, is_unavailable: &AtomicBool) -> Vec<ClaimOutcome> {
+        let (clock, mut is_blocked) = (&self.outbox.0.clock, false);
+        let mut outcomes = Vec::with_capacity(rows.len());
         for claimed in rows {
             let now = clock.now();
-            let is_late = now + millis(LEASE) / 2 > claimed.until;
-            if stops || is_late || is_away.load(Ordering::Relaxed) || self.stop.is_cancelled() {
-                endings.push(claimed.given_back(now));
+            let is_late = now + millis(CLAIM_LEASE) / 2 > claimed.until;
+            if is_blocked || is_late || is_unavailable.load(Ordering::Relaxed) || self.stop.is_cancelled() {
+                outcomes.push(claimed.released(now));
                 continue;
             }
             match self.handler.handle(&claimed.row).await {
-                Ok(()) => endings.push(claimed.done(clock.now())),
-                Err(Failed::Away(reason)) => {
-                    tracing::debug!(reason, "what the outbox needs is away");
-                    is_away.store(true, Ordering::Relaxed);
-                    endings.push(claimed.given_back(clock.now()));
+                Ok(()) => outcomes.push(claimed.done(clock.now())),
+                Err(HandlerError::Unavailable(reason)) => {
+                    tracing::debug!(reason, "an engine that an outbox row needs is unavailable; retrying");
+                    is_unavailable.store(true, Ordering::Relaxed);
+                    outcomes.push(claimed.released(clock.now()));
                 }
-                Err(failure @ (Failed::Refused(_) | Failed::Hopeless(_))) => {
+                Err(failure @ (HandlerError::Retryable(_) | HandlerError::Permanent(_))) => {
                     let (id, attempts) = (claimed.row.id, claimed.attempts + 1);
-                    tracing::warn!(id, attempts, ?failure, "a row of the outbox could not be dealt with");
+                    tracing::warn!(
+                        id,
+                        attempts,
+                        ?failure,
+                        "failed to handle an outbox row; parking or giving it up"
+                    );
                     metrics::counter!("outbox_failures_total").increment(1);
-                    let ending = failed(&claimed, failure, clock.now());
-                    // One that is given up holds up nobody any more.
-                    stops = !ending.is_given_up();
-                    endings.push(ending);
+                    let outcome = failure_outcome(&claimed, failure, clock.now());
+                    // A row that is given up does not block the later rows of its target.
+                    is_blocked = !outcome.is_failed();
+                    outcomes.push(outcome);
                 }
             }
         }
-        endings
+        outcomes
     }
 }
 
-/// It is tried again later, or never.
-fn failed(claimed: &Claimed, failure: Failed, now: Millis) -> Ending {
+/// Parks a failed row until its next attempt, or gives it up.
+fn failure_outcome(claimed: &ClaimedRow, failure: HandlerError, now: Millis) -> ClaimOutcome {
     let attempts = claimed.attempts + 1;
     match failure {
-        Failed::Hopeless(reason) => return claimed.given_up(attempts, reason, now),
-        Failed::Refused(reason) if attempts >= MAX_ATTEMPTS => {
-            return claimed.given_up(attempts, reason, now);
+        HandlerError::Permanent(reason) => return claimed.failed(attempts, reason, now),
+        HandlerError::Retryable(reason) if attempts >= MAX_ATTEMPTS => {
+            return claimed.failed(attempts, reason, now);
         }
         _ => {}
     }
-    claimed.tried_again(attempts, now + millis(RETRY.delay(attempts)))
+    claimed.parked(attempts, now + millis(RETRY_BACKOFF.delay(attempts)))
 }
 
 pub(crate) fn millis(duration: Duration) -> Millis {

@@ -1,7 +1,7 @@
--- Counts a person's tickets of the last while.
+-- Counts the tickets that a person was issued in the current window, which begins with the first of them.
 --
 -- KEYS  1 counter
--- ARGV  1 the while, in ms
+-- ARGV  1 length of the window, in ms
 local count = redis.call('INCR', KEYS[1])
 if count == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
 return count

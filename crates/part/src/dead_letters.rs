@@ -1,41 +1,45 @@
-//! Dead letters: what was given up, wherever it waits. Operators see it with the reason, have it tried again, or let it go.
+//! Dead letters: rows and records that were given up. Operators list them with their reasons, redrive them, or discard
+//! them.
 //!
-//! Each place that gives things up is a queue with a name; the routes know no more of it than this.
+//! Each part that gives up rows or records implements [`DeadLetters`], a queue with a name. The admin routes use only
+//! this trait.
 
 use bongsu_kernel::Millis;
 use bongsu_sql::Error;
 
-use crate::Boxed;
+use crate::BoxFuture;
 
-/// How many ids one request may name, and how many letters are read at once.
-pub const MOST_LETTERS: usize = 100;
+/// Ids that one request may name, and dead letters that one call reads.
+pub const MAX_DEAD_LETTERS: usize = 100;
 
-/// Something that was given up.
+/// A row or record that was given up.
 #[derive(Clone, Debug)]
 pub struct DeadLetter {
     pub id: i64,
-    /// What it is about: letters of one key had an order.
+    /// The target or person that the row or record is about. Those with the same key were handled in order.
     pub key: String,
     pub kind: String,
-    /// As it was written; nothing when it is too large to be shown.
+    /// The payload as stored; None when it is too large to be shown.
     pub payload: Option<String>,
     pub attempts: u64,
     pub reason: String,
     pub created_at: Millis,
 }
 
-/// Somewhere that things are given up.
+/// A queue of dead letters.
 pub trait DeadLetters: Send + Sync {
     fn name(&self) -> &'static str;
 
-    fn depth(&self) -> Boxed<'_, Result<u64, Error>>;
+    fn depth(&self) -> BoxFuture<'_, Result<u64, Error>>;
 
-    /// At most [`MOST_LETTERS`] after an id, by their ids.
-    fn after(&self, id: i64, most: usize) -> Boxed<'_, Result<Vec<DeadLetter>, Error>>;
+    /// Reads dead letters with ids greater than `id`, in the order of their ids. `limit` is at most
+    /// [`MAX_DEAD_LETTERS`] + 1.
+    fn list_after(&self, id: i64, limit: usize) -> BoxFuture<'_, Result<Vec<DeadLetter>, Error>>;
 
-    /// Those of these that are there are tried again, outside the order of their keys: how many. What can never work stays.
-    fn redrive(&self, ids: Vec<i64>) -> Boxed<'_, Result<u64, Error>>;
+    /// Redrives those of these dead letters that exist, outside the order of their keys, and returns how many. Dead
+    /// letters that can never succeed stay.
+    fn redrive(&self, ids: Vec<i64>) -> BoxFuture<'_, Result<u64, Error>>;
 
-    /// Nobody does anything about it any more. False when it was not there.
-    fn discard(&self, id: i64) -> Boxed<'_, Result<bool, Error>>;
+    /// Removes a dead letter from the queue for good. Returns false if the queue has none with this id.
+    fn discard(&self, id: i64) -> BoxFuture<'_, Result<bool, Error>>;
 }

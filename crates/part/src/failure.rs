@@ -1,19 +1,19 @@
-//! How a command ends when it cannot do its work: one clear line, and an exit code that scripts can tell apart.
+//! Errors that end a command: each has a message of one line, and an exit code for scripts.
 
 use std::process::ExitCode;
 
-use bongsu_kernel::settings::Bad;
+use bongsu_kernel::settings::SettingError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// 2: the configuration or the command line is wrong.
+    /// Exit code 2: the configuration or the command line is wrong.
     #[error("{0}")]
-    Configuration(#[from] Bad),
-    /// 3: the data folder or the database cannot be used: held by another process, damaged, foreign, or of a newer
-    /// version. A server that is not there may come: that is 1.
+    Configuration(#[from] SettingError),
+    /// Exit code 3: the data folder or the database is locked by another process, damaged, of another program, of a
+    /// newer version, or without what this version needs. A server that is unreachable or in use may become usable: these cases have exit code 1.
     #[error("{0}")]
     Data(#[from] bongsu_sql::Error),
-    /// 1: anything else.
+    /// Exit code 1: any other error.
     #[error("{0}")]
     Other(String),
 }
@@ -25,7 +25,8 @@ impl Failure {
 
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Other(_) | Self::Data(bongsu_sql::Error::NoServer(..) | bongsu_sql::Error::Taken(_)) => 1,
+            Self::Other(_)
+            | Self::Data(bongsu_sql::Error::ServerUnusable(..) | bongsu_sql::Error::DatabaseInUse(_)) => 1,
             Self::Configuration(_) => 2,
             Self::Data(_) => 3,
         })

@@ -1,142 +1,158 @@
-//! Joins the hub to what a fleet decides: orders to send people away, places of a person over all hubs, the registry.
+//! Connects this instance to its fleet: access commands, connection limits over all instances, and the instance
+//! registry.
 //!
-//! What a hub must not do is decided elsewhere; here is what it does about it: it asks people to come back, waits, or ends.
+//! Coordination decides what this instance must not do. This module acts on it: disconnects streams, waits, or ends the
+//! process.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bongsu_coordination::orders::REVOCATION_LIFE;
+use bongsu_coordination::access_commands::REVOCATION_RETENTION;
 use bongsu_coordination::registry::redis::RedisRegistry;
-use bongsu_coordination::registry::{JoinError, Standing};
-use bongsu_coordination::{Apply, LEASE, Order, Orders};
-use bongsu_http::identity::{LONGEST_LIFE, Revocations};
+use bongsu_coordination::registry::{JoinError, LeaseState};
+use bongsu_coordination::{AccessCommand, AccessCommandHandler, AccessCommands, INSTANCE_LEASE_TTL};
+use bongsu_http::identity::{MAX_TOKEN_LIFETIME, Revocations};
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Boxed, Id, Millis};
+use bongsu_kernel::{BoxFuture, Id, Millis};
 use bongsu_limits::Connections;
-use bongsu_limits::connections::Refused;
-use bongsu_live::{Gate, Hub, LogError, OpenError, Places};
+use bongsu_limits::connections::ConnectionLimitError;
+use bongsu_live::{ConnectionQuota, Hub, LogError, OpenError, RevocationGate};
 
 use crate::Failure;
 
-/// Carries out orders on this hub's streams.
-pub(crate) struct Doorkeeper(pub(crate) Hub);
+/// Applies access commands to the streams of this instance.
+pub(crate) struct AccessCommandExecutor(pub(crate) Hub);
 
-impl Apply for Doorkeeper {
-    fn apply(&self, order: &Order) {
-        match order {
-            Order::Disconnect { user } => self.0.disconnect(user),
-            Order::Revoke { user, issued_before } => self.0.revoke(user, *issued_before),
+impl AccessCommandHandler for AccessCommandExecutor {
+    fn apply(&self, command: &AccessCommand) {
+        match command {
+            AccessCommand::Disconnect { user } => self.0.disconnect(user),
+            AccessCommand::Revoke { user, issued_before } => self.0.revoke(user, *issued_before),
         }
     }
 
-    fn missed(&self) {
-        tracing::warn!("orders may have been missed: every stream is asked to come back");
-        self.0.check_everybody();
+    fn handle_missed(&self) {
+        tracing::warn!("access commands may have been missed; asking every stream to reconnect");
+        self.0.disconnect_all();
     }
 }
 
-/// A revocation outlives every token that it is about.
-const _: () = assert!(REVOCATION_LIFE.as_secs() >= LONGEST_LIFE.as_secs());
+// A revocation is remembered for longer than any token that it revokes is valid.
+const _: () = assert!(REVOCATION_RETENTION.as_secs() >= MAX_TOKEN_LIFETIME.as_secs());
 
-/// The orders as the hub and the check of tokens ask for them.
-pub(crate) struct Ordered(pub(crate) Arc<dyn Orders>);
+/// Adapts the access commands to the ports of the hub and of the token check.
+pub(crate) struct AccessCommandGate(pub(crate) Arc<dyn AccessCommands>);
 
-impl Gate for Ordered {
+impl RevocationGate for AccessCommandGate {
     fn is_current(&self) -> bool {
         self.0.is_current()
     }
 
-    fn catch_up(&self) -> Boxed<'_, Result<(), LogError>> {
-        Box::pin(async move { self.0.catch_up().await.map_err(|error| LogError::Away(error.to_string())) })
+    fn catch_up(&self) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(
+            async move { self.0.catch_up().await.map_err(|error| LogError::Unavailable(error.to_string())) },
+        )
     }
 }
 
-impl Revocations for Ordered {
-    fn before<'a>(&'a self, person: &'a Id) -> Boxed<'a, Result<Option<Millis>, String>> {
+impl Revocations for AccessCommandGate {
+    fn revoked_before<'a>(&'a self, person: &'a Id) -> BoxFuture<'a, Result<Option<Millis>, String>> {
         Box::pin(async move { self.0.revoked_before(person).await.map_err(|error| error.to_string()) })
     }
 }
 
-/// A person's streams over all hubs.
-pub(crate) struct StreamPlaces(pub(crate) Arc<dyn Connections>);
+/// Limits the streams of each person over all instances.
+pub(crate) struct StreamQuota(pub(crate) Arc<dyn Connections>);
 
-impl Places for StreamPlaces {
-    fn take<'a>(&'a self, person: &'a Id) -> Boxed<'a, Result<Box<dyn Any + Send>, OpenError>> {
+impl ConnectionQuota for StreamQuota {
+    fn acquire<'a>(&'a self, person: &'a Id) -> BoxFuture<'a, Result<Box<dyn Any + Send>, OpenError>> {
         Box::pin(async move {
-            // Nobody is replaced: the next one is refused.
-            match self.0.enter(person, Box::new(|| {})).await {
-                Ok(place) => Ok(Box::new(place) as Box<dyn Any + Send>),
-                Err(Refused::Full) => Err(OpenError::TooManyForPerson),
-                Err(Refused::Away(away)) => Err(OpenError::Away(away)),
+            // The policy is to refuse, so the callback for a replaced connection is never called.
+            match self.0.acquire(person, Box::new(|| {})).await {
+                Ok(permit) => Ok(Box::new(permit) as Box<dyn Any + Send>),
+                Err(ConnectionLimitError::Full) => Err(OpenError::TooManyForPerson),
+                Err(ConnectionLimitError::Unavailable(reason)) => Err(OpenError::Unavailable(reason)),
             }
         })
     }
 }
 
-/// An instance that came in while Redis was away may turn out not to be allowed: it must not go on beside the other.
-pub(crate) fn watch(registry: &RedisRegistry, supervisor: &Supervisor) {
+/// Shuts the process down if the registry refuses it later: an instance that started during an outage of Redis is
+/// compared with the others only when it joins.
+pub(crate) fn watch_refusal(registry: &RedisRegistry, supervisor: &Supervisor) {
     let state = (registry.fleet(), supervisor.clone());
-    supervisor.run("registry-watch", &state, |(mut fleet, alarm)| async move {
-        let refused = fleet.wait_for(|fleet| matches!(fleet.standing, Standing::Refused(_))).await;
-        if let Ok(Standing::Refused(refused)) = refused.map(|fleet| fleet.standing.clone()) {
-            tracing::error!(%refused, "this instance may not be part of the fleet");
-            alarm.fail("registry");
+    supervisor.run("registry-watch", &state, |(mut fleet, supervisor)| async move {
+        let refused = fleet.wait_for(|fleet| matches!(fleet.lease_state, LeaseState::Refused(_))).await;
+        if let Ok(LeaseState::Refused(refused)) = refused.map(|fleet| fleet.lease_state.clone()) {
+            tracing::error!(%refused, "this instance may not be part of the fleet; shutting down");
+            supervisor.fail("registry");
         }
         std::future::pending::<()>().await;
     });
 }
 
-/// A process that stood still for longer than its lease lasts was given up by the others: what its people had may have
-/// been taken by somebody else meanwhile. So everybody comes back, and is counted anew.
+/// Disconnects all streams if the process was suspended for longer than its lease lasts. The other instances have then
+/// removed it from the fleet and may have given away its connection permits; each stream acquires a new one as it
+/// reconnects.
 pub(crate) fn watch_stalls(hub: Hub, supervisor: &Supervisor) {
     let state = (hub, Arc::new(Mutex::new(Instant::now())));
-    supervisor.every("stall-watch", TICK, &state, |(hub, last)| async move {
-        let stood =
-            std::mem::replace(&mut *last.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
-        if stood.elapsed() > LEASE {
-            tracing::warn!("this process stood still: every stream is asked to come back");
-            hub.check_everybody();
+    supervisor.every("stall-watch", STALL_CHECK_INTERVAL, &state, |(hub, last_check)| async move {
+        let previous = std::mem::replace(
+            &mut *last_check.lock().unwrap_or_else(PoisonError::into_inner),
+            Instant::now(),
+        );
+        let elapsed = previous.elapsed();
+        if elapsed > INSTANCE_LEASE_TTL {
+            let stalled_ms = elapsed.as_millis() as u64;
+            tracing::warn!(
+                stalled_ms,
+                "this process stalled past its lease; asking every stream to reconnect"
+            );
+            hub.disconnect_all();
         }
     });
 }
 
-const TICK: Duration = Duration::from_secs(1);
+const STALL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// An instance that was killed counts until its lease ends, and is perhaps just this one, started again.
-const PATIENCE: Duration = LEASE.saturating_add(Duration::from_secs(2));
-const SETTLING: Duration = Duration::from_secs(2);
-const AGAIN: Duration = Duration::from_millis(250);
+/// Time to wait for a refusing instance to end. Longer than its lease: it may be the killed predecessor of this
+/// process.
+const JOIN_TIMEOUT: Duration = INSTANCE_LEASE_TTL.saturating_add(Duration::from_secs(2));
+const JOIN_RETRY_DELAY: Duration = Duration::from_millis(250);
+const ACCESS_COMMANDS_TIMEOUT: Duration = Duration::from_secs(2);
+const ACCESS_COMMANDS_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Joins the fleet, unless another instance does not allow it. While Redis is away it is tried on by itself.
+/// Joins the fleet. Fails if another instance still refuses this one after [`JOIN_TIMEOUT`]. While Redis is unavailable
+/// it returns at once, and the registry keeps retrying in the background.
 pub(crate) async fn join(registry: &RedisRegistry) -> Result<(), Failure> {
     let started = Instant::now();
-    let mut told = false;
+    let mut is_logged = false;
     loop {
         match registry.join().await {
             Ok(()) => return Ok(()),
-            Err(JoinError::Refused(refused)) if started.elapsed() > PATIENCE => {
+            Err(JoinError::Refused(refused)) if started.elapsed() > JOIN_TIMEOUT => {
                 return Err(Failure::Other(refused.to_string()));
             }
             Err(JoinError::Refused(refused)) => {
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut is_logged, true) {
                     tracing::warn!(%refused, "waiting for the lease of the other instance to end");
                 }
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(JOIN_RETRY_DELAY).await;
             }
             Err(JoinError::Engine(error)) => {
-                tracing::warn!(%error, "the fleet could not be joined yet");
+                tracing::warn!(%error, "failed to join the fleet; retrying in the background");
                 return Ok(());
             }
         }
     }
 }
 
-/// Waits until orders are heard of, so that the first streams need not wait for it. Not for long: without Redis, too,
-/// the hub starts.
-pub(crate) async fn settle(orders: &dyn Orders) {
+/// Waits until the access commands are current, so that the first streams are not refused or delayed. Returns after
+/// [`ACCESS_COMMANDS_TIMEOUT`] in any case, because the hub also starts without Redis.
+pub(crate) async fn wait_for_access_commands(access_commands: &dyn AccessCommands) {
     let started = Instant::now();
-    while !orders.is_current() && started.elapsed() < SETTLING {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+    while !access_commands.is_current() && started.elapsed() < ACCESS_COMMANDS_TIMEOUT {
+        tokio::time::sleep(ACCESS_COMMANDS_POLL_INTERVAL).await;
     }
 }

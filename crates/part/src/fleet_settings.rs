@@ -1,7 +1,8 @@
 //! Compares the settings of the instances of a fleet.
 //!
-//! How far they may differ is declared with each setting ([`Scope`]). Redis holds no value of those that may differ for a
-//! while, only hashes that are keyed with the fleet's secrets.
+//! Each setting declares how far instances may differ ([`Scope`]). Redis holds the values of [`Scope::WholeFleet`] in
+//! clear text. Of [`Scope::Fleet`], which may differ for a while, it holds only hashes that are keyed with the fleet's
+//! secrets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,16 +16,16 @@ use tokio::sync::watch;
 
 use crate::Parts;
 
-/// Hexadecimal digits of a hash: enough to tell values apart.
+/// Length of a hash in hexadecimal digits.
 const HASH_LEN: usize = 16;
 
-/// The settings in clear text that no other instance may have otherwise.
+/// The values, in clear text, of the settings that must be the same in every instance.
 pub(crate) fn required(parts: Parts, values: &Values) -> BTreeMap<String, String> {
     let required = parts.settings().into_iter().filter(|setting| setting.scope == Scope::WholeFleet);
     required.map(|setting| (setting.name.to_owned(), values.text(setting).to_owned())).collect()
 }
 
-/// A hash of every shared setting that has not its default.
+/// A hash of each setting of [`Scope::Fleet`] whose value is not the default.
 pub(crate) fn hashes(parts: Parts, values: &Values) -> BTreeMap<String, String> {
     let secrets: Vec<String> = shared(parts)
         .filter(|setting| is_secret(setting))
@@ -33,7 +34,8 @@ pub(crate) fn hashes(parts: Parts, values: &Values) -> BTreeMap<String, String> 
     let key = secrets.join("\0");
     let hash = |setting: &Setting| {
         let value = canonical(values, setting);
-        // A secret is its own key, so that the others do not seem to differ with it.
+        // The key of a secret's hash is the secret itself, so that one different secret does not change the hashes of
+        // others.
         let mac = if is_secret(setting) {
             hmac(value.as_bytes(), setting.name.as_bytes())
         } else {
@@ -41,11 +43,11 @@ pub(crate) fn hashes(parts: Parts, values: &Values) -> BTreeMap<String, String> 
         };
         mac.iter().map(|byte| format!("{byte:02x}")).collect::<String>()[..HASH_LEN].to_owned()
     };
-    let given = shared(parts).filter(|setting| values.text(setting) != setting.default);
-    given.map(|setting| (setting.name.to_owned(), hash(setting))).collect()
+    let changed = shared(parts).filter(|setting| values.text(setting) != setting.default);
+    changed.map(|setting| (setting.name.to_owned(), hash(setting))).collect()
 }
 
-/// The settings of this instance beside those of the others. Cheap to clone.
+/// Compares the settings of this instance with those of the others. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Comparison {
     parts: Parts,
@@ -55,41 +57,41 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Logs every setting that differs, when the fleet has changed.
+    /// Starts the loop that logs each setting that begins to differ, whenever the fleet has changed.
     pub(crate) fn start(
         parts: Parts,
         values: &Values,
         registry: &RedisRegistry,
         supervisor: &Supervisor,
     ) -> Self {
-        let (instance, fleet) = (registry.me().to_owned(), registry.fleet());
+        let (instance, fleet) = (registry.instance_id().to_owned(), registry.fleet());
         let this = Self { parts, instance, hashes: hashes(parts, values), fleet };
         supervisor.run("fleet-settings", &this, Self::log_differences);
         this
     }
 
     async fn log_differences(mut self) {
-        let mut known = Vec::new();
+        let mut logged = Vec::new();
         loop {
-            let found = self.warnings();
-            for warning in found.iter().filter(|warning| !known.contains(*warning)) {
-                tracing::warn!("{warning}");
+            let warnings = self.warnings();
+            for warning in warnings.iter().filter(|warning| !logged.contains(*warning)) {
+                tracing::warn!(difference = %warning, "instances of the fleet have different settings; they keep running");
             }
-            known = found;
+            logged = warnings;
             if self.fleet.changed().await.is_err() {
                 return;
             }
         }
     }
 
-    /// A line for every setting that another instance has otherwise.
+    /// One line for each setting whose value differs in another instance.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let fleet = self.fleet.borrow();
-        let mut others: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut addresses_by_setting: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for other in fleet.alive.iter().filter(|other| other.id != self.instance) {
-            let Some(theirs) = &other.about.setting_hashes else { continue };
+            let Some(theirs) = &other.info.setting_hashes else { continue };
             for name in differing(self.parts, &self.hashes, theirs) {
-                others.entry(name).or_default().push(&other.about.address);
+                addresses_by_setting.entry(name).or_default().push(&other.info.address);
             }
         }
         let line = |(name, addresses): (&str, Vec<&str>)| {
@@ -99,11 +101,12 @@ impl Comparison {
             };
             format!("fleet: {name} here differs from that of the instance at {}{more}", addresses[0])
         };
-        others.into_iter().map(line).collect()
+        addresses_by_setting.into_iter().map(line).collect()
     }
 }
 
-/// The names of settings that differ. Where a secret does, so does the key of all other hashes, which then say nothing.
+/// The names of the settings that differ. If a secret differs, only secrets are named: the other hashes are keyed with
+/// it and cannot be compared.
 fn differing<'a>(
     parts: Parts,
     own: &'a BTreeMap<String, String>,
@@ -128,7 +131,7 @@ fn is_secret(setting: &Setting) -> bool {
     setting.kind == Kind::Secret
 }
 
-/// The value, without what makes no difference in a list: the order and spaces.
+/// The value in a form that is equal for equal settings: items of a list are sorted and trimmed.
 fn canonical(values: &Values, setting: &Setting) -> String {
     match setting.kind {
         Kind::Secret | Kind::List => {
@@ -136,12 +139,12 @@ fn canonical(values: &Values, setting: &Setting) -> String {
             items.sort_unstable();
             items.join(",")
         }
-        Kind::Text | Kind::Url | Kind::Whole { .. } | Kind::OneOf(_) => values.text(setting).to_owned(),
+        Kind::Text | Kind::Url | Kind::Integer { .. } | Kind::OneOf(_) => values.text(setting).to_owned(),
     }
 }
 
 fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
-    // A key may have any length.
+    // HMAC accepts keys of any length, so this does not fail.
     Hmac::<Sha256>::new_from_slice(key)
         .map(|mac| mac.chain_update(message).finalize().into_bytes().into())
         .unwrap_or_default()
@@ -155,7 +158,7 @@ mod tests {
     use crate::Part;
 
     const EVENT_TYPES: Setting = Setting::text("toy", "EVENT_TYPES", "", "A list.").kind(Kind::List);
-    const LENGTH: Setting = Setting::text("toy", "LENGTH", "10000", "A number.").whole(1, 100_000);
+    const LENGTH: Setting = Setting::text("toy", "LENGTH", "10000", "A number.").integer(1, 100_000);
     const MODE: Setting = Setting::text("toy", "MODE", "open", "A choice.").scope(Scope::WholeFleet);
     static TOY: Part = Part {
         settings: &[&EVENT_TYPES, &LENGTH, &MODE],
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_differ_are_named_and_no_others() {
+    fn exactly_the_settings_that_differ_are_named() {
         let types = ("EVENT_TYPES", "a.b,c.d");
         assert_eq!(compared(&[], &[types]), ["EVENT_TYPES"]);
         assert_eq!(compared(&[types], &[("EVENT_TYPES", "a.b")]), ["EVENT_TYPES"]);
@@ -184,22 +187,22 @@ mod tests {
         assert_eq!(compared(&[("SERVER_PORT", "1")], &[("SERVER_PORT", "2")]), [""; 0]);
         let (keys, turned) = (("INTERNAL_API_KEY", "new,old"), ("INTERNAL_API_KEY", "old,new"));
         assert_eq!(compared(&[keys, types], &[turned, types]), [""; 0]);
-        // The other hashes have another key then.
+        // The hash of EVENT_TYPES is keyed with INTERNAL_API_KEY, and not compared.
         assert_eq!(compared(&[keys, types], &[types]), ["INTERNAL_API_KEY"]);
         assert_eq!(compared(&[keys, types], &[]), ["INTERNAL_API_KEY"]);
     }
 
     #[test]
-    fn what_no_instance_may_have_otherwise_is_told_in_clear_text() {
-        let told = required(PARTS, &values(&[("MODE", "closed"), ("EVENT_TYPES", "a.b")]));
-        assert_eq!(told.into_iter().collect::<Vec<_>>(), [("MODE".to_owned(), "closed".to_owned())]);
+    fn only_settings_of_the_whole_fleet_are_published_in_clear_text() {
+        let required = required(PARTS, &values(&[("MODE", "closed"), ("EVENT_TYPES", "a.b")]));
+        assert_eq!(required.into_iter().collect::<Vec<_>>(), [("MODE".to_owned(), "closed".to_owned())]);
     }
 
     #[test]
-    fn hashes_say_nothing_without_the_secrets() {
+    fn hashes_are_keyed_with_the_secrets() {
         let types = ("EVENT_TYPES", "a.b");
-        let of = |given: &[(&str, &str)]| hashes(PARTS, &values(given)).remove("EVENT_TYPES");
-        assert_ne!(of(&[types]), of(&[types, ("INTERNAL_API_KEY", "another")]));
+        let hash = |given: &[(&str, &str)]| hashes(PARTS, &values(given)).remove("EVENT_TYPES");
+        assert_ne!(hash(&[types]), hash(&[types, ("INTERNAL_API_KEY", "another")]));
         assert!(hashes(PARTS, &values(&[types])).values().all(|hash| hash.len() == HASH_LEN));
     }
 }

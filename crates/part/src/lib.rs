@@ -1,8 +1,9 @@
-//! What a part of the hub is, and what it gets to work with.
+//! Parts of the hub, and the engines that they use.
 //!
-//! A [`Part`] describes itself: its settings, tables and queries. When the hub starts, it gets an [`Assembly`] with the
-//! [`Engines`] and adds what it serves and runs: routes, loops, health checks, dead letters, WebSocket operations. The binary holds a list of
-//! parts and knows nothing of their insides; which engine is behind a port is decided in [`Engines`] alone.
+//! A [`Part`] describes itself: its settings, tables and queries. When the hub starts, the part receives an
+//! [`Assembly`] with the [`Engines`], and adds routes, loops, health checks, dead letters and WebSocket operations to
+//! it. The binary has a list of parts and knows nothing else about them. Only [`Engines`] decides which adapter is
+//! behind a port.
 
 mod assembly;
 mod dead_letters;
@@ -15,41 +16,41 @@ mod settings;
 mod storage;
 mod tickets;
 
-use bongsu_kernel::settings::{Bad, Setting, Values};
+use bongsu_kernel::settings::{Setting, SettingError, Values};
 use bongsu_sql::{Dialect, Migration, Migrations, Query};
 
-pub use assembly::{Assembly, Check};
-pub use bongsu_kernel::Boxed;
-pub use dead_letters::{DeadLetter, DeadLetters, MOST_LETTERS};
-pub use engines::{Engines, Fleet, Start};
+pub use assembly::{Assembly, HealthCheck};
+pub use bongsu_kernel::BoxFuture;
+pub use dead_letters::{DeadLetter, DeadLetters, MAX_DEAD_LETTERS};
+pub use engines::{EngineInputs, Engines, FleetEngines};
 pub use failure::Failure;
 pub use roles::{ROLES, Roles};
 pub use settings::{Parts, check_engines, keeps_records, uses_folder};
-pub use storage::{Opened, Purpose, Storage};
+pub use storage::{MigratedStorage, Purpose, Storage};
 
-/// A part of the hub, or an application beside it.
+/// A part of the hub, or an application that runs in the same process.
 pub struct Part {
-    /// Names its migrations and, for an application, its role.
+    /// The part's name among migrations and, for an application, the name of its role.
     pub name: &'static str,
-    /// An application runs only where its role was asked for; every other part runs in every hub.
+    /// An application runs only if ROLES names it; every other part runs in every process.
     pub is_application: bool,
     pub settings: &'static [&'static Setting],
     pub queries: &'static [&'static Query],
     pub migrations: &'static [Migration],
-    /// Leaves out tables that the settings do not want, and gives names that they choose. For the database where records are
-    /// kept, and only where the part runs.
-    pub choose_tables: fn(Migrations, &Values, Dialect) -> Result<Migrations, Bad>,
-    /// Refuses settings that cannot work. Called before anything is touched, and only where the part runs.
-    pub check: fn(&Values) -> Result<(), Bad>,
-    /// Adds what the part serves and runs. Parts start in the order of the list.
-    pub start: for<'a> fn(&'a mut Assembly) -> Boxed<'a, Result<(), Failure>>,
+    /// Removes tables that the settings exclude, and applies the names that the settings choose. Called for the
+    /// database of the records, and only if the part runs.
+    pub choose_tables: fn(Migrations, &Values, Dialect) -> Result<Migrations, SettingError>,
+    /// Refuses settings that cannot work. Called before any file or server is opened, and only if the part runs.
+    pub check: fn(&Values) -> Result<(), SettingError>,
+    /// Adds the part's routes, loops and checks. Parts start in the order of the list.
+    pub start: for<'a> fn(&'a mut Assembly) -> BoxFuture<'a, Result<(), Failure>>,
 }
 
 impl Part {
-    /// A part without settings, queries and tables, which refuses nothing.
+    /// A part without settings, queries and tables, and with a `check` that accepts all settings.
     pub const fn new(
         name: &'static str,
-        start: for<'a> fn(&'a mut Assembly) -> Boxed<'a, Result<(), Failure>>,
+        start: for<'a> fn(&'a mut Assembly) -> BoxFuture<'a, Result<(), Failure>>,
     ) -> Self {
         Self {
             name,

@@ -1,6 +1,6 @@
-//! Which roles a process takes: it serves requests, does the work behind them, runs applications.
+//! The roles of a process: serving requests (`api`), background work (`worker`), applications.
 
-use bongsu_kernel::settings::{Bad, Kind, Scope, Values};
+use bongsu_kernel::settings::{Kind, Scope, SettingError, Values};
 
 use crate::Parts;
 use crate::settings::keeps_records;
@@ -13,15 +13,15 @@ bongsu_kernel::settings! { "server":
 /// The roles of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
-    /// It serves requests and streams.
+    /// The process serves requests and streams.
     pub api: bool,
-    /// It does what one process of a fleet does for all.
+    /// The process runs the loops of the role `worker`.
     pub worker: bool,
     applications: Vec<&'static str>,
 }
 
 impl Roles {
-    pub(crate) fn from_settings(values: &Values, parts: Parts) -> Result<Self, Bad> {
+    pub(crate) fn from_settings(values: &Values, parts: Parts) -> Result<Self, SettingError> {
         let applications: Vec<&'static str> =
             parts.0.iter().filter(|part| part.is_application).map(|part| part.name).collect();
         let mut roles = Self::default();
@@ -34,35 +34,40 @@ impl Roles {
                 name => match applications.iter().find(|application| **application == name) {
                     Some(application) if roles.runs(application) => {}
                     Some(application) => roles.applications.push(application),
-                    None => return Err(Bad::value(&ROLES, name, &allowed(&applications))),
+                    None => return Err(SettingError::invalid_value(&ROLES, name, &allowed(&applications))),
                 },
             }
         }
-        // Applications are told by streams, which a process with the role api has.
+        // An application serves routes, so it needs the role api.
         if !roles.api && (!roles.worker || !roles.applications.is_empty()) {
-            return Err(Bad::value(&ROLES, values.text(&ROLES), &allowed(&applications)));
+            return Err(SettingError::invalid_value(&ROLES, values.text(&ROLES), &allowed(&applications)));
         }
         Ok(roles)
     }
 
-    /// Refuses roles that need another process, where no other process can have them.
-    pub(crate) fn check(&self, values: &Values, on_redis: bool, on_database: bool) -> Result<(), Bad> {
-        let refuse = |allowed: &str| Err(Bad::value(&ROLES, values.text(&ROLES), allowed));
+    /// Refuses separate `api` and `worker` processes if the settings give them no shared Redis and database.
+    pub(crate) fn check(
+        &self,
+        values: &Values,
+        on_redis: bool,
+        on_database: bool,
+    ) -> Result<(), SettingError> {
+        let refuse = |allowed: &str| Err(SettingError::invalid_value(&ROLES, values.text(&ROLES), allowed));
         if self.api && self.worker {
             return Ok(());
         }
         if !on_redis || (keeps_records(values) && !on_database) {
             return refuse(
-                "hub unless REDIS_URL and DATABASE_URL are set: api and worker share everything through these",
+                "use hub unless REDIS_URL and DATABASE_URL are set, through which separate api and worker processes work together",
             );
         }
         if !self.api && !keeps_records(values) {
-            return refuse("without worker while RECORDS is off: there is no work to do");
+            return refuse("use hub or api while RECORDS is off: there is no work to do for a worker");
         }
         Ok(())
     }
 
-    /// Whether an application runs.
+    /// Whether an application runs in this process.
     pub fn runs(&self, application: &str) -> bool {
         self.applications.contains(&application)
     }

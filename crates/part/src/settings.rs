@@ -1,9 +1,9 @@
 //! The settings of all parts and of the engines, and which parts run.
 //!
-//! Combinations that cannot work are refused here, before anything is touched.
+//! [`Parts::check`] refuses combinations that cannot work before any file or server is opened.
 
 use bongsu_http::{identity, server};
-use bongsu_kernel::settings::{Bad, Kind, Scope, Setting, Values};
+use bongsu_kernel::settings::{Kind, Scope, Setting, SettingError, Values};
 use bongsu_kernel::telemetry;
 use bongsu_redis::REDIS_URL;
 use bongsu_sql::{DATA_DIR, DATABASE_URL, Query};
@@ -12,18 +12,18 @@ use crate::Part;
 use crate::roles::{ROLES, Roles};
 
 bongsu_kernel::settings! { "storage":
-    IDEMPOTENCY_MAX_KEYS = "2000000", whole(1_000, 1_000_000_000):
+    IDEMPOTENCY_MAX_KEYS = "2000000", integer(1_000, 1_000_000_000):
         "Idempotency keys kept at most, of all rooms together and each for 24 hours; past it the oldest go early. A key costs about 200 bytes of disk, or 400 of Redis' memory.";
 }
 
 bongsu_kernel::settings! { "engines":
-    /// Whether what needs records is offered.
+    /// Whether there is a store of records. Features that need records answer 503 without it.
     pub(crate) RECORDS = "on", scope(Scope::Instance), kind(Kind::OneOf(&["on", "off"])):
         "off: nothing is kept in SQL, and what needs records (registered rooms, the inbox, applications) answers 503. A fleet on Redis without DATABASE_URL runs this way.";
 }
 
-/// Engines that are named in the configuration but are not part of this build.
-const ENGINES: &[&Setting] = &[
+/// Settings of engines that this build does not have. Setting one stops the start.
+const MISSING_ENGINES: &[&Setting] = &[
     &Setting::text("engines", "AMQP_URL", "", "Not in this build yet: work queues on RabbitMQ.")
         .scope(Scope::Instance)
         .kind(Kind::Url),
@@ -50,24 +50,24 @@ impl Parts {
         all.extend(bongsu_redis::SETTINGS);
         all.extend(bongsu_sql::SETTINGS);
         all.push(&RECORDS);
-        all.extend(ENGINES);
+        all.extend(MISSING_ENGINES);
         all
     }
 
-    /// Every query that a database has to understand.
+    /// All queries of the engines and parts.
     pub fn queries(self) -> Vec<&'static Query> {
-        let of_parts = self.0.iter().flat_map(|part| part.queries);
-        let of_engines = bongsu_coordination::orders::records::QUERIES;
-        bongsu_sql::queries().chain(of_engines.iter().chain(of_parts).copied()).collect()
+        let parts = self.0.iter().flat_map(|part| part.queries);
+        let engines = bongsu_coordination::access_commands::records::QUERIES;
+        bongsu_sql::queries().chain(engines.iter().chain(parts).copied()).collect()
     }
 
-    /// Those that run in this process.
+    /// The parts that run in this process.
     pub fn running(self, roles: &Roles) -> impl Iterator<Item = &'static Part> {
         self.0.iter().copied().filter(|part| !part.is_application || roles.runs(part.name))
     }
 
-    /// Refuses settings that cannot work, without touching anything, and gives the roles of the process.
-    pub fn check(self, values: &Values) -> Result<Roles, Bad> {
+    /// Refuses settings that cannot work, without opening a file or a server. Returns the roles of the process.
+    pub fn check(self, values: &Values) -> Result<Roles, SettingError> {
         let roles = Roles::from_settings(values, self)?;
         check_engines(values)?;
         let (redis, database) =
@@ -81,11 +81,11 @@ impl Parts {
     }
 }
 
-/// Refuses an engine that this build does not have, instead of going on without it.
-pub fn check_engines(values: &Values) -> Result<(), Bad> {
-    match ENGINES.iter().find(|engine| values.given(engine).is_some()) {
-        Some(engine) => Err(Bad(format!(
-            "{} is set, but this build has no such engine: unset it to run embedded",
+/// Refuses the settings of an engine that this build does not have, instead of ignoring them.
+pub fn check_engines(values: &Values) -> Result<(), SettingError> {
+    match MISSING_ENGINES.iter().find(|engine| values.get(engine).is_some()) {
+        Some(engine) => Err(SettingError(format!(
+            "{} is set, but this build does not support this engine: unset it",
             engine.name
         ))),
         None => Ok(()),
@@ -97,27 +97,31 @@ pub fn keeps_records(values: &Values) -> bool {
     values.text(&RECORDS) == "on"
 }
 
-/// Whether anything is kept in the data folder: events without Redis, records without a database.
+/// Whether the data folder is used: for events without Redis, or for records without a database server.
 pub fn uses_folder(values: &Values) -> bool {
-    let is_set = |setting| values.given(setting).is_some();
+    let is_set = |setting| values.get(setting).is_some();
     !is_set(&REDIS_URL) || (keeps_records(values) && !is_set(&DATABASE_URL))
 }
 
-fn check_records(values: &Values, on_redis: bool, on_database: bool) -> Result<(), Bad> {
+fn check_records(values: &Values, on_redis: bool, on_database: bool) -> Result<(), SettingError> {
     if keeps_records(values) {
         return Ok(());
     }
     if on_database {
-        return Err(Bad::value(&RECORDS, "off", "on while DATABASE_URL says where records are kept"));
+        return Err(SettingError::invalid_value(
+            &RECORDS,
+            "off",
+            "use on while DATABASE_URL is set, or unset DATABASE_URL",
+        ));
     }
     if !on_redis {
-        let allowed = "on while events are kept in the data folder (REDIS_URL is unset)";
-        return Err(Bad::value(&RECORDS, "off", allowed));
+        let allowed = "use on while REDIS_URL is unset, because events are then kept in the data folder";
+        return Err(SettingError::invalid_value(&RECORDS, "off", allowed));
     }
     Ok(())
 }
 
-/// How many idempotency keys are kept.
-pub(crate) fn most_keys(values: &Values) -> u64 {
-    values.whole(&IDEMPOTENCY_MAX_KEYS)
+/// The limit of stored idempotency keys, over all rooms.
+pub(crate) fn max_idempotency_keys(values: &Values) -> u64 {
+    values.integer(&IDEMPOTENCY_MAX_KEYS)
 }

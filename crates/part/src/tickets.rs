@@ -1,9 +1,9 @@
-//! Stream tickets of a fleet: kept in Redis, so that a ticket is good at whichever hub the client comes to.
+//! Stream tickets of a fleet: stored in Redis, so that every instance accepts a ticket that another one has issued.
 //!
-//! A key is named by the ticket's hash, so that who can list keys cannot use a ticket.
+//! The key contains the hash of the ticket, so that a list of keys does not reveal usable tickets.
 
 use bongsu_http::Person;
-use bongsu_http::identity::tickets::{Boxed, LIFETIME, MOST_PER_PERSON, new_ticket};
+use bongsu_http::identity::tickets::{MAX_TICKETS_PER_PERSON, TICKET_LIFETIME_MS, TicketFuture, new_ticket};
 use bongsu_http::identity::{Ticket, TicketError, Tickets};
 use bongsu_kernel::{Clock, Outage};
 use bongsu_redis::redis::{self, FromRedisValue};
@@ -18,9 +18,9 @@ pub(crate) struct RedisTickets {
     pub(crate) clock: Clock,
 }
 
-/// What a ticket keeps. Version 1.
+/// The value of a ticket's key, version 1.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredTicket {
     v: u32,
     #[serde(flatten)]
     person: Person,
@@ -34,43 +34,43 @@ impl RedisTickets {
 }
 
 impl Tickets for RedisTickets {
-    fn issue(&self, person: Person) -> Boxed<'_, Ticket> {
+    fn issue(&self, person: Person) -> TicketFuture<'_, Ticket> {
         Box::pin(async move {
-            let own = self.redis.key(format_args!("tickets-of:{}", person.id));
-            let life = LIFETIME.to_string();
-            let count = self.redis.run(&COUNT, Repeat::Safe, &[&own], &[life.as_bytes()]).await;
+            let counter = self.redis.key(format_args!("tickets-of:{}", person.id));
+            let window_ms = TICKET_LIFETIME_MS.to_string();
+            let count = self.redis.run(&COUNT, Repeat::Safe, &[&counter], &[window_ms.as_bytes()]).await;
             let count = count.map_err(Outage::from)?;
-            if u32::from_redis_value(count).unwrap_or(u32::MAX) > MOST_PER_PERSON {
+            if u32::from_redis_value(count).unwrap_or(u32::MAX) > MAX_TICKETS_PER_PERSON {
                 return Err(TicketError::TooMany);
             }
             let now = self.clock.now();
-            let life = person.expires_at.min(now + LIFETIME).saturating_sub(now).max(1);
+            let lifetime_ms = person.expires_at.min(now + TICKET_LIFETIME_MS).saturating_sub(now).max(1);
             let ticket = new_ticket();
-            let kept = serde_json::to_string(&Kept { v: 1, person }).unwrap_or_default();
+            let stored = serde_json::to_string(&StoredTicket { v: 1, person }).unwrap_or_default();
             let key = self.key(&ticket);
             let mut set = redis::cmd("SET");
-            set.arg(&key).arg(kept).arg("PX").arg(life);
-            self.redis.ask("set", &key, &set, Repeat::Safe).await.map_err(Outage::from)?;
-            Ok(Ticket { ticket, expires_in: life.div_ceil(1_000) })
+            set.arg(&key).arg(stored).arg("PX").arg(lifetime_ms);
+            self.redis.query("set", &key, &set, Repeat::Safe).await.map_err(Outage::from)?;
+            Ok(Ticket { ticket, expires_in: lifetime_ms.div_ceil(1_000) })
         })
     }
 
-    fn redeem<'a>(&'a self, ticket: &'a str) -> Boxed<'a, Option<Person>> {
+    fn redeem<'a>(&'a self, ticket: &'a str) -> TicketFuture<'a, Option<Person>> {
         Box::pin(async move {
             let key = self.key(ticket);
             let mut take = redis::cmd("GETDEL");
             take.arg(&key);
-            // Not repeated: an answer that was lost took the ticket with it.
-            let kept = self.redis.ask("getdel", &key, &take, Repeat::Never).await.map_err(Outage::from)?;
-            let kept: Option<String> = redis::from_redis_value(kept).unwrap_or_default();
-            let kept = kept.and_then(|kept| {
-                let read = serde_json::from_str::<Kept>(&kept).ok().filter(|kept| kept.v == 1);
-                if read.is_none() {
-                    tracing::warn!("a ticket was written by another version and cannot be read");
+            // Not retried: if the answer was lost, Redis has already deleted the ticket.
+            let value = self.redis.query("getdel", &key, &take, Repeat::Never).await.map_err(Outage::from)?;
+            let value: Option<String> = redis::from_redis_value(value).unwrap_or_default();
+            let stored = value.and_then(|value| {
+                let stored = serde_json::from_str::<StoredTicket>(&value).ok().filter(|stored| stored.v == 1);
+                if stored.is_none() {
+                    tracing::warn!("the value of a ticket is not of version 1; refusing the ticket");
                 }
-                read
+                stored
             });
-            let person = kept.map(|kept| kept.person);
+            let person = stored.map(|stored| stored.person);
             Ok(person.filter(|person| self.clock.now() < person.expires_at))
         })
     }
@@ -83,11 +83,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_person_is_kept_as_version_1_has_it() {
+    fn a_ticket_is_stored_in_the_format_of_version_1() {
         let id = Id::new("42").unwrap();
-        let kept = Kept { v: 1, person: Person { id, issued_at: 5, expires_at: 9, is_admin: true } };
+        let stored =
+            StoredTicket { v: 1, person: Person { id, issued_at: 5, expires_at: 9, is_admin: true } };
         let text = r#"{"v":1,"id":42,"issuedAt":5,"expiresAt":9,"isAdmin":true}"#;
-        assert_eq!(serde_json::to_string(&kept).unwrap(), text);
-        assert_eq!(serde_json::from_str::<Kept>(text).unwrap().person, kept.person);
+        assert_eq!(serde_json::to_string(&stored).unwrap(), text);
+        assert_eq!(serde_json::from_str::<StoredTicket>(text).unwrap().person, stored.person);
     }
 }

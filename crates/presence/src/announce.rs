@@ -1,7 +1,8 @@
-//! Announcing: what the store says of a room, passed on to this hub's streams as `presence.update`.
+//! Passes the changes that the store announces on to the streams of this instance, as `presence.update`.
 //!
-//! Every change is passed on once and in order. When some may have been missed, changes wait until the room was asked
-//! for as it is ([`Announcer::settle`]): that is passed on as one update, and then what came after it.
+//! Every change is passed on once and in order. When some may have been missed, the room becomes stale: later changes
+//! are buffered until the occupants were read from the store ([`Announcer::finish_refresh`]). These are passed on as
+//! one update, and then the buffered changes that are newer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,42 +11,42 @@ use std::time::Duration;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{Clock, EventType, Id, Millis, shrink};
 use bongsu_live::SubjectName;
-use bongsu_live::log::{Passing, Sink};
+use bongsu_live::log::{EphemeralMessage, Sink};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use crate::here::Here;
-use crate::in_order;
-use crate::store::{Change, Ears, MOST_LISTED, Told, Who};
+use crate::compare_ids;
+use crate::local_presence::LocalPresence;
+use crate::store::{MAX_LISTED, Occupants, PresenceChange, PresenceListener, ReportOutcome};
 
-/// So many changes wait for a room that is being asked for. Past it, it is asked for once more.
-const MOST_HELD: usize = 256;
+/// Changes that are buffered for a room while its occupants are read. With more of them the occupants are read again.
+const MAX_BUFFERED_CHANGES: usize = 256;
 
 type Views = HashMap<Id, View, foldhash::fast::RandomState>;
 
 pub(crate) struct Announcer {
     sink: Arc<dyn Sink>,
-    here: Arc<Here>,
+    local: Arc<LocalPresence>,
     clock: Clock,
-    update: EventType,
-    /// Held while something is passed on, so that two never overtake each other.
+    event_type: EventType,
+    /// Locked while an update is passed on, so that two updates never overtake each other.
     views: Mutex<Views>,
 }
 
-/// What this hub's streams have been told of a room. No entry: nothing yet, and the room is asked for when the store is
-/// told of the first stream.
+/// What the streams of this instance know of a room. A room without a view has sent them nothing yet; its occupants are
+/// read when its first stream is reported to the store.
 enum View {
-    Told {
-        state: State,
-        /// New streams that wait for a version, so that their snapshot includes themselves.
-        waiting: Vec<(u64, oneshot::Sender<()>)>,
+    Current {
+        state: RoomState,
+        /// New streams that wait for a version, so that their snapshot includes their own person.
+        waiters: Vec<(u64, oneshot::Sender<()>)>,
     },
-    /// It has to be asked for; what was heard since that began is held.
-    Doubted { held: Vec<Change>, asking: bool },
+    /// The occupants have to be read. Changes that arrive after the read began are buffered.
+    Stale { buffered: Vec<PresenceChange>, is_reading: bool },
 }
 
-/// A room as the last update left it.
-struct State {
+/// A room according to the last update.
+struct RoomState {
     version: u64,
     count: usize,
     /// None in a large room.
@@ -53,167 +54,181 @@ struct State {
 }
 
 impl View {
-    fn doubted() -> Self {
-        Self::Doubted { held: Vec::new(), asking: false }
+    fn stale() -> Self {
+        Self::Stale { buffered: Vec::new(), is_reading: false }
     }
 }
 
 impl Announcer {
-    pub(crate) fn new(sink: Arc<dyn Sink>, here: Arc<Here>) -> Self {
-        #[expect(clippy::expect_used, reason = "at start-up, of a constant")]
-        let update = EventType::new("presence.update").expect("an event type");
-        Self { sink, here, clock: Clock::system(), update, views: Mutex::default() }
+    pub(crate) fn new(sink: Arc<dyn Sink>, local: Arc<LocalPresence>) -> Self {
+        #[expect(clippy::expect_used, reason = "a constant, checked at start-up")]
+        let event_type = EventType::new("presence.update").expect("a valid event type");
+        Self { sink, local, clock: Clock::system(), event_type, views: Mutex::default() }
     }
 
-    fn views(&self) -> MutexGuard<'_, Views> {
+    fn lock(&self) -> MutexGuard<'_, Views> {
         self.views.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something may have been missed: the room is asked for, at once. What was held is part of it then.
-    pub(crate) fn ask_again(&self, room: &Id) {
-        self.doubt_in(&mut self.views(), room);
+    /// Has the occupants of a room read as soon as possible, because a change may have been missed.
+    pub(crate) fn refresh(&self, room: &Id) {
+        self.refresh_locked(&mut self.lock(), room);
     }
 
-    fn doubt_in(&self, views: &mut Views, room: &Id) {
-        views.insert(room.clone(), View::doubted());
-        self.here.look_within(room, Duration::ZERO);
+    /// Marks the room stale and schedules a report, which reads the occupants. They will include the buffered changes.
+    fn refresh_locked(&self, views: &mut Views, room: &Id) {
+        views.insert(room.clone(), View::stale());
+        self.local.schedule_after(room, Duration::ZERO);
     }
 
-    /// Whether the room has to be asked for now, to be settled with the answer.
-    pub(crate) fn begin_asking(&self, room: &Id) -> bool {
-        match self.views().entry(room.clone()).or_insert_with(View::doubted) {
-            View::Doubted { asking, .. } => {
-                *asking = true;
+    /// Returns true when the caller has to read the occupants now, and pass them to [`Self::finish_refresh`].
+    pub(crate) fn begin_refresh(&self, room: &Id) -> bool {
+        match self.lock().entry(room.clone()).or_insert_with(View::stale) {
+            View::Stale { is_reading, .. } => {
+                *is_reading = true;
                 true
             }
-            View::Told { .. } => false,
+            View::Current { .. } => false,
         }
     }
 
-    /// The room as it was when it was asked for.
-    pub(crate) fn settle(&self, room: &Id, who: Who) {
-        let mut views = self.views();
-        let held = match views.remove(room) {
-            Some(View::Doubted { held, asking: true }) => held,
-            // Something was missed again since it was asked for.
-            Some(View::Doubted { .. }) => return self.doubt_in(&mut views, room),
-            // Nobody is here any more.
+    /// Passes on the occupants that were read, and then the buffered changes.
+    pub(crate) fn finish_refresh(&self, room: &Id, occupants: Occupants) {
+        let mut views = self.lock();
+        let buffered = match views.remove(room) {
+            Some(View::Stale { buffered, is_reading: true }) => buffered,
+            // The room has become stale again since the read began.
+            Some(View::Stale { .. }) => return self.refresh_locked(&mut views, room),
+            // The last stream has left the room.
             _ => return,
         };
-        let Who { version, at, count, online, .. } = who;
+        let Occupants { version, at, count, online, .. } = occupants;
         let listed = online.into_iter().map(|online| online.user);
-        let online = (count <= MOST_LISTED).then(|| listed.collect());
-        self.pass(&mut views, room, at, (None, None), State { version, count, online });
-        for change in held {
-            self.take(&mut views, room, change);
+        let online = (count <= MAX_LISTED).then(|| listed.collect());
+        self.pass_on(&mut views, room, at, (None, None), RoomState { version, count, online });
+        for change in buffered {
+            self.apply(&mut views, room, change);
         }
     }
 
-    /// The store was told of this hub's people. Changes of a large room are announced later, but count already.
-    pub(crate) fn told(&self, room: &Id, told: Told) {
-        if let Some(View::Told { state, .. }) = self.views().get_mut(room)
-            && told.version.is_none_or(|version| version == state.version)
-            && told.count > MOST_LISTED
+    /// Takes the count from the outcome of a report: a change in a large room counts before it is announced.
+    pub(crate) fn apply_outcome(&self, room: &Id, outcome: ReportOutcome) {
+        if let Some(View::Current { state, .. }) = self.lock().get_mut(room)
+            && outcome.version.is_none_or(|version| version == state.version)
+            && outcome.count > MAX_LISTED
         {
-            state.count = told.count;
+            state.count = outcome.count;
             state.online = None;
         }
     }
 
-    /// Resolves when the streams were told of this version, or it is in doubt what they were told.
-    pub(crate) async fn reaches(&self, room: &Id, version: u64) {
-        let (reached, waits) = oneshot::channel();
-        match self.views().get_mut(room) {
-            Some(View::Told { state, waiting }) if state.version < version => {
-                waiting.retain(|(_, reached)| !reached.is_closed());
-                waiting.push((version, reached));
+    /// Resolves when this version was passed on to the streams, or when the room is stale.
+    pub(crate) async fn wait_for_version(&self, room: &Id, version: u64) {
+        let (sender, receiver) = oneshot::channel();
+        match self.lock().get_mut(room) {
+            Some(View::Current { state, waiters }) if state.version < version => {
+                waiters.retain(|(_, waiter)| !waiter.is_closed());
+                waiters.push((version, sender));
             }
             _ => return,
         }
-        let _ = waits.await;
+        let _ = receiver.await;
     }
 
-    /// Calls `deliver` with what the streams of a room have been told, as one update. None while that is in doubt: then
-    /// they are told the room as it is next. Nothing is passed on meanwhile.
-    pub(crate) fn snapshot(&self, room: &Id, deliver: &mut dyn FnMut(Option<&Passing>)) {
-        let views = self.views();
+    /// Calls `deliver` with the room according to the last update, or with None while the room is stale: then an update
+    /// with the occupants follows. No update is passed on during the call.
+    pub(crate) fn snapshot(&self, room: &Id, deliver: &mut dyn FnMut(Option<&EphemeralMessage>)) {
+        let views = self.lock();
         let snapshot = match views.get(room) {
-            Some(View::Told { state, .. }) => {
-                self.passing(self.clock.now(), &Update::new((None, None), state))
+            Some(View::Current { state, .. }) => {
+                self.message(self.clock.now(), &Update::new((None, None), state))
             }
             _ => None,
         };
         deliver(snapshot.as_ref());
     }
 
-    pub(crate) fn forget(&self, room: &Id) {
-        let mut views = self.views();
+    /// Removes the view of a room that has no streams any more.
+    pub(crate) fn remove(&self, room: &Id) {
+        let mut views = self.lock();
         views.remove(room);
         shrink(&mut views);
     }
 
-    /// Passes a change on when it follows what was told. When something between is missing, the room is asked for.
-    fn take(&self, views: &mut Views, room: &Id, change: Change) {
+    /// Passes a change on if it follows the last update. If a change between the two is missing, the room becomes
+    /// stale.
+    fn apply(&self, views: &mut Views, room: &Id, change: PresenceChange) {
         match views.get_mut(room) {
-            // It was part of the room when that was asked for.
-            Some(View::Told { state, .. }) if change.version <= state.version => return,
-            Some(View::Told { state, .. }) => {
+            // The occupants that were read include it.
+            Some(View::Current { state, .. }) if change.version <= state.version => return,
+            Some(View::Current { state, .. }) => {
                 if change.previous.is_some_and(|previous| previous != state.version) {
-                    return self.doubt_in(views, room);
+                    return self.refresh_locked(views, room);
                 }
             }
-            // It is part of the room by the time that is asked for.
-            None | Some(View::Doubted { asking: false, .. }) => return,
-            Some(View::Doubted { held, .. }) if held.len() < MOST_HELD => return held.push(change),
-            Some(View::Doubted { .. }) => return self.doubt_in(views, room),
+            // The occupants will be read later and include it.
+            None | Some(View::Stale { is_reading: false, .. }) => return,
+            Some(View::Stale { buffered, .. }) if buffered.len() < MAX_BUFFERED_CHANGES => {
+                return buffered.push(change);
+            }
+            Some(View::Stale { .. }) => return self.refresh_locked(views, room),
         }
-        let Change { version, at, joined, left, count, online, .. } = change;
-        self.pass(views, room, at, (joined, left), State { version, count, online });
+        let PresenceChange { version, at, joined, left, count, online, .. } = change;
+        self.pass_on(views, room, at, (joined, left), RoomState { version, count, online });
     }
 
-    /// Passes an update on, and remembers what it said.
-    fn pass(&self, views: &mut Views, room: &Id, at: Millis, who: (Option<Id>, Option<Id>), state: State) {
-        if let Some(passing) = self.passing(at, &Update::new(who, &state)) {
-            self.sink.pass(&SubjectName::new("room", room), &passing);
+    /// Passes an update on to the streams, and stores the state that it describes.
+    fn pass_on(
+        &self,
+        views: &mut Views,
+        room: &Id,
+        at: Millis,
+        joined_or_left: (Option<Id>, Option<Id>),
+        state: RoomState,
+    ) {
+        if let Some(message) = self.message(at, &Update::new(joined_or_left, &state)) {
+            self.sink.deliver_ephemeral(&SubjectName::new("room", room), &message);
         }
-        let mut waiting = match views.remove(room) {
-            Some(View::Told { waiting, .. }) => waiting,
+        let mut waiters = match views.remove(room) {
+            Some(View::Current { waiters, .. }) => waiters,
             _ => Vec::new(),
         };
-        // A receiver resolves when its sender is dropped.
-        waiting.retain(|(version, _)| *version > state.version);
-        views.insert(room.clone(), View::Told { state, waiting });
+        // Dropping a sender ends the wait of its receiver.
+        waiters.retain(|(version, _)| *version > state.version);
+        views.insert(room.clone(), View::Current { state, waiters });
     }
 
-    fn passing(&self, at: Millis, update: &Update) -> Option<Passing> {
-        let data = serde_json::to_string(update).ok().and_then(|text| Object::stored(&text))?;
-        Some(Passing { event_type: self.update.clone(), data, at })
-    }
-}
-
-impl Ears for Announcer {
-    fn change(&self, room: &Id, change: Change) {
-        // Asked for before the views are locked: a stream that ends while it is being told locks who is here.
-        if self.here.has(room) {
-            self.take(&mut self.views(), room, change);
-        }
-    }
-
-    fn soon(&self, room: &Id, within: Duration) {
-        self.here.look_within(room, within);
-    }
-
-    fn doubt(&self, room: &Id) {
-        let mut views = self.views();
-        // Asked while nobody can be forgotten: a view of a room without people would stay.
-        if self.here.has(room) {
-            views.insert(room.clone(), View::doubted());
-            // The store may have lost what it knew.
-            self.here.renew_now(room);
-        }
+    fn message(&self, at: Millis, update: &Update) -> Option<EphemeralMessage> {
+        let data = serde_json::to_string(update).ok().and_then(|text| Object::from_stored(&text))?;
+        Some(EphemeralMessage { event_type: self.event_type.clone(), data, at })
     }
 }
 
+impl PresenceListener for Announcer {
+    fn deliver(&self, room: &Id, change: PresenceChange) {
+        // The streams are looked up before the views are locked: a stream that closes during an update locks them, too.
+        if self.local.has_streams(room) {
+            self.apply(&mut self.lock(), room, change);
+        }
+    }
+
+    fn request_report(&self, room: &Id, within: Duration) {
+        self.local.schedule_after(room, within);
+    }
+
+    fn mark_stale(&self, room: &Id) {
+        let mut views = self.lock();
+        // The streams are looked up under the lock: otherwise the room could be removed in between, and its view would
+        // stay.
+        if self.local.has_streams(room) {
+            views.insert(room.clone(), View::stale());
+            // The store may have lost the leases of this room.
+            self.local.renew_now(room);
+        }
+    }
+}
+
+/// The data of `presence.update`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Update {
@@ -225,10 +240,10 @@ struct Update {
 }
 
 impl Update {
-    fn new((joined, left): (Option<Id>, Option<Id>), state: &State) -> Self {
+    fn new((joined, left): (Option<Id>, Option<Id>), state: &RoomState) -> Self {
         let mut online_users = state.online.clone();
         if let Some(online) = &mut online_users {
-            online.sort_by(in_order);
+            online.sort_by(compare_ids);
         }
         Self { online_users, joined, left, count: state.count }
     }
@@ -239,210 +254,223 @@ mod tests {
     use bongsu_live::log::Delivery;
 
     use super::*;
-    use crate::store::Online;
+    use crate::store::Occupant;
 
-    /// Remembers who was told to be there, and who came.
+    /// Records the updates that streams would receive.
     #[derive(Default)]
-    struct Told(Mutex<Vec<String>>);
+    struct RecordingSink(Mutex<Vec<String>>);
 
-    impl Sink for Told {
+    impl Sink for RecordingSink {
         fn deliver(&self, _: Delivery<'_>) {}
 
-        fn pass(&self, _: &SubjectName, passing: &Passing) {
-            self.0.lock().unwrap().push(passing.data.as_str().to_owned());
+        fn deliver_ephemeral(&self, _: &SubjectName, message: &EphemeralMessage) {
+            self.0.lock().unwrap().push(message.data.as_str().to_owned());
         }
 
-        fn doubt(&self, _: &SubjectName) {}
+        fn mark_stale(&self, _: &SubjectName) {}
     }
 
     fn id(text: &str) -> Id {
         Id::new(text).unwrap()
     }
 
-    struct Stage {
-        told: Arc<Told>,
+    /// An announcer with one stream in the room `room`.
+    struct Fixture {
+        sink: Arc<RecordingSink>,
         announcer: Announcer,
     }
 
-    impl Stage {
+    impl Fixture {
         fn new() -> Self {
-            let (told, here) = (Arc::new(Told::default()), Arc::new(Here::new(Duration::MAX)));
-            here.enter(&id("room"), Some(&id("somebody")));
-            Self { told: told.clone(), announcer: Announcer::new(told, here) }
+            let sink = Arc::new(RecordingSink::default());
+            let local = Arc::new(LocalPresence::new(Duration::MAX));
+            local.add_stream(&id("room"), Some(&id("somebody")));
+            Self { sink: sink.clone(), announcer: Announcer::new(sink, local) }
         }
 
-        /// One whose streams have been told everything up to a version.
+        /// A fixture whose streams have received everything up to a version.
         fn at(version: u64) -> Self {
-            let stage = Self::new();
-            assert!(stage.asks(), "the first stream has the room asked for");
-            stage.settle(version);
-            stage.told();
-            stage
+            let fixture = Self::new();
+            assert!(fixture.begin_refresh(), "the occupants are read for the first stream");
+            fixture.finish_refresh(version);
+            fixture.take_counts();
+            fixture
         }
 
         /// The count of the snapshot that a new stream would get.
         fn snapshot(&self) -> Option<u64> {
             let mut count = None;
-            self.announcer.snapshot(&id("room"), &mut |passing| {
+            self.announcer.snapshot(&id("room"), &mut |message| {
                 let update =
-                    passing.map(|passing| serde_json::from_str::<serde_json::Value>(passing.data.as_str()));
+                    message.map(|message| serde_json::from_str::<serde_json::Value>(message.data.as_str()));
                 count = update.map(|update| update.unwrap()["count"].as_u64().unwrap());
             });
             count
         }
 
-        /// A change that leaves as many people as its version says.
+        /// Delivers a change after which the room has as many people as the version says.
         fn change(&self, version: u64, previous: Option<u64>) {
             let (count, joined) = (usize::try_from(version).unwrap(), Some(id("x")));
-            let change = Change { version, previous, at: 0, joined, left: None, count, online: None };
-            self.announcer.change(&id("room"), change);
+            let change = PresenceChange { version, previous, at: 0, joined, left: None, count, online: None };
+            self.announcer.deliver(&id("room"), change);
         }
 
-        fn settle(&self, version: u64) {
+        fn finish_refresh(&self, version: u64) {
             let count = usize::try_from(version).unwrap();
-            let who = Who { version, at: 0, count, online: Vec::new(), has_more: false };
-            self.announcer.settle(&id("room"), who);
+            let occupants = Occupants { version, at: 0, count, online: Vec::new(), has_more: false };
+            self.announcer.finish_refresh(&id("room"), occupants);
         }
 
-        /// Counts that streams were told since this was asked last; negative when nobody was named.
-        fn told(&self) -> Vec<i64> {
-            let told = std::mem::take(&mut *self.told.0.lock().unwrap());
+        /// The counts of the updates since the last call; negative for an update that names nobody.
+        fn take_counts(&self) -> Vec<i64> {
+            let updates = std::mem::take(&mut *self.sink.0.lock().unwrap());
             let count = |text: &String| {
                 let count: i64 = text.rsplit_once(':').unwrap().1.trim_end_matches('}').parse().unwrap();
                 if text.contains(r#""joined":null"#) { -count } else { count }
             };
-            told.iter().map(count).collect()
+            updates.iter().map(count).collect()
         }
 
-        fn asks(&self) -> bool {
-            self.announcer.begin_asking(&id("room"))
+        fn begin_refresh(&self) -> bool {
+            self.announcer.begin_refresh(&id("room"))
         }
     }
 
     #[test]
-    fn changes_that_follow_on_are_passed_on_once() {
-        let stage = Stage::at(4);
-        stage.change(5, Some(4));
-        stage.change(6, Some(5));
-        stage.change(6, Some(5));
-        stage.change(5, Some(4));
-        stage.change(9, None);
-        assert_eq!(stage.told(), [5, 6, 9]);
-        assert!(!stage.asks());
-        let change =
-            Change { version: 1, previous: None, at: 0, joined: None, left: None, count: 0, online: None };
-        stage.announcer.change(&id("another"), change);
-        assert!(stage.told().is_empty(), "nobody is there");
+    fn consecutive_changes_are_passed_on_once() {
+        let fixture = Fixture::at(4);
+        fixture.change(5, Some(4));
+        fixture.change(6, Some(5));
+        fixture.change(6, Some(5));
+        fixture.change(5, Some(4));
+        fixture.change(9, None);
+        assert_eq!(fixture.take_counts(), [5, 6, 9]);
+        assert!(!fixture.begin_refresh());
+        let change = PresenceChange {
+            version: 1,
+            previous: None,
+            at: 0,
+            joined: None,
+            left: None,
+            count: 0,
+            online: None,
+        };
+        fixture.announcer.deliver(&id("another"), change);
+        assert!(fixture.take_counts().is_empty(), "the room has no streams");
     }
 
     #[test]
-    fn after_a_gap_the_room_is_told_as_it_is_and_then_what_came_after_it() {
-        let stage = Stage::at(4);
-        stage.change(5, Some(4));
-        stage.change(7, Some(6));
-        stage.change(8, Some(7));
-        assert!(stage.asks());
-        stage.change(9, Some(8));
-        stage.change(10, Some(9));
-        assert_eq!(stage.told(), [5]);
-        // It was asked before the last one.
-        stage.settle(9);
-        stage.change(11, Some(10));
-        assert_eq!(stage.told(), [-9, 10, 11]);
-        assert!(!stage.asks());
+    fn after_a_gap_the_occupants_are_passed_on_and_then_the_newer_changes() {
+        let fixture = Fixture::at(4);
+        fixture.change(5, Some(4));
+        fixture.change(7, Some(6));
+        fixture.change(8, Some(7));
+        assert!(fixture.begin_refresh());
+        fixture.change(9, Some(8));
+        fixture.change(10, Some(9));
+        assert_eq!(fixture.take_counts(), [5]);
+        // The occupants were read before change 10.
+        fixture.finish_refresh(9);
+        fixture.change(11, Some(10));
+        assert_eq!(fixture.take_counts(), [-9, 10, 11]);
+        assert!(!fixture.begin_refresh());
     }
 
     #[test]
-    fn a_second_doubt_while_it_is_asked_makes_it_ask_again() {
-        let stage = Stage::new();
-        stage.announcer.doubt(&id("room"));
-        assert!(stage.asks());
-        stage.announcer.doubt(&id("room"));
-        stage.settle(3);
-        assert!(stage.told().is_empty());
-        assert!(stage.asks());
-        stage.settle(4);
-        assert_eq!(stage.told(), [-4]);
+    fn a_room_that_becomes_stale_during_a_read_is_read_again() {
+        let fixture = Fixture::new();
+        fixture.announcer.mark_stale(&id("room"));
+        assert!(fixture.begin_refresh());
+        fixture.announcer.mark_stale(&id("room"));
+        fixture.finish_refresh(3);
+        assert!(fixture.take_counts().is_empty());
+        assert!(fixture.begin_refresh());
+        fixture.finish_refresh(4);
+        assert_eq!(fixture.take_counts(), [-4]);
     }
 
     #[test]
-    fn what_waits_is_bounded() {
-        let stage = Stage::new();
-        stage.announcer.doubt(&id("room"));
-        assert!(stage.asks());
-        for version in 1..=MOST_HELD as u64 + 50 {
-            stage.change(version, Some(version - 1));
+    fn the_number_of_buffered_changes_is_bounded() {
+        let fixture = Fixture::new();
+        fixture.announcer.mark_stale(&id("room"));
+        assert!(fixture.begin_refresh());
+        for version in 1..=MAX_BUFFERED_CHANGES as u64 + 50 {
+            fixture.change(version, Some(version - 1));
         }
-        stage.settle(0);
-        assert!(stage.told().is_empty(), "what was asked for is too old by now");
-        assert!(stage.asks());
-        stage.settle(400);
-        assert_eq!(stage.told(), [-400]);
+        fixture.finish_refresh(0);
+        assert!(fixture.take_counts().is_empty(), "the occupants that were read are too old");
+        assert!(fixture.begin_refresh());
+        fixture.finish_refresh(400);
+        assert_eq!(fixture.take_counts(), [-400]);
     }
 
     #[test]
-    fn an_engine_that_lost_its_past_is_believed() {
-        let stage = Stage::at(99);
-        stage.change(100, Some(99));
-        stage.announcer.doubt(&id("room"));
-        assert!(stage.asks());
-        stage.settle(50);
-        stage.change(51, Some(50));
-        assert_eq!(stage.told(), [100, -50, 51]);
+    fn a_store_that_lost_its_data_may_return_to_an_older_version() {
+        let fixture = Fixture::at(99);
+        fixture.change(100, Some(99));
+        fixture.announcer.mark_stale(&id("room"));
+        assert!(fixture.begin_refresh());
+        fixture.finish_refresh(50);
+        fixture.change(51, Some(50));
+        assert_eq!(fixture.take_counts(), [100, -50, 51]);
     }
 
     #[test]
-    fn a_new_stream_gets_the_room_as_the_others_have_been_told_it() {
-        let stage = Stage::new();
-        stage.change(5, Some(4));
-        assert_eq!((stage.snapshot(), stage.told()), (None, vec![]), "nobody was told anything yet");
-        assert!(stage.asks());
-        stage.settle(5);
-        assert_eq!((stage.snapshot(), stage.told()), (Some(5), vec![-5]));
-        stage.change(6, Some(5));
-        assert_eq!((stage.snapshot(), stage.told()), (Some(6), vec![6]));
-        stage.announcer.doubt(&id("room"));
-        assert_eq!(stage.snapshot(), None, "the room as it is comes next");
+    fn a_snapshot_is_the_state_of_the_last_update() {
+        let fixture = Fixture::new();
+        fixture.change(5, Some(4));
+        assert_eq!(
+            (fixture.snapshot(), fixture.take_counts()),
+            (None, vec![]),
+            "the occupants were not read yet"
+        );
+        assert!(fixture.begin_refresh());
+        fixture.finish_refresh(5);
+        assert_eq!((fixture.snapshot(), fixture.take_counts()), (Some(5), vec![-5]));
+        fixture.change(6, Some(5));
+        assert_eq!((fixture.snapshot(), fixture.take_counts()), (Some(6), vec![6]));
+        fixture.announcer.mark_stale(&id("room"));
+        assert_eq!(fixture.snapshot(), None, "an update with the occupants follows");
     }
 
     #[tokio::test]
-    async fn a_new_stream_waits_until_its_own_coming_was_heard() {
-        let stage = Stage::at(5);
+    async fn a_new_stream_waits_for_the_announcement_of_its_own_person() {
+        let fixture = Fixture::at(5);
         let room = id("room");
-        stage.announcer.reaches(&room, 5).await;
-        let mut waits = std::pin::pin!(stage.announcer.reaches(&room, 7));
+        fixture.announcer.wait_for_version(&room, 5).await;
+        let mut wait = std::pin::pin!(fixture.announcer.wait_for_version(&room, 7));
         for version in [6, 7] {
-            assert!(futures_util::poll!(&mut waits).is_pending(), "{version} was not heard");
-            stage.change(version, Some(version - 1));
+            assert!(futures_util::poll!(&mut wait).is_pending(), "{version} was not announced");
+            fixture.change(version, Some(version - 1));
         }
-        waits.await;
-        let mut waits = std::pin::pin!(stage.announcer.reaches(&room, 9));
-        assert!(futures_util::poll!(&mut waits).is_pending());
-        stage.announcer.doubt(&room);
-        waits.await;
+        wait.await;
+        let mut wait = std::pin::pin!(fixture.announcer.wait_for_version(&room, 9));
+        assert!(futures_util::poll!(&mut wait).is_pending());
+        fixture.announcer.mark_stale(&room);
+        wait.await;
     }
 
     #[test]
     fn changes_of_a_large_room_count_before_they_are_announced() {
-        let (stage, room) = (Stage::at(300), id("room"));
-        let told = |version, count| crate::store::Told { look_within: None, version, count };
-        stage.announcer.told(&room, told(Some(299), 310));
-        assert_eq!(stage.snapshot(), Some(300), "there are announcements on their way");
-        stage.announcer.told(&room, told(Some(300), 301));
-        assert_eq!((stage.snapshot(), stage.told()), (Some(301), vec![]));
+        let (fixture, room) = (Fixture::at(300), id("room"));
+        let outcome = |version, count| ReportOutcome { next_report_within: None, version, count };
+        fixture.announcer.apply_outcome(&room, outcome(Some(299), 310));
+        assert_eq!(fixture.snapshot(), Some(300), "the outcome has another version than the last update");
+        fixture.announcer.apply_outcome(&room, outcome(Some(300), 301));
+        assert_eq!((fixture.snapshot(), fixture.take_counts()), (Some(301), vec![]));
     }
 
     #[test]
-    fn lists_are_in_order_and_ids_in_their_form() {
-        let stage = Stage::new();
-        let online = |user: &str| Online { user: id(user), last_seen: 0 };
-        stage.announcer.doubt(&id("room"));
-        assert!(stage.asks());
-        let people = vec![online("10"), online("b"), online("9"), online("007")];
-        let who = Who { version: 1, at: 0, count: 4, online: people, has_more: false };
-        stage.announcer.settle(&id("room"), who);
-        let told = stage.told.0.lock().unwrap().pop();
+    fn online_users_are_sorted_and_keep_the_type_of_their_ids() {
+        let fixture = Fixture::new();
+        let occupant = |user: &str| Occupant { user: id(user), last_seen: 0 };
+        fixture.announcer.mark_stale(&id("room"));
+        assert!(fixture.begin_refresh());
+        let online = vec![occupant("10"), occupant("b"), occupant("9"), occupant("007")];
+        let occupants = Occupants { version: 1, at: 0, count: 4, online, has_more: false };
+        fixture.announcer.finish_refresh(&id("room"), occupants);
+        let update = fixture.sink.0.lock().unwrap().pop();
         let expected = r#"{"onlineUsers":[9,"b",10,"007"],"joined":null,"left":null,"count":4}"#;
-        assert_eq!(told.as_deref(), Some(expected));
+        assert_eq!(update.as_deref(), Some(expected));
     }
 }

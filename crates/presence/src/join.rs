@@ -1,21 +1,22 @@
-//! Joining: a stream was opened, and while its guard lives its person is in the room.
+//! Joining a room: the person of a stream is present until the guard of the stream is dropped.
 
 use std::time::Duration;
 
 use bongsu_kernel::Id;
 use bongsu_live::SubscriptionGuard;
-use bongsu_live::log::Passing;
+use bongsu_live::log::EphemeralMessage;
 
 use crate::Presence;
 
-/// A stream does not wait longer than this to be seen by others: presence must not hold it up.
-const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Nor longer than this for the announcement of what the store knows already.
-const HEARD_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long a new stream waits until its person was reported to the store.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long it then waits for the announcement of that report.
+const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A stream in a room. Dropping it is leaving, unless the person has another one, here or elsewhere.
-#[must_use = "dropping it is leaving"]
-pub struct Joined {
+/// A stream in a room. When it is dropped, its person leaves, unless the person has another stream in the room on any
+/// instance.
+#[must_use = "dropping it leaves the room"]
+pub struct PresenceGuard {
     presence: Presence,
     room: Id,
     /// None for an observer.
@@ -23,45 +24,46 @@ pub struct Joined {
 }
 
 impl Presence {
-    /// A stream was opened: its person is in the room until the guard is dropped. Every stream has its own guard.
+    /// Adds a new stream of a person, who is present until the guard is dropped. Every stream has its own guard.
     ///
-    /// Returns when the fleet knows, or soon when the store is away: then it is told once it is back, and the stream
-    /// need not care. Called after the stream listens to the room, so that nothing is missed after its snapshot, which
-    /// includes the stream's own person.
-    pub async fn joined(&self, room: &Id, user: &Id) -> Joined {
-        self.enter(room, Some(user)).await
+    /// Returns when the store was told of the person and this instance has received the announcement, or after a
+    /// timeout: a store that is unavailable is told later. Call it after the stream was subscribed to the room, so that
+    /// no update after its snapshot is missed. The snapshot includes the stream's own person.
+    pub async fn join(&self, room: &Id, user: &Id) -> PresenceGuard {
+        self.add_stream(room, Some(user)).await
     }
 
-    /// A stream was opened that hears who comes and leaves, and is not itself part of it.
-    pub async fn observed(&self, room: &Id) -> Joined {
-        self.enter(room, None).await
+    /// Adds a new stream that receives presence updates without its person being present.
+    pub async fn observe(&self, room: &Id) -> PresenceGuard {
+        self.add_stream(room, None).await
     }
 
-    async fn enter(&self, room: &Id, user: Option<&Id>) -> Joined {
-        let told = self.0.here.enter(room, user);
-        // Before waiting: when the request is given up meanwhile, this undoes it.
-        let joined = Joined { presence: self.clone(), room: room.clone(), user: user.cloned() };
-        if let Some(told) = told {
-            let told = tokio::time::timeout(JOIN_TIMEOUT, told).await;
-            if let Some(version) = told.ok().and_then(Result::ok).and_then(|told| told.version)
-                && tokio::time::timeout(HEARD_TIMEOUT, self.0.announcer.reaches(room, version)).await.is_err()
-            {
-                // The announcement was lost: the room is asked for, and told as it is.
-                self.0.announcer.ask_again(room);
+    async fn add_stream(&self, room: &Id, user: Option<&Id>) -> PresenceGuard {
+        let outcome = self.0.local.add_stream(room, user);
+        // The guard exists before the first await, so that a cancelled request removes its stream again.
+        let guard = PresenceGuard { presence: self.clone(), room: room.clone(), user: user.cloned() };
+        if let Some(outcome) = outcome {
+            let outcome = tokio::time::timeout(REPORT_TIMEOUT, outcome).await;
+            if let Some(version) = outcome.ok().and_then(Result::ok).and_then(|outcome| outcome.version) {
+                let announced = self.0.announcer.wait_for_version(room, version);
+                if tokio::time::timeout(ANNOUNCEMENT_TIMEOUT, announced).await.is_err() {
+                    // The announcement was lost: the occupants are read instead.
+                    self.0.announcer.refresh(room);
+                }
             }
         }
-        joined
+        guard
     }
 }
 
-impl SubscriptionGuard for Joined {
-    fn snapshot(&self, deliver: &mut dyn FnMut(Option<&Passing>)) {
+impl SubscriptionGuard for PresenceGuard {
+    fn snapshot(&self, deliver: &mut dyn FnMut(Option<&EphemeralMessage>)) {
         self.presence.0.announcer.snapshot(&self.room, deliver);
     }
 }
 
-impl Drop for Joined {
+impl Drop for PresenceGuard {
     fn drop(&mut self) {
-        self.presence.0.here.leave(&self.room, self.user.as_ref());
+        self.presence.0.local.remove_stream(&self.room, self.user.as_ref());
     }
 }

@@ -1,16 +1,16 @@
-//! Presence: who is in a room, over a fleet of hubs, and one `presence.update` for everybody when that changes.
+//! Presence: who is in a room over the fleet, and a `presence.update` to the streams of the room when that changes.
 //!
-//! A stream is joined (`join.rs`) and leaves when its guard is dropped; people without one send heartbeats. Who is here
-//! is kept by this hub (`here.rs`) and told to the [`store`] again and again (`renew.rs`), where comings and goings of
-//! all hubs are decided; what the store announces reaches this hub's streams through `announce.rs`. A new stream begins
-//! with what the others have been told.
+//! A person joins a room with a stream (`join.rs`) and leaves when its guard is dropped; a person without a stream
+//! sends heartbeats. An instance counts its streams (`local_presence.rs`) and reports their people to the [`store`]
+//! (`report_loop.rs`), which decides over the whole fleet who joined and left. The announcements of the store reach the
+//! streams through `announce.rs`. A new stream begins with a snapshot of what the other streams have received.
 
 mod announce;
-mod here;
 mod join;
+mod local_presence;
 mod options;
 mod part;
-mod renew;
+mod report_loop;
 pub mod store;
 
 use std::sync::{Arc, Mutex};
@@ -24,43 +24,45 @@ use bongsu_redis::Redis;
 use metrics::Counter;
 use tokio::sync::watch;
 
-pub use join::Joined;
+pub use join::PresenceGuard;
 pub use options::{Options, SETTINGS};
 pub use part::PRESENCE_PART;
-pub use store::{Error, Online, Who};
+pub use store::{Error, Occupant, Occupants};
 
 use announce::Announcer;
-use here::Here;
-use store::Store;
+use local_presence::LocalPresence;
+use store::PresenceStore;
 use store::embedded::EmbeddedStore;
 use store::redis::RedisStore;
 
 /// The handle. Cheap to clone.
 ///
-/// On Redis, a room with people on this hub costs it one command per fifty of them and third of
-/// `PRESENCE_USER_TTL_SECS`, whatever happens there: 10,000 idle rooms are 500 commands a second. A coming or going is
-/// one more for its hub, somebody's expiry one for every hub with people in the room. Rooms without people here cost
-/// nothing.
+/// On Redis, an instance sends one command per room, per 50 people in it, per third of `PRESENCE_USER_TTL_SECS`: by
+/// default 500 commands per second for 10,000 idle rooms. When a person joins or leaves, their instance sends one more
+/// command; when a lease expires, every instance with people in the room does. A room without people on an instance
+/// costs that instance nothing.
 #[derive(Clone)]
 pub struct Presence(Arc<Inner>);
 
 struct Inner {
     options: Options,
-    store: Arc<dyn Store>,
-    here: Arc<Here>,
+    store: Arc<dyn PresenceStore>,
+    local: Arc<LocalPresence>,
     announcer: Arc<Announcer>,
     heartbeats: Counter,
-    /// When a failure was last logged.
-    complained: Mutex<Option<Instant>>,
+    /// When a failed report was last logged.
+    last_failure_log: Mutex<Option<Instant>>,
 }
 
 impl Presence {
-    /// For one process. What changes is passed on to `sink`, as an event of the subject `room:<id>`.
+    /// Starts presence for a single process. Updates go to `sink`, as ephemeral messages of the subject `room:<id>`.
     pub fn embedded(options: Options, clock: Clock, sink: Arc<dyn Sink>, supervisor: &Supervisor) -> Self {
-        Self::start(options, sink, supervisor, |ears| EmbeddedStore::start(options, clock, ears, supervisor))
+        Self::start(options, sink, supervisor, |listener| {
+            EmbeddedStore::start(options, clock, listener, supervisor)
+        })
     }
 
-    /// For a fleet. Does not wait for Redis, and goes on without it: who is here is told when it is there. The people of
+    /// Starts presence for a fleet. Does not wait for Redis: reports are retried until it is available. People of
     /// instances that are no longer in `fleet` leave.
     pub fn on_redis(
         options: Options,
@@ -69,11 +71,11 @@ impl Presence {
         sink: Arc<dyn Sink>,
         supervisor: &Supervisor,
     ) -> Self {
-        let (own, followed) = (redis.instance().to_owned(), fleet.clone());
-        let this = Self::start(options, sink, supervisor, |ears| {
-            Arc::new(RedisStore::new(options, redis, fleet, ears))
+        let (own, watched_fleet) = (redis.instance().to_owned(), fleet.clone());
+        let this = Self::start(options, sink, supervisor, |listener| {
+            Arc::new(RedisStore::new(options, redis, fleet, listener))
         });
-        this.start_following(own, followed, supervisor);
+        this.start_fleet_watch(own, watched_fleet, supervisor);
         this
     }
 
@@ -81,31 +83,32 @@ impl Presence {
         options: Options,
         sink: Arc<dyn Sink>,
         supervisor: &Supervisor,
-        open: impl FnOnce(Arc<Announcer>) -> Arc<dyn Store>,
+        open: impl FnOnce(Arc<Announcer>) -> Arc<dyn PresenceStore>,
     ) -> Self {
-        let here = Arc::new(Here::new(options.user_ttl));
-        let announcer = Arc::new(Announcer::new(sink, here.clone()));
-        let (store, complained) = (open(announcer.clone()), Mutex::default());
+        let local = Arc::new(LocalPresence::new(options.user_ttl));
+        let announcer = Arc::new(Announcer::new(sink, local.clone()));
+        let (store, last_failure_log) = (open(announcer.clone()), Mutex::default());
         let heartbeats = metrics::counter!("presence_heartbeat_total");
-        let this = Self(Arc::new(Inner { options, store, here, announcer, heartbeats, complained }));
-        this.start_renewing(supervisor);
+        let this = Self(Arc::new(Inner { options, store, local, announcer, heartbeats, last_failure_log }));
+        this.start_report_loop(supervisor);
         this
     }
 
-    /// A person without a stream is still there. Gives the time until the next heartbeat is due.
+    /// Keeps a person without a stream present. Returns the time until the next heartbeat is due.
     pub async fn heartbeat(&self, room: &Id, user: &Id) -> Result<Duration, Error> {
-        self.0.store.beat(room, user).await?;
+        self.0.store.heartbeat(room, user).await?;
         self.0.heartbeats.increment(1);
-        Ok(self.0.options.heartbeat())
+        Ok(self.0.options.heartbeat_interval())
     }
 
-    /// How many are in a room, and some of them: the first `most` after a person, in the order of [`in_order`].
-    pub async fn who(&self, room: &Id, after: Option<&Id>, most: usize) -> Result<Who, Error> {
-        self.0.store.who(room, after, most).await
+    /// Returns the number of people in a room and the first `limit` of them after the id `after`, in the order of
+    /// [`compare_ids`].
+    pub async fn occupants(&self, room: &Id, after: Option<&Id>, limit: usize) -> Result<Occupants, Error> {
+        self.0.store.occupants(room, after, limit).await
     }
 }
 
-/// The order of ids in lists: shorter ones first, so that numbers stand in their own order.
-pub fn in_order(one: &Id, other: &Id) -> std::cmp::Ordering {
+/// The order of ids in lists: shorter ids first, so that numbers are in numeric order.
+pub fn compare_ids(one: &Id, other: &Id) -> std::cmp::Ordering {
     (one.as_str().len(), one).cmp(&(other.as_str().len(), other))
 }

@@ -2,32 +2,32 @@
 
 use std::time::Duration;
 
-use bongsu_kernel::settings::{Bad, Values};
+use bongsu_kernel::settings::{SettingError, Values};
 
 bongsu_kernel::settings! { pub SETTINGS of "presence":
-    PRESENCE_USER_TTL_SECS = "60", whole(1, 86_400):
-        "A person is gone so long after the last sign: a heartbeat, or the hub's own renewal while a stream is open.";
-    PRESENCE_HASH_TTL_SECS = "120", whole(2, 172_800):
-        "What Redis keeps about the people of a room lives so long after the last sign; longer than PRESENCE_USER_TTL_SECS.";
+    PRESENCE_USER_TTL_SECS = "60", integer(1, 86_400):
+        "Lifetime of a presence lease. Heartbeats renew it, or the hub while a stream is open; when it ends, the person leaves.";
+    PRESENCE_HASH_TTL_SECS = "120", integer(2, 172_800):
+        "Expiry of a room's presence keys in Redis after the last renewal. Must be longer than PRESENCE_USER_TTL_SECS.";
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// A person is gone so long after the last sign.
+    /// Lifetime of a presence lease that is not renewed.
     pub user_ttl: Duration,
-    /// A room's keys live so long after the last sign.
+    /// Expiry of a room's keys in Redis after the last renewal.
     pub hash_ttl: Duration,
 }
 
 impl Options {
-    pub fn from_settings(values: &Values) -> Result<Self, Bad> {
+    pub fn from_settings(values: &Values) -> Result<Self, SettingError> {
         let options = Self {
             user_ttl: values.seconds(&PRESENCE_USER_TTL_SECS),
             hash_ttl: values.seconds(&PRESENCE_HASH_TTL_SECS),
         };
         if options.hash_ttl <= options.user_ttl {
-            // A room that is forgotten first takes its last people with it, and nobody is told.
-            return Err(Bad::value(
+            // If the keys expired first, the last people would disappear without an announcement.
+            return Err(SettingError::invalid_value(
                 &PRESENCE_HASH_TTL_SECS,
                 values.text(&PRESENCE_HASH_TTL_SECS),
                 "more than PRESENCE_USER_TTL_SECS",
@@ -36,8 +36,8 @@ impl Options {
         Ok(options)
     }
 
-    /// Those without a stream say so often that they are still there.
-    pub fn heartbeat(&self) -> Duration {
+    /// The time between two heartbeats of a person without a stream.
+    pub fn heartbeat_interval(&self) -> Duration {
         self.user_ttl / 2
     }
 }
@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    fn read(user: &str, hash: &str) -> Result<Options, Bad> {
+    fn load_options(user: &str, hash: &str) -> Result<Options, SettingError> {
         let values = [("PRESENCE_USER_TTL_SECS", user), ("PRESENCE_HASH_TTL_SECS", hash)];
         let environment = values.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let values = load(SETTINGS, &Input { environment, ..Input::default() })?;
@@ -56,11 +56,11 @@ mod tests {
     }
 
     #[test]
-    fn a_room_outlives_its_people() {
-        let options = read("60", "120").unwrap();
-        assert_eq!(options.heartbeat(), Duration::from_secs(30));
-        assert!(read("60", "61").is_ok());
-        let refused = read("120", "120").unwrap_err().to_string();
-        assert!(refused.contains("PRESENCE_HASH_TTL_SECS=\"120\""), "{refused}");
+    fn keys_must_outlive_leases() {
+        let options = load_options("60", "120").unwrap();
+        assert_eq!(options.heartbeat_interval(), Duration::from_secs(30));
+        assert!(load_options("60", "61").is_ok());
+        let error = load_options("120", "120").unwrap_err().to_string();
+        assert!(error.contains("PRESENCE_HASH_TTL_SECS=\"120\""), "{error}");
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use bongsu_part::{Assembly, Failure, Fleet, Part};
+use bongsu_part::{Assembly, Failure, FleetEngines, Part};
 
 use crate::{Options, Presence, SETTINGS};
 
-/// Who is in a room.
+/// Tracks who is in a room.
 pub static PRESENCE_PART: Part = Part {
     settings: SETTINGS,
     check: |values| Options::from_settings(values).map(drop),
@@ -19,7 +19,7 @@ async fn start(assembly: &mut Assembly) -> Result<(), Failure> {
     let (sink, supervisor) = (Arc::new(engines.hub.clone()), &engines.supervisor);
     let presence = engines.choose(
         || Presence::embedded(options, engines.clock.clone(), sink.clone(), supervisor),
-        |Fleet { redis, instances }| {
+        |FleetEngines { redis, instances }| {
             Presence::on_redis(options, redis.clone(), instances.clone(), sink.clone(), supervisor)
         },
     );

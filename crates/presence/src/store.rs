@@ -1,6 +1,6 @@
-//! The port: where it is kept who is in which room, and where every coming and going is decided.
+//! The port: a store that keeps who is in which room, and decides when a person joins or leaves.
 //!
-//! Its contract is written on [`Store`]; the suite in `tests/it/store_contract.rs` runs against every adapter. The
+//! Its contract is written on [`PresenceStore`]; the suite in `tests/it/store_contract.rs` runs against every adapter. The
 //! adapters are [`embedded`], for one process, and [`redis`], for a fleet.
 
 pub mod embedded;
@@ -9,125 +9,133 @@ pub mod redis;
 use std::time::Duration;
 
 use bongsu_kernel::{Code, Id, Millis};
-use bongsu_live::log::Boxed;
+use bongsu_live::log::BoxFuture;
 
-/// In a larger room an update lists nobody, and changes are gathered.
-pub const MOST_LISTED: usize = 200;
-/// People in one list, at most.
+/// A room with more people is large: announcements list nobody, and its changes are batched.
+pub const MAX_LISTED: usize = 200;
+/// People in one page of [`PresenceStore::occupants`].
 pub const MAX_PAGE_SIZE: usize = 1_000;
-/// Changes of a larger room are gathered so long.
-pub const GATHER: Duration = Duration::from_secs(1);
+/// The changes of a large room within this time are announced together.
+pub const CHANGE_BATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Who is in which room, as one hub sees and tells it.
+/// Who is in which room, from the point of view of one instance.
 ///
-/// A person is in a room while there is a sign of them: a stream on a hub, or a heartbeat. A hub's own streams count
-/// as one sign however many there are: the hub counts them.
+/// A person is in a room while they have at least one lease there. An instance holds one lease for each person with
+/// streams on it, however many streams these are; heartbeats hold another lease.
 ///
-/// - **Expiry.** A sign is good for `user_ttl`, by the store's own clock. A store that outlives its hubs also expires
-///   the sign of a hub, which says it again every [`Store::renewal`]; where hub and store are one process, it needs no
-///   renewal. Who has no sign left has gone, and is no longer among [`Store::who`] from that moment on.
-/// - **Lost instances.** The signs of an instance that is no longer in the fleet end with its lease, however long they
-///   would be good; its people leave as if each had been told as gone by it, heartbeats and other instances' signs apart.
-/// - **Leaving.** Who is told as gone by the last hub that had them leaves at once, also when they sent heartbeats
-///   beside their stream. Someone who has only heartbeats is not touched by that.
-/// - **Announced once.** Every change (nobody's sign to the first, the last to none, expiry) is decided and announced
-///   in one step, and every hub that listens hears it once, in the order of its room. What is announced includes the
-///   room as it is after that change. An expiry is announced when a hub that has people in the room looks: at the
-///   latest when [`Told::look_within`] has passed.
-/// - **Large rooms.** Past [`MOST_LISTED`] people nobody is listed, and what changes within [`GATHER`] is one
-///   announcement, which names a person only when it is about one change. It is made when a hub looks; all that listen
-///   are asked to, with [`Ears::soon`], unless the store makes it by itself.
-/// - **Repeating.** Saying the same again changes nothing but the time of the sign, so after any error it is safe.
-/// - **Lost.** An announcement may be lost on the way. Then [`Ears::doubt`] is called, or the next one does not follow
-///   on from the last ([`Change::previous`]).
-/// - **Errors.** After an error it is unknown whether something was done, and the same may be said again.
-pub trait Store: Send + Sync {
-    /// Says who of this hub's people is in a room, newly or still, and who has left it. With nobody at all it only
-    /// looks whose time is up.
-    fn tell(&self, room: &Id, here: &[Id], gone: &[Id]) -> Boxed<'_, Result<Told, Error>>;
+/// - **Expiry.** A lease ends `user_ttl` after its last renewal, by the clock of the store. A store that outlives an
+///   instance needs the renewals of [`PresenceStore::renewal_interval`]; in the store of a single process, the leases of
+///   streams do not expire. From the moment that their last lease ends, a person is not among [`PresenceStore::occupants`].
+/// - **Lost instances.** All leases of an instance end when the instance is lost from the fleet, even if their
+///   `user_ttl` is not over. Its people leave as if it had reported them as left, but leases of other instances and of
+///   heartbeats remain.
+/// - **Leaving.** A person whom the last instance reports as left leaves at once: the lease of their heartbeats ends,
+///   too. A report that a person left who has only that lease has no effect.
+/// - **Announced once.** Every change (a person's first lease begins, or the last one ends) is decided and announced in
+///   one atomic step. Every instance that has subscribed receives each announcement once, in the order of its room. An
+///   announcement contains the room after the change. The expiry of a lease is announced at the next report of the room
+///   by any instance, which is due within [`ReportOutcome::next_report_within`].
+/// - **Large rooms.** With more than [`MAX_LISTED`] people, announcements list nobody, and the changes within
+///   [`CHANGE_BATCH_INTERVAL`] are one announcement, which names a person only if it contains one change. It is made by
+///   the next report, for which subscribed instances are asked with [`PresenceListener::request_report`], or by the
+///   store itself.
+/// - **Repeating.** A repeated report or heartbeat renews the leases and changes nothing else.
+/// - **Lost announcements.** When an announcement may have been lost, [`PresenceListener::mark_stale`] is called, or
+///   the next announcement has another [`PresenceChange::previous`] than the version of the last one that arrived.
+/// - **Errors.** After an error it is unknown whether the call took effect, and it may be repeated.
+pub trait PresenceStore: Send + Sync {
+    /// Takes or renews the leases of the people in `present`, and ends those of the people in `left`. Even with no
+    /// people it removes those whose leases have expired, and makes announcements that are due.
+    fn report(&self, room: &Id, present: &[Id], left: &[Id]) -> BoxFuture<'_, Result<ReportOutcome, Error>>;
 
-    /// A sign of somebody who may have no stream.
-    fn beat(&self, room: &Id, person: &Id) -> Boxed<'_, Result<(), Error>>;
+    /// Takes or renews the heartbeat lease of a person.
+    fn heartbeat(&self, room: &Id, person: &Id) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// How many are in a room, and the first `most` of them ([`MAX_PAGE_SIZE`] at most) in the order of
-    /// [`in_order`](crate::in_order), after a person who need not be there. Costs no more than what is listed.
-    fn who(&self, room: &Id, after: Option<&Id>, most: usize) -> Boxed<'_, Result<Who, Error>>;
+    /// Returns the number of people in a room, and the first `limit` of them ([`MAX_PAGE_SIZE`] at most) in the order
+    /// of [`compare_ids`](crate::compare_ids). They begin after the id `after`, which need not be in the room. The cost
+    /// grows with the people in the page, not with those in the room.
+    fn occupants(
+        &self,
+        room: &Id,
+        after: Option<&Id>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Occupants, Error>>;
 
-    /// Returns when every change from now on is heard. After an error the store goes on trying, and calls [`Ears::doubt`]
-    /// once it is heard.
-    fn listen(&self, room: &Id) -> Boxed<'_, Result<(), Error>>;
+    /// Subscribes to the announcements of a room. When it returns Ok, all later announcements will be received. After
+    /// an error the store keeps trying, and calls [`PresenceListener::mark_stale`] when it has subscribed.
+    fn subscribe(&self, room: &Id) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Nobody here listens to that room any more.
-    fn forget(&self, room: &Id);
+    fn unsubscribe(&self, room: &Id);
 
-    /// How often a hub has to say again who is here; never, when what it said stays.
-    fn renewal(&self) -> Option<Duration>;
+    /// How often an instance has to renew its leases. None when they do not expire.
+    fn renewal_interval(&self) -> Option<Duration>;
 }
 
-/// Who is told of changes. Called by the store in the order of a room: it must not wait.
-pub trait Ears: Send + Sync {
-    fn change(&self, room: &Id, change: Change);
+/// Receives what the store announces about the rooms that were subscribed to. The store calls it in the order of each
+/// room, so it must not block.
+pub trait PresenceListener: Send + Sync {
+    fn deliver(&self, room: &Id, change: PresenceChange);
 
-    /// An announcement of this room is due then: a hub that has people there looks ([`Store::tell`]).
-    fn soon(&self, room: &Id, within: Duration);
+    /// An announcement is due after `within`: an instance with people in the room has to call [`PresenceStore::report`] then.
+    fn request_report(&self, room: &Id, within: Duration);
 
-    /// Changes of this room may have been missed until now.
-    fn doubt(&self, room: &Id);
+    /// Announcements of this room may have been lost until now.
+    fn mark_stale(&self, room: &Id);
 }
 
-/// What saying something gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// Somebody's time may be up then, or an announcement be due: whoever has people in the room looks again.
-    pub look_within: Option<Duration>,
-    /// Of the last announcement that includes it. None where [`Ears`] have heard everything by now.
+pub struct ReportOutcome {
+    /// The time until a lease may expire or an announcement is due: an instance with people in the room reports again
+    /// by then. None when there is neither, or when the store handles both by itself.
+    pub next_report_within: Option<Duration>,
+    /// The version of the last announcement. None if [`PresenceListener`] has received all announcements already.
     pub version: Option<u64>,
-    /// How many are in the room now. In a large one the last announcement may have said another number.
+    /// The number of people in the room. In a large room the last announcement may contain another one.
     pub count: usize,
 }
 
-/// Somebody came or left.
+/// A person joined or left, or several people did in a large room.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// Grows within a room.
+pub struct PresenceChange {
+    /// Grows with every announcement of the room.
     pub version: u64,
-    /// The version before this one, where the store knows it.
+    /// The version of the announcement before this one. None if the store does not know it.
     pub previous: Option<u64>,
     pub at: Millis,
     pub joined: Option<Id>,
     pub left: Option<Id>,
     pub count: usize,
-    /// Everybody, unless the room is large.
+    /// Everybody in the room. None if it is large.
     pub online: Option<Vec<Id>>,
 }
 
-/// A room at one moment.
+/// The people in a room at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Who {
-    /// Of the last announcement that this includes.
+pub struct Occupants {
+    /// The version of the last announcement, which these people include.
     pub version: u64,
     pub at: Millis,
-    /// Of the whole room.
+    /// The number of people in the whole room.
     pub count: usize,
-    /// Those who were asked for.
-    pub online: Vec<Online>,
-    /// Whether others follow them.
+    /// The requested page of them.
+    pub online: Vec<Occupant>,
+    /// Whether there are people after this page.
     pub has_more: bool,
 }
 
 /// A person in a room.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Online {
+pub struct Occupant {
     pub user: Id,
     pub last_seen: Millis,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The engine is away, or did not answer; repeating helps once it is back.
+    /// The engine is unavailable or did not answer. The call may be repeated when it is back.
     #[error("{0}")]
-    Away(String),
-    /// The engine refused; repeating does not help until somebody has looked at it.
+    Unavailable(String),
+    /// The engine refused. A repeated call fails as well until an operator has resolved the cause.
     #[error("{0}")]
     Refused(String),
 }
@@ -135,7 +143,7 @@ pub enum Error {
 impl Error {
     pub fn code(&self) -> Code {
         match self {
-            Self::Away(_) => Code::Redis5001,
+            Self::Unavailable(_) => Code::Redis5001,
             Self::Refused(_) => Code::Redis5002,
         }
     }

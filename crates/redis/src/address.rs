@@ -1,23 +1,25 @@
-//! Where Redis is: `REDIS_URL` in its three forms.
+//! The address of Redis: `REDIS_URL` for a single server, a Cluster, or Sentinel.
 
-/// The servers to begin with. Debug shows no password.
+const SCHEMES: &str = "it must begin with redis://, rediss://, redis+cluster:// or redis+sentinel://";
+
+/// The servers to connect to first. Debug shows no password.
 #[derive(Clone)]
-pub enum Address {
+pub enum RedisAddress {
     Single(String),
     Cluster {
         seeds: Vec<String>,
-        /// For servers that the seeds name.
+        /// For the servers that the seeds report.
         login: Login,
     },
     Sentinel {
         sentinels: Vec<String>,
         master: String,
-        /// For the master that the sentinels name.
+        /// For the master that the sentinels report.
         login: Login,
     },
 }
 
-/// What stands around host and port in the address of one server.
+/// The parts of a server's URL around its host and port.
 #[derive(Clone, Default)]
 pub struct Login {
     tls: bool,
@@ -26,7 +28,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// The URL of a server, asking for the protocol that can carry messages beside answers.
+    /// The URL of a server, with RESP3, which can carry pub/sub messages and replies on one connection.
     pub(crate) fn url(&self, host_and_port: &str) -> String {
         let scheme = if self.tls { "rediss" } else { "redis" };
         let Self { credentials, database, .. } = self;
@@ -34,31 +36,33 @@ impl Login {
     }
 }
 
-impl Address {
-    /// The error says what is wrong without repeating the address, which may hold a password.
+impl RedisAddress {
+    /// The error does not repeat the address, because the address may contain a password.
     pub fn parse(url: &str) -> Result<Self, &'static str> {
-        let (scheme, rest) = url.split_once("://").ok_or("it begins with redis://")?;
+        let (scheme, rest) = url.split_once("://").ok_or(SCHEMES)?;
         let (scheme, form) = scheme.split_once('+').unwrap_or((scheme, ""));
         let tls = match scheme {
             "redis" => false,
             "rediss" => true,
-            _ => return Err("it begins with redis, rediss, redis+cluster or redis+sentinel"),
+            _ => return Err(SCHEMES),
         };
-        let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (credentials, hosts) = match place.rsplit_once('@') {
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (credentials, hosts) = match authority.rsplit_once('@') {
             Some((credentials, hosts)) => (format!("{credentials}@"), hosts),
-            None => (String::new(), place),
+            None => (String::new(), authority),
         };
         let hosts: Vec<&str> = hosts.split(',').map(str::trim).collect();
         if hosts.iter().any(|host| host.is_empty()) {
-            return Err("a host is missing");
+            return Err("it lacks a host");
         }
-        let numbered = |database: &str| database.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number = |database: &str| database.bytes().all(|byte| byte.is_ascii_digit());
         let login =
             |database: &str| Login { tls, credentials: credentials.clone(), database: database.to_owned() };
         let address = match form {
-            "" if hosts.len() > 1 => return Err("several hosts need redis+cluster or redis+sentinel"),
-            "" if !numbered(path) => return Err("after the host comes the number of the database"),
+            "" if hosts.len() > 1 => {
+                return Err("with several hosts it must begin with redis+cluster or redis+sentinel");
+            }
+            "" if !is_number(path) => return Err("the database after the host must be a number"),
             "" => Self::Single(login(path).url(hosts[0])),
             "cluster" if !path.is_empty() => return Err("a Cluster has no numbered databases"),
             "cluster" => {
@@ -67,18 +71,20 @@ impl Address {
             }
             "sentinel" => {
                 let (master, database) = path.split_once('/').unwrap_or((path, ""));
-                if master.is_empty() || !numbered(database) {
-                    return Err("after the sentinels comes the name of the master");
+                if master.is_empty() || !is_number(database) {
+                    return Err(
+                        "it must name the master after the sentinels, and may end with the number of the database",
+                    );
                 }
-                // Sentinels have no databases, and mostly no passwords.
-                let plain = Login { tls, ..Login::default() };
-                let sentinels = hosts.iter().map(|host| plain.url(host)).collect();
+                // Sentinels have no databases; their passwords are not supported.
+                let sentinel_login = Login { tls, ..Login::default() };
+                let sentinels = hosts.iter().map(|host| sentinel_login.url(host)).collect();
                 Self::Sentinel { sentinels, master: master.to_owned(), login: login(database) }
             }
-            _ => return Err("it begins with redis, rediss, redis+cluster or redis+sentinel"),
+            _ => return Err(SCHEMES),
         };
         for url in address.urls() {
-            redis::Client::open(url.as_str()).map_err(|_| "a host, a port or a password is not readable")?;
+            redis::Client::open(url.as_str()).map_err(|_| "its host, port or password cannot be parsed")?;
         }
         Ok(address)
     }
@@ -92,7 +98,7 @@ impl Address {
     }
 }
 
-impl std::fmt::Debug for Address {
+impl std::fmt::Debug for RedisAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Single(_) => "one Redis",
@@ -107,25 +113,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_three_forms_are_read() {
-        let single = Address::parse("rediss://anna:secret@redis.example:6380/2").unwrap();
+    fn the_three_forms_are_parsed() {
+        let single = RedisAddress::parse("rediss://anna:secret@redis.example:6380/2").unwrap();
         assert!(
-            matches!(&single, Address::Single(url) if url == "rediss://anna:secret@redis.example:6380/2?protocol=resp3")
+            matches!(&single, RedisAddress::Single(url) if url == "rediss://anna:secret@redis.example:6380/2?protocol=resp3")
         );
         assert!(!format!("{single:?}").contains("secret"));
-        let cluster = Address::parse("redis+cluster://:pw@a:1,b:2").unwrap();
-        let Address::Cluster { seeds, login } = cluster else { panic!("a Cluster") };
+        let cluster = RedisAddress::parse("redis+cluster://:pw@a:1,b:2").unwrap();
+        let RedisAddress::Cluster { seeds, login } = cluster else { panic!("a Cluster") };
         assert_eq!(seeds, ["redis://:pw@a:1/?protocol=resp3", "redis://:pw@b:2/?protocol=resp3"]);
         assert_eq!(login.url("c:3"), "redis://:pw@c:3/?protocol=resp3");
-        let sentinel = Address::parse("redis+sentinel://:pw@a:1,b:2/main/3").unwrap();
-        let Address::Sentinel { sentinels, master, login } = sentinel else { panic!("Sentinel") };
+        let sentinel = RedisAddress::parse("redis+sentinel://:pw@a:1,b:2/main/3").unwrap();
+        let RedisAddress::Sentinel { sentinels, master, login } = sentinel else { panic!("Sentinel") };
         assert_eq!((sentinels.len(), master.as_str()), (2, "main"));
         assert_eq!(sentinels[0], "redis://a:1/?protocol=resp3");
         assert_eq!(login.url("m:9"), "redis://:pw@m:9/3?protocol=resp3");
     }
 
     #[test]
-    fn what_is_no_address_is_refused_without_being_repeated() {
+    fn invalid_addresses_are_refused_without_repeating_them() {
         for url in [
             "localhost:6379",
             "http://localhost",
@@ -137,7 +143,7 @@ mod tests {
             "redis+raft://a:1",
             "redis://a:port",
         ] {
-            let why = Address::parse(url).unwrap_err();
+            let why = RedisAddress::parse(url).unwrap_err();
             assert!(!why.contains(url), "{url}");
         }
     }

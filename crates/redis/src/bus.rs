@@ -1,9 +1,9 @@
-//! The bus: messages between hubs over Redis' pub/sub, which may lose some. A process has one, started with [`Redis`].
+//! The bus: messages between hubs over Redis pub/sub, which may lose some. A process has one, started by [`Redis`].
 //!
-//! A [`Subscriber`] subscribes its [`Listener`] to channels; every message goes to the listeners of its channel. They are
-//! also told when messages may have been lost: a connection broke, a slot moved, too much came at once. They are told
-//! after the channel is subscribed again, so that reading the log from there on leaves no hole. Channels of a slot are
-//! published to by the script that writes the slot's keys; channels everywhere are for other programs.
+//! A [`Subscriber`] subscribes its [`Listener`] to channels. When messages may have been lost (a connection broke, a slot
+//! moved, the queue was full), the bus informs the listeners of the channel after it is subscribed again, so a listener
+//! that then reads the log misses no message. Scripts that write the keys of a slot publish to channels of that slot;
+//! other programs publish to channels that are independent of slots.
 
 mod connection;
 mod manager;
@@ -20,14 +20,14 @@ use crate::{COMMAND_TIMEOUT, Redis};
 use manager::SubscriptionManager;
 
 /// The delay before a server is tried again: none, then 3 s, 6 s, 12 s and so on up to a minute.
-const RECONNECT: Backoff = Backoff::new(Duration::from_secs(3), Duration::from_secs(60), (80, 100));
+const RECONNECT_BACKOFF: Backoff = Backoff::new(Duration::from_secs(3), Duration::from_secs(60), (80, 100));
 
-/// What one can listen to.
+/// A pub/sub channel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Channel {
-    /// Lives on the server that has its name's slot.
+    /// A sharded channel, on the server that has the slot of its name.
     OfSlot(Arc<str>),
-    /// Heard wherever it is published.
+    /// A channel that delivers on every server, whichever server a message was published to.
     Everywhere(Arc<str>),
 }
 
@@ -53,13 +53,13 @@ impl Channel {
     }
 }
 
-/// Receives the messages of the channels that it is subscribed to. All listeners are called on the one task of the bus,
-/// so none may wait or compute for long: what takes time is handed to a task of its own.
+/// Receives the messages of the channels that it is subscribed to. The bus calls all listeners on its one task, so a
+/// listener must return quickly and start a task for longer work.
 pub trait Listener: Send + Sync + 'static {
     fn message(&self, channel: &Channel, payload: &[u8]);
 
-    /// From now on messages on this channel may be lost; [`Listener::mark_stale`] follows once it is subscribed again.
-    /// For listeners that have to stop until then.
+    /// The subscription to this channel is lost, and messages may be lost until [`Listener::mark_stale`] is called
+    /// after the next subscription.
     fn lost(&self, _channel: &Channel) {}
 
     /// Messages on this channel may have been lost until now.
@@ -71,10 +71,10 @@ pub(crate) enum Command {
     Unsubscribe(Channel, Arc<dyn Listener>),
 }
 
-/// The sending half of the bus's commands.
+/// The sender of the channel from which the bus receives commands.
 pub(crate) type Commands = mpsc::UnboundedSender<Command>;
 
-/// Runs the bus until shutdown. It opens connections when there are subscriptions.
+/// Runs the bus until shutdown. The bus opens a connection when there is a subscription for its server.
 pub(crate) fn start(redis: Redis, commands: mpsc::UnboundedReceiver<Command>, supervisor: &Supervisor) {
     let (stop, mut parts) = (supervisor.stop(), Some((redis, commands)));
     supervisor.spawn("bus", OnEnd::Fatal, move || {
@@ -100,8 +100,8 @@ impl Subscriber {
         Self { commands, listener }
     }
 
-    /// Returns when everything that is published from now on arrives. Until it is unsubscribed the bus goes on trying,
-    /// also when this gave up waiting: then [`Listener::mark_stale`] is called once it arrives.
+    /// Returns when the server has confirmed the subscription. After a timeout the bus goes on trying until the channel
+    /// is unsubscribed, and calls [`Listener::mark_stale`] once it is subscribed.
     pub async fn subscribe(&self, channel: Channel) -> Result<(), Error> {
         let (done, confirmed) = oneshot::channel();
         let ended = || Error::Unreachable("the bus has ended".to_owned());
@@ -115,7 +115,7 @@ impl Subscriber {
     }
 
     pub fn unsubscribe(&self, channel: Channel) {
-        // When the bus has ended there is nothing to unsubscribe from.
+        // An error means that the bus has ended, and its subscriptions with it.
         let _ = self.commands.send(Command::Unsubscribe(channel, self.listener.clone()));
     }
 }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn reconnect_delays_grow_to_a_minute() {
-        let seconds = |attempt| RECONNECT.delay(attempt).as_secs_f64();
+        let seconds = |attempt| RECONNECT_BACKOFF.delay(attempt).as_secs_f64();
         assert!(seconds(0) == 0.0);
         for (attempt, whole) in [(1, 3.0), (2, 6.0), (3, 12.0), (5, 48.0), (6, 60.0), (1_000, 60.0)] {
             assert!((whole * 0.8..=whole).contains(&seconds(attempt)), "{attempt}");

@@ -1,8 +1,8 @@
-//! The servers: one, or a Cluster with its map of slots.
+//! The servers: one, or a Cluster with its slot map.
 //!
-//! A command goes to the server that has its key's slot, and follows the Cluster's own directions when that has
-//! changed: then nothing was done yet, so this repeats nothing. What became of a command whose connection broke is
-//! unknown, and it is not sent again from here.
+//! A command goes to the server of its key's slot, and follows MOVED and ASK redirects. A redirected command did not
+//! run, so sending it again is safe. Whether a command ran whose connection broke is unknown, so this module does not
+//! send it again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,17 +14,17 @@ use futures_util::stream::FuturesUnordered;
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
 
 use crate::COMMAND_TIMEOUT;
-use crate::address::{Address, Login};
+use crate::address::{Login, RedisAddress};
 use crate::error::Error;
-use crate::node::{Failure, Node, Source};
+use crate::node::{Failure, Location, Node};
 use crate::slot;
 
-/// A Cluster that is being changed may send a command on a few times.
-const MOST_TURNS: u32 = 10;
-/// While it is changing, wait so long before asking again.
-const CHANGING: Duration = Duration::from_millis(50);
-/// The map is not asked for more often than this, however many commands find it wrong.
-const MAP_AGE: Duration = Duration::from_millis(100);
+/// Maximum number of times that a command is sent while a Cluster redirects it or asks to retry.
+const MAX_ATTEMPTS: u32 = 10;
+/// Time before the next attempt while a Cluster has no server for a slot or moves the slot's keys.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
+/// Minimum time between two requests for the slot map, however many commands find it outdated.
+const MIN_REFRESH_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) enum Servers {
     One(Node),
@@ -36,20 +36,22 @@ pub(crate) struct Cluster {
     login: Login,
     /// By host and port.
     nodes: RwLock<HashMap<String, Arc<Node>>>,
-    /// Which server has which slot; empty before the first look.
-    map: RwLock<Map>,
-    /// When the map was asked for last, and what came of it.
-    looking: tokio::sync::Mutex<Option<(Instant, Result<(), Error>)>>,
+    /// Empty before the first refresh.
+    map: RwLock<SlotMap>,
+    /// When the map was requested last, and with which result.
+    last_refresh: tokio::sync::Mutex<Option<(Instant, Result<(), Error>)>>,
 }
 
+/// Which server has which slot.
 #[derive(Default)]
-struct Map {
+struct SlotMap {
     servers: Vec<String>,
     /// An index into `servers` for every slot.
-    of_slot: Vec<Option<u16>>,
+    server_of_slot: Vec<Option<u16>>,
 }
 
-impl Map {
+impl SlotMap {
+    /// The index of a server, which is added if it is new.
     fn index_of(&mut self, server: &str) -> Option<u16> {
         let known = self.servers.iter().position(|known| known == server);
         let index = known.unwrap_or_else(|| {
@@ -61,156 +63,161 @@ impl Map {
 }
 
 impl Servers {
-    pub(crate) fn new(address: Address) -> Self {
+    pub(crate) fn new(address: RedisAddress) -> Self {
         match address {
-            Address::Single(url) => Self::One(Node::new(Source::At(url))),
-            Address::Sentinel { sentinels, master, login } => {
-                Self::One(Node::new(Source::Master { sentinels, name: master, login }))
+            RedisAddress::Single(url) => Self::One(Node::new(Location::Url(url))),
+            RedisAddress::Sentinel { sentinels, master, login } => {
+                Self::One(Node::new(Location::Sentinel { sentinels, name: master, login }))
             }
-            Address::Cluster { seeds, login } => Self::Cluster(Cluster {
+            RedisAddress::Cluster { seeds, login } => Self::Cluster(Cluster {
                 seeds,
                 login,
                 nodes: RwLock::default(),
                 map: RwLock::default(),
-                looking: tokio::sync::Mutex::new(None),
+                last_refresh: tokio::sync::Mutex::new(None),
             }),
         }
     }
 
-    pub(crate) async fn ask(&self, key: &str, command: &Cmd) -> Result<Value, Error> {
+    /// Sends a command to the server of a key.
+    pub(crate) async fn send(&self, key: &str, command: &Cmd) -> Result<Value, Error> {
         match self {
-            Self::One(node) => node.ask(command, false).await.map_err(|failure| failure.told()),
-            Self::Cluster(cluster) => cluster.ask(key, command).await,
+            Self::One(node) => node.send(command, false).await.map_err(|failure| failure.to_error()),
+            Self::Cluster(cluster) => cluster.send(key, command).await,
         }
     }
 
-    /// Asks every server the same.
-    pub(crate) async fn ask_all(&self, command: &Cmd) -> Vec<Result<Value, Error>> {
-        let told = |failure: Failure| failure.told();
+    /// Sends the same command to every server.
+    pub(crate) async fn send_to_all(&self, command: &Cmd) -> Vec<Result<Value, Error>> {
+        let to_error = |failure: Failure| failure.to_error();
         match self {
-            Self::One(node) => vec![node.ask(command, false).await.map_err(told)],
+            Self::One(node) => vec![node.send(command, false).await.map_err(to_error)],
             Self::Cluster(cluster) => match cluster.masters().await {
                 Ok(masters) => {
-                    let asked = masters.iter().map(async |node| node.ask(command, false).await.map_err(told));
-                    join_all(asked).await
+                    let sent =
+                        masters.iter().map(async |node| node.send(command, false).await.map_err(to_error));
+                    join_all(sent).await
                 }
                 Err(error) => vec![Err(error)],
             },
         }
     }
 
-    /// Sends every server a command about a key that it has; `command` makes it of a tag, which gives the key its slot.
-    pub(crate) async fn ask_about_keys(
+    /// Sends every server a command on a key of one of its slots. `command` makes the key and the command from a hash
+    /// tag.
+    pub(crate) async fn send_to_each(
         &self,
         command: impl Fn(u32) -> (String, Cmd),
     ) -> Vec<Result<Value, Error>> {
         match self {
             Self::One(_) => {
                 let (key, command) = command(0);
-                vec![self.ask(&key, &command).await]
+                vec![self.send(&key, &command).await]
             }
-            Self::Cluster(cluster) => match cluster.slot_of_each().await {
+            Self::Cluster(cluster) => match cluster.one_slot_per_server().await {
                 Ok(slots) => {
-                    let asked = slots.into_iter().map(async |slot| {
-                        let (key, command) = command(slot::tag_of(slot));
-                        cluster.ask(&key, &command).await
+                    let sent = slots.into_iter().map(async |slot| {
+                        let (key, command) = command(slot::hash_tag(slot));
+                        cluster.send(&key, &command).await
                     });
-                    join_all(asked).await
+                    join_all(sent).await
                 }
                 Err(error) => vec![Err(error)],
             },
         }
     }
 
-    /// Whether commands met a server that was no master any more, since this was asked last.
-    pub(crate) fn take_demoted(&self) -> bool {
+    /// Whether a server answered as a replica since the last call. Always false in a Cluster.
+    pub(crate) fn take_demotion(&self) -> bool {
         match self {
-            Self::One(node) => node.take_demoted(),
-            // There a server that is no master any more says which one is.
+            Self::One(node) => node.take_demotion(),
+            // A demoted server of a Cluster redirects to the new master.
             Self::Cluster(_) => false,
         }
     }
 
-    /// The server that has a key, as something to connect to.
+    /// The URL of the server that has a key.
     pub(crate) async fn url_of(&self, key: &str) -> Result<String, Error> {
         match self {
             Self::One(node) => node.url().await,
             Self::Cluster(cluster) => {
-                let server = cluster.server_of(slot::of(key)).await?;
+                let server = cluster.server_of(slot::of_key(key)).await?;
                 Ok(cluster.login.url(&server))
             }
         }
     }
 
-    /// The map of slots may be wrong.
-    pub(crate) async fn look_again(&self) {
+    /// Reads the slot map of a Cluster again.
+    pub(crate) async fn refresh_slot_map(&self) {
         if let Self::Cluster(cluster) = self {
-            let _ = cluster.look().await;
+            // After an error the old map stays, and the next command that fails refreshes it.
+            let _ = cluster.refresh_map().await;
         }
     }
 }
 
 impl Cluster {
-    async fn ask(&self, key: &str, command: &Cmd) -> Result<Value, Error> {
-        let (slot, started) = (slot::of(key), Instant::now());
+    async fn send(&self, key: &str, command: &Cmd) -> Result<Value, Error> {
+        let (slot, started) = (slot::of_key(key), Instant::now());
         let (mut server, mut asking) = (self.server_of(slot).await?, false);
-        let mut turns = 0;
+        let mut attempts = 0;
         loop {
-            let failure = match self.node(&server).ask(command, asking).await {
+            let failure = match self.node(&server).send(command, asking).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            turns += 1;
-            let directed = match &failure {
-                Failure::Sent(error) => direction(error),
+            attempts += 1;
+            let redirect = match &failure {
+                Failure::Sent(error) => redirect(error),
                 Failure::NotSent(_) => None,
             };
-            match directed {
-                Some(direction) if turns < MOST_TURNS && started.elapsed() < COMMAND_TIMEOUT => {
-                    match direction {
-                        Direction::Moved(to) => {
-                            self.moved(slot, &to);
-                            (server, asking) = (to, false);
+            match redirect {
+                Some(redirect) if attempts < MAX_ATTEMPTS && started.elapsed() < COMMAND_TIMEOUT => {
+                    match redirect {
+                        Redirect::Moved(target) => {
+                            self.assign_slot(slot, &target);
+                            (server, asking) = (target, false);
                         }
-                        Direction::Ask(to) => (server, asking) = (to, true),
-                        Direction::Wait => {
-                            tokio::time::sleep(CHANGING).await;
-                            self.look().await?;
+                        Redirect::Ask(target) => (server, asking) = (target, true),
+                        Redirect::Retry => {
+                            tokio::time::sleep(RETRY_DELAY).await;
+                            self.refresh_map().await?;
                             (server, asking) = (self.server_of(slot).await?, false);
                         }
                     }
                 }
                 _ => {
-                    // For those who come next. Whoever asked has waited long enough if the server was silent.
+                    // For later commands. Skipped when this command has used up its time.
                     let left = COMMAND_TIMEOUT.saturating_sub(started.elapsed());
-                    if failure.told().may_pass() && !left.is_zero() {
-                        let _ = tokio::time::timeout(left, self.look()).await;
+                    if failure.to_error().is_transient() && !left.is_zero() {
+                        let _ = tokio::time::timeout(left, self.refresh_map()).await;
                     }
-                    return Err(failure.told());
+                    return Err(failure.to_error());
                 }
             }
         }
     }
 
     async fn server_of(&self, slot: u16) -> Result<String, Error> {
-        if let Some(server) = self.known(slot) {
+        if let Some(server) = self.cached_server_of(slot) {
             return Ok(server);
         }
-        self.look().await?;
-        self.known(slot).ok_or_else(|| Error::Unreachable(format!("no server has the slot {slot}")))
+        self.refresh_map().await?;
+        self.cached_server_of(slot)
+            .ok_or_else(|| Error::Unreachable(format!("no server has the slot {slot}")))
     }
 
-    fn known(&self, slot: u16) -> Option<String> {
+    fn cached_server_of(&self, slot: u16) -> Option<String> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        let index = (*map.of_slot.get(usize::from(slot))?)?;
+        let index = (*map.server_of_slot.get(usize::from(slot))?)?;
         map.servers.get(usize::from(index)).cloned()
     }
 
-    fn moved(&self, slot: u16, to: &str) {
+    fn assign_slot(&self, slot: u16, server: &str) {
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
-        let index = map.index_of(to);
-        if let Some(place) = map.of_slot.get_mut(usize::from(slot)) {
-            *place = index;
+        let index = map.index_of(server);
+        if let Some(entry) = map.server_of_slot.get_mut(usize::from(slot)) {
+            *entry = index;
         }
     }
 
@@ -219,7 +226,7 @@ impl Cluster {
             return node.clone();
         }
         let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
-        let node = || Arc::new(Node::new(Source::At(self.login.url(server))));
+        let node = || Arc::new(Node::new(Location::Url(self.login.url(server))));
         nodes.entry(server.to_owned()).or_insert_with(node).clone()
     }
 
@@ -229,56 +236,58 @@ impl Cluster {
         Ok(map.servers.iter().map(|server| self.node(server)).collect())
     }
 
-    /// A slot of each server that has any.
-    async fn slot_of_each(&self) -> Result<Vec<u16>, Error> {
+    /// Returns one slot of each server that has any.
+    async fn one_slot_per_server(&self) -> Result<Vec<u16>, Error> {
         self.server_of(0).await?;
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         let slots = (0..map.servers.len()).filter_map(|server| {
-            let has = |of: &Option<u16>| of.map(usize::from) == Some(server);
-            map.of_slot.iter().position(has).and_then(|slot| u16::try_from(slot).ok())
+            let is_owner = |index: &Option<u16>| index.map(usize::from) == Some(server);
+            map.server_of_slot.iter().position(is_owner).and_then(|slot| u16::try_from(slot).ok())
         });
         Ok(slots.collect())
     }
 
-    /// Asks the Cluster for its map: those it had first, then those it began with. Who comes while somebody asks is told
-    /// what came of that.
-    async fn look(&self) -> Result<(), Error> {
-        let mut looked = self.looking.lock().await;
-        if let Some((at, outcome)) = &*looked
-            && at.elapsed() < MAP_AGE
+    /// Requests the slot map from the known servers, and if all fail, from the seeds. Callers that wait while another
+    /// one refreshes the map get that one's result.
+    async fn refresh_map(&self) -> Result<(), Error> {
+        let mut last_refresh = self.last_refresh.lock().await;
+        if let Some((at, outcome)) = &*last_refresh
+            && at.elapsed() < MIN_REFRESH_INTERVAL
         {
             return outcome.clone();
         }
-        let known = {
+        let known_servers = {
             let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
             map.servers.clone()
         };
-        let mut found = first_map(known.iter().map(|server| self.node(server)).collect()).await;
-        if found.is_err() {
-            let seeds = self.seeds.iter().map(|url| Arc::new(Node::new(Source::At(url.clone()))));
-            found = first_map(seeds.collect()).await;
+        let mut fetched = fetch_map(known_servers.iter().map(|server| self.node(server)).collect()).await;
+        if fetched.is_err() {
+            let seeds = self.seeds.iter().map(|url| Arc::new(Node::new(Location::Url(url.clone()))));
+            fetched = fetch_map(seeds.collect()).await;
         }
-        let outcome = found.map(|map| {
+        let outcome = fetched.map(|map| {
             let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
             nodes.retain(|server, _| map.servers.contains(server));
             *self.map.write().unwrap_or_else(PoisonError::into_inner) = map;
         });
-        *looked = Some((Instant::now(), outcome.clone()));
+        *last_refresh = Some((Instant::now(), outcome.clone()));
         outcome
     }
 }
 
-/// Asks all of them at once, because some may be silent, and takes the first map that comes.
-async fn first_map(nodes: Vec<Arc<Node>>) -> Result<Map, Error> {
-    let mut question = redis::cmd("CLUSTER");
-    question.arg("SLOTS");
-    let asked = nodes.iter().map(async |node| match node.ask(&question, false).await {
-        Ok(answer) => read_map(&answer).ok_or_else(|| Error::Unexpected("no map of slots".to_owned())),
-        Err(failure) => Err(failure.told()),
+/// Requests the slot map from all nodes at once, because some may not answer, and returns the first map that arrives.
+async fn fetch_map(nodes: Vec<Arc<Node>>) -> Result<SlotMap, Error> {
+    let mut command = redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    let requests = nodes.iter().map(async |node| match node.send(&command, false).await {
+        Ok(answer) => {
+            parse_map(&answer).ok_or_else(|| Error::Unexpected("CLUSTER SLOTS without a slot map".to_owned()))
+        }
+        Err(failure) => Err(failure.to_error()),
     });
-    let mut asked: FuturesUnordered<_> = asked.collect();
+    let mut requests: FuturesUnordered<_> = requests.collect();
     let mut outcome = Err(Error::Unreachable("no server of the Cluster answers".to_owned()));
-    while let Some(answer) = asked.next().await {
+    while let Some(answer) = requests.next().await {
         outcome = answer;
         if outcome.is_ok() {
             break;
@@ -287,26 +296,27 @@ async fn first_map(nodes: Vec<Arc<Node>>) -> Result<Map, Error> {
     outcome
 }
 
-/// Where a Cluster sends somebody who asked the wrong server.
-enum Direction {
+/// What a Cluster answers to a command that it did not run.
+enum Redirect {
     Moved(String),
     Ask(String),
-    Wait,
+    /// The slot has no server at the moment, or its keys are being moved.
+    Retry,
 }
 
-fn direction(error: &redis::RedisError) -> Option<Direction> {
-    let to = || error.redirect_node().map(|(server, _)| server.to_owned());
+fn redirect(error: &redis::RedisError) -> Option<Redirect> {
+    let target = || error.redirect_node().map(|(server, _)| server.to_owned());
     match error.kind() {
-        ErrorKind::Server(ServerErrorKind::Moved) => to().map(Direction::Moved),
-        ErrorKind::Server(ServerErrorKind::Ask) => to().map(Direction::Ask),
-        ErrorKind::Server(ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown) => Some(Direction::Wait),
+        ErrorKind::Server(ServerErrorKind::Moved) => target().map(Redirect::Moved),
+        ErrorKind::Server(ServerErrorKind::Ask) => target().map(Redirect::Ask),
+        ErrorKind::Server(ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown) => Some(Redirect::Retry),
         _ => None,
     }
 }
 
-/// `CLUSTER SLOTS`: ranges, each with its master first. Nothing when no slot has a server.
-fn read_map(answer: &Value) -> Option<Map> {
-    let mut map = Map { servers: Vec::new(), of_slot: vec![None; usize::from(slot::SLOTS)] };
+/// Parses the answer of `CLUSTER SLOTS`: ranges of slots, each with its master first. None when no slot has a server.
+fn parse_map(answer: &Value) -> Option<SlotMap> {
+    let mut map = SlotMap { servers: Vec::new(), server_of_slot: vec![None; usize::from(slot::SLOT_COUNT)] };
     let Value::Array(ranges) = answer else { return None };
     for range in ranges {
         let Value::Array(range) = range else { return None };
@@ -316,7 +326,7 @@ fn read_map(answer: &Value) -> Option<Map> {
         let [Value::BulkString(host), Value::Int(port), ..] = master.as_slice() else { return None };
         let index = map.index_of(&format!("{}:{port}", String::from_utf8_lossy(host)));
         let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
-        map.of_slot.get_mut(first..=last)?.fill(index);
+        map.server_of_slot.get_mut(first..=last)?.fill(index);
     }
     (!map.servers.is_empty()).then_some(map)
 }

@@ -1,48 +1,50 @@
-//! How safe what Redis keeps is: whether it syncs before it answers, and whether it forgets when it is full.
+//! Checks whether Redis syncs a write to its disk before it answers, and whether it evicts keys when its memory is
+//! full.
 
 use bongsu_kernel::findings::Findings;
 use redis::Value;
 
 use crate::cluster::Servers;
 
-const NO_LOG: &str =
+const NO_APPEND_LOG: &str =
     "redis: appendonly is off, so a Redis that is killed loses events that were acknowledged";
-const LATE_SYNC: &str = "redis: appendfsync is not always, so a Redis that is killed may lose the last events that were acknowledged";
-const EVICTS: &str = "redis: maxmemory-policy is not noeviction, so a full Redis forgets events and presence";
-const HIDDEN: &str = "redis: its settings cannot be read, so how safe events are is unknown";
+const ASYNC_APPEND_LOG: &str = "redis: appendfsync is not always, so a Redis that is killed may lose the last events that were acknowledged";
+const EVICTION: &str =
+    "redis: maxmemory-policy is not noeviction, so a full Redis deletes events and presence";
+const UNKNOWN: &str = "redis: its settings cannot be read, so it may lose events that were acknowledged";
 
-/// Looks at the settings, unless that was a moment ago.
-pub(crate) async fn look(findings: &Findings, servers: &Servers) {
+/// Reads the settings of every server, unless the findings are fresh.
+pub(crate) async fn check(findings: &Findings, servers: &Servers) {
     if findings.are_fresh() {
         return;
     }
-    let mut question = redis::cmd("CONFIG");
-    question.arg("GET").arg(&["appendonly", "appendfsync", "maxmemory-policy"]);
+    let mut command = redis::cmd("CONFIG");
+    command.arg("GET").arg(&["appendonly", "appendfsync", "maxmemory-policy"]);
     let mut warnings: Vec<&'static str> = Vec::new();
-    for answer in servers.ask_all(&question).await {
-        warnings.extend(answer.map_or_else(|_| vec![HIDDEN], |answer| judge(&answer)));
+    for answer in servers.send_to_all(&command).await {
+        warnings.extend(answer.map_or_else(|_| vec![UNKNOWN], |answer| find_warnings(&answer)));
     }
     warnings.sort_unstable();
     warnings.dedup();
-    findings.found(warnings);
+    findings.update(warnings);
 }
 
-fn judge(answer: &Value) -> Vec<&'static str> {
+fn find_warnings(answer: &Value) -> Vec<&'static str> {
     let settings: Vec<(String, String)> = match redis::from_redis_value(answer.clone()) {
         Ok(settings) => settings,
-        Err(_) => return vec![HIDDEN],
+        Err(_) => return vec![UNKNOWN],
     };
     let value =
         |name: &str| settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
     let mut warnings = Vec::new();
     match (value("appendonly"), value("appendfsync")) {
         (Some("yes"), Some("always")) => {}
-        (Some("yes"), Some(_)) => warnings.push(LATE_SYNC),
-        (Some(_), _) => warnings.push(NO_LOG),
-        (None, _) => warnings.push(HIDDEN),
+        (Some("yes"), Some(_)) => warnings.push(ASYNC_APPEND_LOG),
+        (Some(_), _) => warnings.push(NO_APPEND_LOG),
+        (None, _) => warnings.push(UNKNOWN),
     }
     if value("maxmemory-policy").is_some_and(|policy| policy != "noeviction") {
-        warnings.push(EVICTS);
+        warnings.push(EVICTION);
     }
     warnings
 }
@@ -57,13 +59,17 @@ mod tests {
     }
 
     #[test]
-    fn only_synced_and_never_forgetting_is_safe() {
-        let judged = |only, sync, policy| {
-            judge(&answer(&[("appendonly", only), ("appendfsync", sync), ("maxmemory-policy", policy)]))
+    fn only_synced_writes_without_eviction_are_safe() {
+        let warnings = |append_only, sync, policy| {
+            find_warnings(&answer(&[
+                ("appendonly", append_only),
+                ("appendfsync", sync),
+                ("maxmemory-policy", policy),
+            ]))
         };
-        assert!(judged("yes", "always", "noeviction").is_empty());
-        assert_eq!(judged("yes", "everysec", "noeviction"), [LATE_SYNC]);
-        assert_eq!(judged("no", "always", "allkeys-lru"), [NO_LOG, EVICTS]);
-        assert_eq!(judge(&answer(&[])), [HIDDEN]);
+        assert!(warnings("yes", "always", "noeviction").is_empty());
+        assert_eq!(warnings("yes", "everysec", "noeviction"), [ASYNC_APPEND_LOG]);
+        assert_eq!(warnings("no", "always", "allkeys-lru"), [NO_APPEND_LOG, EVICTION]);
+        assert_eq!(find_warnings(&answer(&[])), [UNKNOWN]);
     }
 }

@@ -1,34 +1,34 @@
-//! What can go wrong with Redis, as those who ask it need to tell it apart.
+//! The errors of Redis, classified by whether the command may have run and whether a retry can help.
 
 use bongsu_kernel::Outage;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// It cannot be reached or does not work now. Nothing was done.
+    /// The server cannot be reached or does not work at the moment. The command did not run.
     #[error("Redis cannot be reached: {0}")]
     Unreachable(String),
-    /// The server is a replica, perhaps since it was demoted a moment ago. Nothing was done; another server may be the
-    /// master by now.
+    /// The server is a replica, possibly since a demotion. The command did not run; another server may be the master by
+    /// now.
     #[error("Redis takes no writes: {0}")]
     ReadOnly(String),
-    /// The connection broke, or the answer did not come in time. Whether it was done is unknown.
+    /// The connection broke, or the answer did not arrive in time. Whether the command ran is unknown.
     #[error("Redis did not answer: {0}")]
     Unanswered(String),
-    /// It refused the command. The text begins with the server's code.
+    /// The server refused the command. The text begins with the server's error code.
     #[error("Redis refused: {0}")]
     Refused(String),
-    /// It does not know the script. Nothing was done.
+    /// The server does not know the script of an EVALSHA. The command did not run.
     #[error("Redis does not know the script")]
     UnknownScript,
-    /// The answer was not what the command gives.
-    #[error("Redis answered something unexpected: {0}")]
+    /// The answer does not have the form that the command returns.
+    #[error("Redis sent an unexpected answer: {0}")]
     Unexpected(String),
 }
 
 impl Error {
-    /// Whether the same may work a moment later.
-    pub fn may_pass(&self) -> bool {
+    /// Whether a retry can succeed a moment later.
+    pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::ReadOnly(_) | Self::Unanswered(_))
     }
 
@@ -36,13 +36,13 @@ impl Error {
         matches!(self, Self::UnknownScript)
     }
 
-    /// Of a command that was sent.
-    pub(crate) fn of(error: &RedisError) -> Self {
-        let told = error.to_string();
+    /// Classifies the error of a command that was sent.
+    pub(crate) fn of_sent(error: &RedisError) -> Self {
+        let text = error.to_string();
         match error.kind() {
             ErrorKind::Server(ServerErrorKind::NoScript) => Self::UnknownScript,
-            ErrorKind::Server(ServerErrorKind::ReadOnly) => Self::ReadOnly(told),
-            // It says itself that it did nothing, and that this is not for ever.
+            ErrorKind::Server(ServerErrorKind::ReadOnly) => Self::ReadOnly(text),
+            // These answers say that the command did not run, and are temporary.
             ErrorKind::Server(
                 ServerErrorKind::BusyLoading
                 | ServerErrorKind::MasterDown
@@ -50,13 +50,13 @@ impl Error {
                 | ServerErrorKind::TryAgain
                 | ServerErrorKind::Moved
                 | ServerErrorKind::Ask,
-            ) => Self::Unreachable(told),
+            ) => Self::Unreachable(text),
             ErrorKind::Server(_) | ErrorKind::Extension => Self::Refused(match error.code() {
                 Some(code) => format!("{code} {}", error.detail().unwrap_or_default()),
-                None => told,
+                None => text,
             }),
-            ErrorKind::Io => Self::Unanswered(told),
-            _ => Self::Unexpected(told),
+            ErrorKind::Io => Self::Unanswered(text),
+            _ => Self::Unexpected(text),
         }
     }
 }

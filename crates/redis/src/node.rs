@@ -1,7 +1,7 @@
-//! One server: a connection that is made when it is first needed, shared by all who ask, and made anew when it broke.
+//! One server, with one connection that all callers share. It is opened by the first command, and again after it broke.
 //!
-//! While the server is away, asking fails at once: one attempt at a time is made to reach it, and what it ended with
-//! is told to all who ask a moment later.
+//! Only one attempt to connect runs at a time; the other callers wait for it. When it fails, commands within the next
+//! 200 ms fail at once with the same error.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,64 +15,68 @@ use crate::COMMAND_TIMEOUT;
 use crate::address::Login;
 use crate::error::Error;
 
-/// A server that does not take a connection within this is away.
-pub(crate) const CONNECT: Duration = Duration::from_secs(1);
-/// An attempt that failed speaks for so long.
-const STALE: Duration = Duration::from_millis(200);
+/// Time limit for opening a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time after a failed attempt to connect during which commands fail with its error.
+const FAILURE_LIFETIME: Duration = Duration::from_millis(200);
 
-/// How a server is found.
-pub(crate) enum Source {
-    At(String),
-    Master { sentinels: Vec<String>, name: String, login: Login },
+/// How the address of a server is found.
+pub(crate) enum Location {
+    Url(String),
+    Sentinel { sentinels: Vec<String>, name: String, login: Login },
 }
 
-/// Why an answer did not come.
+/// Why a command has no answer.
 pub(crate) enum Failure {
-    /// The command never left.
+    /// There was no connection.
     NotSent(String),
+    /// The command was sent and failed.
     Sent(RedisError),
 }
 
 impl Failure {
-    pub(crate) fn told(&self) -> Error {
+    pub(crate) fn to_error(&self) -> Error {
         match self {
             Self::NotSent(why) => Error::Unreachable(why.clone()),
-            Self::Sent(error) => Error::of(error),
+            Self::Sent(error) => Error::of_sent(error),
         }
     }
 }
 
 pub(crate) struct Node {
-    source: Source,
-    /// Where the connection's own task lives: not with whoever happened to ask first.
-    home: Handle,
+    location: Location,
+    /// Runs the task of the connection, which must outlive the caller that happened to open it.
+    runtime: Handle,
     state: Mutex<State>,
+    /// Held by the attempt to connect.
     connecting: tokio::sync::Mutex<()>,
-    demoted: AtomicBool,
+    /// The server answered as a replica, see [`Node::take_demotion`].
+    was_demoted: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     connection: Option<MultiplexedConnection>,
-    /// Counts connections, so that only the one that broke is thrown away.
+    /// The number of the connection, so that only the broken one is dropped and not its successor.
     generation: u64,
-    failed: Option<(Instant, String)>,
+    /// When the last attempt to connect failed, and why.
+    failure: Option<(Instant, String)>,
 }
 
 impl Node {
-    pub(crate) fn new(source: Source) -> Self {
+    pub(crate) fn new(location: Location) -> Self {
         let (state, connecting) = (Mutex::default(), tokio::sync::Mutex::new(()));
-        Self { source, home: Handle::current(), state, connecting, demoted: AtomicBool::new(false) }
+        Self { location, runtime: Handle::current(), state, connecting, was_demoted: AtomicBool::new(false) }
     }
 
-    /// Sends a command; `asking` is what a Cluster wants to hear during the move of a slot.
-    pub(crate) async fn ask(&self, command: &Cmd, asking: bool) -> Result<Value, Failure> {
+    /// Sends a command. With `asking` sends ASKING first, which a Cluster requires after an ASK redirect.
+    pub(crate) async fn send(&self, command: &Cmd, asking: bool) -> Result<Value, Failure> {
         let (generation, mut connection) = self.connection().await?;
         let answer = async {
             if asking {
-                let mut both = redis::pipe();
-                both.cmd("ASKING").ignore().add_command(command.clone());
-                let mut answers: Vec<Value> = both.query_async(&mut connection).await?;
+                let mut pipeline = redis::pipe();
+                pipeline.cmd("ASKING").ignore().add_command(command.clone());
+                let mut answers: Vec<Value> = pipeline.query_async(&mut connection).await?;
                 Ok(answers.pop().unwrap_or(Value::Nil))
             } else {
                 command.query_async(&mut connection).await
@@ -81,31 +85,31 @@ impl Node {
         let outcome: Result<Value, RedisError> = answer.await;
         outcome.map_err(|error| {
             if is_read_only(&error) {
-                self.demoted.store(true, Ordering::Release);
+                self.was_demoted.store(true, Ordering::Release);
             }
             if is_broken(&error) {
-                self.throw_away(generation);
+                self.drop_connection(generation);
             }
             Failure::Sent(error)
         })
     }
 
     async fn connection(&self) -> Result<(u64, MultiplexedConnection), Failure> {
-        if let Some(known) = self.known() {
-            return known;
+        if let Some(current) = self.current() {
+            return current;
         }
-        let _only_one = self.connecting.lock().await;
-        if let Some(known) = self.known() {
-            return known;
+        let _guard = self.connecting.lock().await;
+        if let Some(current) = self.current() {
+            return current;
         }
-        let url = match &self.source {
-            Source::At(url) => Ok(url.clone()),
-            Source::Master { sentinels, name, login } => find_master(sentinels, name, login).await,
+        let url = match &self.location {
+            Location::Url(url) => Ok(url.clone()),
+            Location::Sentinel { sentinels, name, login } => find_master(sentinels, name, login).await,
         };
         let connected = match url {
             Ok(url) => {
-                let made = self.home.spawn(connect(url, AsyncConnectionConfig::new())).await;
-                made.unwrap_or_else(|_| Err("the attempt was given up".to_owned()))
+                let connected = self.runtime.spawn(connect(url, AsyncConnectionConfig::new())).await;
+                connected.unwrap_or_else(|_| Err("the attempt to connect was aborted".to_owned()))
             }
             Err(why) => Err(why),
         };
@@ -114,50 +118,51 @@ impl Node {
             Ok(connection) => {
                 state.generation += 1;
                 state.connection = Some(connection.clone());
-                state.failed = None;
+                state.failure = None;
                 Ok((state.generation, connection))
             }
             Err(why) => {
-                state.failed = Some((Instant::now(), why.clone()));
+                state.failure = Some((Instant::now(), why.clone()));
                 Err(Failure::NotSent(why))
             }
         }
     }
 
-    fn known(&self) -> Option<Result<(u64, MultiplexedConnection), Failure>> {
+    /// The open connection, or the failure of a recent attempt to connect.
+    fn current(&self) -> Option<Result<(u64, MultiplexedConnection), Failure>> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(connection) = &state.connection {
             return Some(Ok((state.generation, connection.clone())));
         }
-        let (at, why) = state.failed.as_ref()?;
-        (at.elapsed() < STALE).then(|| Err(Failure::NotSent(why.clone())))
+        let (at, why) = state.failure.as_ref()?;
+        (at.elapsed() < FAILURE_LIFETIME).then(|| Err(Failure::NotSent(why.clone())))
     }
 
-    fn throw_away(&self, generation: u64) {
+    fn drop_connection(&self, generation: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.generation == generation {
             state.connection = None;
         }
     }
 
-    /// Whether a server said that it is a replica, since this was asked last.
-    pub(crate) fn take_demoted(&self) -> bool {
-        self.demoted.swap(false, Ordering::AcqRel)
+    /// Whether a server answered as a replica since the last call.
+    pub(crate) fn take_demotion(&self) -> bool {
+        self.was_demoted.swap(false, Ordering::AcqRel)
     }
 
-    /// Where the server is right now.
+    /// The current URL of the server.
     pub(crate) async fn url(&self) -> Result<String, Error> {
-        match &self.source {
-            Source::At(url) => Ok(url.clone()),
-            Source::Master { sentinels, name, login } => {
+        match &self.location {
+            Location::Url(url) => Ok(url.clone()),
+            Location::Sentinel { sentinels, name, login } => {
                 find_master(sentinels, name, login).await.map_err(Error::Unreachable)
             }
         }
     }
 }
 
-/// A connection with this on it is of no more use: it is cut, silent, or leads to a server that is no longer the
-/// master.
+/// Whether the connection must be replaced after this error: it is closed, does not answer, or leads to a server that
+/// is not the master any more.
 fn is_broken(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Io | ErrorKind::Server(ServerErrorKind::MasterDown))
         || is_read_only(error)
@@ -168,46 +173,50 @@ fn is_read_only(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly))
 }
 
-/// Errors are told without the URL, which may hold a password.
+/// Opens a connection. Errors do not contain the URL, because it may contain a password.
 pub(crate) async fn connect(
     url: String,
     config: AsyncConnectionConfig,
 ) -> Result<MultiplexedConnection, String> {
-    let config = config.set_connection_timeout(Some(CONNECT)).set_response_timeout(Some(COMMAND_TIMEOUT));
+    let config =
+        config.set_connection_timeout(Some(CONNECT_TIMEOUT)).set_response_timeout(Some(COMMAND_TIMEOUT));
     let client = Client::open(url).map_err(|error| error.to_string())?;
-    // The handshake within has no timeout of its own.
-    match tokio::time::timeout(2 * CONNECT, client.get_multiplexed_async_connection_with_config(&config))
-        .await
+    // The connection timeout does not cover the handshake.
+    match tokio::time::timeout(
+        2 * CONNECT_TIMEOUT,
+        client.get_multiplexed_async_connection_with_config(&config),
+    )
+    .await
     {
         Ok(connected) => connected.map_err(|error| error.to_string()),
-        Err(_) => Err("it does not answer".to_owned()),
+        Err(_) => Err(format!("no answer within {} s", 2 * CONNECT_TIMEOUT.as_secs())),
     }
 }
 
-/// Asks one sentinel after the other, and believes the first whose master says that it is one.
+/// Asks the sentinels in turn for the URL of the master, and accepts the first server that confirms to be one.
 async fn find_master(sentinels: &[String], name: &str, login: &Login) -> Result<String, String> {
-    let mut why = "no sentinel knows the master".to_owned();
+    let mut last_error = "no sentinel knows the master".to_owned();
     for sentinel in sentinels {
         match ask_sentinel(sentinel, name, login).await {
             Ok(url) => return Ok(url),
-            Err(error) => why = error,
+            Err(error) => last_error = error,
         }
     }
-    Err(why)
+    Err(last_error)
 }
 
 async fn ask_sentinel(sentinel: &str, name: &str, login: &Login) -> Result<String, String> {
-    let told = |error: RedisError| error.to_string();
+    let to_text = |error: RedisError| error.to_string();
     let mut connection = connect(sentinel.to_owned(), AsyncConnectionConfig::new()).await?;
-    let mut question = redis::cmd("SENTINEL");
-    question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-    let place: Option<(String, u16)> = question.query_async(&mut connection).await.map_err(told)?;
-    let (host, port) = place.ok_or_else(|| "the sentinels do not know the master's name".to_owned())?;
+    let mut command = redis::cmd("SENTINEL");
+    command.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+    let address: Option<(String, u16)> = command.query_async(&mut connection).await.map_err(to_text)?;
+    let (host, port) = address.ok_or_else(|| format!("the sentinel does not know a master named {name}"))?;
     let url = login.url(&format!("{host}:{port}"));
     let mut master = connect(url.clone(), AsyncConnectionConfig::new()).await?;
-    let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut master).await.map_err(told)?;
+    let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut master).await.map_err(to_text)?;
     match role.first() {
         Some(Value::BulkString(role)) if role == b"master" => Ok(url),
-        _ => Err("the sentinels name a server that is no master".to_owned()),
+        _ => Err("the sentinel returned a server that is not a master".to_owned()),
     }
 }

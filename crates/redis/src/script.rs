@@ -1,4 +1,4 @@
-//! A Lua script: what must be atomic in Redis is one of these, in a file of its own.
+//! Lua scripts, for operations that must be atomic in Redis. Each script is a file.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics::Histogram;
 use redis::Cmd;
 
-/// A script, declared once as a static beside what it does.
+/// A script, declared as a static beside the function that runs it.
 pub struct Script {
     name: &'static str,
     text: &'static str,
@@ -15,19 +15,19 @@ pub struct Script {
 }
 
 impl Script {
-    /// The name is the metrics' label for it.
+    /// `name` is the script's label in metrics.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
         Self { name, text, hash: OnceLock::new(), seconds: OnceLock::new() }
     }
 
-    /// Calls it by its hash, which the server knows after the first time.
-    pub(crate) fn call(&self, keys: &[&str], arguments: &[&[u8]]) -> Cmd {
+    /// The command that calls the script by its hash. The server knows the hash after the first EVAL.
+    pub(crate) fn evalsha(&self, keys: &[&str], arguments: &[&[u8]]) -> Cmd {
         let hash = self.hash.get_or_init(|| redis::Script::new(self.text).get_hash().to_owned());
-        fill(redis::cmd("EVALSHA"), hash, keys, arguments)
+        with_arguments(redis::cmd("EVALSHA"), hash, keys, arguments)
     }
 
-    pub(crate) fn call_in_full(&self, keys: &[&str], arguments: &[&[u8]]) -> Cmd {
-        fill(redis::cmd("EVAL"), self.text, keys, arguments)
+    pub(crate) fn eval(&self, keys: &[&str], arguments: &[&[u8]]) -> Cmd {
+        with_arguments(redis::cmd("EVAL"), self.text, keys, arguments)
     }
 
     pub(crate) fn record(&self, took: Duration) {
@@ -36,13 +36,13 @@ impl Script {
     }
 }
 
-fn fill(mut call: Cmd, script: &str, keys: &[&str], arguments: &[&[u8]]) -> Cmd {
-    call.arg(script).arg(keys.len());
+fn with_arguments(mut command: Cmd, script: &str, keys: &[&str], arguments: &[&[u8]]) -> Cmd {
+    command.arg(script).arg(keys.len());
     for key in keys {
-        call.arg(*key);
+        command.arg(*key);
     }
     for argument in arguments {
-        call.arg(*argument);
+        command.arg(*argument);
     }
-    call
+    command
 }

@@ -1,117 +1,133 @@
-//! Asking for what was missed, without a stream: a page of events, read from the log in pieces.
+//! Catch-up without a stream: a page of events after a position, read from the log in chunks.
 //!
-//! A page is read while its client takes it, so that it costs one piece in memory and holds nothing of the log's engine while
-//! the client is slow. What the client gets is still as it was at one moment: nothing that was published later.
+//! The next chunk is read when the client has taken the previous one, so that a page needs the memory of one chunk and
+//! a slow client occupies nothing in the engine. A page ends at the head that the log had when the page began: it
+//! contains no event that was published later.
 
 use std::sync::Arc;
 
 use bongsu_kernel::{Id, StreamId};
-use bongsu_live::log::Most;
-use bongsu_live::{Entry, Log, LogError, Page, Start, SubjectName, control};
+use bongsu_live::log::ReadLimits;
+use bongsu_live::{Log, LogEntry, LogError, Page, StartPosition, SubjectName, control};
 
 use crate::{Rooms, subject};
 
-/// Events in one answer, when the caller does not say and at most.
-pub const USUAL: u64 = 100;
-pub const MOST: u64 = 500;
-/// Bytes of data in one answer, about: more are left for the next page.
-const PAGE_BYTES: usize = 2 << 20;
-/// Bytes of data that are read at once.
-const PIECE_BYTES: usize = 32 << 10;
+/// Events in one page, unless the caller gives another number.
+pub const DEFAULT_PAGE_SIZE: u64 = 100;
+/// Events in one page at most.
+pub const MAX_PAGE_SIZE: u64 = 500;
+/// Bytes of event data in one page at most, unless its first event is larger.
+const MAX_PAGE_BYTES: usize = 2 << 20;
+/// Bytes of event data in one chunk, about.
+const CHUNK_BYTES: usize = 32 << 10;
 
-/// A page of a room's events that is being read.
-pub struct Missed {
+/// Reads one page of a room's events.
+pub struct EventPageReader {
     log: Arc<dyn Log>,
     subject: SubjectName,
-    /// The first piece, until it is taken.
+    /// The first chunk, until it is returned.
     first: Option<Page>,
-    /// The newest event when the page began. The caller's right was checked before that.
-    until: StreamId,
+    /// The head of the log when the page began. The caller's membership was checked before that.
+    head: StreamId,
     events_left: usize,
     bytes_left: usize,
     end: PageEnd,
 }
 
-/// What follows from a whole page.
+/// What the caller needs to know after the last event of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageEnd {
-    /// Where to ask on from.
+    /// The position after which the next page begins.
     pub last: StreamId,
-    pub more: bool,
-    /// The position was older than all that is left; this is the oldest.
+    pub has_more: bool,
+    /// The oldest entry of the log, if events after the given position were trimmed.
     pub trimmed: Option<StreamId>,
-    /// The position names nothing that the log knows; ask on from `last`.
-    pub unknown: bool,
+    /// The given position is not one of the log's. The next page begins after `last`, which is the head.
+    pub is_unknown: bool,
 }
 
-/// Some events of a page.
+/// Consecutive events of a page.
 #[derive(Debug)]
-pub enum Piece {
-    Events(Vec<Entry>),
-    Last(Vec<Entry>, PageEnd),
+pub enum PageChunk {
+    Events(Vec<LogEntry>),
+    Last(Vec<LogEntry>, PageEnd),
 }
 
 impl Rooms {
-    /// Begins to read a page: what the log does not give now is an error, and what it does not give later ends the page.
-    pub async fn events_after(&self, room: &Id, since: StreamId, count: u64) -> Result<Missed, LogError> {
+    /// Begins a page and reads its first chunk. A failure of the log is an error now; later it ends the page early.
+    pub async fn events_after(
+        &self,
+        room: &Id,
+        since: StreamId,
+        count: u64,
+    ) -> Result<EventPageReader, LogError> {
         let (log, subject) = (self.0.log.clone(), subject(room));
         let events_left = usize::try_from(count).unwrap_or(usize::MAX);
-        let page = log.read(&subject, since, Most { entries: events_left, bytes: PIECE_BYTES }).await?;
-        let unknown = page.start == Start::Unknown;
+        let page = log.read(&subject, since, ReadLimits { entries: events_left, bytes: CHUNK_BYTES }).await?;
+        let is_unknown = page.start == StartPosition::Unknown;
         let trimmed = match page.start {
-            Start::Trimmed { oldest } => Some(oldest.id),
-            Start::Known | Start::Cut | Start::Unknown => None,
+            StartPosition::Trimmed { oldest } => Some(oldest.id),
+            StartPosition::Known | StartPosition::TooFarBehind | StartPosition::Unknown => None,
         };
-        let (until, last) = (page.head.id, if unknown { page.head.id } else { since });
-        let end = PageEnd { last, more: false, trimmed, unknown };
-        Ok(Missed { log, subject, first: Some(page), until, events_left, bytes_left: PAGE_BYTES, end })
+        let (head, last) = (page.head.id, if is_unknown { page.head.id } else { since });
+        let end = PageEnd { last, has_more: false, trimmed, is_unknown };
+        Ok(EventPageReader {
+            log,
+            subject,
+            first: Some(page),
+            head,
+            events_left,
+            bytes_left: MAX_PAGE_BYTES,
+            end,
+        })
     }
 }
 
-impl Missed {
-    /// The next piece. Nothing comes after the last one.
-    pub async fn next(&mut self) -> Piece {
+impl EventPageReader {
+    /// Returns the next chunk. [`PageChunk::Last`] is the end: do not call it again.
+    pub async fn next(&mut self) -> PageChunk {
         let page = match self.first.take() {
             Some(page) => page,
-            None => match self.read_on().await {
+            None => match self.read_next_chunk().await {
                 Some(page) => page,
-                // Whoever asks on from the last event is told what became of the ones after it.
-                None => return Piece::Last(Vec::new(), PageEnd { more: true, ..self.end }),
+                // The next page, which begins after the last event, reports what happened to the events after it.
+                None => return PageChunk::Last(Vec::new(), PageEnd { has_more: true, ..self.end }),
             },
         };
         let read = page.entries.len();
-        let mut events: Vec<Entry> = page.entries.into_iter().map_while(|entry| self.take(entry)).collect();
+        let mut events: Vec<LogEntry> =
+            page.entries.into_iter().map_while(|entry| self.accept(entry)).collect();
         let is_cut = events.len() < read;
-        // After they were counted: who asks on comes past the records, too.
+        // Control records are removed after `accept` has counted them, so that the next page begins after them.
         events.retain(|event| !control::is_control(event));
         if !is_cut && page.more && read > 0 && self.events_left > 0 {
-            return Piece::Events(events);
+            return PageChunk::Events(events);
         }
-        Piece::Last(events, PageEnd { more: is_cut || page.more, ..self.end })
+        PageChunk::Last(events, PageEnd { has_more: is_cut || page.more, ..self.end })
     }
 
-    /// Reads on after the last event, unless that is no longer possible without a gap.
-    async fn read_on(&self) -> Option<Page> {
-        let most = Most { entries: self.events_left, bytes: PIECE_BYTES };
-        match self.log.read(&self.subject, self.end.last, most).await {
-            Ok(page) => (page.start == Start::Known).then_some(page),
+    /// Reads the entries after the last one. None if that fails, or if entries in between were trimmed.
+    async fn read_next_chunk(&self) -> Option<Page> {
+        let limits = ReadLimits { entries: self.events_left, bytes: CHUNK_BYTES };
+        match self.log.read(&self.subject, self.end.last, limits).await {
+            Ok(page) => (page.start == StartPosition::Known).then_some(page),
             Err(error) => {
-                tracing::warn!(%error, "a page of events ends early: the log could not be read on");
+                tracing::warn!(%error, "failed to read more events from the log; ending the page early");
                 None
             }
         }
     }
 
-    /// An event that belongs to this page.
-    fn take(&mut self, entry: Entry) -> Option<Entry> {
+    /// Adds an entry to the page. None if it was published after the page began, or does not fit into the page.
+    fn accept(&mut self, entry: LogEntry) -> Option<LogEntry> {
         let bytes = entry.data.as_str().len();
-        let is_first = self.bytes_left == PAGE_BYTES;
-        if entry.place.id > self.until || (bytes > self.bytes_left && !is_first) {
+        let is_first = self.bytes_left == MAX_PAGE_BYTES;
+        if entry.position.id > self.head || (bytes > self.bytes_left && !is_first) {
             return None;
         }
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
         self.events_left -= 1;
-        self.end.last = entry.place.id;
+        self.end.last = entry.position.id;
         Some(entry)
     }
 }

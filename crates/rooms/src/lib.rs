@@ -1,15 +1,15 @@
-//! Rooms: everyone who looks at the same page sees what happens there, at once and without gaps.
+//! Rooms: people who watch the same page receive its events, live and without gaps.
 //!
-//! Services publish events to a room ([`publish`]); people follow it live ([`routes`], `live::stream`) or ask for
-//! what they missed ([`catch_up`]). A room needs no registration: it is there when somebody names it, unless the
-//! settings say otherwise ([`register`]).
+//! Services publish events to a room ([`publish`]). People follow the room live ([`routes`]) or read the events that
+//! they missed ([`catch_up`]). With `ROOMS_MODE=open` a room exists as soon as it is named; with
+//! `ROOMS_MODE=registered` rooms and members have to be registered ([`register`]).
 
 pub mod catch_up;
 mod membership;
 mod options;
 mod part;
 pub mod publish;
-pub mod register;
+pub mod registration;
 pub mod routes;
 pub mod store;
 
@@ -26,10 +26,10 @@ pub use part::ROOMS_PART;
 
 use membership::Memberships;
 
-/// Rooms that one stream follows, at most.
-pub const MOST_ROOMS: usize = 32;
-/// Past so many kinds, an event type counts as `other` in metrics.
-const MOST_EVENT_TYPES: usize = 200;
+/// Rooms that one stream may follow.
+pub const MAX_ROOMS_PER_STREAM: usize = 32;
+/// Event types with a metrics label of their own; all further ones are counted as `other`.
+const MAX_EVENT_TYPE_LABELS: usize = 200;
 
 /// The handle of this part. Cheap to clone.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ pub struct Rooms(Arc<Inner>);
 struct Inner {
     hub: Hub,
     log: Arc<dyn Log>,
-    /// None when nothing is recorded.
+    /// None when records are off.
     memberships: Option<Memberships>,
     presence: Presence,
     buckets: Arc<dyn Buckets>,
@@ -46,10 +46,10 @@ struct Inner {
     published: BoundedCounters,
 }
 
-/// The family of subjects that rooms are.
-pub const FAMILY: &str = "room";
+/// The subject kind of rooms.
+pub const SUBJECT_KIND: &str = "room";
 
-/// The subject that a room's events are about.
+/// The subject of a room's events.
 fn subject(room: &Id) -> SubjectName {
-    SubjectName::new(FAMILY, room)
+    SubjectName::new(SUBJECT_KIND, room)
 }

@@ -2,18 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bongsu_kernel::settings::{Bad, Kind, Scope, Values};
+use bongsu_kernel::settings::{Kind, Scope, SettingError, Values};
 use bongsu_kernel::{EventType, Id};
 
 bongsu_kernel::settings! { pub SETTINGS of "rooms":
     ROOMS_MODE = "open", scope(Scope::WholeFleet), kind(Kind::OneOf(&["open", "registered"])):
-        "open: any signed-in person, any room. registered: rooms and members have to be registered first.";
-    STREAM_MAXLEN = "10000", whole(1, 10_000_000):
-        "How many events a room keeps (a few more at times).";
+        "open: any signed-in person may read any room. registered: only registered members of a registered room may read it.";
+    STREAM_MAXLEN = "10000", integer(1, 10_000_000):
+        "Number of events that a room's log keeps; it may hold a few more for a while.";
     STREAM_MAXLEN_PER_ROOM = "", kind(Kind::List):
-        "Rooms that keep another number: lobby=500,42=100000.";
+        "Rooms that keep another number of events: lobby=500,42=100000.";
     EVENT_TYPES = "", kind(Kind::List):
-        "The only event types that may be published. Unset: any well-formed one.";
+        "The event types that may be published. Unset: all valid types.";
 }
 
 /// Who may read a room.
@@ -28,12 +28,12 @@ pub struct Options {
     pub mode: Mode,
     keep: u32,
     keep_per_room: HashMap<Id, u32>,
-    /// Nothing: any.
+    /// None allows every event type.
     event_types: Option<HashSet<EventType>>,
 }
 
 impl Options {
-    pub fn from_settings(values: &Values) -> Result<Self, Bad> {
+    pub fn from_settings(values: &Values) -> Result<Self, SettingError> {
         let room = |pair: &String| {
             let (room, keep) = pair.split_once('=')?;
             Some((Id::new(room).ok()?, keep.parse().ok().filter(|keep| (1..=10_000_000).contains(keep))?))
@@ -42,24 +42,27 @@ impl Options {
         let keep_per_room = values.list(&STREAM_MAXLEN_PER_ROOM);
         let keep_per_room = keep_per_room
             .iter()
-            .map(|pair| room(pair).ok_or_else(|| Bad::value(&STREAM_MAXLEN_PER_ROOM, pair, allowed)))
+            .map(|pair| {
+                room(pair).ok_or_else(|| SettingError::invalid_value(&STREAM_MAXLEN_PER_ROOM, pair, allowed))
+            })
             .collect::<Result<_, _>>()?;
-        let allowed = "event types such as comment.created, not system. or presence.";
+        let allowed =
+            "event types such as comment.created, without the reserved prefixes system. and presence.";
         let event_types = values.list(&EVENT_TYPES);
         let event_types = event_types
             .iter()
             .map(|name| EventType::new(name).ok().filter(|kind| !kind.is_reserved()).ok_or(name))
             .collect::<Result<HashSet<_>, _>>()
-            .map_err(|name| Bad::value(&EVENT_TYPES, name, allowed))?;
+            .map_err(|name| SettingError::invalid_value(&EVENT_TYPES, name, allowed))?;
         Ok(Self {
             mode: if values.text(&ROOMS_MODE) == "registered" { Mode::Registered } else { Mode::Open },
-            keep: u32::try_from(values.whole(&STREAM_MAXLEN)).unwrap_or(u32::MAX),
+            keep: u32::try_from(values.integer(&STREAM_MAXLEN)).unwrap_or(u32::MAX),
             keep_per_room,
             event_types: Some(event_types).filter(|types| !types.is_empty()),
         })
     }
 
-    /// How many events a room keeps.
+    /// Number of events that the log of a room keeps.
     pub(crate) fn keep(&self, room: &Id) -> u32 {
         self.keep_per_room.get(room).copied().unwrap_or(self.keep)
     }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use bongsu_kernel::settings::{Bad, Values};
+use bongsu_kernel::settings::{SettingError, Values};
 use bongsu_kernel::telemetry::BoundedCounters;
 use bongsu_part::{Assembly, Failure, Part, keeps_records};
 use bongsu_sql::Dialect;
 
 use crate::membership::Memberships;
 use crate::store::sql::{MIGRATIONS, QUERIES, SqlStore};
-use crate::{FAMILY, Inner, MOST_EVENT_TYPES, Mode, Options, Rooms, SETTINGS, routes};
+use crate::{Inner, MAX_EVENT_TYPE_LABELS, Mode, Options, Rooms, SETTINGS, SUBJECT_KIND, routes};
 
-/// Everyone who looks at the same page sees what happens there.
+/// Live events of rooms, to the people who watch the same page.
 pub static ROOMS_PART: Part = Part {
     settings: SETTINGS,
     migrations: MIGRATIONS,
@@ -20,9 +20,9 @@ pub static ROOMS_PART: Part = Part {
     ..Part::new("rooms", |assembly| Box::pin(start(assembly)))
 };
 
-fn check(values: &Values) -> Result<(), Bad> {
+fn check(values: &Values) -> Result<(), SettingError> {
     if Options::from_settings(values)?.mode == Mode::Registered && !keeps_records(values) {
-        return Err(Bad("ROOMS_MODE is registered, which needs records: set RECORDS to on".to_owned()));
+        return Err(SettingError("ROOMS_MODE=registered needs records: set RECORDS=on".to_owned()));
     }
     Ok(())
 }
@@ -32,20 +32,20 @@ async fn start(assembly: &mut Assembly) -> Result<(), Failure> {
     let engines = &assembly.engines;
     let options = Options::from_settings(&engines.values)?;
     let store = engines.records.clone().map(SqlStore);
-    engines.hub.serves(FAMILY, engines.log_family());
+    engines.hub.register_subject_kind(SUBJECT_KIND, engines.log_subject_kind());
     let (hub, log, buckets) = (engines.hub.clone(), engines.log.clone(), engines.buckets.clone());
     let memberships = store.clone().map(|store| {
         let (log, clock) = (log.clone(), engines.clock.clone());
         let is_local = engines.records.as_ref().is_some_and(|records| records.dialect() == Dialect::Sqlite);
         Memberships::start(log, store, options.mode, is_local, clock, &engines.supervisor)
     });
-    let published = BoundedCounters::new("events_published_total", "event_type", MOST_EVENT_TYPES);
+    let published = BoundedCounters::new("events_published_total", "event_type", MAX_EVENT_TYPE_LABELS);
     let rooms = Rooms(Arc::new(Inner { hub, log, memberships, presence, buckets, options, published }));
     let identity = engines.identity.clone();
     if let Some(store) = store {
         assembly.share(store);
     }
     assembly.share(rooms.clone());
-    assembly.routes(routes::router(rooms, identity));
+    assembly.add_routes(routes::router(rooms, identity));
     Ok(())
 }

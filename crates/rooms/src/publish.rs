@@ -1,14 +1,15 @@
-//! Publishing: one durable, atomic append; a repeated request is one event.
+//! Publishing: each event is one durable, atomic append. A repeated request with the same idempotency key has one
+//! effect.
 //!
-//! Who gets an inbox entry is decided here: those named, or the registered members, as they are cached
-//! ([`membership`](crate::membership)). In open mode members are looked up when the entries are made, so that events are
-//! taken while the database is away.
+//! The recipients, who get an inbox entry, are the people that the request names, or else the registered members. In
+//! registered mode these come from the cache ([`membership`](crate::membership)). In open mode they are read when the
+//! inbox entries are made, so that events are accepted while the database is unavailable.
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{EventType, Id, StreamId};
-use bongsu_live::log::{Once, Recipients};
-use bongsu_live::{Append, AppendError, Appended, LogError};
+use bongsu_live::log::{Idempotency, Recipients};
+use bongsu_live::{Append, AppendError, AppendOutcome, LogError};
 use sha2::{Digest, Sha256};
 
 use crate::membership::Membership;
@@ -16,47 +17,47 @@ use crate::options::Mode;
 use crate::store::StoreError;
 use crate::{Rooms, subject};
 
-/// Who may be told of one event, at most.
-pub const MOST_RECIPIENTS: usize = 1_000;
-/// Events in one batch, at most.
-pub const MOST_IN_BATCH: usize = 500;
-/// Characters of an idempotency key, at most.
-pub const KEY_LENGTH: usize = 256;
-/// Appends of an event that compare the version of the membership, at most.
+/// Recipients that one event may name.
+pub const MAX_RECIPIENTS: usize = 1_000;
+/// Events in one batch.
+pub const MAX_BATCH_SIZE: usize = 500;
+/// Characters of an idempotency key.
+pub const MAX_KEY_LEN: usize = 256;
+/// Attempts to append an event that compare the membership version; the next attempt compares none.
 const MAX_COMPARED_APPENDS: u32 = 3;
 
 /// An event as a service publishes it.
 #[derive(Clone, Debug)]
-pub struct Publish {
+pub struct PublishRequest {
     pub room: Id,
     pub event_type: EventType,
     pub data: Object,
     pub publisher: Option<Id>,
     pub key: Option<String>,
-    /// Nothing: the registered members of the room.
+    /// None: the registered members of the room.
     pub recipients: Option<Vec<Id>>,
-    /// The trace that the event belongs to. It is no part of the content.
+    /// The trace that the event belongs to. Not part of the content digest.
     pub trace: Option<TraceParent>,
 }
 
-/// What a publisher is told.
+/// The result of publishing an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishOutcome {
     pub id: StreamId,
-    /// Streams that listened at that moment: an estimate for people, not a receipt.
+    /// The number of subscribers when the event was published: an estimate, not a receipt.
     pub delivered_to: u32,
     pub duplicate: bool,
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PublishError {
-    #[error("the event type {0} is reserved or not on the list")]
+    #[error("the event type {0} is reserved or not listed in EVENT_TYPES")]
     TypeNotAllowed(EventType),
     #[error("the idempotency key was used for other content")]
     Conflict,
-    #[error("no such room")]
+    #[error("the room does not exist")]
     NoRoom,
-    #[error("recipients get inbox entries, and nothing is recorded: RECORDS is off")]
+    #[error("recipients need inbox entries, but records are off (RECORDS=off)")]
     NoRecords,
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -65,90 +66,100 @@ pub enum PublishError {
 }
 
 impl Rooms {
-    pub async fn publish(&self, event: Publish) -> Result<Published, PublishError> {
+    pub async fn publish(&self, event: PublishRequest) -> Result<PublishOutcome, PublishError> {
         let outcomes = self.publish_all(vec![event]).await?;
-        outcomes.into_iter().next().unwrap_or_else(|| Err(LogError::Failed("no answer".to_owned()).into()))
+        outcomes
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| Err(LogError::Failed("the event has no outcome".to_owned()).into()))
     }
 
-    /// Publishes in the given order. Each event has an outcome of its own; an error stands for all of them.
+    /// Publishes events in the given order. Each event has an outcome of its own; an `Err` means that all of them
+    /// failed.
     ///
-    /// An event whose members have changed since they were cached is appended again, with members that are read anew. Where
-    /// they change all the time, it has in the end those that were read for it, and nothing is compared.
+    /// When the members of a room have changed since they were cached, the append of an event is refused and repeated
+    /// with members that are read again. The last attempt compares no version, so that constant changes cannot block an
+    /// event.
     pub async fn publish_all(
         &self,
-        events: Vec<Publish>,
-    ) -> Result<Vec<Result<Published, PublishError>>, PublishError> {
+        events: Vec<PublishRequest>,
+    ) -> Result<Vec<Result<PublishOutcome, PublishError>>, PublishError> {
         let mut outcomes = self.append_all(events.iter(), true).await?;
         for attempt in 1..=MAX_COMPARED_APPENDS {
-            let stale: Vec<usize> = (0..outcomes.len()).filter(|at| outcomes[*at].is_none()).collect();
+            let stale: Vec<usize> = (0..outcomes.len()).filter(|index| outcomes[*index].is_none()).collect();
             if stale.is_empty() {
                 break;
             }
             let is_compared = attempt < MAX_COMPARED_APPENDS;
-            match self.append_all(stale.iter().map(|at| &events[*at]), is_compared).await {
-                Ok(again) => stale.into_iter().zip(again).for_each(|(at, again)| outcomes[at] = again),
-                Err(error) => stale.into_iter().for_each(|at| outcomes[at] = Some(Err(error.clone().into()))),
+            match self.append_all(stale.iter().map(|index| &events[*index]), is_compared).await {
+                Ok(retried) => {
+                    stale.into_iter().zip(retried).for_each(|(index, outcome)| outcomes[index] = outcome);
+                }
+                Err(error) => {
+                    stale.into_iter().for_each(|index| outcomes[index] = Some(Err(error.clone().into())));
+                }
             }
         }
-        let unanswered = || Err(LogError::Failed("an append has no outcome".to_owned()).into());
-        Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(unanswered)).collect())
+        let missing = || Err(LogError::Failed("the event has no outcome".to_owned()).into());
+        Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect())
     }
 
-    /// The outcome of each event; None when the cached members had changed.
+    /// Returns the outcome of each event; None when its append was refused because of a stale membership.
     async fn append_all<'e>(
         &self,
-        events: impl Iterator<Item = &'e Publish> + Send,
+        events: impl Iterator<Item = &'e PublishRequest> + Send,
         is_compared: bool,
-    ) -> Result<Vec<Option<Result<Published, PublishError>>>, LogError> {
-        let (mut checked, mut appends) = (Vec::new(), Vec::new());
+    ) -> Result<Vec<Option<Result<PublishOutcome, PublishError>>>, LogError> {
+        let (mut prepared, mut appends) = (Vec::new(), Vec::new());
         for event in events {
-            let append = self.check(event, is_compared).await;
-            checked
+            let append = self.prepare(event, is_compared).await;
+            prepared
                 .push((event, append.as_ref().map(|append| append.membership_version).map_err(Clone::clone)));
             appends.extend(append);
         }
         let mut appended = self.0.log.append(appends).await?.into_iter();
-        let outcomes = checked.into_iter().map(|(event, checked)| {
-            let version = match checked {
+        let outcomes = prepared.into_iter().map(|(event, prepared)| {
+            let version = match prepared {
                 Ok(version) => version,
                 Err(error) => return Some(Err(error)),
             };
             match appended.next() {
-                Some(Ok(appended)) => Some(Ok(self.published(event, &appended))),
+                Some(Ok(appended)) => Some(Ok(self.outcome(event, &appended))),
                 Some(Err(AppendError::Conflict)) => Some(Err(PublishError::Conflict)),
                 Some(Err(AppendError::Failed(error))) => Some(Err(PublishError::Log(error))),
                 Some(Err(AppendError::StaleMembership)) => {
                     if let (Some(memberships), Some(version)) = (&self.0.memberships, version) {
-                        memberships.forget(&event.room, version);
+                        memberships.remove(&event.room, version);
                     }
                     None
                 }
-                None => Some(Err(LogError::Failed("too few answers".to_owned()).into())),
+                None => Some(Err(LogError::Failed("the log returned too few outcomes".to_owned()).into())),
             }
         });
         Ok(outcomes.collect())
     }
 
-    fn published(&self, event: &Publish, appended: &Appended) -> Published {
+    fn outcome(&self, event: &PublishRequest, appended: &AppendOutcome) -> PublishOutcome {
         if !appended.duplicate {
             self.0.published.increment(event.event_type.as_str());
         }
-        Published { id: appended.id, delivered_to: appended.audience, duplicate: appended.duplicate }
+        PublishOutcome { id: appended.id, delivered_to: appended.audience, duplicate: appended.duplicate }
     }
 
-    async fn check(&self, event: &Publish, is_compared: bool) -> Result<Append, PublishError> {
+    async fn prepare(&self, event: &PublishRequest, is_compared: bool) -> Result<Append, PublishError> {
         if !self.0.options.allows(&event.event_type) {
             return Err(PublishError::TypeNotAllowed(event.event_type.clone()));
         }
         let (subject, publisher) = (subject(&event.room), event.publisher.as_ref());
         let named = event.recipients.as_deref().map(|named| distinct(named, publisher));
-        // Of what the caller said: members come and go between a request and its repetition.
-        let once = |key: String| once(key, (&event.event_type, &event.data, publisher), named.as_deref());
-        let once = event.key.clone().map(once);
+        // The digest covers the recipients of the request, because the members may change before it is repeated.
+        let digest =
+            |key: String| idempotency(key, (&event.event_type, &event.data, publisher), named.as_deref());
+        let idempotency = event.key.clone().map(digest);
         let (recipients, membership_version) = self.recipients(event, named, is_compared).await?;
         Ok(Append {
-            once,
-            audience: u32::try_from(self.0.hub.listeners(&subject)).unwrap_or(u32::MAX),
+            idempotency,
+            audience: u32::try_from(self.0.hub.subscriber_count(&subject)).unwrap_or(u32::MAX),
             keep: self.0.options.keep(&event.room),
             subject,
             event_type: event.event_type.clone(),
@@ -160,10 +171,10 @@ impl Rooms {
         })
     }
 
-    /// Who gets an entry, and the version of the membership that this follows from.
+    /// Returns the recipients of an inbox entry, and the version of the room's membership from which they were taken.
     async fn recipients(
         &self,
-        event: &Publish,
+        event: &PublishRequest,
         named: Option<Vec<Id>>,
         is_compared: bool,
     ) -> Result<(Recipients, Option<u64>), PublishError> {
@@ -175,7 +186,7 @@ impl Rooms {
             (Mode::Open, None, Some(memberships)) => {
                 match memberships.cached(room).await.filter(|_| is_compared) {
                     Some(Membership { version, members: None }) => Ok((Recipients::NONE, version)),
-                    // It is registered, or that is not known without asking the records.
+                    // The room is registered, or the cache does not know.
                     _ => Ok((Recipients::Members, None)),
                 }
             }
@@ -184,20 +195,20 @@ impl Rooms {
                 let Membership { version, members } =
                     if is_compared { memberships.get(room).await? } else { memberships.read(room).await? };
                 let members = members.ok_or(PublishError::NoRoom)?;
-                let people = match named {
+                let recipients = match named {
                     Some(mut named) => {
                         named.retain(|named| members.binary_search(named).is_ok());
                         named
                     }
                     None => distinct(&members, event.publisher.as_ref()),
                 };
-                Ok((Recipients::Named(people), version))
+                Ok((Recipients::Named(recipients), version))
             }
         }
     }
 }
 
-/// Each once, in order; nobody is told of what they did themselves.
+/// Sorts the people, and removes duplicates and the publisher, who is not notified of their own event.
 fn distinct(people: &[Id], publisher: Option<&Id>) -> Vec<Id> {
     let mut people: Vec<Id> = people.iter().filter(|person| Some(*person) != publisher).cloned().collect();
     people.sort_unstable();
@@ -205,19 +216,19 @@ fn distinct(people: &[Id], publisher: Option<&Id>) -> Vec<Id> {
     people
 }
 
-/// Of everything that makes two publishes the same: some clients write the members of an object in another order
-/// each time, so that order does not count.
-fn once(
+/// Digests everything that makes two requests the same. The order of the members of JSON objects does not count,
+/// because some clients change it when they repeat a request.
+fn idempotency(
     key: String,
     (event_type, data, publisher): (&EventType, &Object, Option<&Id>),
     recipients: Option<&[Id]>,
-) -> Once {
+) -> Idempotency {
     let mut hasher = Sha256::new();
-    // None of these can contain a line break.
+    // The separator is a line break, which none of the parts contains.
     for part in [event_type.as_str(), &data.canonical(), publisher.map_or("", Id::as_str)] {
         add_part(&mut hasher, part);
     }
-    // Earlier versions took missing recipients and an empty list for the same. Neither mark is an id.
+    // Earlier versions gave missing recipients and an empty list the same digest. "*" and "" are not valid ids.
     let without_recipients = hasher.clone().finalize().into();
     let (parts, earlier_digest) = match recipients {
         None => (vec!["*"], Some(without_recipients)),
@@ -227,7 +238,7 @@ fn once(
     for part in parts {
         add_part(&mut hasher, part);
     }
-    Once { key, digest: hasher.finalize().into(), earlier_digest }
+    Idempotency { key, digest: hasher.finalize().into(), earlier_digest }
 }
 
 fn add_part(hasher: &mut Sha256, part: &str) {
@@ -242,16 +253,16 @@ mod tests {
     #[test]
     fn missing_recipients_and_an_empty_list_differ_and_match_what_earlier_versions_stored() {
         let (event_type, publisher) = (EventType::new("a.b").unwrap(), Id::new("1").unwrap());
-        let data = Object::stored("{\"b\":1,\"a\":2}").unwrap();
-        let of = |recipients: Option<&[Id]>| {
-            once("k".to_owned(), (&event_type, &data, Some(&publisher)), recipients)
+        let data = Object::from_stored("{\"b\":1,\"a\":2}").unwrap();
+        let digest = |recipients: Option<&[Id]>| {
+            idempotency("k".to_owned(), (&event_type, &data, Some(&publisher)), recipients)
         };
-        let (missing, nobody) = (of(None), of(Some(&[])));
+        let (missing, nobody) = (digest(None), digest(Some(&[])));
         assert_ne!(missing.digest, nobody.digest);
         let before: [u8; 32] = Sha256::digest("a.b\n{\"a\":2,\"b\":1}\n1\n").into();
         assert_eq!([missing.earlier_digest, nobody.earlier_digest], [Some(before); 2]);
-        // Digests of those who are named are what they were.
-        let named = of(Some(&[Id::new("7").unwrap(), Id::new("8").unwrap()]));
+        // The digest with named recipients has not changed.
+        let named = digest(Some(&[Id::new("7").unwrap(), Id::new("8").unwrap()]));
         let before: [u8; 32] = Sha256::digest("a.b\n{\"a\":2,\"b\":1}\n1\n7\n8\n").into();
         assert_eq!((named.digest, named.earlier_digest), (before, None));
     }

@@ -1,10 +1,10 @@
-//! Rooms over HTTP: requests in, answers out. Nothing is decided here.
+//! The HTTP routes of rooms: they parse requests, call [`Rooms`] and format responses.
 //!
-//! Requests are declared in `requests`, answers in `documents`; errors get their codes and words in `refusals`.
+//! `requests` declares the requests, `documents` the responses, and `errors` maps errors to codes and texts.
 
 mod documents;
+mod errors;
 mod presence;
-mod refusals;
 mod registration;
 mod requests;
 mod socket;
@@ -12,23 +12,23 @@ mod socket;
 use axum::extract::{FromRef, State};
 use axum::response::Response;
 use bongsu_http::answer::{Answer, invalid};
-use bongsu_http::frame::language;
 use bongsu_http::openapi::{ResumeParams, StreamParams, tagged};
+use bongsu_http::request_scope::language;
 use bongsu_http::{
-    ApiError, Bulk, Identity, Observes, Part, Person, RouteState, Service, Small, StreamLanguage,
-    StreamPerson, listed,
+    ApiError, BulkBody, Identity, ListChunk, ObserverFlag, Person, RouteState, Service, SmallBody,
+    StreamLanguage, StreamPerson, list_response,
 };
-use bongsu_live::{Entry, SubjectName, SubscriptionGuard, Target};
+use bongsu_live::{LogEntry, SubjectName, SubscriptionGuard, Target};
 use futures_util::future::join_all;
 use futures_util::stream;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::documents::{BatchResult, Batched, EventItem, Events, PublishAnswer};
-use self::refusals::{not_allowed, not_opened, not_published, not_read};
+use self::documents::{BatchAnswer, BatchResult, EventItem, Events, PublishAnswer};
+use self::errors::{access_error, open_error, publish_error, read_error};
 use self::requests::{BatchBody, EventsQuery, PublishBody, Resume, ResumeMany, RoomPath, SubjectsQuery};
-use crate::catch_up::Piece;
-use crate::publish::Publish;
+use crate::catch_up::PageChunk;
+use crate::publish::PublishRequest;
 use crate::{Rooms, subject};
 
 type RoomsState = RouteState<Rooms>;
@@ -39,7 +39,7 @@ impl FromRef<RoomsState> for Rooms {
     }
 }
 
-/// The routes of this part, with their documents.
+/// The routes of this part, with their OpenAPI descriptions.
 pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
     let routes = OpenApiRouter::new()
         .routes(routes!(stream))
@@ -56,17 +56,17 @@ pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
 
 /// Follow a room
 ///
-/// Events of the room from now on; with a position, everything after it first. Every event carries its id, which a
-/// browser's EventSource sends back by itself as `Last-Event-ID` when it reconnects. The first event is a
-/// `presence.update` with who is there now. With the `X-Internal-Key` of a service beside the person's credentials, the
-/// stream is not counted among those who are there.
+/// Sends the events of the room from now on, or first all events after a given position. Every event has an id, which a
+/// browser's EventSource sends as `Last-Event-ID` when it reconnects. The first event is a `presence.update` with the
+/// people who are in the room. With `X-Internal-Key` beside the person's credentials, the person does not become
+/// present.
 #[utoipa::path(
     get,
     path = "/api/v1/rooms/{roomId}/stream",
     params(
         RoomPath,
         ResumeParams,
-        ("lastEventId" = Option<String>, Query, description = "The same, for clients that cannot send headers. 0-0: from the beginning.", example = "0-0"),
+        ("lastEventId" = Option<String>, Query, description = "Position for clients that cannot set headers. 0-0: from the beginning.", example = "0-0"),
         StreamParams,
     ),
     responses((status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(documents::STREAM))),
@@ -76,37 +76,37 @@ async fn stream(
     _: StreamLanguage,
     Resume(position): Resume,
     caller: StreamPerson,
-    observes: Observes,
+    observer: ObserverFlag,
     RoomPath { room }: RoomPath,
     State(rooms): State<Rooms>,
     State(identity): State<Identity>,
 ) -> Result<Response, ApiError> {
     let person = caller.person().clone();
     let user = person.id.clone();
-    rooms.may_read(&room, &user).await.map_err(not_allowed)?;
-    let stream = rooms.0.hub.open(caller, subject(&room), position).await.map_err(not_opened)?;
-    if stream.is_ending() {
-        return Ok(bongsu_http::stream::answer(stream));
+    rooms.may_read(&room, &user).await.map_err(access_error)?;
+    let stream = rooms.0.hub.open(caller, subject(&room), position).await.map_err(open_error)?;
+    if stream.is_closing() {
+        return Ok(bongsu_http::stream::response(stream));
     }
     identity.check_revoked(&person).await?;
-    // Again, now that it is subscribed: a right that ends from here on ends the stream.
-    rooms.may_read(&room, &user).await.map_err(not_allowed)?;
-    let stream = stream.begin_with(rooms.join(&room, &user, observes).await);
-    Ok(bongsu_http::stream::answer(stream))
+    // Checked again after the subscription: a membership that is removed from here on closes the stream.
+    rooms.may_read(&room, &user).await.map_err(access_error)?;
+    let stream = stream.with_guard(rooms.join(&room, &user, observer).await);
+    Ok(bongsu_http::stream::response(stream))
 }
 
-/// Follow several rooms and the inbox
+/// Follow several rooms and the personal stream
 ///
-/// One connection for up to 32 rooms and, with `inbox=1`, the personal stream. `roomId` is added to the data of every
-/// event of a room; the id holds the positions of all of them together, and is given back as it came, to a stream of the
-/// same rooms. With `inbox=1` and no rooms it is the personal stream.
+/// One stream for up to 32 rooms and, with `inbox=1`, the personal stream. The hub adds `roomId` to the data of every
+/// room event. The id of an event contains the positions of all subjects; send it back unchanged to resume a stream of
+/// the same rooms. With `inbox=1` and no rooms this is the personal stream.
 #[utoipa::path(
     get,
     path = "/api/v1/stream",
     params(
         SubjectsQuery,
         ResumeParams,
-        ("lastEventId" = Option<String>, Query, description = "The same, for clients that cannot send headers. 0-0: from the beginning of all rooms.", example = "0-0"),
+        ("lastEventId" = Option<String>, Query, description = "Position for clients that cannot set headers. 0-0: from the beginning of all rooms.", example = "0-0"),
         StreamParams,
     ),
     responses((status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(documents::STREAM))),
@@ -116,27 +116,27 @@ async fn stream_many(
     _: StreamLanguage,
     resume: ResumeMany,
     caller: StreamPerson,
-    observes: Observes,
+    observer: ObserverFlag,
     query: SubjectsQuery,
     State(rooms): State<Rooms>,
     State(identity): State<Identity>,
 ) -> Result<Response, ApiError> {
     let person = caller.person().clone();
     let (user, hub) = (person.id.clone(), &rooms.0.hub);
-    let (wanted, inbox) = query.subjects()?;
-    let personal = if inbox { Some(hub.personal().ok_or_else(ApiError::no_records)?) } else { None };
+    let (room_ids, inbox) = query.subjects()?;
+    let personal = if inbox { Some(hub.personal_streams().ok_or_else(ApiError::no_records)?) } else { None };
     let position = match (resume, &personal) {
         (ResumeMany::Inbox(position), Some(personal)) => {
-            return Ok(bongsu_http::stream::answer(personal.open(caller, position).await?));
+            return Ok(bongsu_http::stream::response(personal.open(caller, position).await?));
         }
         (ResumeMany::Inbox(_), None) => None,
-        (ResumeMany::Together(position), _) => position,
+        (ResumeMany::Composite(position), _) => position,
     };
-    for room in &wanted {
-        rooms.may_read(room, &user).await.map_err(not_allowed)?;
+    for room in &room_ids {
+        rooms.may_read(room, &user).await.map_err(access_error)?;
     }
-    let mut targets: Vec<Target> = wanted.iter().cloned().map(Target::Room).collect();
-    let mut subjects: Vec<SubjectName> = wanted.iter().map(subject).collect();
+    let mut targets: Vec<Target> = room_ids.iter().cloned().map(Target::Room).collect();
+    let mut subjects: Vec<SubjectName> = room_ids.iter().map(subject).collect();
     if let Some(personal) = &personal {
         targets.push(Target::Inbox);
         subjects.push(personal.subject(&user));
@@ -147,36 +147,37 @@ async fn stream_many(
     };
     let subjects = targets.into_iter().zip(subjects).zip(positions);
     let subjects = subjects.map(|((target, subject), position)| (target, subject, position)).collect();
-    let manner = personal.as_ref().map(|personal| personal.manner());
-    let stream = hub.open_many(caller, subjects, manner).await.map_err(not_opened)?;
-    if stream.is_ending() {
-        return Ok(bongsu_http::stream::answer(stream));
+    let config = personal.as_ref().map(|personal| personal.stream_config());
+    let stream = hub.open_many(caller, subjects, config).await.map_err(open_error)?;
+    if stream.is_closing() {
+        return Ok(bongsu_http::stream::response(stream));
     }
     identity.check_revoked(&person).await?;
-    // Again, now that they are subscribed: a right that ends from here on ends its part of the stream.
-    for room in &wanted {
-        rooms.may_read(room, &user).await.map_err(not_allowed)?;
+    // Checked again after the subscription: a membership that is removed from here on ends the subscription of its
+    // room.
+    for room in &room_ids {
+        rooms.may_read(room, &user).await.map_err(access_error)?;
     }
-    let joined = join_all(wanted.iter().map(|room| rooms.join(room, &user, observes))).await;
+    let joined = join_all(room_ids.iter().map(|room| rooms.join(room, &user, observer))).await;
     let mut guards: Vec<Box<dyn SubscriptionGuard>> =
         joined.into_iter().map(|guard| Box::new(guard) as Box<dyn SubscriptionGuard>).collect();
     if let Some(personal) = &personal {
-        guards.push(personal.join(&user, stream.ender()).await?);
+        guards.push(personal.join(&user, stream.close_handle()).await?);
     }
-    Ok(bongsu_http::stream::answer(stream.begin_with(guards)))
+    Ok(bongsu_http::stream::response(stream.with_guards(guards)))
 }
 
-/// Publish an event
+/// Publish an event to a room
 ///
-/// The answer means that the event is durable. With an idempotency key, repeating the request within 24 hours gives
-/// the first answer again.
+/// The response means that the event is durable. With an idempotency key, a request that is repeated within 24 hours
+/// gets the first response again.
 #[utoipa::path(
     post,
     path = "/api/v1/notifications/publish",
     params(documents::TraceParam),
     request_body = PublishBody,
     responses(
-        (status = 200, description = "Stored and on its way.", body = PublishAnswer),
+        (status = 200, description = "The event is stored.", body = PublishAnswer),
         (status = 409, description = "The idempotency key was used for other content."),
     ),
     security(("service" = [])),
@@ -184,37 +185,37 @@ async fn stream_many(
 async fn publish(
     _: Service,
     State(rooms): State<Rooms>,
-    Small(body): Small,
+    SmallBody(body): SmallBody,
 ) -> Result<Answer<PublishAnswer>, ApiError> {
     let event: PublishBody = body.read()?;
-    let published = rooms.publish(event.into()).await.map_err(not_published)?;
+    let published = rooms.publish(event.into()).await.map_err(publish_error)?;
     Ok(Answer(published.into()))
 }
 
 /// Publish up to 500 events
 ///
-/// In the given order, each with an outcome of its own: one that is refused does not hold up the others.
+/// Publishes in the given order. Every event has its own result: one that is refused does not affect the others.
 #[utoipa::path(
     post,
     path = "/api/v1/notifications/publish/batch",
     params(documents::TraceParam),
     request_body = BatchBody,
-    responses((status = 200, description = "An outcome for each event, in order.", body = Batched)),
+    responses((status = 200, description = "The result of each event, in order.", body = BatchAnswer)),
     security(("service" = [])),
 )]
 async fn publish_batch(
     _: Service,
     State(rooms): State<Rooms>,
-    Bulk(body): Bulk,
-) -> Result<Answer<Batched>, ApiError> {
+    BulkBody(body): BulkBody,
+) -> Result<Answer<BatchAnswer>, ApiError> {
     let batch: BatchBody = body.read()?;
-    let mut good: Vec<Publish> = Vec::new();
-    let read: Vec<Result<(), ApiError>> =
-        batch.events.into_iter().map(|event| event.map(|event| good.push(event.into()))).collect();
-    let mut outcomes = rooms.publish_all(good).await.map_err(not_published)?.into_iter();
-    let results = read.into_iter().enumerate().map(|(index, read)| {
-        let outcome = read.and_then(|()| match outcomes.next() {
-            Some(outcome) => outcome.map_err(not_published),
+    let mut requests: Vec<PublishRequest> = Vec::new();
+    let parsed: Vec<Result<(), ApiError>> =
+        batch.events.into_iter().map(|event| event.map(|event| requests.push(event.into()))).collect();
+    let mut outcomes = rooms.publish_all(requests).await.map_err(publish_error)?.into_iter();
+    let results = parsed.into_iter().enumerate().map(|(index, parsed)| {
+        let outcome = parsed.and_then(|()| match outcomes.next() {
+            Some(outcome) => outcome.map_err(publish_error),
             None => Err(ApiError::unexpected()),
         });
         match outcome {
@@ -230,12 +231,13 @@ async fn publish_batch(
             },
         }
     });
-    Ok(Answer(Batched { results: results.collect() }))
+    Ok(Answer(BatchAnswer { results: results.collect() }))
 }
 
-/// Ask for missed events
+/// Read missed events
 ///
-/// Events after a position, oldest first. Ask on with `lastId` while `hasMore`.
+/// Returns the events after a position, oldest first. While `hasMore` is true, repeat the request with `since` set to
+/// `lastId`.
 #[utoipa::path(
     get,
     path = "/api/v1/rooms/{roomId}/events",
@@ -249,18 +251,20 @@ async fn events(
     EventsQuery { since, count }: EventsQuery,
     State(rooms): State<Rooms>,
 ) -> Result<Response, ApiError> {
-    rooms.may_read(&room, &person.id).await.map_err(not_allowed)?;
-    let missed = rooms.events_after(&room, since, count).await.map_err(|error| not_read(&error))?;
-    let parts = stream::unfold(Some(missed), async |missed| {
-        let mut missed = missed?;
-        match missed.next().await {
-            Piece::Events(events) => Some((Part::Items(items(events)), Some(missed))),
-            Piece::Last(events, end) => Some((Part::Last(items(events), Events::of_page(end)), None)),
+    rooms.may_read(&room, &person.id).await.map_err(access_error)?;
+    let reader = rooms.events_after(&room, since, count).await.map_err(|error| read_error(&error))?;
+    let chunks = stream::unfold(Some(reader), async |reader| {
+        let mut reader = reader?;
+        match reader.next().await {
+            PageChunk::Events(events) => Some((ListChunk::Items(items(events)), Some(reader))),
+            PageChunk::Last(events, end) => {
+                Some((ListChunk::Last(items(events), Events::of_page(end)), None))
+            }
         }
     });
-    listed("events", parts).await
+    list_response("events", chunks).await
 }
 
-fn items(events: Vec<Entry>) -> Vec<EventItem> {
+fn items(events: Vec<LogEntry>) -> Vec<EventItem> {
     events.into_iter().map(EventItem::from).collect()
 }

@@ -3,28 +3,28 @@
 pub mod sql;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Added {
-    Yes,
+pub enum AddOutcome {
+    Added,
     NoRoom,
-    /// The room has as many members as it may.
+    /// The room has reached its maximum number of members.
     Full,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum MembershipState {
     NoRoom,
-    Stranger,
+    NotMember,
     Member,
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("the records cannot be used: {0}")]
+#[error("the records are not available: {0}")]
 pub struct StoreError(#[from] bongsu_sql::Error);
 
 impl StoreError {
-    /// Whether the same may work a moment later.
-    pub fn may_pass(&self) -> bool {
-        self.0.may_pass()
+    /// Whether the operation may succeed when it is repeated.
+    pub fn is_transient(&self) -> bool {
+        self.0.is_transient()
     }
 }
 

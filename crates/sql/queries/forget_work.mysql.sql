@@ -1,1 +1,1 @@
-DELETE FROM bongsu_work WHERE kind = :kind AND done_at < :before ORDER BY done_at LIMIT :most
+DELETE FROM bongsu_work WHERE kind = :kind AND done_at < :before ORDER BY done_at LIMIT :limit

@@ -1,4 +1,5 @@
-//! Where a database server is: `DATABASE_URL` in its two forms. No password is ever shown.
+//! The address of a database server: `DATABASE_URL` for PostgreSQL, or for MariaDB and MySQL. Never displays a
+//! password.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,9 +10,9 @@ use sqlx::postgres::PgConnectOptions;
 
 use crate::Dialect;
 
-/// What may stand behind the question mark. Others would be ignored by the driver, and written to the log with their
-/// value.
-const PARAMETERS: [&str; 12] = [
+/// The parameters that are allowed after the question mark. The driver would ignore others, and log them with their
+/// values.
+const ALLOWED_PARAMETERS: [&str; 12] = [
     "sslmode",
     "ssl-mode",
     "sslrootcert",
@@ -26,15 +27,15 @@ const PARAMETERS: [&str; 12] = [
     "options",
 ];
 
-/// Statements that a connection keeps prepared: more than all parts have.
-const PREPARED: usize = 500;
+/// Prepared statements that a connection caches: more than all parts have queries.
+const STATEMENT_CACHE_SIZE: usize = 500;
 
 /// A server and a database on it.
 #[derive(Clone)]
-pub struct Address {
+pub struct DatabaseAddress {
     pub(crate) login: Login,
-    /// Without the password.
-    shown: String,
+    /// The address without the password.
+    display: String,
 }
 
 #[derive(Clone)]
@@ -43,45 +44,46 @@ pub(crate) enum Login {
     Mysql(Box<MySqlConnectOptions>),
 }
 
-impl Address {
-    /// The error says what is wrong without repeating the address, which may hold a password.
+impl DatabaseAddress {
+    /// The error does not repeat the address, because the address may contain a password.
     pub fn parse(url: &str) -> Result<Self, &'static str> {
-        const SCHEMES: &str = "it begins with postgres://, postgresql://, mysql:// or mariadb://";
-        const UNREADABLE: &str =
-            "a host, a port, a password or what follows the question mark is not readable";
+        const SCHEMES: &str = "it must begin with postgres://, postgresql://, mysql:// or mariadb://";
+        const UNREADABLE: &str = "its host, port, password or parameters cannot be parsed";
         let (scheme, rest) = url.split_once("://").ok_or(SCHEMES)?;
         let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
             let name = parameter.split('=').next().unwrap_or_default();
-            if !PARAMETERS.contains(&name) {
-                return Err("after the question mark stands something that is not known");
+            if !ALLOWED_PARAMETERS.contains(&name) {
+                return Err("it has an unknown parameter after the question mark");
             }
         }
-        let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
         if database.is_empty() {
-            return Err("after the host comes the name of the database");
+            return Err("it must name the database after the host");
         }
-        let (user, host) = match place.rsplit_once('@') {
+        let (user, host) = match authority.rsplit_once('@') {
             Some((login, host)) => (login.split(':').next().unwrap_or_default(), host),
-            None => ("", place),
+            None => ("", authority),
         };
         if user.is_empty() {
-            return Err("before the host comes the user");
+            return Err("it must name the user before the host");
         }
         let login = match scheme {
             "postgres" | "postgresql" => {
                 let options = PgConnectOptions::from_str(url).map_err(|_| UNREADABLE)?;
-                let options = options.statement_cache_capacity(PREPARED).disable_statement_logging();
+                let options =
+                    options.statement_cache_capacity(STATEMENT_CACHE_SIZE).disable_statement_logging();
                 Login::Postgres(Box::new(options))
             }
             "mysql" | "mariadb" => {
                 let options = MySqlConnectOptions::from_str(url).map_err(|_| UNREADABLE)?;
-                let options = options.statement_cache_capacity(PREPARED).disable_statement_logging();
+                let options =
+                    options.statement_cache_capacity(STATEMENT_CACHE_SIZE).disable_statement_logging();
                 Login::Mysql(Box::new(options))
             }
             _ => return Err(SCHEMES),
         };
-        Ok(Self { login, shown: format!("{scheme}://{user}@{host}/{database}") })
+        Ok(Self { login, display: format!("{scheme}://{user}@{host}/{database}") })
     }
 
     pub fn dialect(&self) -> Dialect {
@@ -92,15 +94,15 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
+        f.write_str(&self.display)
     }
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
+        f.write_str(&self.display)
     }
 }
 
@@ -109,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_servers_are_named_and_no_password_is_shown() {
+    fn addresses_are_parsed_and_displayed_without_password() {
         for (url, dialect, shown) in [
             ("postgres://anna:s3c%40ret@db:5433/app", Dialect::Postgres, "postgres://anna@db:5433/app"),
             (
@@ -120,14 +122,14 @@ mod tests {
             ("mysql://anna:s3cret@db/app", Dialect::Mysql, "mysql://anna@db/app"),
             ("mariadb://anna:s3c@ret@db:3307/app", Dialect::Mysql, "mariadb://anna@db:3307/app"),
         ] {
-            let address = Address::parse(url).unwrap();
+            let address = DatabaseAddress::parse(url).unwrap();
             assert_eq!((address.dialect(), format!("{address}")), (dialect, shown.to_owned()));
             assert_eq!(format!("{address:?}"), shown);
         }
     }
 
     #[test]
-    fn what_is_no_address_is_refused_without_being_repeated() {
+    fn invalid_addresses_are_refused_without_repeating_them() {
         for url in [
             "db:5432",
             "redis://anna:s3cret@db/app",
@@ -137,7 +139,7 @@ mod tests {
             "mysql://anna:s3cret@db/app?sslmode=perhaps",
             "mysql://anna@db/app?token=s3cret",
         ] {
-            let why = Address::parse(url).unwrap_err();
+            let why = DatabaseAddress::parse(url).unwrap_err();
             assert!(!why.contains("s3cret"), "{url}: {why}");
         }
     }

@@ -1,14 +1,14 @@
 //! The embedded engine: one SQLite file in one data folder, used by one process.
 //!
-//! [`DataFolder`] keeps a second process out, [`PreparedFile`] is checked before it is migrated, [`Database`] is the file. Its
-//! [`Writer`] is the one thread that writes (every group of jobs is one synced transaction), its [`Readers`] read beside it.
-//! The hot path, a room's log, uses these directly; what may also be kept on a server goes through `Records`. [`look()`] and
-//! [`copy()`] are for other processes, beside the one that holds the folder.
+//! [`DataFolder`] locks the folder, [`PreparedFile`] is a file that was checked before its migration, [`Database`] is
+//! the open file. Its [`Writer`] is the only thread that writes (each group of jobs is one synced transaction); its
+//! [`Readers`] read at the same time. The logs of rooms use these types directly; data that may also be on a server
+//! goes through `Records`. [`open_read_only()`] and [`copy()`] work while another process holds the folder.
 
 mod copy;
 mod database;
 mod folder;
-mod look;
+mod read_only;
 mod readers;
 mod store;
 mod writer;
@@ -17,7 +17,7 @@ pub use copy::{CopyError, copy};
 pub(crate) use database::{APPLICATION_ID, open};
 pub use database::{Database, PreparedFile, check_integrity, inspect};
 pub use folder::{DATA_DIR, DataFolder};
-pub use look::look;
+pub use read_only::open_read_only;
 pub use readers::Readers;
 pub use store::Store;
-pub use writer::{Job, Writer, WriterState};
+pub use writer::{Job, Writer, WriterThread};

@@ -1,8 +1,8 @@
-//! Where records are kept: in the embedded SQLite file, or on a server that a fleet shares (PostgreSQL, MariaDB).
+//! Storage of records: in the embedded SQLite file, or on a server that a fleet shares (PostgreSQL, MariaDB, MySQL).
 //!
-//! [`Records`] is the same for all of them: a [`Query`] is a file with named arguments, a change is a function of a
-//! [`Transaction`] that may run again, and an [`Error`] says whether repeating can help. `embedded` is the engine in
-//! the process, which also carries the rooms' log.
+//! [`Records`] has the same interface for all of them. A [`Query`] is a file with named arguments, a [`Change`] is a
+//! function of a [`Transaction`] that may run again after a conflict, and an [`Error`] says whether a retry can help.
+//! `embedded` is the engine in the process, which also stores the logs of rooms.
 
 mod address;
 pub mod embedded;
@@ -20,34 +20,34 @@ pub mod work;
 
 use bongsu_kernel::findings::Inspection;
 
-pub use address::Address;
-pub use bongsu_kernel::Boxed;
+pub use address::DatabaseAddress;
+pub use bongsu_kernel::BoxFuture;
 pub use embedded::{
-    CopyError, DATA_DIR, DataFolder, Database, Job, PreparedFile, Readers, Store, Writer, WriterState,
-    check_integrity, copy, inspect, look,
+    CopyError, DATA_DIR, DataFolder, Database, Job, PreparedFile, Readers, Store, Writer, WriterThread,
+    check_integrity, copy, inspect, open_read_only,
 };
 pub use error::Error;
 pub use migrate::{Migration, Migrations};
 pub use names::{Identifier, Names, TableName};
-pub use once::{MOST_KEY, forget_before, once};
+pub use once::{MAX_ONCE_KEY_LEN, delete_once_keys_before, record_once};
 pub use options::{DATABASE_URL, Options, SETTINGS};
 pub use query::{Dialect, Query, replace_arguments};
-pub use records::{Change, Claim, Records};
+pub use records::{Change, DatabaseLock, Records};
 pub use rusqlite;
 pub use server::PreparedServer;
 pub use transaction::{Arguments, Transaction};
 pub use value::{Row, Value};
 
-/// The tables of this crate's own.
+/// The migrations of this crate's own tables.
 pub const MIGRATIONS: &[Migration] =
     &[crate::migration!("sql", 1, "0001_once"), crate::migration!("sql", 2, "0002_work")];
 
-/// This crate's queries, for the test that every database understands them.
+/// This crate's queries, for the test that prepares every query on every database.
 pub fn queries() -> impl Iterator<Item = &'static Query> {
     once::QUERIES.iter().chain(work::QUERIES).copied()
 }
 
-/// Looks at a server without changing anything: whether this program may use it, and what is unsafe about it.
-pub async fn inspect_server(address: &Address, migrations: &Migrations) -> Result<Inspection, Error> {
+/// Inspects a server without changing it: whether this program may use it, and which of its settings are unsafe.
+pub async fn inspect_server(address: &DatabaseAddress, migrations: &Migrations) -> Result<Inspection, Error> {
     server::inspect(address, migrations).await
 }

@@ -1,8 +1,8 @@
-//! Migrations: numbered per part, applied once, never undone. Here those of the embedded file, in one transaction;
-//! `server/migrate.rs` has the servers'.
+//! Migrations: numbered per part, applied once, never reverted. This module applies those of the embedded file, in one
+//! transaction; `server/migrate.rs` applies those of servers.
 //!
-//! A file that has one this program does not know was written by a newer version, and is left alone. So is one whose
-//! tables were made under other names than the settings say.
+//! A file with a migration that this program does not know was written by a newer version and is refused. So is a file
+//! whose tables were created under other names than the settings say.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -13,13 +13,13 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use crate::embedded::{APPLICATION_ID, open};
 use crate::{Dialect, Error, Names};
 
-/// One step of a part's schema. Its text never changes once it was released.
+/// One step of a part's schema. Its text never changes after its release.
 #[derive(Clone, Copy, Debug)]
 pub struct Migration {
     pub part: &'static str,
     pub number: u32,
     pub sqlite: &'static str,
-    /// For PostgreSQL, and for MariaDB and MySQL. None for what is only ever kept in the process.
+    /// The texts for PostgreSQL, and for MariaDB and MySQL. None for tables that exist only in the embedded file.
     pub servers: Option<[&'static str; 2]>,
 }
 
@@ -40,35 +40,36 @@ macro_rules! migration {
 }
 
 impl Migration {
-    pub(crate) fn is_missing_in(&self, place: impl std::fmt::Display) -> Error {
-        Error::Older(place.to_string(), format!("{} migration {}", self.part, self.number))
+    /// The error for a database without this migration.
+    pub(crate) fn missing_error(&self, location: impl std::fmt::Display) -> Error {
+        Error::Older(location.to_string(), format!("{} migration {}", self.part, self.number))
     }
 }
 
-/// The steps of all parts.
+/// The migrations of all parts.
 #[derive(Clone, Debug, Default)]
 pub struct Migrations {
     steps: Vec<Migration>,
-    /// Parts, or single steps of them, that are not used: they are known, and not made.
+    /// Parts, or single steps of them, that are known but not applied.
     unused: Vec<(&'static str, Option<u32>)>,
     names: Arc<Names>,
 }
 
-/// What a database says of its migrations.
+/// The migrations that a database has recorded.
 #[derive(Debug, Default)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedMigrations {
     pub(crate) steps: Vec<(String, u32)>,
-    /// The names under which the tables of parts were made, where these were noted.
+    /// By part, the names under which its tables were created. Only parts with names from settings.
     pub(crate) names: Vec<(String, String)>,
 }
 
-impl Applied {
+impl AppliedMigrations {
     fn has(&self, migration: &Migration) -> bool {
         self.steps.iter().any(|(part, number)| part == migration.part && *number == migration.number)
     }
 
     fn names_of(&self, part: &str) -> Option<&str> {
-        self.names.iter().find(|(of, _)| of == part).map(|(_, names)| names.as_str())
+        self.names.iter().find(|(known, _)| known == part).map(|(_, names)| names.as_str())
     }
 }
 
@@ -84,16 +85,16 @@ impl Migrations {
         self
     }
 
-    /// Leaves the tables of one step alone, whether they are there or not.
+    /// Does not apply one step. A database that has it already is accepted.
     #[must_use]
     pub fn without_step(mut self, part: &'static str, number: u32) -> Self {
         self.unused.push((part, Some(number)));
         self
     }
 
-    /// Makes tables under these names, and refuses a database that has them under others.
+    /// Creates tables under these names, and refuses a database that has them under other names.
     #[must_use]
-    pub fn named(mut self, names: Arc<Names>) -> Self {
+    pub fn with_names(mut self, names: Arc<Names>) -> Self {
         self.names = names;
         self
     }
@@ -102,8 +103,8 @@ impl Migrations {
         &self.names
     }
 
-    /// Refuses a file that may not be migrated: it is of a newer version, was made under other names, or does not understand a
-    /// query of the settings. Changes nothing.
+    /// Refuses a file that cannot be migrated: it has a newer schema or tables under other names, or does not accept a
+    /// query from the settings. Changes nothing.
     pub fn check(&self, path: &Path) -> Result<(), Error> {
         let connection = if path.exists() {
             open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?
@@ -112,24 +113,24 @@ impl Migrations {
         };
         self.pending(self.steps.iter(), &applied(&connection)?, path.display())?;
         for (setting, query) in self.names.probes(Dialect::Sqlite) {
-            connection
-                .prepare(&query.text)
-                .map_err(|error| Error::Failed(format!("{setting} is no query here: {error}")))?;
+            connection.prepare(&query.text).map_err(|error| {
+                Error::Failed(format!("{setting} is not a query that this database accepts: {error}"))
+            })?;
         }
         Ok(())
     }
 
-    /// Refuses a file that has not exactly the migrations of this program.
+    /// Refuses a file whose migrations are not exactly those of this program.
     pub(crate) fn check_complete(&self, connection: &Connection, path: &Path) -> Result<(), Error> {
-        self.must_be_complete(self.steps.iter(), &applied(connection)?, path.display())
+        self.require_complete(self.steps.iter(), &applied(connection)?, path.display())
     }
 
-    /// Those that a server has, in order.
-    pub(crate) fn on_servers(&self) -> impl Iterator<Item = &Migration> + Clone {
+    /// The migrations for servers, in order.
+    pub(crate) fn for_servers(&self) -> impl Iterator<Item = &Migration> + Clone {
         self.steps.iter().filter(|migration| migration.servers.is_some())
     }
 
-    /// A step as a database takes it.
+    /// The text of a step for a dialect, with the names filled in.
     pub(crate) fn text(&self, step: &Migration, dialect: Dialect) -> Cow<'static, str> {
         let [postgres, mysql] = step.servers.unwrap_or_default();
         self.names.fill(match dialect {
@@ -139,60 +140,65 @@ impl Migrations {
         })
     }
 
-    /// What makes the tables of a part, for whoever does that by hand: where a check fails, nothing is to be made.
+    /// A script with the migrations of a part, for operators who create the tables by hand. It stops at the first
+    /// error, before the first table when a check fails.
     pub fn statements(&self, part: &str, dialect: Dialect) -> String {
-        let steps = self.steps.iter().filter(|step| step.part == part && self.wants(step));
+        let steps = self.steps.iter().filter(|step| step.part == part && self.is_used(step));
         let steps = steps.map(|step| self.text(step, dialect)).collect::<Vec<_>>().join("\n");
         match dialect {
             Dialect::Sqlite => format!(".bail on\nBEGIN IMMEDIATE;\n{steps}\nCOMMIT;\n"),
             Dialect::Postgres => format!("BEGIN;\n{steps}\nCOMMIT;\n"),
-            // It commits every such statement by itself, and its client stops at the first that fails.
+            // These servers commit every DDL statement by itself, and their client stops at the first error.
             Dialect::Mysql => steps,
         }
     }
 
-    fn wants(&self, step: &Migration) -> bool {
+    fn is_used(&self, step: &Migration) -> bool {
         !self.unused.contains(&(step.part, None)) && !self.unused.contains(&(step.part, Some(step.number)))
     }
 
-    /// Which of these steps are to be made in a database, in order.
+    /// The steps that a database lacks, in order.
     pub(crate) fn pending<'a>(
         &'a self,
         steps: impl Iterator<Item = &'a Migration> + Clone,
-        applied: &Applied,
-        place: impl std::fmt::Display,
+        applied: &AppliedMigrations,
+        location: impl std::fmt::Display,
     ) -> Result<Vec<Migration>, Error> {
         let is_known =
             |part: &str, number| steps.clone().any(|step| (step.part, step.number) == (part, number));
         if let Some((part, number)) = applied.steps.iter().find(|(part, number)| !is_known(part, *number)) {
-            return Err(Error::Newer(place.to_string(), format!("{part} migration {number}")));
+            return Err(Error::Newer(location.to_string(), format!("{part} migration {number}")));
         }
         let mut pending = Vec::new();
-        for step in steps.filter(|step| self.wants(step)) {
+        for step in steps.filter(|step| self.is_used(step)) {
             if !applied.has(step) {
                 pending.push(*step);
-            } else if let Some((wanted, default)) = self.names.of_part(step.part) {
-                let made_under = applied.names_of(step.part).unwrap_or(default);
-                if made_under != wanted {
-                    return Err(Error::Renamed(place.to_string(), made_under.to_owned(), wanted.to_owned()));
+            } else if let Some((configured, default)) = self.names.part_names(step.part) {
+                let recorded = applied.names_of(step.part).unwrap_or(default);
+                if recorded != configured {
+                    return Err(Error::Renamed(
+                        location.to_string(),
+                        recorded.to_owned(),
+                        configured.to_owned(),
+                    ));
                 }
             }
         }
         Ok(pending)
     }
 
-    /// Refuses a database in which one of these steps is still to be made.
-    pub(crate) fn must_be_complete<'a>(
+    /// Refuses a database that lacks one of these steps.
+    pub(crate) fn require_complete<'a>(
         &'a self,
         steps: impl Iterator<Item = &'a Migration> + Clone,
-        applied: &Applied,
-        place: impl std::fmt::Display,
+        applied: &AppliedMigrations,
+        location: impl std::fmt::Display,
     ) -> Result<(), Error> {
-        let pending = self.pending(steps, applied, &place)?;
-        pending.first().map_or(Ok(()), |missing| Err(missing.is_missing_in(place)))
+        let pending = self.pending(steps, applied, &location)?;
+        pending.first().map_or(Ok(()), |missing| Err(missing.missing_error(location)))
     }
 
-    /// Applies what is missing.
+    /// Applies the steps that a file lacks.
     pub(crate) fn run(&self, connection: &mut Connection, path: &Path) -> Result<(), Error> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let pending = self.pending(self.steps.iter(), &applied(&transaction)?, path.display())?;
@@ -202,7 +208,7 @@ impl Migrations {
              CREATE TABLE IF NOT EXISTS migration_names (part TEXT PRIMARY KEY, names TEXT NOT NULL)
              WITHOUT ROWID, STRICT",
         )?;
-        // Within the transaction: a file has our mark and our tables, or neither.
+        // In the same transaction, so that a file has the application id if and only if it has the tables.
         if transaction.pragma_query_value(None, "application_id", |row| row.get::<_, i32>(0))?
             != APPLICATION_ID
         {
@@ -212,20 +218,20 @@ impl Migrations {
             let (part, number) = (step.part, step.number);
             transaction.execute_batch(&self.text(&step, Dialect::Sqlite))?;
             transaction.execute("INSERT OR IGNORE INTO migrations VALUES (?1, ?2)", (part, number))?;
-            if let Some((names, _)) = self.names.of_part(part) {
+            if let Some((names, _)) = self.names.part_names(part) {
                 transaction
                     .execute("INSERT OR REPLACE INTO migration_names VALUES (?1, ?2)", (part, names))?;
             }
-            tracing::info!(part, number, "migrated");
+            tracing::info!(part, number, "applied a migration to the data folder");
         }
         transaction.commit()?;
         Ok(())
     }
 }
 
-/// What a file says of its migrations.
-fn applied(connection: &Connection) -> Result<Applied, Error> {
-    let mut applied = Applied::default();
+/// Reads the migrations that a file has recorded.
+fn applied(connection: &Connection) -> Result<AppliedMigrations, Error> {
+    let mut applied = AppliedMigrations::default();
     if connection.table_exists(None, "migrations")? {
         let mut steps = connection.prepare("SELECT part, number FROM migrations")?;
         applied.steps =

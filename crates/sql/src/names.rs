@@ -1,8 +1,8 @@
-//! Names that settings give to tables and columns, put into queries and migrations.
+//! Table and column names that come from settings, for use in queries and migrations.
 //!
-//! A text marks such a name as `{outbox_events}`, or as `{key:default}` where the default is another text than the key.
-//! What has no name in [`Names`] gets its default. Whoever makes [`Names`] quotes them for the dialect of the database:
-//! an [`Identifier`] cannot end its own quotes.
+//! A text contains such a name as `{outbox_events}`, or as `{key:default}` where the default differs from the key. A
+//! key that [`Names`] does not have is replaced by its default. The caller quotes the names for the dialect before it
+//! passes them to [`Names`]; an [`Identifier`] contains no quote character.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -10,9 +10,10 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::Dialect;
-use crate::query::{Written, translate, write};
+use crate::query::{RenderedQuery, render_arguments, translate};
 
-/// Characters of an identifier. PostgreSQL cuts names at 63 bytes, and indexes add an ending to the name of their table.
+/// The maximum length of an identifier. PostgreSQL truncates names to 63 bytes, and index names add a suffix to the
+/// table name.
 const MAX_LEN: usize = 48;
 
 /// The name of a table, a schema or a column, as the database spells it.
@@ -31,19 +32,19 @@ impl Identifier {
         &self.0
     }
 
-    /// Whether a database may take the two for the same: most do not look at capital letters.
-    pub fn is_like(&self, other: &Self) -> bool {
+    /// Whether the two differ at most by case: most databases take such names for the same.
+    pub fn eq_ignore_case(&self, other: &Self) -> bool {
         self.0.eq_ignore_ascii_case(&other.0)
     }
 
-    /// Whether it is a schema that a server keeps for itself.
-    pub fn is_of_server(&self) -> bool {
+    /// Whether it is a system schema of a server.
+    pub fn is_system_schema(&self) -> bool {
         let name = self.0.to_ascii_lowercase();
         name.starts_with("pg_")
             || ["information_schema", "mysql", "performance_schema", "sys"].contains(&name.as_str())
     }
 
-    /// SQLite takes a name in double quotes that it does not know for text, so it gets the quotes of MariaDB.
+    /// SQLite gets backticks, because it takes an unknown name in double quotes for a string literal.
     pub fn quoted(&self, dialect: Dialect) -> String {
         match dialect {
             Dialect::Postgres => format!("\"{}\"", self.0),
@@ -52,7 +53,7 @@ impl Identifier {
     }
 }
 
-/// The name of a table, with or without its schema (on MariaDB and MySQL: its database).
+/// The name of a table, with or without its schema (on MariaDB and MySQL, its database).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableName {
     pub schema: Option<Identifier>,
@@ -60,7 +61,7 @@ pub struct TableName {
 }
 
 impl TableName {
-    /// Reads `table` or `schema.table`.
+    /// Parses `table` or `schema.table`.
     pub fn parse(text: &str) -> Option<Self> {
         let (schema, name) = match text.split_once('.') {
             Some((schema, name)) => (Some(Identifier::new(schema)?), name),
@@ -84,56 +85,56 @@ impl fmt::Display for TableName {
     }
 }
 
-/// What marked names stand for in one database. The default leaves every name as it is.
+/// The names to fill into queries and migrations for one database. The default value fills in the defaults.
 #[derive(Debug, Default)]
 pub struct Names {
-    given: BTreeMap<&'static str, String>,
+    names: BTreeMap<&'static str, String>,
     parts: Vec<PartNames>,
     probes: Vec<(&'static str, String)>,
-    written: RwLock<HashMap<(Dialect, &'static str), Arc<Written>>>,
+    rendered: RwLock<HashMap<(Dialect, &'static str), Arc<RenderedQuery>>>,
 }
 
-/// The names under which the tables of a part are made.
+/// The names under which the tables of a part are created, as text for an operator.
 #[derive(Debug)]
 struct PartNames {
     part: &'static str,
     names: String,
-    /// Those of a database in which none were noted.
+    /// The names in a database that has no record of them.
     default: &'static str,
 }
 
 impl Names {
-    pub fn new(given: impl IntoIterator<Item = (&'static str, String)>) -> Self {
-        Self { given: given.into_iter().collect(), ..Self::default() }
+    pub fn new(names: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        Self { names: names.into_iter().collect(), ..Self::default() }
     }
 
-    /// Says under which names the tables of a part are made, in words for an operator. They are noted in the database, and a
-    /// start with others is refused.
+    /// Sets the names under which the tables of a part are created, as text for an operator. The database records them,
+    /// and refuses a start with other names.
     #[must_use]
     pub fn part(mut self, part: &'static str, names: String, default: &'static str) -> Self {
         self.parts.push(PartNames { part, names, default });
         self
     }
 
-    /// Has a query of a setting tried before anything in the database is changed.
+    /// Adds a query from a setting, which is tried before a migration changes the database.
     #[must_use]
     pub fn probe(mut self, setting: &'static str, query: String) -> Self {
         self.probes.push((setting, query));
         self
     }
 
-    /// The names of a part as they are wanted, and the default ones.
-    pub(crate) fn of_part(&self, part: &str) -> Option<(&str, &'static str)> {
-        let found = self.parts.iter().find(|known| known.part == part)?;
-        Some((&found.names, found.default))
+    /// The configured and the default names of a part.
+    pub(crate) fn part_names(&self, part: &str) -> Option<(&str, &'static str)> {
+        let part_names = self.parts.iter().find(|known| known.part == part)?;
+        Some((&part_names.names, part_names.default))
     }
 
     /// The queries to try, each with its setting.
-    pub(crate) fn probes(&self, dialect: Dialect) -> impl Iterator<Item = (&'static str, Written)> {
-        self.probes.iter().map(move |(setting, query)| (*setting, write(query, dialect)))
+    pub(crate) fn probes(&self, dialect: Dialect) -> impl Iterator<Item = (&'static str, RenderedQuery)> {
+        self.probes.iter().map(move |(setting, query)| (*setting, render_arguments(query, dialect)))
     }
 
-    /// A text with the names in their places.
+    /// Returns the text with the names filled in.
     pub fn fill<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if !text.contains('{') {
             return Cow::Borrowed(text);
@@ -141,29 +142,30 @@ impl Names {
         let (mut out, mut rest) = (String::with_capacity(text.len()), text);
         while let Some((before, from)) = rest.split_once('{') {
             out.push_str(before);
-            let marked = from.split_once('}').filter(|_| from.starts_with(|c: char| c.is_ascii_lowercase()));
-            let Some((mark, after)) = marked else {
+            let placeholder =
+                from.split_once('}').filter(|_| from.starts_with(|c: char| c.is_ascii_lowercase()));
+            let Some((placeholder, after)) = placeholder else {
                 out.push('{');
                 rest = from;
                 continue;
             };
-            let (key, default) = mark.split_once(':').unwrap_or((mark, mark));
-            out.push_str(self.given.get(key).map_or(default, String::as_str));
+            let (key, default) = placeholder.split_once(':').unwrap_or((placeholder, placeholder));
+            out.push_str(self.names.get(key).map_or(default, String::as_str));
             rest = after;
         }
         out.push_str(rest);
         Cow::Owned(out)
     }
 
-    /// A query as a dialect takes it.
-    pub(crate) fn written(&self, text: &'static str, dialect: Dialect) -> Arc<Written> {
+    /// Renders a query that contains names, once for each dialect.
+    pub(crate) fn render(&self, text: &'static str, dialect: Dialect) -> Arc<RenderedQuery> {
         let key = (dialect, text);
-        if let Some(known) = self.written.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        if let Some(known) = self.rendered.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return known.clone();
         }
-        let written = Arc::new(write(&self.fill(&translate(text, dialect)), dialect));
-        self.written.write().unwrap_or_else(PoisonError::into_inner).insert(key, written.clone());
-        written
+        let rendered = Arc::new(render_arguments(&self.fill(&translate(text, dialect)), dialect));
+        self.rendered.write().unwrap_or_else(PoisonError::into_inner).insert(key, rendered.clone());
+        rendered
     }
 }
 
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn marked_names_are_filled_in_or_get_their_default() {
+    fn names_are_filled_in_or_replaced_by_their_default() {
         let text = "SELECT {column:id} FROM {items} WHERE a REGEXP '^{1,8}$' {none:}AND b = '{\"x\":1}'";
         let default = "SELECT id FROM items WHERE a REGEXP '^{1,8}$' AND b = '{\"x\":1}'";
         assert_eq!(Names::default().fill(text), default);

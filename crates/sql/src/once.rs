@@ -1,47 +1,54 @@
-//! What was done once is not done again: the only de-duplication in SQL.
+//! Deduplication by keys in the table `bongsu_once`: the key of an operation is recorded in the transaction of the
+//! operation.
 
 use bongsu_kernel::Millis;
 
 use crate::{Error, Query, Records, Transaction, query};
 
-/// Characters of a key at most, all ASCII. A scope has 64 at most.
-pub const MOST_KEY: usize = 192;
-const MOST_SCOPE: usize = 64;
+/// The maximum length of a key, in ASCII characters.
+pub const MAX_ONCE_KEY_LEN: usize = 192;
+/// The maximum length of a scope, in ASCII characters.
+const MAX_SCOPE_LEN: usize = 64;
 
 static ONCE: Query = query!("once", mysql);
-static FORGET_ONCE: Query = query!("forget_once", mysql);
+static DELETE_ONCE: Query = query!("forget_once", mysql);
 
-pub(crate) static QUERIES: &[&Query] = &[&ONCE, &FORGET_ONCE];
+pub(crate) static QUERIES: &[&Query] = &[&ONCE, &DELETE_ONCE];
 
-/// Whether this is the first time, in this scope, for this key. It counts with the transaction: undone, it was not.
+/// Records a key in a scope, and returns whether it is new. A rollback of the transaction removes it again.
 ///
-/// Of several transactions with the same key at once one goes on; the others wait until it is known how that one ends,
-/// and are told "not the first" only after it was kept.
-pub async fn once(tx: &mut Transaction<'_>, scope: &str, key: &str, now: Millis) -> Result<bool, Error> {
-    // Some servers would rather shorten or change what does not fit.
-    let fits = |text: &str, most| text.len() <= most && text.is_ascii() && !text.contains('\0');
-    if !fits(scope, MOST_SCOPE) || !fits(key, MOST_KEY) {
-        return Err(Error::Failed(format!("a key of {scope} is too long or not ASCII")));
+/// Of several concurrent transactions with the same key one goes on. The others wait for its end, and get false only
+/// after it was committed.
+pub async fn record_once(
+    tx: &mut Transaction<'_>,
+    scope: &str,
+    key: &str,
+    now: Millis,
+) -> Result<bool, Error> {
+    // Checked here, because some servers truncate or convert a value that does not fit, without an error.
+    let fits = |text: &str, max_len| text.len() <= max_len && text.is_ascii() && !text.contains('\0');
+    if !fits(scope, MAX_SCOPE_LEN) || !fits(key, MAX_ONCE_KEY_LEN) {
+        return Err(Error::Failed(format!("a key of the scope {scope} is too long or not ASCII")));
     }
     let arguments = [("scope", scope.into()), ("key", key.into()), ("at", now.into())];
     Ok(tx.run(&ONCE, &arguments).await? == 1)
 }
 
-/// Forgets what was done before a time, `at_most` of it: a small step, to be taken again while it removes as many. Says
-/// how many it removed.
-pub async fn forget_before(
+/// Deletes up to `limit` keys that were recorded before a time, the oldest first, and returns how many it deleted. To
+/// delete all of them, callers repeat it until it deletes fewer than `limit`.
+pub async fn delete_once_keys_before(
     records: &Records,
     scope: &str,
     before: Millis,
-    at_most: usize,
+    limit: usize,
 ) -> Result<u64, Error> {
-    async fn forget(
-        (scope, before, at_most): &(String, Millis, usize),
+    async fn delete(
+        (scope, before, limit): &(String, Millis, usize),
         tx: &mut Transaction<'_>,
     ) -> Result<u64, Error> {
         let arguments =
-            [("scope", scope.as_str().into()), ("before", (*before).into()), ("most", (*at_most).into())];
-        tx.run(&FORGET_ONCE, &arguments).await
+            [("scope", scope.as_str().into()), ("before", (*before).into()), ("limit", (*limit).into())];
+        tx.run(&DELETE_ONCE, &arguments).await
     }
-    records.write((scope.to_owned(), before, at_most), forget).await
+    records.write((scope.to_owned(), before, limit), delete).await
 }

@@ -1,29 +1,29 @@
-//! The settings of the database that a fleet shares.
+//! The settings of the database server.
 
-use bongsu_kernel::settings::{Bad, Kind, Scope, Values};
+use bongsu_kernel::settings::{Kind, Scope, SettingError, Values};
 
-use crate::Address;
+use crate::DatabaseAddress;
 
 bongsu_kernel::settings! { pub SETTINGS of "database":
     pub DATABASE_URL = "", scope(Scope::Instance), kind(Kind::Secret):
         "Where records are kept: postgres://user:password@host:5432/database, or mysql:// (also mariadb://) for MariaDB and MySQL. Empty: in the data folder.";
-    DATABASE_MAX_CONNECTIONS = "20", scope(Scope::Instance), whole(1, 1_000):
-        "Connections to the database at most, for each hub; one more watches whether it is there, and up to four give rows of the outbox their places and read them.";
+    DATABASE_MAX_CONNECTIONS = "20", scope(Scope::Instance), integer(1, 1_000):
+        "Maximum number of connections to the database, for each hub. One more checks whether it can be reached, and up to four more sequence and read outbox rows.";
 }
 
-/// What the settings say of the database.
+/// How to reach the database server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub address: Address,
-    pub most_connections: usize,
+    pub address: DatabaseAddress,
+    pub max_connections: usize,
 }
 
 impl Options {
-    /// Nothing when records are kept in the data folder.
-    pub fn from_settings(values: &Values) -> Result<Option<Self>, Bad> {
-        let Some(url) = values.given(&DATABASE_URL) else { return Ok(None) };
-        let address = Address::parse(url)
-            .map_err(|why| Bad::value(&DATABASE_URL, "(hidden)", &format!("an address; {why}")))?;
-        Ok(Some(Self { address, most_connections: values.size(&DATABASE_MAX_CONNECTIONS) }))
+    /// None when records are kept in the data folder.
+    pub fn from_settings(values: &Values) -> Result<Option<Self>, SettingError> {
+        let Some(url) = values.get(&DATABASE_URL) else { return Ok(None) };
+        let address = DatabaseAddress::parse(url)
+            .map_err(|why| SettingError::invalid_value(&DATABASE_URL, "(hidden)", why))?;
+        Ok(Some(Self { address, max_connections: values.size(&DATABASE_MAX_CONNECTIONS) }))
     }
 }

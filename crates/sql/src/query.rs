@@ -1,7 +1,8 @@
-//! Queries: files with named arguments, one for all dialects or one for each.
+//! Queries: files with named arguments, one file for all dialects or one for each.
 //!
-//! A query names its arguments as `:name`, and what settings name as `{name}` ([`Names`]). Each dialect gets it with
-//! placeholders of its own, worked out once, and its own way to read a list ([`select_items`]).
+//! A query writes its arguments as `:name`, and table and column names that come from settings as `{name}` ([`Names`]).
+//! It is rendered once for each dialect, with that dialect's placeholders and its syntax for reading a list
+//! ([`select_items`]).
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use metrics::Histogram;
 
 use crate::Names;
 
-/// What a database speaks.
+/// The SQL dialect of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
     Sqlite,
@@ -22,39 +23,41 @@ impl Dialect {
     pub const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Mysql];
 }
 
-/// A query, declared by [`query!`](crate::query) as a static beside what it does.
+/// A query, declared by [`query!`](crate::query) as a static beside the function that runs it.
 pub struct Query {
     name: &'static str,
     texts: [&'static str; 3],
-    written: [OnceLock<Arc<Written>>; 3],
+    rendered: [OnceLock<Arc<RenderedQuery>>; 3],
     seconds: OnceLock<Histogram>,
 }
 
-/// A query as a dialect takes it.
+/// A query in the syntax of one dialect.
 #[derive(Debug)]
-pub struct Written {
+pub struct RenderedQuery {
     pub text: Arc<str>,
-    /// Which argument stands at which placeholder.
+    /// The name of the argument at each placeholder, in order.
     pub arguments: Vec<String>,
 }
 
 impl Query {
-    /// The texts in the order of [`Dialect::ALL`].
+    /// Takes the texts in the order of [`Dialect::ALL`].
     pub const fn new(name: &'static str, texts: [&'static str; 3]) -> Self {
-        Self { name, texts, written: [const { OnceLock::new() }; 3], seconds: OnceLock::new() }
+        Self { name, texts, rendered: [const { OnceLock::new() }; 3], seconds: OnceLock::new() }
     }
 
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    pub fn written(&self, dialect: Dialect, names: &Names) -> Arc<Written> {
-        let at = dialect as usize;
-        let text = self.texts[at];
+    pub fn render(&self, dialect: Dialect, names: &Names) -> Arc<RenderedQuery> {
+        let index = dialect as usize;
+        let text = self.texts[index];
         if text.contains('{') {
-            return names.written(text, dialect);
+            return names.render(text, dialect);
         }
-        self.written[at].get_or_init(|| Arc::new(write(&translate(text, dialect), dialect))).clone()
+        self.rendered[index]
+            .get_or_init(|| Arc::new(render_arguments(&translate(text, dialect), dialect)))
+            .clone()
     }
 
     pub(crate) fn record(&self, took: Duration) {
@@ -83,36 +86,37 @@ macro_rules! query {
     ($name:literal, all) => {
         $crate::query!(@ $name, ".sqlite.sql", ".postgres.sql", ".mysql.sql")
     };
-    (@ $name:literal, $($end:literal),*) => {
+    (@ $name:literal, $($extension:literal),*) => {
         $crate::Query::new($name, [
-            $(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/queries/", $name, $end))),*
+            $(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/queries/", $name, $extension))),*
         ])
     };
 }
 
-/// Declares the queries of a part, and `QUERIES`, all of them.
+/// Declares the queries of a part, and `QUERIES`, the list of all of them.
 #[macro_export]
 macro_rules! queries {
     ($($name:ident = $query:expr;)*) => {
         $(pub(crate) static $name: $crate::Query = $query;)*
 
-        /// All of them, for the test that every database understands them.
+        /// All queries of the part, for the test that prepares every query on every database.
         pub static QUERIES: &[&$crate::Query] = &[$(&$name),*];
     };
 }
 
-/// A query file in the words of a dialect. SQLite locks no rows: only one transaction writes at a time.
+/// Translates a query file to a dialect. For SQLite row locks are removed: it has none, and needs none, because only
+/// one transaction writes at a time.
 pub(crate) fn translate(text: &str, dialect: Dialect) -> String {
     let text = text.trim_end();
     let unlocked = ["FOR UPDATE SKIP LOCKED", "FOR UPDATE"].iter().find_map(|lock| text.strip_suffix(lock));
     select_items(unlocked.filter(|_| dialect == Dialect::Sqlite).unwrap_or(text), dialect)
 }
 
-/// Has the items of a JSON list selected, in a column `value`, where a query says `IN (:ids[number])` or
-/// `FROM (:marks[row]) AS mark`. A text is an id on MariaDB: at most 128 characters, all ASCII. A row is a list itself:
-/// `value ->> 0` is its first column, as text.
+/// Replaces `:ids[number]` in `IN (:ids[number])`, and `:marks[row]` in `FROM (:marks[row]) AS mark`, by a SELECT of
+/// the items of a JSON list as a column `value`. An item is a `[number]`, a `[text]` (on MariaDB and MySQL an id: at
+/// most 128 ASCII characters) or a `[row]`, which is a list itself: `value ->> 0` is its first column as text.
 fn select_items(text: &str, dialect: Dialect) -> String {
-    let kinds = [
+    let item_types = [
         ("[number]", "value::bigint AS value FROM json_array_elements_text", "BIGINT"),
         (
             "[text]",
@@ -122,8 +126,8 @@ fn select_items(text: &str, dialect: Dialect) -> String {
         ("[row]", "value FROM json_array_elements", "JSON"),
     ];
     let mut text = text.to_owned();
-    for (kind, elements, column) in kinds {
-        while let Some(end) = text.find(kind) {
+    for (item_type, elements, column) in item_types {
+        while let Some(end) = text.find(item_type) {
             let start = text[..end].rfind(':').unwrap_or(end);
             let list = &text[start..end];
             let items = match dialect {
@@ -133,20 +137,21 @@ fn select_items(text: &str, dialect: Dialect) -> String {
                     "SELECT value FROM JSON_TABLE({list}, '$[*]' COLUMNS (value {column} PATH '$')) AS items"
                 ),
             };
-            text.replace_range(start..end + kind.len(), &items);
+            text.replace_range(start..end + item_type.len(), &items);
         }
     }
     text
 }
 
-/// Puts a dialect's placeholders where the arguments are.
-pub(crate) fn write(text: &str, dialect: Dialect) -> Written {
+/// Replaces the arguments by a dialect's placeholders.
+pub(crate) fn render_arguments(text: &str, dialect: Dialect) -> RenderedQuery {
     let mut arguments = Vec::new();
-    let text = replace_arguments(text, |out, name| place(out, &mut arguments, name, dialect));
-    Written { text: text.into(), arguments }
+    let text = replace_arguments(text, |out, name| push_placeholder(out, &mut arguments, name, dialect));
+    RenderedQuery { text: text.into(), arguments }
 }
 
-/// Has something written in the place of every argument; text in quotes, comments and casts (`::`) are left alone.
+/// Calls `replace` for every argument, to write its replacement. Keeps quoted text and casts (`::`), and removes
+/// comments.
 pub fn replace_arguments(text: &str, mut replace: impl FnMut(&mut String, &str)) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.trim();
@@ -178,11 +183,11 @@ pub fn replace_arguments(text: &str, mut replace: impl FnMut(&mut String, &str))
     out
 }
 
-fn place(out: &mut String, arguments: &mut Vec<String>, name: &str, dialect: Dialect) {
+fn push_placeholder(out: &mut String, arguments: &mut Vec<String>, name: &str, dialect: Dialect) {
     let known = arguments.iter().position(|known| known == name);
     let number = match known {
-        // There a placeholder has no number, so an argument that is used twice is given twice.
-        Some(at) if dialect != Dialect::Mysql => at + 1,
+        // Placeholders of MySQL have no number, so an argument that is used twice is sent twice.
+        Some(index) if dialect != Dialect::Mysql => index + 1,
         _ => {
             arguments.push(name.to_owned());
             arguments.len()
@@ -203,8 +208,8 @@ mod tests {
     fn names_become_the_placeholders_of_each_dialect() {
         let text =
             "SELECT ':no', a::text FROM t -- :not here\nWHERE a = :one AND b - 1 = :the_other OR c = :one;";
-        let written = Dialect::ALL.map(|dialect| write(text, dialect));
-        let texts = written.each_ref().map(|written| &*written.text);
+        let rendered = Dialect::ALL.map(|dialect| render_arguments(text, dialect));
+        let texts = rendered.each_ref().map(|query| &*query.text);
         assert_eq!(
             texts,
             [
@@ -213,16 +218,16 @@ mod tests {
                 "SELECT ':no', a::text FROM t \nWHERE a = ? AND b - 1 = ? OR c = ?;",
             ]
         );
-        assert_eq!(written[0].arguments, ["one", "the_other"]);
-        assert_eq!(written[2].arguments, ["one", "the_other", "one"]);
+        assert_eq!(rendered[0].arguments, ["one", "the_other"]);
+        assert_eq!(rendered[2].arguments, ["one", "the_other", "one"]);
     }
 
     #[test]
-    fn lists_are_read_in_the_way_of_each_dialect() {
+    fn lists_are_selected_in_the_syntax_of_each_dialect() {
         let text = "SELECT a FROM t WHERE a IN (:ids[number]) AND b = :b FOR UPDATE SKIP LOCKED\n";
-        let written = Dialect::ALL.map(|dialect| write(&translate(text, dialect), dialect));
+        let rendered = Dialect::ALL.map(|dialect| render_arguments(&translate(text, dialect), dialect));
         assert_eq!(
-            written.each_ref().map(|written| &*written.text),
+            rendered.each_ref().map(|query| &*query.text),
             [
                 "SELECT a FROM t WHERE a IN (SELECT value FROM json_each(?1)) AND b = ?2",
                 "SELECT a FROM t WHERE a IN (SELECT value::bigint AS value FROM json_array_elements_text(($1)::json)) \
@@ -231,6 +236,6 @@ mod tests {
                  AND b = ? FOR UPDATE SKIP LOCKED",
             ]
         );
-        assert_eq!(written[1].arguments, ["ids", "b"]);
+        assert_eq!(rendered[1].arguments, ["ids", "b"]);
     }
 }

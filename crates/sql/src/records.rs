@@ -1,6 +1,6 @@
-//! Records: the one way to read and change what may be kept in the process or on a server.
+//! Records: reads and changes data that is stored either in the embedded file or on a server.
 //!
-//! Here a change runs on the embedded file, as a job of its writer; `server/transact.rs` runs it on a server.
+//! This module runs a change on the embedded file, as a job of its writer; `server/transact.rs` runs it on a server.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,37 +12,37 @@ use bongsu_kernel::trace::{self, TraceParent};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::server::{Begin, PreparedServer, Server};
+use crate::server::{AccessMode, PreparedServer, Server};
 use crate::transaction::Inner;
 use crate::{Dialect, Error, Job, Migrations, Names, Options, Query, Readers, Store, Transaction};
 
-/// What is done within a transaction: an `async fn(&A, &mut Transaction<'_>) -> Result<T, E>`, so `Given` is `&A` and `Tx`
-/// is `&mut Transaction<'_>`. It may be called again, after everything that the first call did was undone, so it changes
-/// nothing but the records; and it waits for nothing but them.
-pub trait Change<Given, Tx, T, E>:
-    Fn(Given, Tx) -> <Self as Change<Given, Tx, T, E>>::Work + Copy + Send + Sync + 'static
+/// A function that runs in a transaction: an `async fn(&A, &mut Transaction<'_>) -> Result<T, E>`, so `Input` is `&A`
+/// and `Tx` is `&mut Transaction<'_>`. It may be called again after the first call was rolled back, so it must have no
+/// side effect outside the transaction. It may await only the transaction.
+pub trait Change<Input, Tx, T, E>:
+    Fn(Input, Tx) -> <Self as Change<Input, Tx, T, E>>::Future + Copy + Send + Sync + 'static
 {
-    type Work: Future<Output = Result<T, E>> + Send;
+    type Future: Future<Output = Result<T, E>> + Send;
 }
 
-impl<F, W, Given, Tx, T, E> Change<Given, Tx, T, E> for F
+impl<F, R, Input, Tx, T, E> Change<Input, Tx, T, E> for F
 where
-    F: Fn(Given, Tx) -> W + Copy + Send + Sync + 'static,
-    W: Future<Output = Result<T, E>> + Send,
+    F: Fn(Input, Tx) -> R + Copy + Send + Sync + 'static,
+    R: Future<Output = Result<T, E>> + Send,
 {
-    type Work = W;
+    type Future = R;
 }
 
-/// How a process means to use a database server.
+/// The lock that a process holds on a database server while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
-    /// Nobody else does: what it changes it tells nobody.
-    Alone,
-    /// With others who hear of what it does.
+pub enum DatabaseLock {
+    /// For a hub without Redis: it announces its changes to no other process, so no other hub may use the database.
+    Exclusive,
+    /// For a hub of a fleet: the hubs announce their changes to each other.
     Shared,
 }
 
-/// Where records are kept. Cheap to clone.
+/// A handle on the store of records. Cheap to clone.
 #[derive(Clone)]
 pub struct Records {
     engine: Engine,
@@ -52,8 +52,8 @@ pub struct Records {
 #[derive(Clone)]
 enum Engine {
     Sqlite(Store),
-    /// The file of another process, or of none.
-    Looked(Readers),
+    /// A file that another process may have open.
+    ReadOnly(Readers),
     Server(Server),
 }
 
@@ -64,51 +64,52 @@ impl From<Engine> for Records {
 }
 
 impl Records {
-    /// In the embedded file.
+    /// Records in the embedded file.
     pub fn embedded(store: Store) -> Self {
         Engine::Sqlite(store).into()
     }
 
-    /// In a file that is only looked at: nothing can be changed.
-    pub fn looked_at(readers: Readers) -> Self {
-        Engine::Looked(readers).into()
+    /// Records in a file that is opened for reading only.
+    pub fn read_only(readers: Readers) -> Self {
+        Engine::ReadOnly(readers).into()
     }
 
-    /// On a server of this version's schema, which is left as it is.
+    /// Records on a server, without migrating it: refuses a schema that is not this version's.
     pub async fn connect_as_is(
         options: &Options,
         migrations: &Migrations,
         supervisor: &Supervisor,
     ) -> Result<Self, Error> {
         let server = Server::open_as_is(options, migrations, supervisor).await?;
-        Ok(Self::on(server).named(migrations.names().clone()))
+        Ok(Self::on(server).with_names(migrations.names().clone()))
     }
 
-    /// On a server that others may share. Waits up to ten seconds for it, and brings it to this version's schema.
+    /// Records on a server, without a database lock. Waits up to ten seconds for the server, and brings it to this
+    /// version's schema.
     pub async fn connect(
         options: &Options,
         migrations: &Migrations,
         supervisor: &Supervisor,
     ) -> Result<Self, Error> {
-        PreparedServer::prepare(options, migrations, None).await?.migrate(supervisor).await
+        PreparedServer::connect(options, migrations, None).await?.migrate(supervisor).await
     }
 
     pub(crate) fn on(server: Server) -> Self {
         Engine::Server(server).into()
     }
 
-    /// The same records, with these names in the places of those that queries mark.
+    /// The same records, with these names filled into queries.
     #[must_use]
-    pub fn named(self, names: Arc<Names>) -> Self {
+    pub fn with_names(self, names: Arc<Names>) -> Self {
         Self { names, ..self }
     }
 
-    /// The same records, by connections that requests cannot use up: for the few loops that everybody waits for.
+    /// The same records, on connections that requests cannot use up: for the few loops that all streams depend on.
     #[must_use]
-    pub fn own_lane(&self) -> Self {
+    pub fn reserved_pool(&self) -> Self {
         let engine = match &self.engine {
-            Engine::Server(server) => Engine::Server(server.own_lane()),
-            // One writer does everything in turn.
+            Engine::Server(server) => Engine::Server(server.reserved_pool()),
+            // The embedded file has one writer, which runs all jobs in order.
             other => other.clone(),
         };
         Self { engine, names: self.names.clone() }
@@ -116,49 +117,49 @@ impl Records {
 
     pub fn dialect(&self) -> Dialect {
         match &self.engine {
-            Engine::Sqlite(_) | Engine::Looked(_) => Dialect::Sqlite,
+            Engine::Sqlite(_) | Engine::ReadOnly(_) => Dialect::Sqlite,
             Engine::Server(server) => server.dialect(),
         }
     }
 
-    /// Calls when another process, or this one, has notified a channel of the server, and when that may have been missed.
-    /// False where nobody tells: then it is to be looked for.
-    pub fn heed(
+    /// Calls `on_notify` after a process, also this one, has notified a channel of the server, and when a notification
+    /// may have been lost. Returns false when the store has no notifications, so that the caller has to poll.
+    pub fn listen_notify(
         &self,
         channel: &'static str,
         supervisor: &Supervisor,
-        heard: impl Fn() + Clone + Send + Sync + 'static,
+        on_notify: impl Fn() + Clone + Send + Sync + 'static,
     ) -> bool {
         match &self.engine {
-            Engine::Sqlite(_) | Engine::Looked(_) => false,
-            Engine::Server(server) => server.heed(channel, supervisor, heard),
+            Engine::Sqlite(_) | Engine::ReadOnly(_) => false,
+            Engine::Server(server) => server.listen_notify(channel, supervisor, on_notify),
         }
     }
 
-    /// What is wrong with the database right now, if anything.
-    pub fn trouble(&self) -> Option<&'static str> {
+    /// Why the database cannot be used at the moment. None while it works.
+    pub fn outage(&self) -> Option<&'static str> {
         match &self.engine {
-            Engine::Sqlite(store) => store.writer().trouble(),
-            Engine::Looked(_) => None,
-            Engine::Server(server) => server.trouble(),
+            Engine::Sqlite(store) => store.writer().outage(),
+            Engine::ReadOnly(_) => None,
+            Engine::Server(server) => server.outage(),
         }
     }
 
-    /// What an operator should know: settings by which the server may lose what it acknowledged.
+    /// Warnings for the operator: settings with which the server may lose acknowledged changes.
     pub fn warnings(&self) -> Vec<&'static str> {
         match &self.engine {
-            Engine::Sqlite(_) | Engine::Looked(_) => Vec::new(),
+            Engine::Sqlite(_) | Engine::ReadOnly(_) => Vec::new(),
             Engine::Server(server) => server.warnings(),
         }
     }
 
-    /// Changes something, all or nothing, and returns when it is durable. An error of the change's own undoes it, and so
-    /// does a query that failed, also when the change goes on without it.
+    /// Runs a change in a transaction, and returns when it is durable. An error of the change rolls the transaction
+    /// back, and so does a failed query, also when the change ignores its error.
     ///
-    /// On a server it runs at READ COMMITTED, again after a deadlock or the like, for five seconds in all. Then, or when
-    /// the connection breaks, the error is [`Error::Away`] when nothing is kept, and [`Error::Unanswered`] when only the
-    /// server knows.
-    pub async fn write<A, T, E, C>(&self, given: A, change: C) -> Result<T, E>
+    /// On a server it runs at READ COMMITTED, and again after a conflict such as a deadlock, for five seconds in all.
+    /// After that time, or when the connection breaks, the error is [`Error::Unavailable`] if nothing is stored, and
+    /// [`Error::Unanswered`] if only the server knows whether the change is stored.
+    pub async fn write<A, T, E, C>(&self, input: A, change: C) -> Result<T, E>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
@@ -169,17 +170,21 @@ impl Records {
             Engine::Sqlite(store) => {
                 let (reply, answer) = oneshot::channel();
                 let names = self.names.clone();
-                let work = Work { names, given, change, trace: trace::current(), outcome: None, reply };
-                store.writer().submit(Box::new(work)).await.map_err(E::from)?;
+                let job = WriteJob { names, input, change, trace: trace::current(), outcome: None, reply };
+                store.writer().submit(Box::new(job)).await.map_err(E::from)?;
                 answer.await.unwrap_or_else(|_| Err(Error::Closed.into()))
             }
-            Engine::Looked(_) => Err(Error::Failed("it was opened for reading only".to_owned()).into()),
-            Engine::Server(server) => server.transact(Begin::Write, self.names.clone(), given, change).await,
+            Engine::ReadOnly(_) => {
+                Err(Error::Failed("the database is opened for reading only".to_owned()).into())
+            }
+            Engine::Server(server) => {
+                server.transact(AccessMode::Write, self.names.clone(), input, change).await
+            }
         }
     }
 
-    /// Reads, and sees all that was durable before, all of it as it was at one moment.
-    pub async fn read<A, T, E, C>(&self, given: A, question: C) -> Result<T, E>
+    /// Runs a read-only function on one snapshot, which contains every change that was durable before the call.
+    pub async fn read<A, T, E, C>(&self, input: A, function: C) -> Result<T, E>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
@@ -188,44 +193,44 @@ impl Records {
     {
         let readers = match &self.engine {
             Engine::Sqlite(store) => store.readers(),
-            Engine::Looked(readers) => readers,
+            Engine::ReadOnly(readers) => readers,
             Engine::Server(server) => {
-                return server.transact(Begin::Read, self.names.clone(), given, question).await;
+                return server.transact(AccessMode::Read, self.names.clone(), input, function).await;
             }
         };
         let names = self.names.clone();
         let read = readers.read(move |connection| {
             connection.execute_batch("BEGIN")?;
-            let answer = on_connection(connection, &names, &given, question);
+            let result = run_on_connection(connection, &names, &input, function);
             connection.execute_batch("ROLLBACK")?;
-            Ok(answer)
+            Ok(result)
         });
         read.await.map_err(E::from)?
     }
 
-    /// Reads a query that counts something, and has no arguments.
+    /// Runs a query that returns one count and has no arguments.
     pub async fn count(&self, query: &'static Query) -> Result<u64, Error> {
         self.read(query, count).await
     }
 }
 
 async fn count(query: &&'static Query, tx: &mut Transaction<'_>) -> Result<u64, Error> {
-    let counted = tx.row(query, &[]).await?;
-    counted.map_or(Ok(0), |row| row.count(0))
+    let row = tx.row(query, &[]).await?;
+    row.map_or(Ok(0), |row| row.count(0))
 }
 
-/// A change on its way through the embedded writer.
-struct Work<A, T, E, C> {
+/// A change in the queue of the embedded writer.
+struct WriteJob<A, T, E, C> {
     names: Arc<Names>,
-    given: A,
+    input: A,
     change: C,
-    /// Of whoever asked for it.
+    /// The trace of the caller.
     trace: Option<TraceParent>,
     outcome: Option<Result<T, E>>,
     reply: oneshot::Sender<Result<T, E>>,
 }
 
-impl<A, T, E, C> Job for Work<A, T, E, C>
+impl<A, T, E, C> Job for WriteJob<A, T, E, C>
 where
     A: Send + Sync + 'static,
     T: Send + 'static,
@@ -234,39 +239,41 @@ where
 {
     fn apply(&mut self, connection: &mut Connection) -> Result<(), Error> {
         let outcome = trace::sync_scope(self.trace, || {
-            on_connection(connection, &self.names, &self.given, self.change)
+            run_on_connection(connection, &self.names, &self.input, self.change)
         });
-        let kept = outcome.is_ok();
+        let is_ok = outcome.is_ok();
         self.outcome = Some(outcome);
-        if kept { Ok(()) } else { Err(Error::Undone) }
+        if is_ok { Ok(()) } else { Err(Error::RolledBack) }
     }
 
     fn committed(self: Box<Self>) {
-        // A caller that went away does not need the answer.
+        // An error means that the caller was dropped.
         let _ = self.reply.send(self.outcome.unwrap_or_else(|| Err(Error::Closed.into())));
     }
 
     fn failed(self: Box<Self>, error: &Error) {
-        let own = self.outcome.filter(Result::is_err);
-        let _ = self.reply.send(own.unwrap_or_else(|| Err(error.clone().into())));
+        let own_error = self.outcome.filter(Result::is_err);
+        let _ = self.reply.send(own_error.unwrap_or_else(|| Err(error.clone().into())));
     }
 }
 
-fn on_connection<A, T, E: From<Error>>(
+fn run_on_connection<A, T, E: From<Error>>(
     connection: &mut Connection,
     names: &Names,
-    given: &A,
+    input: &A,
     change: impl for<'t, 'c> Change<&'t A, &'t mut Transaction<'c>, T, E>,
 ) -> Result<T, E> {
     let mut transaction = Transaction::new(Inner::Sqlite(connection), names);
-    let outcome = at_once(change(given, &mut transaction));
+    let outcome = poll_once(change(input, &mut transaction));
     transaction.finish(outcome)
 }
 
-/// Runs what waits for nothing but the embedded database, which answers at once.
-fn at_once<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-    match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
+/// Polls a change to its end. One poll is enough, because queries on the embedded database complete without waiting.
+fn poll_once<T, E: From<Error>>(change: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    match pin!(change).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => outcome,
-        Poll::Pending => Err(Error::Failed("a change waited for something else".to_owned()).into()),
+        Poll::Pending => {
+            Err(Error::Failed("a change awaited something other than its transaction".to_owned()).into())
+        }
     }
 }

@@ -1,12 +1,12 @@
 //! A database server that a fleet shares: PostgreSQL, or MariaDB and MySQL.
 //!
-//! Every transaction runs on the runtime that opened the server, as a task of its own: whoever asked may go away, and
-//! what was begun is finished. It has five seconds for everything. A connection goes back to the others only when it is
-//! certain that nothing is under way on it.
+//! Every transaction runs as a task of its own on the runtime that opened the server, so it is finished even if its
+//! caller is dropped. It has five seconds in all. A connection returns to the pool only when it is certain that no
+//! statement is under way on it.
 
+mod connection;
 mod durability;
-mod heed;
-mod link;
+mod listen_notify;
 mod migrate;
 mod mysql;
 mod numeric;
@@ -14,8 +14,8 @@ mod pool;
 mod postgres;
 mod transact;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bongsu_kernel::findings::{Findings, Inspection};
@@ -24,236 +24,258 @@ use bongsu_kernel::{Clock, clock, random};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::{Address, Claim, Dialect, Error, Migrations, Options, Records};
-pub(crate) use link::Begin;
-use link::{Fault, Link};
+use crate::{DatabaseAddress, DatabaseLock, Dialect, Error, Migrations, Options, Records};
+pub(crate) use connection::AccessMode;
+use connection::{ServerConnection, ServerError};
 pub(crate) use pool::Session;
-use pool::{Lane, Pool};
+use pool::{Pool, PoolKind};
 
-/// How long a start waits for the server.
-const START: Duration = Duration::from_secs(10);
-const START_AGAIN: Duration = Duration::from_millis(250);
-/// How long it waits for another process to let go of the database.
-const CLAIM: Duration = Duration::from_secs(3);
-/// How long connecting may take.
-const CONNECT: Duration = Duration::from_secs(2);
-/// The server is asked whether it is there so often, and has so long to answer.
-const WATCH: Duration = Duration::from_secs(1);
-const ANSWER: Duration = Duration::from_secs(2);
+/// How long a start tries to connect to the server.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a start, or a check after an outage, waits until another session releases the database lock.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time between two attempts to connect or to take the lock at a start.
+const RETRY_DELAY: Duration = Duration::from_millis(250);
+/// Time limit of one attempt to connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time between two checks of the server.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Time limit of one check, with reconnecting.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
-const AWAY: &str = "the database cannot be reached: what needs records answers with an error";
+const OUTAGE: &str = "the database cannot be reached: requests that need it fail";
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Server(Arc<Inner>, Lane);
+pub(crate) struct Server(Arc<Inner>, PoolKind);
 
 struct Inner {
     dialect: Dialect,
     pool: Pool,
-    /// Where connections live: a connection works only as long as the runtime does on which it was opened.
-    home: Handle,
+    /// Runs the transactions: a connection works only as long as the runtime on which it was opened.
+    runtime: Handle,
     findings: Findings,
-    /// The watch's own connection, so that a busy pool does not look like a server that is away.
-    watching: tokio::sync::Mutex<Option<Link>>,
-    told: AtomicBool,
-    /// How the database is used, and whom to tell when that is not possible any more.
-    claimed: Option<(Claim, Supervisor)>,
+    /// Used only by the check, so that a busy pool does not look like an outage. Holds the database lock.
+    watch_connection: tokio::sync::Mutex<Option<ServerConnection>>,
+    is_outage_logged: AtomicBool,
+    /// The lock that this process holds, and the supervisor that shuts it down when another process has taken the lock.
+    lock: Option<(DatabaseLock, Supervisor)>,
+    /// Since when the lock was refused; None while this process holds it.
+    lock_refused_at: Mutex<Option<Instant>>,
 }
 
-/// A server that was claimed and may be migrated. Nothing in it was changed yet, and nothing is when this is dropped.
+/// A server that is locked and may be migrated. Neither making nor dropping this value changes the database.
 pub struct PreparedServer {
-    /// Holds the claim, and the lock that keeps other hubs from migrating.
-    link: Link,
+    /// Holds the database lock, and the lock that keeps other hubs from migrating.
+    connection: ServerConnection,
     options: Options,
     migrations: Migrations,
-    claim: Option<Claim>,
-    begun: migrate::Begun,
+    lock: Option<DatabaseLock>,
+    plan: migrate::MigrationPlan,
 }
 
 impl PreparedServer {
-    /// Waits for the server, but not for long, and finds whatever would refuse this process or its migrations. With a claim it
-    /// makes sure that nobody uses the database whom this process would not hear of, for as long as it runs; it is stopped
-    /// when somebody came while the server was away. On MariaDB one who is alone is not kept from those who share.
-    pub async fn prepare(
+    /// Connects within ten seconds, takes the locks, and finds every reason to refuse this process or its migrations.
+    ///
+    /// `lock` keeps processes away with which this one does not exchange messages, for as long as it runs. If another
+    /// process takes the lock during an outage of the server, this process shuts down. On MariaDB and MySQL an
+    /// exclusive lock is granted also while processes with a shared one run.
+    pub async fn connect(
         options: &Options,
         migrations: &Migrations,
-        claim: Option<Claim>,
+        lock: Option<DatabaseLock>,
     ) -> Result<Self, Error> {
         let address = &options.address;
-        let mut link = first_link(address).await?;
-        if let Some(how) = claim {
-            take_claim(&mut link, how, address).await?;
+        let mut connection = connect_with_retries(address).await?;
+        if let Some(lock) = lock {
+            acquire_lock(&mut connection, lock, address).await?;
         }
-        let begun = migrate::begin(&mut link, migrations, address).await?;
-        Ok(Self { link, options: options.clone(), migrations: migrations.clone(), claim, begun })
+        let plan = migrate::lock_and_plan(&mut connection, migrations, address).await?;
+        Ok(Self { connection, options: options.clone(), migrations: migrations.clone(), lock, plan })
     }
 
-    /// Tells this database from others that can be shared, by whatever address it is reached. A database that has no identity
-    /// yet is given this one with its migrations.
+    /// The id of this database, the same by whatever address it is reached. A database that has no id yet stores this
+    /// one with its migrations.
     pub fn identity(&self) -> &str {
-        &self.begun.identity
+        &self.plan.identity
     }
 
     /// Brings the server to this version's schema.
     pub async fn migrate(mut self, supervisor: &Supervisor) -> Result<Records, Error> {
-        migrate::finish(&mut self.link, &self.begun, &self.migrations, &self.options.address).await?;
-        let claimed = self.claim.map(|how| (how, supervisor.clone()));
-        let server = Server::start(self.link, &self.options, claimed, supervisor).await;
-        Ok(Records::on(server).named(self.migrations.names().clone()))
+        migrate::apply(&mut self.connection, &self.plan, &self.migrations, &self.options.address).await?;
+        let lock = self.lock.map(|lock| (lock, supervisor.clone()));
+        let server = Server::start(self.connection, &self.options, lock, supervisor).await;
+        Ok(Records::on(server).with_names(self.migrations.names().clone()))
     }
 }
 
 impl Server {
-    /// Waits for the server, but not for long, to look only: the schema has to be of this version already.
+    /// Connects within ten seconds, without migrating: refuses a schema that is not this version's.
     pub(crate) async fn open_as_is(
         options: &Options,
         migrations: &Migrations,
         supervisor: &Supervisor,
     ) -> Result<Self, Error> {
-        let mut link = first_link(&options.address).await?;
-        migrate::check_complete(&mut link, migrations, &options.address).await?;
-        Ok(Self::start(link, options, None, supervisor).await)
+        let mut connection = connect_with_retries(&options.address).await?;
+        migrate::check_complete(&mut connection, migrations, &options.address).await?;
+        Ok(Self::start(connection, options, None, supervisor).await)
     }
 
     async fn start(
-        link: Link,
+        connection: ServerConnection,
         options: &Options,
-        claimed: Option<(Claim, Supervisor)>,
+        lock: Option<(DatabaseLock, Supervisor)>,
         supervisor: &Supervisor,
     ) -> Self {
         let inner = Arc::new(Inner {
             dialect: options.address.dialect(),
             pool: Pool::new(options),
-            home: Handle::current(),
+            runtime: Handle::current(),
             findings: Findings::default(),
-            watching: tokio::sync::Mutex::new(Some(link)),
-            told: AtomicBool::new(false),
-            claimed,
+            watch_connection: tokio::sync::Mutex::new(Some(connection)),
+            is_outage_logged: AtomicBool::new(false),
+            lock,
+            lock_refused_at: Mutex::default(),
         });
-        let this = Self(inner, Lane::Everybody);
-        this.look().await;
-        supervisor.every("database-watch", WATCH, &this, |server| async move { server.look().await });
+        let this = Self(inner, PoolKind::Shared);
+        this.check().await;
+        supervisor.every(
+            "database-watch",
+            CHECK_INTERVAL,
+            &this,
+            |server| async move { server.check().await },
+        );
         this
     }
 
-    /// The same, on connections that are kept free of everybody else's transactions.
-    pub(crate) fn own_lane(&self) -> Self {
-        Self(self.0.clone(), Lane::Own)
+    /// The same server, on the connections that are reserved for a few loops.
+    pub(crate) fn reserved_pool(&self) -> Self {
+        Self(self.0.clone(), PoolKind::Reserved)
     }
 
     pub(crate) fn dialect(&self) -> Dialect {
         self.0.dialect
     }
 
-    pub(crate) fn trouble(&self) -> Option<&'static str> {
-        self.0.pool.is_away().then_some(AWAY)
+    pub(crate) fn outage(&self) -> Option<&'static str> {
+        self.0.pool.is_unavailable().then_some(OUTAGE)
     }
 
     pub(crate) fn warnings(&self) -> Vec<&'static str> {
         self.0.findings.warnings()
     }
 
-    /// The connection that the server is watched by, which holds the claim on the database, too.
-    async fn connect_to_watch(&self) -> Result<Link, Fault> {
-        let mut link = Link::connect(self.0.pool.address()).await?;
-        if let Some((how, supervisor)) = &self.0.claimed
-            && !link.claim(*how).await?
-        {
-            tracing::error!("another process has taken the database");
+    /// Opens the connection that checks the server, and takes the database lock again on it. A refused lock counts as an
+    /// outage first, because the server may not have released the lock of the lost connection yet.
+    async fn open_watch_connection(&self) -> Result<ServerConnection, ServerError> {
+        let mut connection = ServerConnection::connect(self.0.pool.address()).await?;
+        let Some((lock, supervisor)) = &self.0.lock else { return Ok(connection) };
+        let is_granted = connection.try_lock(*lock).await?;
+        let mut refused_at = self.0.lock_refused_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_granted {
+            *refused_at = None;
+            return Ok(connection);
+        }
+        if refused_at.get_or_insert_with(Instant::now).elapsed() > LOCK_TIMEOUT {
+            tracing::error!("another process has taken the database lock; shutting down");
             supervisor.fail("database-claim");
         }
-        Ok(link)
+        Err(ServerError::Conflict("another session holds the database lock".to_owned()))
     }
 
-    async fn check(&self, link: &mut Link) -> Result<(), Fault> {
-        link.ask("SELECT 1").await?;
-        durability::look(&self.0.findings, link).await
+    async fn check_connection(&self, connection: &mut ServerConnection) -> Result<(), ServerError> {
+        connection.query_raw("SELECT 1").await?;
+        durability::check(&self.0.findings, connection).await
     }
 
-    /// Asks the server whether it is there, and how safe what it keeps is.
-    async fn look(&self) {
+    /// Checks whether the server answers, and whether its settings are safe.
+    async fn check(&self) {
         let inner = &self.0;
-        let mut watching = inner.watching.lock().await;
-        let looked = timeout(ANSWER, async {
-            if let Some(mut link) = watching.take() {
-                if self.check(&mut link).await.is_ok() {
-                    *watching = Some(link);
+        let mut watch_connection = inner.watch_connection.lock().await;
+        let checked = timeout(CHECK_TIMEOUT, async {
+            if let Some(mut connection) = watch_connection.take() {
+                if self.check_connection(&mut connection).await.is_ok() {
+                    *watch_connection = Some(connection);
                     return Ok(());
                 }
-                // That the server has closed a connection says nothing about the server; whether it takes a new one does.
-                // The claim is made again at the next look, when the server has let go of the closed one's.
-                let mut probe = Link::connect(inner.pool.address()).await?;
-                return self.check(&mut probe).await;
+                // A closed connection does not mean that the server is down: a server that accepts a new one is up. The
+                // next check takes the lock again, after the server has released the lock of the closed connection.
+                let mut probe = ServerConnection::connect(inner.pool.address()).await?;
+                return self.check_connection(&mut probe).await;
             }
-            let mut link = self.connect_to_watch().await?;
-            self.check(&mut link).await?;
-            *watching = Some(link);
-            Ok::<_, Fault>(())
+            let mut connection = self.open_watch_connection().await?;
+            self.check_connection(&mut connection).await?;
+            *watch_connection = Some(connection);
+            Ok::<_, ServerError>(())
         });
-        let late = || Fault::Broken("it does not answer".to_owned());
-        match looked.await.unwrap_or_else(|_| Err(late())) {
+        let timed_out = || ServerError::Broken(format!("no answer within {} s", CHECK_TIMEOUT.as_secs()));
+        match checked.await.unwrap_or_else(|_| Err(timed_out())) {
             Ok(()) => {
-                inner.pool.set_there();
-                if inner.told.swap(false, Ordering::AcqRel) {
-                    tracing::info!("the database is reached again");
+                inner.pool.mark_available();
+                if inner.is_outage_logged.swap(false, Ordering::AcqRel) {
+                    tracing::info!("the database can be reached again");
                 }
             }
-            Err(fault) => {
-                inner.pool.set_away(&fault);
-                inner.findings.forget();
-                if !inner.told.swap(true, Ordering::AcqRel) {
-                    tracing::error!(%fault, "the database is lost");
+            Err(error) => {
+                inner.pool.mark_unavailable(&error);
+                inner.findings.invalidate();
+                if !inner.is_outage_logged.swap(true, Ordering::AcqRel) {
+                    tracing::error!(%error, "the database cannot be reached; retrying");
                 }
             }
         }
     }
 }
 
-/// What `bongsu doctor` finds without changing anything: what is unsafe about the server, and what its clock shows.
-pub(crate) async fn inspect(address: &Address, migrations: &Migrations) -> Result<Inspection, Error> {
-    let mut link = first_link(address).await?;
-    migrate::check(&mut link, migrations, address).await?;
+/// Inspects a server for `bongsu doctor`, without changing it: unsafe settings, and the skew of its clock.
+pub(crate) async fn inspect(address: &DatabaseAddress, migrations: &Migrations) -> Result<Inspection, Error> {
+    let mut connection = connect_with_retries(address).await?;
+    migrate::check(&mut connection, migrations, address).await?;
     let findings = Findings::default();
-    let unusable = |fault: Fault| unusable(address, &fault);
-    durability::look(&findings, &mut link).await.map_err(unusable)?;
+    let unusable = |error: ServerError| unusable(address, &error);
+    durability::check(&findings, &mut connection).await.map_err(unusable)?;
     let clock = Clock::system();
     let before = clock.now();
-    let time = link.time().await.map_err(unusable)?;
+    let time = connection.time().await.map_err(unusable)?;
     let clock_skew_ms = clock::skew_ms(before, time, clock.now());
     Ok(Inspection { warnings: findings.warnings(), clock_skew_ms })
 }
 
-/// Takes the database. The claim is the connection's own, which the server is watched by: it ends with the process, and is made
-/// again whenever the server was away.
-async fn take_claim(link: &mut Link, how: Claim, address: &Address) -> Result<(), Error> {
+/// Takes the database lock. It belongs to the session of this connection, so the server releases it when the process
+/// ends.
+async fn acquire_lock(
+    connection: &mut ServerConnection,
+    lock: DatabaseLock,
+    address: &DatabaseAddress,
+) -> Result<(), Error> {
     let started = Instant::now();
-    while !link.claim(how).await.map_err(|fault| unusable(address, &fault))? {
-        // A process that was killed a moment ago is perhaps just this one.
-        if started.elapsed() > CLAIM {
-            return Err(Error::Taken(address.to_string()));
+    while !connection.try_lock(lock).await.map_err(|error| unusable(address, &error))? {
+        // The server may not yet have released the lock of a process that was just killed.
+        if started.elapsed() > LOCK_TIMEOUT {
+            return Err(Error::DatabaseInUse(address.to_string()));
         }
-        tokio::time::sleep(START_AGAIN).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
     Ok(())
 }
 
-/// The first connection of a start. What will not pass by waiting is told at once.
-async fn first_link(address: &Address) -> Result<Link, Error> {
-    let deadline = Instant::now() + START;
+/// Opens the first connection of a start. Retries until `STARTUP_TIMEOUT`, but not after a refused login.
+async fn connect_with_retries(address: &DatabaseAddress) -> Result<ServerConnection, Error> {
+    let deadline = Instant::now() + STARTUP_TIMEOUT;
     loop {
-        let fault = match timeout(CONNECT, Link::connect(address)).await {
-            Ok(Ok(link)) => return Ok(link),
-            Ok(Err(fault)) => fault,
-            Err(_) => Fault::Broken(format!("no answer within {} s", CONNECT.as_secs())),
+        let error = match timeout(CONNECT_TIMEOUT, ServerConnection::connect(address)).await {
+            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(error)) => error,
+            Err(_) => ServerError::Broken(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs())),
         };
-        if matches!(fault, Fault::Denied(_)) || Instant::now() >= deadline {
-            return Err(unusable(address, &fault));
+        if matches!(error, ServerError::AccessDenied(_)) || Instant::now() >= deadline {
+            return Err(unusable(address, &error));
         }
         let jitter = Duration::from_millis(random::between(0, 100));
-        tokio::time::sleep(START_AGAIN + jitter).await;
+        tokio::time::sleep(RETRY_DELAY + jitter).await;
     }
 }
 
-fn unusable(address: &Address, fault: &Fault) -> Error {
-    Error::NoServer(address.to_string(), fault.to_string())
+fn unusable(address: &DatabaseAddress, error: &ServerError) -> Error {
+    Error::ServerUnusable(address.to_string(), error.to_string())
 }

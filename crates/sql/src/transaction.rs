@@ -1,22 +1,23 @@
-//! A transaction, or a connection to read on: where queries run.
+//! A transaction, the same on the embedded file and on a server. Queries run in one.
 
 use std::time::Instant;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
-use crate::query::Written;
+use crate::query::RenderedQuery;
 use crate::server::Session;
 use crate::{Dialect, Error, Names, Query, Row, Value};
 
-/// Named arguments of a query.
+/// The named arguments of a query.
 pub type Arguments<'a> = &'a [(&'static str, Value)];
 
-/// Where queries run: all of them count, or none. One that fails fails the whole: a server may have undone what came
-/// before it.
+/// Runs queries, of which either all or none take effect. A failed query fails the whole transaction, because the
+/// server may have rolled back the queries before it.
 pub struct Transaction<'c> {
     inner: Inner<'c>,
     names: &'c Names,
-    failed: Option<Error>,
+    /// The last error of a query.
+    query_error: Option<Error>,
 }
 
 pub(crate) enum Inner<'c> {
@@ -26,14 +27,14 @@ pub(crate) enum Inner<'c> {
 
 impl<'c> Transaction<'c> {
     pub(crate) fn new(inner: Inner<'c>, names: &'c Names) -> Self {
-        Self { inner, names, failed: None }
+        Self { inner, names, query_error: None }
     }
 
-    /// How a change ends: as it says itself, unless it went on after a query had failed.
-    pub(crate) fn finish<T, E: From<Error>>(self, outcome: Result<T, E>) -> Result<T, E> {
-        match self.failed {
-            Some(error) if outcome.is_ok() => Err(error.into()),
-            _ => outcome,
+    /// Returns the result of the change, or the error of a query if the change succeeded although that query failed.
+    pub(crate) fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<T, E> {
+        match self.query_error {
+            Some(error) if result.is_ok() => Err(error.into()),
+            _ => result,
         }
     }
 }
@@ -42,83 +43,90 @@ impl Transaction<'_> {
     pub fn dialect(&self) -> Dialect {
         match &self.inner {
             Inner::Sqlite(_) => Dialect::Sqlite,
-            Inner::Server(session) => session.link.dialect(),
+            Inner::Server(session) => session.connection.dialect(),
         }
     }
 
-    /// Runs a query that gives no rows, and says how many it changed. An update counts the rows it found, also those
-    /// that were as it wants them already.
+    /// Runs a query that returns no rows, and returns how many rows it changed. An update counts all rows that it
+    /// matches, also those that already had the new values.
     pub async fn run(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<u64, Error> {
         let started = Instant::now();
-        let done = self.try_run(query, arguments).await;
-        self.heard(query, started, done)
+        let result = self.try_run(query, arguments).await;
+        self.record(query, started, result)
     }
 
-    /// Runs a query and gives all its rows. Queries bound how many that are.
+    /// Runs a query and returns all its rows. The queries themselves limit their number.
     pub async fn rows(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<Vec<Row>, Error> {
         let started = Instant::now();
-        let done = self.try_rows(query, arguments).await;
-        self.heard(query, started, done)
+        let result = self.try_rows(query, arguments).await;
+        self.record(query, started, result)
     }
 
-    /// The first row, if there is one.
+    /// Runs a query and returns its first row, if any.
     pub async fn row(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<Option<Row>, Error> {
         Ok(self.rows(query, arguments).await?.into_iter().next())
     }
 
     async fn try_run(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<u64, Error> {
-        let written = query.written(self.dialect(), self.names);
-        let values = order(query, &written, arguments)?;
+        let rendered = query.render(self.dialect(), self.names);
+        let values = ordered_values(query, &rendered, arguments)?;
         match &mut self.inner {
             Inner::Sqlite(connection) => {
-                let mut statement = connection.prepare_cached(&written.text)?;
+                let mut statement = connection.prepare_cached(&rendered.text)?;
                 Ok(statement.execute(rusqlite::params_from_iter(values))? as u64)
             }
-            Inner::Server(session) => session.run(&written, &values).await,
+            Inner::Server(session) => session.run(&rendered, &values).await,
         }
     }
 
     async fn try_rows(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<Vec<Row>, Error> {
-        let written = query.written(self.dialect(), self.names);
-        let values = order(query, &written, arguments)?;
+        let rendered = query.render(self.dialect(), self.names);
+        let values = ordered_values(query, &rendered, arguments)?;
         match &mut self.inner {
             Inner::Sqlite(connection) => {
-                let mut statement = connection.prepare_cached(&written.text)?;
+                let mut statement = connection.prepare_cached(&rendered.text)?;
                 let columns = statement.column_count();
                 let mut rows = statement.query(rusqlite::params_from_iter(values))?;
-                let mut given = Vec::new();
+                let mut result = Vec::new();
                 while let Some(row) = rows.next()? {
-                    given.push(Row((0..columns)
-                        .map(|at| read(row.get_ref(at)?))
+                    result.push(Row((0..columns)
+                        .map(|column| read_value(row.get_ref(column)?))
                         .collect::<Result<_, Error>>()?));
                 }
-                Ok(given)
+                Ok(result)
             }
-            Inner::Server(session) => session.rows(&written, &values).await,
+            Inner::Server(session) => session.rows(&rendered, &values).await,
         }
     }
 
-    fn heard<T>(&mut self, query: &Query, started: Instant, done: Result<T, Error>) -> Result<T, Error> {
+    fn record<T>(&mut self, query: &Query, started: Instant, result: Result<T, Error>) -> Result<T, Error> {
         query.record(started.elapsed());
-        done.inspect_err(|error| self.failed = Some(error.clone()))
+        result.inspect_err(|error| self.query_error = Some(error.clone()))
     }
 }
 
-/// The arguments as the placeholders want them.
-fn order<'a>(query: &Query, written: &Written, arguments: Arguments<'a>) -> Result<Vec<&'a Value>, Error> {
+/// The values in the order of the placeholders.
+fn ordered_values<'a>(
+    query: &Query,
+    rendered: &RenderedQuery,
+    arguments: Arguments<'a>,
+) -> Result<Vec<&'a Value>, Error> {
     let find = |name: &String| {
-        let found = arguments.iter().find(|(given, _)| given == name);
-        found.map(|(_, value)| value).ok_or_else(|| Error::Failed(format!("{} needs {name}", query.name())))
+        let argument = arguments.iter().find(|(known, _)| known == name);
+        argument
+            .map(|(_, value)| value)
+            .ok_or_else(|| Error::Failed(format!("{} needs {name}", query.name())))
     };
-    written.arguments.iter().map(find).collect()
+    rendered.arguments.iter().map(find).collect()
 }
 
-fn read(value: ValueRef<'_>) -> Result<Value, Error> {
+fn read_value(value: ValueRef<'_>) -> Result<Value, Error> {
     let unreadable = || Error::Failed("a column is neither a whole number nor text".to_owned());
     match value {
         ValueRef::Null => Ok(Value::Text(None)),
         ValueRef::Integer(number) => Ok(Value::Int(Some(number))),
-        // Other programs may write to the file, and nothing keeps them to UTF-8: one of their rows must not stop all others.
+        // Other programs may write text that is not UTF-8 to the file. Such a row must not fail the queries for all
+        // rows.
         ValueRef::Text(text) => Ok(Value::Text(Some(String::from_utf8_lossy(text).into_owned()))),
         ValueRef::Real(_) | ValueRef::Blob(_) => Err(unreadable()),
     }

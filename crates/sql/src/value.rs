@@ -1,10 +1,10 @@
-//! What goes into a query and comes out of it: whole numbers and text. Times are numbers, payloads are text.
+//! The values of arguments and columns: whole numbers and text. Times are numbers, payloads are text.
 
 use bongsu_kernel::Id;
 
 use crate::Error;
 
-/// An argument or a column. Nothing has a kind, too: some databases want to know it.
+/// An argument or a column. A NULL carries a type, because PostgreSQL otherwise infers the wrong parameter type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     Int(Option<i64>),
@@ -23,7 +23,7 @@ impl From<Option<i64>> for Value {
     }
 }
 
-/// A number that is too large to be stored becomes the largest: nothing that is counted here gets there.
+/// A number above `i64::MAX` becomes `i64::MAX`, which no counter or time of this program reaches.
 impl From<u64> for Value {
     fn from(number: u64) -> Self {
         Self::Int(Some(i64::try_from(number).unwrap_or(i64::MAX)))
@@ -60,55 +60,55 @@ impl From<Option<&Id>> for Value {
     }
 }
 
-/// A row of an answer, its columns by their place.
+/// A row of a result. Columns are read by their index, from 0.
 #[derive(Clone, Debug)]
 pub struct Row(pub(crate) Vec<Value>);
 
 impl Row {
-    pub fn int(&self, at: usize) -> Result<i64, Error> {
-        self.maybe_int(at)?.ok_or_else(|| unexpected(at, "a number"))
+    pub fn int(&self, column: usize) -> Result<i64, Error> {
+        self.maybe_int(column)?.ok_or_else(|| unexpected(column, "a number"))
     }
 
-    pub fn maybe_int(&self, at: usize) -> Result<Option<i64>, Error> {
-        match self.0.get(at) {
+    pub fn maybe_int(&self, column: usize) -> Result<Option<i64>, Error> {
+        match self.0.get(column) {
             Some(Value::Int(number)) => Ok(*number),
             Some(Value::Text(None)) => Ok(None),
-            _ => Err(unexpected(at, "a number")),
+            _ => Err(unexpected(column, "a number")),
         }
     }
 
-    /// A number that is never below zero.
-    pub fn count(&self, at: usize) -> Result<u64, Error> {
-        self.maybe_count(at)?.ok_or_else(|| unexpected(at, "a number"))
+    /// A number that is not negative.
+    pub fn count(&self, column: usize) -> Result<u64, Error> {
+        self.maybe_count(column)?.ok_or_else(|| unexpected(column, "a number"))
     }
 
-    pub fn maybe_count(&self, at: usize) -> Result<Option<u64>, Error> {
-        let number = self.maybe_int(at)?.map(u64::try_from).transpose();
-        number.map_err(|_| unexpected(at, "a number from zero on"))
+    pub fn maybe_count(&self, column: usize) -> Result<Option<u64>, Error> {
+        let number = self.maybe_int(column)?.map(u64::try_from).transpose();
+        number.map_err(|_| unexpected(column, "a number of at least 0"))
     }
 
-    pub fn text(&self, at: usize) -> Result<&str, Error> {
-        self.maybe_text(at)?.ok_or_else(|| unexpected(at, "a text"))
+    pub fn text(&self, column: usize) -> Result<&str, Error> {
+        self.maybe_text(column)?.ok_or_else(|| unexpected(column, "text"))
     }
 
-    pub fn maybe_text(&self, at: usize) -> Result<Option<&str>, Error> {
-        match self.0.get(at) {
+    pub fn maybe_text(&self, column: usize) -> Result<Option<&str>, Error> {
+        match self.0.get(column) {
             Some(Value::Text(text)) => Ok(text.as_deref()),
             Some(Value::Int(None)) => Ok(None),
-            _ => Err(unexpected(at, "a text")),
+            _ => Err(unexpected(column, "text")),
         }
     }
 
-    pub fn id(&self, at: usize) -> Result<Id, Error> {
-        Id::new(self.text(at)?).map_err(|_| unexpected(at, "an id"))
+    pub fn id(&self, column: usize) -> Result<Id, Error> {
+        Id::new(self.text(column)?).map_err(|_| unexpected(column, "an id"))
     }
 
-    pub fn maybe_id(&self, at: usize) -> Result<Option<Id>, Error> {
-        let text = self.maybe_text(at)?;
-        text.map(|text| Id::new(text).map_err(|_| unexpected(at, "an id"))).transpose()
+    pub fn maybe_id(&self, column: usize) -> Result<Option<Id>, Error> {
+        let text = self.maybe_text(column)?;
+        text.map(|text| Id::new(text).map_err(|_| unexpected(column, "an id"))).transpose()
     }
 }
 
-fn unexpected(at: usize, what: &str) -> Error {
-    Error::Failed(format!("column {at} of an answer is not {what}"))
+fn unexpected(column: usize, expected: &str) -> Error {
+    Error::Failed(format!("column {column} of a result is not {expected}"))
 }

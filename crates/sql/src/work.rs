@@ -1,9 +1,9 @@
-//! Work that must not be forgotten: written down with what it follows from, claimed by one worker at a time, tried again
-//! until it is done.
+//! A durable work queue in the table `bongsu_work`: work is added in the transaction that causes it, claimed by one
+//! worker at a time, and retried until it is finished.
 //!
-//! A worker claims some, does it, and says that it is done or that it has to wait. A worker that was killed loses its
-//! claims when their lease ends, and another one gets them: what is done must bear being done twice. Times are the
-//! callers' clocks, so leases are longer than those differ.
+//! A worker claims items, handles them, and finishes or parks each. When a worker is killed, its claims end with their
+//! lease and another worker gets the items, so handling an item twice must be harmless. Times come from the callers'
+//! clocks, so a lease must be longer than the difference between those clocks.
 
 use bongsu_kernel::Millis;
 
@@ -14,50 +14,50 @@ static CLAIMABLE_WORK: Query = query!("claimable_work");
 static CLAIM_WORK: Query = query!("claim_work");
 static FINISH_WORK: Query = query!("finish_work");
 static PARK_WORK: Query = query!("park_work");
-static FORGET_WORK: Query = query!("forget_work", mysql);
+static DELETE_DONE_WORK: Query = query!("forget_work", mysql);
 
 pub(crate) static QUERIES: &[&Query] =
-    &[&ADD_WORK, &CLAIMABLE_WORK, &CLAIM_WORK, &FINISH_WORK, &PARK_WORK, &FORGET_WORK];
+    &[&ADD_WORK, &CLAIMABLE_WORK, &CLAIM_WORK, &FINISH_WORK, &PARK_WORK, &DELETE_DONE_WORK];
 
-/// Characters of a reason that are kept.
-const MOST_REASON: usize = 1_000;
+/// Characters of a reason that are stored.
+const MAX_REASON_LEN: usize = 1_000;
 
-/// Something to do.
+/// A work item to add.
 #[derive(Clone, Copy, Debug)]
-pub struct New<'a> {
-    /// Which workers do it: 64 ASCII characters at most.
+pub struct NewWork<'a> {
+    /// Selects the workers that claim it. At most 64 ASCII characters.
     pub kind: &'a str,
-    /// What it is about, for those who do it and those who look: 192 ASCII characters at most. It need not be unique.
+    /// What the item is about, for workers and operators. At most 192 ASCII characters, not necessarily unique.
     pub key: &'a str,
     pub body: &'a str,
-    /// Nobody claims it earlier.
+    /// The item cannot be claimed before this time.
     pub not_before: Millis,
 }
 
-/// Something that this worker, and nobody else, may do now.
+/// A work item that this worker has claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub id: i64,
     pub key: String,
     pub body: String,
-    /// How often it was claimed, this time included. With the worker's name it tells this claim from earlier ones.
+    /// How often the item was claimed, including this claim. Worker and attempt together identify the claim.
     pub attempt: u64,
     pub worker: String,
 }
 
-/// Who claims, and what.
+/// Which items a worker wants to claim.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct ClaimRequest {
     pub kind: String,
-    /// A name of its own in the fleet: 64 ASCII characters at most.
+    /// The worker's name, unique in the fleet. At most 64 ASCII characters.
     pub worker: String,
-    /// The claim ends by itself after so many milliseconds.
+    /// Milliseconds after which the claim ends by itself.
     pub lease: Millis,
-    pub at_most: usize,
+    pub limit: usize,
 }
 
-/// Writes work down. It counts with the transaction.
-pub async fn add(tx: &mut Transaction<'_>, new: New<'_>, now: Millis) -> Result<(), Error> {
+/// Adds a work item as part of the transaction.
+pub async fn add(tx: &mut Transaction<'_>, new: NewWork<'_>, now: Millis) -> Result<(), Error> {
     let arguments = [
         ("kind", new.kind.into()),
         ("key", new.key.into()),
@@ -68,29 +68,33 @@ pub async fn add(tx: &mut Transaction<'_>, new: New<'_>, now: Millis) -> Result<
     tx.run(&ADD_WORK, &arguments).await.map(drop)
 }
 
-/// Claims what may be done now, the oldest first. What another worker is just claiming is passed over, not waited for.
-/// The claims are this worker's once this has returned.
-pub async fn claim(records: &Records, wish: Wish, now: Millis) -> Result<Vec<Claim>, Error> {
-    async fn claim((wish, now): &(Wish, Millis), tx: &mut Transaction<'_>) -> Result<Vec<Claim>, Error> {
-        let wanted =
-            [("kind", wish.kind.as_str().into()), ("now", (*now).into()), ("most", wish.at_most.into())];
-        let rows = tx.rows(&CLAIMABLE_WORK, &wanted).await?;
-        let claims = rows.iter().map(|row| read(row, &wish.worker)).collect::<Result<Vec<_>, _>>()?;
+/// Claims items that are due, in the order in which they were added. Skips items that another worker is claiming at the
+/// same moment.
+pub async fn claim(records: &Records, request: ClaimRequest, now: Millis) -> Result<Vec<Claim>, Error> {
+    async fn claim(
+        (request, now): &(ClaimRequest, Millis),
+        tx: &mut Transaction<'_>,
+    ) -> Result<Vec<Claim>, Error> {
+        let arguments =
+            [("kind", request.kind.as_str().into()), ("now", (*now).into()), ("limit", request.limit.into())];
+        let rows = tx.rows(&CLAIMABLE_WORK, &arguments).await?;
+        let claims =
+            rows.iter().map(|row| read_claim(row, &request.worker)).collect::<Result<Vec<_>, _>>()?;
         if !claims.is_empty() {
             let ids: Vec<String> = claims.iter().map(|claim| claim.id.to_string()).collect();
             let arguments = [
                 ("ids", format!("[{}]", ids.join(",")).into()),
-                ("worker", wish.worker.as_str().into()),
-                ("until", now.saturating_add(wish.lease).into()),
+                ("worker", request.worker.as_str().into()),
+                ("until", now.saturating_add(request.lease).into()),
             ];
             tx.run(&CLAIM_WORK, &arguments).await?;
         }
         Ok(claims)
     }
-    records.write((wish, now), claim).await
+    records.write((request, now), claim).await
 }
 
-fn read(row: &Row, worker: &str) -> Result<Claim, Error> {
+fn read_claim(row: &Row, worker: &str) -> Result<Claim, Error> {
     Ok(Claim {
         id: row.int(0)?,
         key: row.text(1)?.to_owned(),
@@ -100,8 +104,8 @@ fn read(row: &Row, worker: &str) -> Result<Claim, Error> {
     })
 }
 
-/// Says that it is done, in the transaction that did it. False when the claim has ended: then it may have been done by
-/// another worker, and this transaction should undo itself.
+/// Marks the item as done, in the transaction that handled it. Returns false when the claim has ended: another worker
+/// may have handled the item, so the caller should roll the transaction back.
 pub async fn finish(tx: &mut Transaction<'_>, claim: &Claim, now: Millis) -> Result<bool, Error> {
     let arguments = [
         ("id", claim.id.into()),
@@ -112,7 +116,8 @@ pub async fn finish(tx: &mut Transaction<'_>, claim: &Claim, now: Millis) -> Res
     Ok(tx.run(&FINISH_WORK, &arguments).await? == 1)
 }
 
-/// Gives it back, to be claimed again from a time on, and says why. False when the claim has ended.
+/// Releases the claim, so that the item can be claimed again from `until` on, and stores the reason. Returns false when
+/// the claim has ended.
 pub async fn park(
     tx: &mut Transaction<'_>,
     claim: &Claim,
@@ -120,7 +125,7 @@ pub async fn park(
     reason: &str,
     now: Millis,
 ) -> Result<bool, Error> {
-    let reason: String = reason.chars().take(MOST_REASON).collect();
+    let reason: String = reason.chars().take(MAX_REASON_LEN).collect();
     let arguments = [
         ("id", claim.id.into()),
         ("worker", claim.worker.as_str().into()),
@@ -132,21 +137,21 @@ pub async fn park(
     Ok(tx.run(&PARK_WORK, &arguments).await? == 1)
 }
 
-/// Forgets work of a kind that was done before a time, `at_most` of it: a small step, to be taken again while it removes
-/// as many. Says how many it removed.
-pub async fn forget_done_before(
+/// Deletes up to `limit` items of a kind that were done before a time, the oldest first, and returns how many it
+/// deleted. To delete all of them, callers repeat it until it deletes fewer than `limit`.
+pub async fn delete_done_before(
     records: &Records,
     kind: &str,
     before: Millis,
-    at_most: usize,
+    limit: usize,
 ) -> Result<u64, Error> {
-    async fn forget(
-        (kind, before, at_most): &(String, Millis, usize),
+    async fn delete(
+        (kind, before, limit): &(String, Millis, usize),
         tx: &mut Transaction<'_>,
     ) -> Result<u64, Error> {
         let arguments =
-            [("kind", kind.as_str().into()), ("before", (*before).into()), ("most", (*at_most).into())];
-        tx.run(&FORGET_WORK, &arguments).await
+            [("kind", kind.as_str().into()), ("before", (*before).into()), ("limit", (*limit).into())];
+        tx.run(&DELETE_DONE_WORK, &arguments).await
     }
-    records.write((kind.to_owned(), before, at_most), forget).await
+    records.write((kind.to_owned(), before, limit), delete).await
 }

@@ -1,4 +1,4 @@
-//! The clients against a server that says what it was asked, over both versions of HTTP.
+//! Tests of the clients against a server that echoes the request, over HTTP/1.1 and HTTP/2.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use crate::sse;
 
 type Body = BoxBody<Bytes, Infallible>;
 
-/// Answers `/stream` with an event and a body that never ends, everything else with a description of the request.
+/// Answers `/stream` with one event and a body that never ends, and any other path with a description of the request.
 async fn describe(request: Request<Incoming>) -> Result<Response<Body>, hyper::Error> {
     let (parts, body) = request.into_parts();
     let header = |name: &str| parts.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
@@ -31,7 +31,7 @@ async fn describe(request: Request<Incoming>) -> Result<Response<Body>, hyper::E
         return Ok(Response::builder().header("content-type", "text/event-stream").body(body).unwrap());
     }
     let text = String::from_utf8(body.collect().await?.to_bytes().to_vec()).unwrap();
-    let said = json!({
+    let description = json!({
         "isSuccess": true,
         "code": "COMMON200",
         "message": "OK",
@@ -44,7 +44,7 @@ async fn describe(request: Request<Incoming>) -> Result<Response<Body>, hyper::E
             "streamId": "7-0",
         },
     });
-    Ok(Response::new(BoxBody::new(StreamBody::new(iter([frame(said.to_string())])))))
+    Ok(Response::new(BoxBody::new(StreamBody::new(iter([frame(description.to_string())])))))
 }
 
 async fn server(http2: bool) -> SocketAddr {
@@ -66,29 +66,29 @@ async fn server(http2: bool) -> SocketAddr {
 }
 
 #[tokio::test]
-async fn requests_carry_who_asks() {
+async fn requests_carry_the_identity_of_the_client() {
     let api = Api::at(&format!("http://{}", server(false).await));
     let event = json!({"roomId": 1});
-    let said = api.publish(&event).await.expect(200).result().clone();
-    assert_eq!(said["asked"], "POST /api/v1/notifications/publish HTTP/1.1");
-    assert_eq!((&said["internal"], &said["bearer"]), (&json!(INTERNAL_KEY), &Value::Null));
-    assert_eq!((&said["type"], &said["body"]), (&json!("application/json"), &json!(event.to_string())));
+    let echo = api.publish(&event).await.expect(200).result().clone();
+    assert_eq!(echo["asked"], "POST /api/v1/notifications/publish HTTP/1.1");
+    assert_eq!((&echo["internal"], &echo["bearer"]), (&json!(INTERNAL_KEY), &Value::Null));
+    assert_eq!((&echo["type"], &echo["body"]), (&json!("application/json"), &json!(event.to_string())));
     assert_eq!(api.publish_to(1, "a.b", json!({})).await, "7-0");
 
-    let said = api.person(7).get("/x").await.expect(200).result().clone();
-    assert_eq!(said["internal"], Value::Null);
-    assert!(said["bearer"].as_str().unwrap().starts_with("Bearer ey"));
+    let echo = api.person(7).get("/x").await.expect(200).result().clone();
+    assert_eq!(echo["internal"], Value::Null);
+    assert!(echo["bearer"].as_str().unwrap().starts_with("Bearer ey"));
 
-    let said = api.raw("PUT", "/y", &[("x-internal-key", "k")], &b"raw"[..]).await.result().clone();
-    assert_eq!((&said["asked"], &said["internal"]), (&json!("PUT /y HTTP/1.1"), &json!("k")));
-    assert_eq!((&said["type"], &said["body"]), (&Value::Null, &json!("raw")));
+    let echo = api.raw("PUT", "/y", &[("x-internal-key", "k")], &b"raw"[..]).await.result().clone();
+    assert_eq!((&echo["asked"], &echo["internal"]), (&json!("PUT /y HTTP/1.1"), &json!("k")));
+    assert_eq!((&echo["type"], &echo["body"]), (&Value::Null, &json!("raw")));
 }
 
 #[tokio::test]
-async fn http2_is_spoken_when_asked_for() {
+async fn http2_is_used_on_request() {
     let addr = server(true).await;
-    let said = Api::http2_at(&format!("http://{addr}")).get("/z").await.expect(200).result().clone();
-    assert_eq!(said["asked"], "GET /z HTTP/2.0");
+    let echo = Api::http2_at(&format!("http://{addr}")).get("/z").await.expect(200).result().clone();
+    assert_eq!(echo["asked"], "GET /z HTTP/2.0");
 }
 
 #[tokio::test]
@@ -102,9 +102,9 @@ async fn events_arrive_while_the_body_is_open() {
     }
 }
 
-/// A server that answers one request on each connection as if it kept the connection, and resets it when a second one
-/// comes: what a client finds that still has a connection to a hub that was killed and started again.
-async fn one_request_a_connection() -> SocketAddr {
+/// A server that answers one request on each connection with `keep-alive` and resets the connection when a second
+/// request arrives. A client sees the same on an old connection to a hub that was killed and restarted.
+async fn one_request_per_connection() -> SocketAddr {
     let listener = TcpListener::bind(loopback(0)).await.unwrap();
     let addr = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -123,8 +123,8 @@ async fn one_request_a_connection() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn no_request_goes_out_on_a_connection_that_was_used_before() {
-    let api = Api::at(&format!("http://{}", one_request_a_connection().await));
+async fn every_request_opens_a_new_connection() {
+    let api = Api::at(&format!("http://{}", one_request_per_connection().await));
     for _ in 0..20 {
         api.get("/health").await.expect(200);
         api.person(7).post("/x", json!({})).await.expect(200);

@@ -1,7 +1,7 @@
-//! A real browser: headless Chromium, driven through chromedriver over the WebDriver protocol.
+//! A real browser: headless Chromium, controlled through chromedriver with the WebDriver protocol.
 //!
-//! Each has an empty profile of its own and reaches nothing outside this machine by itself. A dropped browser
-//! leaves no process behind. What the driver refuses is a panic with its reason.
+//! Each browser has its own empty profile and makes no requests of its own to the internet. Dropping a browser ends all
+//! of its processes. A WebDriver error is a panic with its reason.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,8 +16,8 @@ use tempfile::TempDir;
 
 use crate::{process, tier, wait};
 
-const START: Duration = Duration::from_secs(60);
-const FLAGS: [&str; 12] = [
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const CHROMIUM_FLAGS: [&str; 12] = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -27,7 +27,7 @@ const FLAGS: [&str; 12] = [
     "--disable-component-update",
     "--disable-sync",
     "--disable-crash-reporter",
-    // Containers give little shared memory.
+    // Containers have little shared memory.
     "--disable-dev-shm-usage",
     "--no-proxy-server",
     "--window-size=1280,900",
@@ -43,37 +43,40 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts one; none when this run has no browser (see [`tier::needs_engine`], which says so).
+    /// Starts a browser. None if this run has no browser; [`tier::needs_engine`] reports the skipped test.
     pub async fn start() -> Option<Self> {
         if !tier::needs_engine("chromium") {
             return None;
         }
-        let profile =
-            tempfile::Builder::new().prefix("bongsu-browser-").tempdir().expect("a temporary folder");
+        let profile = tempfile::Builder::new()
+            .prefix("bongsu-browser-")
+            .tempdir()
+            .expect("cannot create a temporary folder");
         let log = profile.path().join("driver.log");
-        let output = File::create(&log).expect("a log file");
+        let output = File::create(&log).expect("cannot create the log file");
         let mut command = Command::new(tier::program("chromedriver"));
         command.arg("--port=0").stdin(Stdio::null());
-        command.stderr(output.try_clone().expect("a second handle of the log file")).stdout(output);
+        let errors = output.try_clone().expect("cannot duplicate the handle of the log file");
+        command.stderr(errors).stdout(output);
         let driver = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-        let client = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
-        // From here on dropping it ends the driver, whatever fails.
+        let client = reqwest::Client::builder().no_proxy().build().expect("cannot build an HTTP client");
+        // From here on, a panic drops the browser, which kills the driver.
         let mut browser = Self { driver, client, session: String::new(), profile };
-        let port = wait::value_within(START, || async { driver_port(&log) }).await;
+        let port = wait::value_within(START_TIMEOUT, || async { driver_port(&log) }).await;
         let port = port.unwrap_or_else(|| panic!("chromedriver did not start: {}", read(&log)));
         browser.session = format!("http://127.0.0.1:{port}/session");
         let created = browser.command("", Some(browser.capabilities())).await;
-        let id = created["sessionId"].as_str().expect("a session id");
+        let id = created["sessionId"].as_str().expect("chromedriver returned no session id");
         browser.session = format!("{}/{id}", browser.session);
         Some(browser)
     }
 
     fn capabilities(&self) -> Value {
         let folder = format!("--user-data-dir={}", self.user_data().display());
-        let args: Vec<&str> = FLAGS.into_iter().chain([folder.as_str()]).collect();
+        let args: Vec<&str> = CHROMIUM_FLAGS.into_iter().chain([folder.as_str()]).collect();
         json!({"capabilities": {"alwaysMatch": {
             "browserName": "chrome",
-            // The certificates of tests are their own.
+            // The certificates of tests are self-signed.
             "acceptInsecureCerts": true,
             "goog:chromeOptions": {"binary": tier::program("chromium"), "args": args},
             "goog:loggingPrefs": {"browser": "ALL"},
@@ -95,13 +98,13 @@ impl Browser {
         self.try_eval(expression).await.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// As [`Browser::eval`], with what the expression threw as the error.
+    /// As [`Browser::eval`]; the error is the exception that the expression threw.
     pub async fn try_eval(&self, expression: &str) -> Result<Value, String> {
         let expression = expression.trim().trim_end_matches(';');
         self.execute(&format!("return ({expression});")).await
     }
 
-    /// Runs the body of an async function (`await` and `return` may be used) and gives what it returns.
+    /// Runs the body of an async function (it may use `await` and `return`) and returns its result.
     pub async fn eval_async(&self, body: &str) -> Value {
         let script = format!("return (async () => {{ {body}\n }})();");
         self.execute(&script).await.unwrap_or_else(|error| panic!("{error}"))
@@ -111,32 +114,33 @@ impl Browser {
         self.try_command("/execute/sync", Some(json!({"script": script, "args": []}))).await
     }
 
-    /// Sets a cookie for the page that is open now.
+    /// Sets a cookie for the current page.
     pub async fn set_cookie(&self, name: &str, value: &str) {
         self.add_cookie(json!({"name": name, "value": value, "path": "/"})).await;
     }
 
-    /// Sets a cookie with all that WebDriver knows of it (`httpOnly`, `secure`, `sameSite`, `domain`, `expiry`).
+    /// Sets a cookie with any WebDriver attributes (`httpOnly`, `secure`, `sameSite`, `domain`, `expiry`).
     pub async fn add_cookie(&self, cookie: Value) {
         self.command("/cookie", Some(json!({ "cookie": cookie }))).await;
     }
 
-    /// Writes what the window shows to a PNG file.
+    /// Saves a screenshot of the window as a PNG file.
     pub async fn screenshot(&self, path: impl AsRef<Path>) {
         let encoded = self.command("/screenshot", None).await;
-        let bytes = STANDARD.decode(encoded.as_str().expect("a picture")).expect("base64");
-        std::fs::write(path.as_ref(), bytes).expect("a file for the picture");
+        let encoded = encoded.as_str().expect("chromedriver returned no screenshot");
+        let bytes = STANDARD.decode(encoded).expect("the screenshot is not base64");
+        std::fs::write(path.as_ref(), bytes).expect("cannot write the screenshot");
     }
 
-    /// Waits until a JavaScript expression is truthy; panics with the page's messages when it does not become so.
+    /// Waits until a JavaScript expression is truthy; panics with the console messages if it is not within `timeout`.
     pub async fn wait_for(&self, condition: &str, timeout: Duration) {
         let holds = format!("!!({})", condition.trim().trim_end_matches(';'));
         if !wait::holds_within(timeout, async || self.eval(&holds).await == true).await {
-            panic!("{condition} did not hold within {timeout:?}; the page said: {:#?}", self.console().await);
+            panic!("{condition} did not hold within {timeout:?}; the console: {:#?}", self.console().await);
         }
     }
 
-    /// What the page and the browser wrote to the console since the last call.
+    /// The messages that the page and the browser wrote to the console since the last call.
     pub async fn console(&self) -> Vec<String> {
         let entries = self.command("/se/log", Some(json!({"type": "browser"}))).await;
         let entries = entries.as_array().cloned().unwrap_or_default();
@@ -147,7 +151,7 @@ impl Browser {
         self.try_command(path, body).await.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Sends a command; the error is what the driver says against it.
+    /// Sends a WebDriver command; the error is the driver's.
     async fn try_command(&self, path: &str, body: Option<Value>) -> Result<Value, String> {
         let url = format!("{}{path}", self.session);
         let request = match &body {
@@ -157,9 +161,9 @@ impl Browser {
             None => self.client.get(&url),
         };
         let response =
-            request.send().await.unwrap_or_else(|error| panic!("no answer from chromedriver: {error:?}"));
+            request.send().await.unwrap_or_else(|error| panic!("no response from chromedriver: {error:?}"));
         let ok = response.status().is_success();
-        let text = response.text().await.expect("an answer from chromedriver");
+        let text = response.text().await.expect("cannot read the response of chromedriver");
         let mut answer: Value = serde_json::from_str(&text).unwrap_or_default();
         if ok {
             return Ok(answer["value"].take());
@@ -171,12 +175,13 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The browser's own helpers detach from the driver; the profile in their command lines tells them.
+        // Helper processes of the browser detach from the driver. They are found by the profile path in their command
+        // lines.
         let profile = self.user_data().display().to_string();
-        let family = process::descendants(self.driver.id());
+        let descendants = process::descendants(self.driver.id());
         let _ = self.driver.kill();
         let _ = self.driver.wait();
-        for pid in family {
+        for pid in descendants {
             process::signal(pid, Signal::KILL);
         }
         for _ in 0..200 {
@@ -194,7 +199,7 @@ fn read(log: &Path) -> String {
     std::fs::read_to_string(log).unwrap_or_default()
 }
 
-/// The port that chromedriver says it took.
+/// The port that chromedriver printed to its log.
 fn driver_port(log: &Path) -> Option<u16> {
     let text = read(log);
     let (_, rest) = text.split_once("started successfully on port ")?;
@@ -207,7 +212,7 @@ mod tests {
     use super::*;
     use crate::Fixture;
 
-    const LONG: Duration = Duration::from_secs(30);
+    const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
     const PAGE: &str = "<!doctype html><title>fixture</title><p id=p>hello</p><script>
         window.seen = [];
         new EventSource('/events').onmessage = e => { seen.push(e.lastEventId + ' ' + e.data); console.log(e.data) };
@@ -221,7 +226,7 @@ mod tests {
             Fixture::pages([("/", "text/html", PAGE), ("/events", "text/event-stream", events)]).await;
         browser.goto(&pages.url("/")).await;
         assert_eq!(browser.eval("document.title;").await, "fixture");
-        browser.wait_for("seen.length >= 3", LONG).await;
+        browser.wait_for("seen.length >= 3", WAIT_TIMEOUT).await;
         assert_eq!(browser.eval("seen.slice(0, 2)").await, json!(["1 beacon", "1 beacon"]));
         assert!(browser.console().await.iter().any(|line| line.contains("beacon")));
 

@@ -1,8 +1,9 @@
-//! The profile of the run: what hubs keep their events in, a file each or an engine that all hubs share.
+//! The profile of the run: each hub stores its events in its own file, or all hubs share an engine.
 //!
-//! On a shared engine every hub has a prefix of its own and a twin ([`Hub::twin`](crate::Hub::twin)), so that tests
-//! of publishing and streaming go over two processes without a change. On `split` the second process has the role
-//! `worker` instead ([`Hub::worker`](crate::Hub::worker)), and the first one serves streams and requests alone.
+//! On a shared engine every hub has its own key prefix and a twin, a second process on the same engine
+//! ([`Hub::twin`](crate::Hub::twin)), so that tests of publishing and streaming run over two processes without a
+//! change. On `split` the second process has the role `worker` instead ([`Hub::worker`](crate::Hub::worker)), and the
+//! first one serves all streams and requests.
 
 use std::sync::LazyLock;
 
@@ -12,25 +13,24 @@ use crate::{shared, tier};
 /// The profile of the run, from `BONGSU_TEST_ENGINE` (`embedded`, `redis`, `cluster`, `split`; embedded when unset).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// A file in each hub's folder.
+    /// Events and records in files in the data folder of each hub.
     Embedded,
     /// One Redis server; records on PostgreSQL.
     Redis,
-    /// A Redis Cluster of three; records on MariaDB.
+    /// A Redis Cluster of three masters; records on MariaDB.
     Cluster,
-    /// As Redis, with `ROLES=api` and `ROLES=worker` in processes of their own.
+    /// As Redis, with `ROLES=api` and `ROLES=worker` in separate processes.
     Split,
 }
 
-/// The profile that runs now.
+/// The profile of this run.
 pub fn engine() -> Engine {
     static CURRENT: LazyLock<Engine> =
-        LazyLock::new(|| Engine::named(&std::env::var("BONGSU_TEST_ENGINE").unwrap_or_default()));
+        LazyLock::new(|| Engine::parse(&std::env::var("BONGSU_TEST_ENGINE").unwrap_or_default()));
     *CURRENT
 }
 
-/// Whether a test of something that only the embedded engine has can run. Where it cannot, it is reported as not
-/// applicable.
+/// Whether this run uses the embedded engine. On another engine the calling test is reported as not applicable.
 pub fn needs_embedded(why: &str) -> bool {
     let is_embedded = engine() == Engine::Embedded;
     if !is_embedded {
@@ -40,7 +40,7 @@ pub fn needs_embedded(why: &str) -> bool {
 }
 
 impl Engine {
-    fn named(name: &str) -> Self {
+    fn parse(name: &str) -> Self {
         match name {
             "embedded" | "" => Self::Embedded,
             "redis" => Self::Redis,
@@ -50,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// As `BONGSU_TEST_ENGINE` has it.
+    /// The name in `BONGSU_TEST_ENGINE`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Embedded => "embedded",
@@ -60,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// What keeps the records beside it.
+    /// The database server that keeps the records; None on the embedded engine.
     pub fn records(self) -> Option<Flavour> {
         match self {
             Self::Embedded => None,
@@ -69,7 +69,7 @@ impl Engine {
         }
     }
 
-    /// Where the instance that all tests share is; None for embedded.
+    /// The URL of the instance that all tests share; None on the embedded engine.
     pub async fn shared_url(self) -> Option<String> {
         match self {
             Self::Embedded => None,
@@ -86,8 +86,8 @@ mod tests {
     #[test]
     fn profiles_are_read_by_name() {
         for engine in [Engine::Embedded, Engine::Redis, Engine::Cluster, Engine::Split] {
-            assert_eq!(Engine::named(engine.name()), engine);
+            assert_eq!(Engine::parse(engine.name()), engine);
         }
-        assert_eq!(Engine::named(""), Engine::Embedded);
+        assert_eq!(Engine::parse(""), Engine::Embedded);
     }
 }

@@ -1,4 +1,4 @@
-//! A page on an origin of its own, for browser tests that cross origins.
+//! Serves pages on a separate origin, for cross-origin browser tests.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ impl Fixture {
         Self { server }
     }
 
-    /// Serves several: path → (content type, content). Everything else is 404.
+    /// Serves several pages, given as (path, content type, content). Other paths are answered 404.
     pub async fn pages(pages: impl IntoIterator<Item = (&str, &str, &str)>) -> Self {
         let pages: BTreeMap<String, (String, String)> = pages
             .into_iter()
@@ -42,17 +42,17 @@ impl Fixture {
         self.server.addr()
     }
 
-    /// `http://127.0.0.1:port`: another origin than the hub's, but the same site (cookies travel).
+    /// `http://127.0.0.1:port`: another origin than the hub's, but the same site, so the browser sends cookies.
     pub fn origin(&self) -> String {
         format!("http://{}", self.addr())
     }
 
-    /// `http://localhost:port`: another origin and another site than the hub's.
+    /// `http://localhost:port`: another origin and another site than those of the hub.
     pub fn other_site(&self) -> String {
         format!("http://localhost:{}", self.addr().port())
     }
 
-    /// A page's address on [`Fixture::origin`].
+    /// The URL of a page on [`Fixture::origin`].
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.origin())
     }

@@ -1,6 +1,7 @@
-//! An HTTP/2 client by hand, whose windows are as small as a test wants them and never grow.
+//! A minimal HTTP/2 client whose flow control windows have a fixed size that the test chooses.
 //!
-//! It answers what keeps a connection alive (SETTINGS, PING) while it is read, and gives everything else to the test.
+//! The client acknowledges SETTINGS and PING while the test reads frames, and returns all frames of streams to the
+//! test.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,11 +11,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const FRAME_HEAD: usize = 9;
+/// Length of a frame header, in bytes.
+const FRAME_HEADER_LENGTH: usize = 9;
 const ACK: u8 = 1;
+/// The flags END_STREAM and END_HEADERS.
 const END_STREAM_AND_HEADERS: u8 = 0x5;
-/// SETTINGS_INITIAL_WINDOW_SIZE.
-const INITIAL_WINDOW: u16 = 4;
+/// The identifier of the setting SETTINGS_INITIAL_WINDOW_SIZE.
+const INITIAL_WINDOW_SIZE: u16 = 4;
 
 pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
@@ -22,14 +25,14 @@ pub const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 
-/// A connection. Streams have the numbers 1, 3, 5 and so on.
+/// An HTTP/2 connection. Its streams have the ids 1, 3, 5 and so on.
 pub struct Http2 {
     socket: TcpStream,
     received: BytesMut,
     next_stream: u32,
 }
 
-/// A frame from the server.
+/// A frame that the server sent.
 #[derive(Debug)]
 pub struct Frame {
     pub kind: u8,
@@ -38,29 +41,29 @@ pub struct Frame {
 }
 
 impl Http2 {
-    /// Connects; every stream may be sent `window` bytes, and no more.
+    /// Connects. The server may send at most `window` bytes on each stream.
     pub async fn connect(addr: SocketAddr, window: u32) -> Self {
-        let mut socket = TcpStream::connect(addr).await.expect("the server accepts");
-        socket.set_nodelay(true).expect("a socket");
+        let mut socket = TcpStream::connect(addr).await.expect("cannot connect");
+        socket.set_nodelay(true).expect("cannot set TCP_NODELAY");
         let mut hello = PREFACE.to_vec();
-        let settings = [&INITIAL_WINDOW.to_be_bytes()[..], &window.to_be_bytes()].concat();
+        let settings = [&INITIAL_WINDOW_SIZE.to_be_bytes()[..], &window.to_be_bytes()].concat();
         hello.extend(frame(SETTINGS, 0, 0, &settings));
-        socket.write_all(&hello).await.expect("the server reads");
+        socket.write_all(&hello).await.expect("cannot write the connection preface");
         Self { socket, received: BytesMut::new(), next_stream: 1 }
     }
 
-    /// Sends a GET with these headers and gives its stream.
+    /// Sends a GET with these headers and returns the id of its stream.
     pub async fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> io::Result<u32> {
-        // Indexed: GET and http. Literals, not indexed: path, authority, and the rest by name.
+        // HPACK: indexed fields for the method GET and the scheme http, then literals without indexing.
         let mut block = vec![0x82, 0x86];
         for (name, value) in [(4, path), (1, "localhost")] {
             block.push(name);
-            push_text(&mut block, value);
+            push_string(&mut block, value);
         }
         for (name, value) in headers {
             block.push(0);
-            push_text(&mut block, name);
-            push_text(&mut block, value);
+            push_string(&mut block, name);
+            push_string(&mut block, value);
         }
         let stream = self.next_stream;
         self.next_stream += 2;
@@ -68,7 +71,7 @@ impl Http2 {
         Ok(stream)
     }
 
-    /// The next frame that is about a stream; none at the end of the connection.
+    /// The next frame of a stream; None at the end of the connection.
     pub async fn next(&mut self) -> Option<Frame> {
         loop {
             if let Some((head, flags)) = self.take_frame() {
@@ -86,28 +89,28 @@ impl Http2 {
     }
 
     fn take_frame(&mut self) -> Option<(Frame, u8)> {
-        let head = self.received.get(..FRAME_HEAD)?;
+        let head = self.received.get(..FRAME_HEADER_LENGTH)?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let (kind, flags) = (head[3], head[4]);
         let stream = u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]);
-        if self.received.len() < FRAME_HEAD + length {
+        if self.received.len() < FRAME_HEADER_LENGTH + length {
             return None;
         }
-        self.received.advance(FRAME_HEAD);
+        self.received.advance(FRAME_HEADER_LENGTH);
         Some((Frame { kind, stream, payload: self.received.split_to(length).freeze() }, flags))
     }
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).expect("a small frame").to_be_bytes();
+    let length = u32::try_from(payload.len()).expect("the frame is too long").to_be_bytes();
     let mut frame = vec![length[1], length[2], length[3], kind, flags];
     frame.extend(stream.to_be_bytes());
     frame.extend(payload);
     frame
 }
 
-/// A string of HPACK, as it is.
-fn push_text(block: &mut Vec<u8>, text: &str) {
+/// Appends an HPACK string literal without Huffman coding.
+fn push_string(block: &mut Vec<u8>, text: &str) {
     let mut left = text.len();
     if left < 127 {
         block.push(left as u8);
@@ -128,10 +131,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_of_strings_are_written_as_hpack_has_them() {
+    fn string_lengths_are_encoded_as_hpack_integers() {
         let head = |length: usize| {
             let mut block = Vec::new();
-            push_text(&mut block, &"a".repeat(length));
+            push_string(&mut block, &"a".repeat(length));
             block[..block.len() - length].to_vec()
         };
         assert_eq!(head(0), [0]);

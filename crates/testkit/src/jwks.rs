@@ -1,5 +1,5 @@
-//! RS256 and ES256 key pairs, the JWKS document that publishes them, and a small server that hands it out, on
-//! which keys can be rotated and failures switched on.
+//! RS256 and ES256 key pairs, their JWKS document, and a server for this document that can rotate keys and simulate
+//! failures.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::local_http::{LocalHttp, Reply};
 
-/// A key pair with its name.
+/// A key pair with its key id.
 pub struct Key {
     kid: String,
     pair: Pair,
@@ -30,13 +30,13 @@ enum Pair {
 impl Key {
     /// A new RSA key of 2048 bits.
     pub fn rs256(kid: &str) -> Self {
-        let pair = RsaKeyPair::generate(KeySize::Rsa2048).expect("a key is made");
+        let pair = RsaKeyPair::generate(KeySize::Rsa2048).expect("cannot generate a key");
         Self { kid: kid.to_owned(), pair: Pair::Rsa(pair) }
     }
 
     /// A new key on P-256.
     pub fn es256(kid: &str) -> Self {
-        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a key is made");
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("cannot generate a key");
         Self { kid: kid.to_owned(), pair: Pair::Ec(pair) }
     }
 
@@ -52,7 +52,7 @@ impl Key {
         }
     }
 
-    /// The public half, as a JWKS lists it.
+    /// The public key as a JWK.
     pub fn jwk(&self) -> Value {
         let mut jwk = match &self.pair {
             Pair::Rsa(pair) => {
@@ -62,7 +62,7 @@ impl Key {
                 json!({"kty": "RSA", "n": n, "e": e})
             }
             Pair::Ec(pair) => {
-                // An uncompressed point: 4, then x and y of 32 bytes each.
+                // An uncompressed point: the byte 4, then x and y with 32 bytes each.
                 let point = pair.public_key().as_ref();
                 json!({"kty": "EC", "crv": "P-256", "x": encode(&point[1..33]), "y": encode(&point[33..65])})
             }
@@ -78,45 +78,45 @@ impl Key {
         match &self.pair {
             Pair::Rsa(pair) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
-                pair.sign(&RSA_PKCS1_SHA256, &random, text, &mut signature).expect("a signature");
+                pair.sign(&RSA_PKCS1_SHA256, &random, text, &mut signature).expect("cannot sign");
                 signature
             }
-            Pair::Ec(pair) => pair.sign(&random, text).expect("a signature").as_ref().to_vec(),
+            Pair::Ec(pair) => pair.sign(&random, text).expect("cannot sign").as_ref().to_vec(),
         }
     }
 }
 
-/// The document that publishes these keys.
+/// The JWKS document with the public keys.
 pub fn document(keys: &[&Key]) -> Value {
     json!({"keys": keys.iter().map(|key| key.jwk()).collect::<Vec<_>>()})
 }
 
-/// What the server does wrong.
+/// A failure that the server simulates.
 #[derive(Clone, Debug)]
 pub enum Failure {
-    /// Answers with this status and no keys.
+    /// Responds with this status and no keys.
     Status(u16),
-    /// Answers rightly, but so late.
+    /// Responds correctly, but after this delay.
     Slow(Duration),
-    /// Answers 200 with this instead of a key set.
+    /// Responds 200 with this body instead of a key set.
     Body(String),
 }
 
-struct Shared {
+struct ServerState {
     document: Mutex<Value>,
     failure: Mutex<Option<Failure>>,
     requests: AtomicUsize,
 }
 
-/// Hands out a key set on a free loopback port until it is dropped.
+/// Serves a JWKS document on a free loopback port until it is dropped.
 pub struct JwksServer {
     server: LocalHttp,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
 impl JwksServer {
     pub async fn start(keys: &[&Key]) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             document: Mutex::new(document(keys)),
             failure: Mutex::new(None),
             requests: AtomicUsize::new(0),
@@ -126,40 +126,40 @@ impl JwksServer {
         Self { server, shared }
     }
 
-    /// For `JWKS_URL`.
+    /// The value for the setting `JWKS_URL`.
     pub fn url(&self) -> String {
         format!("http://{}/.well-known/jwks.json", self.server.addr())
     }
 
-    /// From now on these keys are handed out, and no others.
+    /// Replaces the served keys.
     pub fn rotate(&self, keys: &[&Key]) {
         self.replace(document(keys));
     }
 
-    /// From now on this document is handed out, whatever it is.
+    /// Replaces the served document by any JSON.
     pub fn replace(&self, document: Value) {
         *self.shared.document.lock().unwrap() = document;
     }
 
-    /// From now on every request fails this way; `None` ends it.
+    /// Makes all later requests fail this way; None ends the failure.
     pub fn fail(&self, failure: Option<Failure>) {
         *self.shared.failure.lock().unwrap() = failure;
     }
 
-    /// How often the keys were asked for.
+    /// The number of requests received.
     pub fn requests(&self) -> usize {
         self.shared.requests.load(Ordering::SeqCst)
     }
 }
 
-impl Shared {
+impl ServerState {
     fn reply(&self) -> Reply {
         self.requests.fetch_add(1, Ordering::SeqCst);
         let document = self.document.lock().unwrap().to_string();
         let mut reply = Reply::new(200, "application/json", document);
         match self.failure.lock().unwrap().clone() {
             None => {}
-            Some(Failure::Status(status)) => reply = Reply::new(status, "text/plain", "broken on purpose"),
+            Some(Failure::Status(status)) => reply = Reply::new(status, "text/plain", "simulated failure"),
             Some(Failure::Slow(delay)) => reply.delay = delay,
             Some(Failure::Body(text)) => reply = Reply::new(200, "application/json", text),
         }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn keys_rotate_and_failures_are_switched() {
+    async fn keys_rotate_and_failures_are_simulated() {
         let (old, new) = (Key::es256("old"), Key::es256("new"));
         let server = JwksServer::start(&[&old]).await;
         let client = reqwest::Client::builder().no_proxy().build().unwrap();

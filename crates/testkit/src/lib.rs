@@ -1,8 +1,8 @@
-//! What tests need to look at the hub from outside: the hub as a process, clients that speak HTTP, SSE and a
-//! real browser to it, engines and faults on the way to them, tokens, sizes per tier, seeds and reports.
+//! Tools to test the hub from outside: the hub as a process; HTTP, SSE, WebSocket and browser clients; engines, and a
+//! proxy that injects network faults; tokens; test sizes per tier; seeds; recorded results.
 //!
-//! Nothing here uses the hub's own crates, so that a shared mistake cannot hide itself. Only ever used by
-//! tests and the bench: when something goes wrong it panics and says why. Tests wait for conditions, never for a time.
+//! This crate uses none of the hub's own crates, so that a mistake in shared code cannot hide itself. Only tests and
+//! the bench use it: every failure is a panic with its reason. Tests wait for conditions, never for a fixed time.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -22,7 +22,7 @@ pub mod engine;
 pub mod fixture;
 pub mod http2;
 pub mod hub;
-pub mod island;
+pub mod isolated_runtime;
 pub mod jwks;
 pub mod nginx;
 pub mod proof;
@@ -42,7 +42,7 @@ mod resp;
 mod shared;
 mod wire;
 
-pub(crate) use bongsu_engines::{mortal, ports, process};
+pub(crate) use bongsu_engines::{child_process, ports, process};
 
 pub use answer::Answer;
 pub use api::Api;
@@ -50,16 +50,17 @@ pub use browser::Browser;
 pub use engine::{Engine, engine};
 pub use fixture::Fixture;
 pub use hub::{Hub, Metrics};
-pub use island::Island;
+pub use isolated_runtime::IsolatedRuntime;
 pub use nginx::Nginx;
 pub use proxy::Proxy;
 pub use redis::Redis;
 pub use rng::Rng;
 pub use tier::Tier;
 
-/// Writes one line past the test harness's capture, so that it is seen when the test passes, too.
-pub(crate) fn say(line: &str) {
+/// Writes one line to standard error directly. The test harness does not capture it, so it is shown for tests that
+/// pass, too.
+pub(crate) fn print_line(line: &str) {
     use std::io::Write as _;
-    // One write: lines of tests that run at the same time do not mix.
+    // A single write, so that the lines of parallel tests do not mix.
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -1,4 +1,4 @@
-//! A server of a few lines for pages and key sets that tests hand out themselves: one request a connection.
+//! A minimal HTTP server for pages and key sets that tests serve themselves. It answers one request per connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::ports::loopback;
 
-/// What is answered to one request.
+/// The response to one request.
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// How long to wait before answering.
+    /// Time between the request and the response.
     pub(crate) delay: Duration,
 }
 
@@ -26,25 +26,25 @@ impl Reply {
     }
 }
 
-/// A server on a free loopback port, for as long as this value and the runtime live.
+/// A server on a loopback port. It runs as long as this value and the tokio runtime live.
 pub(crate) struct LocalHttp {
     addr: SocketAddr,
-    accepting: JoinHandle<()>,
+    accept_task: JoinHandle<()>,
 }
 
 impl LocalHttp {
-    /// Starts it; `answer` gets the path (with the query) of each request.
+    /// Starts a server on a free port. `answer` receives the path of each request, including the query.
     pub(crate) async fn start(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_at(0, answer).await
     }
 
-    /// Starts it on this port.
+    /// Starts a server on the given port (0: a free one).
     pub(crate) async fn start_at(port: u16, answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind(loopback(port)).await.expect("a free loopback port");
-        let addr = listener.local_addr().expect("a bound address");
+        let listener = TcpListener::bind(loopback(port)).await.expect("cannot bind a loopback port");
+        let addr = listener.local_addr().expect("the listener has no address");
         let answer = Arc::new(answer);
-        let accepting = tokio::spawn(async move {
-            // Connections end with the server, because the set is dropped with this task.
+        let accept_task = tokio::spawn(async move {
+            // Dropping the set with this task aborts all connections.
             let mut connections = JoinSet::new();
             while let Ok((socket, _)) = listener.accept().await {
                 let answer = Arc::clone(&answer);
@@ -52,7 +52,7 @@ impl LocalHttp {
                 while connections.try_join_next().is_some() {}
             }
         });
-        Self { addr, accepting }
+        Self { addr, accept_task }
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {
@@ -62,11 +62,11 @@ impl LocalHttp {
 
 impl Drop for LocalHttp {
     fn drop(&mut self) {
-        self.accepting.abort();
+        self.accept_task.abort();
     }
 }
 
-/// Errors end the connection and nothing else: the client notices.
+/// Serves one connection. Returns None on an error, which closes the connection.
 async fn serve(mut socket: TcpStream, answer: &(impl Fn(&str) -> Reply + Sync)) -> Option<()> {
     let mut received = Vec::new();
     while !received.windows(4).any(|four| four == b"\r\n\r\n") {

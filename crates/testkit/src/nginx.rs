@@ -1,5 +1,5 @@
-//! A real nginx before hubs: with the configuration file that the project ships (`deploy/nginx.conf`), or with a plain one
-//! that takes turns between several hubs and passes over a hub that cannot be reached.
+//! A real nginx in front of hubs: with the configuration file that the project ships (`deploy/nginx.conf`), or with a
+//! plain one that balances round-robin between several hubs and skips unreachable ones.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,25 +10,26 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 
 use crate::ports::{Port, loopback};
-use crate::{mortal, tier, wait};
+use crate::{child_process, tier, wait};
 
-const START: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running nginx; ended when it is dropped, or with the test process.
+/// A running nginx. It ends when this value is dropped or the test process ends.
 pub struct Nginx {
     port: Port,
     child: Child,
-    // Last, so that the process is gone before its folder goes.
+    // Last field, so that the process ends before its folder is removed.
     folder: TempDir,
 }
 
 impl Nginx {
-    /// Starts one before these addresses, which it takes turns with, and waits until it accepts.
+    /// Starts an nginx that balances between these addresses, and waits until it accepts connections.
     pub async fn start(hubs: &[SocketAddr]) -> Self {
         Self::run(|port, _| plain_site(port, hubs)).await
     }
 
-    /// Starts one before a hub, with the shipped configuration: HTTPS with HTTP/2, and a certificate that nobody trusts.
+    /// Starts an nginx in front of a hub with the shipped configuration: HTTPS with HTTP/2 and a self-signed
+    /// certificate.
     pub async fn shipped(hub: SocketAddr) -> Self {
         Self::run(|port, folder| {
             make_certificate(folder);
@@ -37,7 +38,7 @@ impl Nginx {
         .await
     }
 
-    /// The same without TLS, for clients that check certificates.
+    /// As [`Nginx::shipped`] but without TLS, for clients that verify certificates.
     pub async fn shipped_without_tls(hub: SocketAddr) -> Self {
         Self::run(|port, folder| {
             make_certificate(folder);
@@ -47,16 +48,20 @@ impl Nginx {
     }
 
     async fn run(site: impl FnOnce(u16, &Path) -> String) -> Self {
-        let folder = tempfile::Builder::new().prefix("bongsu-nginx-").tempdir().expect("a temporary folder");
+        let folder = tempfile::Builder::new()
+            .prefix("bongsu-nginx-")
+            .tempdir()
+            .expect("cannot create a temporary folder");
         let (port, file) = (Port::pick(), folder.path().join("nginx.conf"));
         let site = site(port.number(), folder.path());
-        std::fs::write(&file, config(folder.path(), &site)).expect("a file for the settings");
+        std::fs::write(&file, config(folder.path(), &site)).expect("cannot write nginx.conf");
         let program = tier::program("nginx");
         let log = log_file(&folder);
         let arguments = [Path::new("-e"), &log, Path::new("-p"), folder.path(), Path::new("-c"), &file];
-        let child = mortal::start(&program, &arguments, &log);
+        let child = child_process::start(&program, &arguments, &log);
         let nginx = Self { port, child, folder };
-        let accepts = wait::holds_within(START, async || TcpStream::connect(nginx.addr()).await.is_ok());
+        let accepts =
+            wait::holds_within(START_TIMEOUT, async || TcpStream::connect(nginx.addr()).await.is_ok());
         assert!(accepts.await, "nginx does not accept:\n{}", nginx.log());
         nginx
     }
@@ -70,7 +75,7 @@ impl Nginx {
         format!("http://{}", self.addr())
     }
 
-    /// All that it complained about.
+    /// The error log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(log_file(&self.folder)).unwrap_or_default()
     }
@@ -87,7 +92,7 @@ fn log_file(folder: &TempDir) -> PathBuf {
     folder.path().join("nginx.log")
 }
 
-/// One process, so that ending it leaves nobody behind.
+/// The configuration around a site. nginx runs as a single process, so that killing it leaves no worker behind.
 fn config(folder: &Path, site: &str) -> String {
     let folder = folder.display();
     format!(
@@ -124,20 +129,24 @@ fn plain_site(port: u16, hubs: &[SocketAddr]) -> String {
     )
 }
 
-/// The shipped file with this test's addresses and files in place of the example's.
+/// The shipped file with the example addresses and paths replaced by those of this test.
 fn shipped_site(listen: &str, hub: SocketAddr, folder: &Path) -> String {
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/nginx.conf");
-    let shipped = std::fs::read_to_string(shipped).expect("the shipped configuration");
-    let own = [
+    let shipped = std::fs::read_to_string(shipped).expect("cannot read deploy/nginx.conf");
+    let replacements = [
         ("listen 443 ssl http2;", listen.to_owned()),
         ("server 127.0.0.1:8083 ", format!("server {hub} ")),
         ("/etc/ssl/certs/hub.example.com.pem", certificate(folder).display().to_string()),
         ("/etc/ssl/private/hub.example.com.key", certificate_key(folder).display().to_string()),
         ("/var/log/nginx/bongsu.log", folder.join("access.log").display().to_string()),
     ];
-    own.into_iter().fold(shipped, |text, (example, own)| {
-        assert_eq!(text.matches(example).count(), 1, "deploy/nginx.conf does not say {example:?} once");
-        text.replace(example, &own)
+    replacements.into_iter().fold(shipped, |text, (example, replacement)| {
+        assert_eq!(
+            text.matches(example).count(),
+            1,
+            "deploy/nginx.conf must contain {example:?} exactly once"
+        );
+        text.replace(example, &replacement)
     })
 }
 
@@ -164,8 +173,8 @@ fn make_certificate(folder: &Path) {
         "-keyout",
     ]);
     command.arg(certificate_key(folder)).arg("-out").arg(certificate(folder));
-    let made = command.output().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let output = command.output().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+    assert!(output.status.success(), "openssl failed: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[cfg(test)]
@@ -174,12 +183,12 @@ mod tests {
     use crate::{Api, Fixture};
 
     #[tokio::test]
-    async fn requests_go_to_one_that_is_there() {
+    async fn requests_skip_an_unreachable_hub() {
         if !tier::needs_engine("nginx") {
             return;
         }
-        let (gone, here) = (Port::pick(), Fixture::page("hello").await);
-        let nginx = Nginx::start(&[loopback(gone.number()), here.addr()]).await;
+        let (unreachable, reachable) = (Port::pick(), Fixture::page("hello").await);
+        let nginx = Nginx::start(&[loopback(unreachable.number()), reachable.addr()]).await;
         for _ in 0..4 {
             assert_eq!(Api::at(&nginx.url()).get("/").await.expect(200).text(), "hello", "{}", nginx.log());
         }

@@ -1,5 +1,6 @@
-//! Facts that a test found out, for the documentation: printed on one line, and kept as a file when a run that
-//! proves something asks for it with `BONGSU_PROOF_DIR`. What was found on a shared engine has its name behind.
+//! Records facts that a test measured, for the documentation. They are printed on one line and, in a `prove` run,
+//! written to a file in the folder that `BONGSU_PROOF_DIR` names. On a shared engine the file name ends with the
+//! engine's name.
 
 use std::borrow::Borrow;
 use std::path::Path;
@@ -7,19 +8,19 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::engine::{Engine, engine};
-use crate::say;
+use crate::print_line;
 
 /// Prints the facts, and writes them to `<BONGSU_PROOF_DIR>/<part>.<name>.json` when that is set, on a shared engine
 /// to `<part>.<name>.<engine>.json`.
 pub fn record(part: &str, name: &str, facts: impl Borrow<Value>) {
-    let (name, facts) = (on(engine(), name), facts.borrow());
-    say(&format!("proof {part}.{name} {facts}"));
+    let (name, facts) = (name_on(engine(), name), facts.borrow());
+    print_line(&format!("proof {part}.{name} {facts}"));
     if let Some(folder) = std::env::var_os("BONGSU_PROOF_DIR") {
         write(Path::new(&folder), part, &name, facts);
     }
 }
 
-fn on(engine: Engine, name: &str) -> String {
+fn name_on(engine: Engine, name: &str) -> String {
     match engine {
         Engine::Embedded => name.to_owned(),
         shared => format!("{name}.{}", shared.name()),
@@ -29,11 +30,11 @@ fn on(engine: Engine, name: &str) -> String {
 fn write(folder: &Path, part: &str, name: &str, facts: &Value) {
     let path = folder.join(format!("{part}.{name}.json"));
     let text = format!("{facts:#}\n");
-    // Written aside and renamed: a run that is cut off leaves no half file for a resumed one to read.
-    let aside = folder.join(format!("{part}.{name}.json.part"));
+    // Written to a temporary file and renamed, so that an interrupted run leaves no partial file for a resumed run.
+    let temporary = folder.join(format!("{part}.{name}.json.part"));
     std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::write(&aside, text))
-        .and_then(|()| std::fs::rename(&aside, &path))
+        .and_then(|()| std::fs::write(&temporary, text))
+        .and_then(|()| std::fs::rename(&temporary, &path))
         .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
 }
 
@@ -51,6 +52,9 @@ mod tests {
         let text = std::fs::read_to_string(folder.path().join("new/rooms.seam.json")).unwrap();
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), facts);
         assert_eq!(std::fs::read_dir(folder.path().join("new")).unwrap().count(), 1);
-        assert_eq!([on(Engine::Embedded, "seam"), on(Engine::Redis, "seam")], ["seam", "seam.redis"]);
+        assert_eq!(
+            [name_on(Engine::Embedded, "seam"), name_on(Engine::Redis, "seam")],
+            ["seam", "seam.redis"]
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! A fault proxy before one TCP address: it cuts, resets, holds back, swallows and slows down, and takes single
-//! messages out of what a Redis server sends to its subscribers.
+//! A proxy in front of one TCP address that injects faults: it closes, resets, pauses, stalls and slows down
+//! connections, and drops single pub/sub messages that a Redis server sends.
 //!
-//! It has a thread of its own, so that a test that blocks does not hold up the wire. A fault is in effect when the
-//! method that asks for it returns: no byte passes afterwards that should not.
+//! The proxy has its own thread, so that a test that blocks its thread does not block the connections. A fault is in
+//! effect when the method that requests it returns.
 
 mod link;
 mod messages;
@@ -20,9 +20,9 @@ use tokio::task::JoinSet;
 
 use crate::ports::{Port, loopback};
 use link::Link;
-use messages::Wanted;
+use messages::MessageDropper;
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     ToServer,
@@ -38,15 +38,15 @@ impl Direction {
     }
 }
 
-/// A proxy before one address, for as long as this value lives.
+/// A proxy in front of one address. Dropping it closes its connections and its port.
 pub struct Proxy {
     port: Port,
-    shared: Arc<Shared>,
-    orders: Option<mpsc::UnboundedSender<(Order, Done)>>,
+    shared: Arc<ProxyState>,
+    commands: Option<mpsc::UnboundedSender<(Command, Acknowledgement)>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is wrong with the wire now.
+/// The faults that are in effect.
 #[derive(Clone, Debug, Default)]
 struct Faults {
     paused: Vec<Direction>,
@@ -55,147 +55,158 @@ struct Faults {
 }
 
 impl Faults {
-    fn pauses(&self, direction: Direction) -> bool {
+    fn is_paused(&self, direction: Direction) -> bool {
         self.paused.contains(&direction)
     }
 
-    fn stalls(&self, direction: Direction, client: IpAddr) -> bool {
-        self.stalled.iter().any(|(of, from)| *of == direction && from.is_none_or(|from| from == client))
+    fn is_stalled(&self, direction: Direction, client: IpAddr) -> bool {
+        self.stalled
+            .iter()
+            .any(|(stalled, from)| *stalled == direction && from.is_none_or(|from| from == client))
     }
 }
 
-/// What connections, the acceptor and the test's side share.
-struct Shared {
+/// State that the connections, the proxy's thread and the test share.
+struct ProxyState {
     target: Mutex<SocketAddr>,
     faults: watch::Sender<Faults>,
-    wanted: Mutex<Wanted>,
-    open: AtomicUsize,
-    accepted: AtomicUsize,
-    /// Connections that end now end with a reset.
-    resetting: AtomicBool,
+    dropper: Mutex<MessageDropper>,
+    open_count: AtomicUsize,
+    accepted_count: AtomicUsize,
+    /// Connections that are dropped while this is true are closed with a reset.
+    is_resetting: AtomicBool,
 }
 
-enum Order {
+enum Command {
     Cut,
     Heal,
     Reset,
 }
 
-type Done = std::sync::mpsc::Sender<()>;
+type Acknowledgement = std::sync::mpsc::Sender<()>;
 
 impl Proxy {
-    /// Starts one on a free loopback port.
+    /// Starts a proxy on a free loopback port.
     pub async fn start(target: SocketAddr) -> Self {
         let port = Port::pick();
-        let listener = listen(port.number()).expect("the port that was just free");
-        let shared = Arc::new(Shared {
+        let listener = listen(port.number()).expect("cannot bind the port of the proxy");
+        let shared = Arc::new(ProxyState {
             target: Mutex::new(target),
             faults: watch::Sender::new(Faults::default()),
-            wanted: Mutex::default(),
-            open: AtomicUsize::new(0),
-            accepted: AtomicUsize::new(0),
-            resetting: AtomicBool::new(false),
+            dropper: Mutex::default(),
+            open_count: AtomicUsize::new(0),
+            accepted_count: AtomicUsize::new(0),
+            is_resetting: AtomicBool::new(false),
         });
-        let (orders, waiting) = mpsc::unbounded_channel();
-        let (number, serving) = (port.number(), Arc::clone(&shared));
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let (number, thread_state) = (port.number(), Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("proxy".to_owned()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(serve(number, listener, serving, waiting));
+            runtime.expect("cannot build a runtime").block_on(serve(
+                number,
+                listener,
+                thread_state,
+                receiver,
+            ));
         });
-        Self { port, shared, orders: Some(orders), thread: Some(thread.expect("a thread")) }
+        Self { port, shared, commands: Some(commands), thread: Some(thread.expect("cannot start a thread")) }
     }
 
     pub fn addr(&self) -> SocketAddr {
         loopback(self.port.number())
     }
 
-    /// How many connections are open now.
+    /// The number of open connections.
     pub fn connections(&self) -> usize {
-        self.shared.open.load(Ordering::SeqCst)
+        self.shared.open_count.load(Ordering::SeqCst)
     }
 
-    /// How many connections there have been.
-    pub fn accepted(&self) -> usize {
-        self.shared.accepted.load(Ordering::SeqCst)
+    /// The number of connections accepted so far.
+    pub fn accepted_connections(&self) -> usize {
+        self.shared.accepted_count.load(Ordering::SeqCst)
     }
 
-    /// Connects new clients to another address, as a changed DNS record does. Open connections stay where they are.
+    /// Connects new clients to another address, as a changed DNS record does. Open connections keep their server.
     pub fn set_target(&self, target: SocketAddr) {
         *self.shared.target.lock().unwrap() = target;
     }
 
-    /// Closes all connections, on both sides, and refuses new ones.
+    /// Closes all connections on both sides, and refuses new ones.
     pub fn cut(&self) {
-        self.order(Order::Cut);
+        self.execute(Command::Cut);
     }
 
-    /// Ends every fault. A connection that has lost bytes stays silent, as it would on a real wire; new ones work.
+    /// Ends every fault. A connection that has lost bytes stays stalled in that direction; new connections work.
     pub fn heal(&self) {
         self.shared.faults.send_replace(Faults::default());
-        self.order(Order::Heal);
+        self.execute(Command::Heal);
     }
 
-    /// Resets all connections (RST), on both sides, and goes on with new ones.
+    /// Resets all connections (RST) on both sides. New connections work.
     pub fn reset(&self) {
-        self.order(Order::Reset);
+        self.execute(Command::Reset);
     }
 
-    /// Holds bytes of this direction back, and an end of the connection behind them. Nothing is lost: they stay in
-    /// the sockets' buffers, and who sends more than fits there has to wait.
+    /// Stops forwarding in this direction until [`Proxy::resume`] or [`Proxy::heal`]. No bytes are lost: they stay in
+    /// the socket buffers, and a sender blocks when these are full.
     pub fn pause(&self, direction: Direction) {
         self.shared.faults.send_modify(|faults| faults.paused.push(direction));
     }
 
-    /// Lets held bytes of both directions pass.
+    /// Ends [`Proxy::pause`] in both directions.
     pub fn resume(&self) {
         self.shared.faults.send_modify(|faults| faults.paused.clear());
     }
 
-    /// Half-open, until [`Proxy::heal`]: bytes of this direction vanish, on open connections and on new ones, and
-    /// nothing closes, not even when the sender goes.
+    /// Discards all bytes of this direction on open and new connections until [`Proxy::heal`]. A close by the sender is
+    /// not forwarded either, so that connections are half-open.
     pub fn stall(&self, direction: Direction) {
         self.shared.faults.send_modify(|faults| faults.stalled.push((direction, None)));
     }
 
-    /// As [`Proxy::stall`], for connections from one address only.
+    /// As [`Proxy::stall`], only for connections from one client address.
     pub(crate) fn stall_from(&self, client: IpAddr, direction: Direction) {
         self.shared.faults.send_modify(|faults| faults.stalled.push((direction, Some(client))));
     }
 
-    /// Ends [`Proxy::stall_from`], and no other fault.
+    /// Ends [`Proxy::stall_from`] for a client address. Other faults stay.
     pub(crate) fn end_stall_from(&self, client: IpAddr) {
         self.shared.faults.send_modify(|faults| faults.stalled.retain(|(_, from)| *from != Some(client)));
     }
 
-    /// Lets no more than about so many bytes a second pass, per connection and direction, until [`Proxy::heal`].
+    /// Limits each connection and direction to about this number of bytes per second until [`Proxy::heal`].
     pub fn slow(&self, bytes_per_second: u64) {
-        assert!(bytes_per_second > 0, "a wire without any speed is `pause`");
+        assert!(bytes_per_second > 0, "the speed must be greater than 0; use `pause` to stop forwarding");
         self.shared.faults.send_modify(|faults| faults.bytes_per_second = Some(bytes_per_second));
     }
 
-    /// Takes the next pub/sub message that holds these bytes (in its channel or its text) out of what the server
-    /// sends, and nothing else; the connection goes on. Once for each call. [`Proxy::dropped`] tells when.
+    /// Drops the next pub/sub message from the server whose channel or payload contains these bytes. Each call drops
+    /// one message, on one connection, which stays open. [`Proxy::dropped_messages`] counts them.
     pub fn drop_next_message(&self, matching: &[u8]) {
-        self.shared.wanted.lock().unwrap().add(matching);
+        self.shared.dropper.lock().unwrap().add(matching);
     }
 
-    /// How many messages were taken out so far.
-    pub fn dropped(&self) -> u64 {
-        self.shared.wanted.lock().unwrap().taken()
+    /// The number of messages dropped so far.
+    pub fn dropped_messages(&self) -> u64 {
+        self.shared.dropper.lock().unwrap().dropped_count()
     }
 
-    /// Waits until the proxy's thread has done it. It waits for nobody, so this takes no time worth naming.
-    fn order(&self, order: Order) {
-        let (done, waiting) = std::sync::mpsc::channel();
-        let orders = self.orders.as_ref().expect("kept until the end");
-        orders.send((order, done)).ok().and_then(|()| waiting.recv().ok()).expect("the proxy's thread runs");
+    /// Sends a command to the proxy's thread and blocks until the thread has executed it.
+    fn execute(&self, command: Command) {
+        let (done, receiver) = std::sync::mpsc::channel();
+        let commands = self.commands.as_ref().expect("the sender lives until the proxy is dropped");
+        commands
+            .send((command, done))
+            .ok()
+            .and_then(|()| receiver.recv().ok())
+            .expect("the proxy's thread has ended");
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // Without anybody to take orders from the thread ends, and its connections with it.
-        self.orders.take();
+        // The thread ends when the sender is dropped, and closes its connections.
+        self.commands.take();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -208,34 +219,34 @@ fn listen(port: u16) -> io::Result<std::net::TcpListener> {
     Ok(listener)
 }
 
-/// The proxy's thread: accepts, and does what it is told.
+/// The main loop of the proxy's thread: accepts connections and executes commands.
 async fn serve(
     port: u16,
     listener: std::net::TcpListener,
-    shared: Arc<Shared>,
-    mut orders: mpsc::UnboundedReceiver<(Order, Done)>,
+    shared: Arc<ProxyState>,
+    mut commands: mpsc::UnboundedReceiver<(Command, Acknowledgement)>,
 ) {
     let mut listener = TcpListener::from_std(listener).ok();
-    // Connections end with the proxy, because the set is dropped with this function.
+    // Dropping the set at the end of this function closes the connections.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            order = orders.recv() => {
-                let Some((order, done)) = order else { return };
-                match order {
-                    Order::Cut => {
+            command = commands.recv() => {
+                let Some((command, done)) = command else { return };
+                match command {
+                    Command::Cut => {
                         listener = None;
                         connections.shutdown().await;
                     }
-                    Order::Heal if listener.is_some() => {}
-                    Order::Heal => {
+                    Command::Heal if listener.is_some() => {}
+                    Command::Heal => {
                         let opened = listen(port).and_then(TcpListener::from_std);
-                        listener = Some(opened.expect("the port, which is held for the proxy"));
+                        listener = Some(opened.expect("cannot bind the port of the proxy again"));
                     }
-                    Order::Reset => {
-                        shared.resetting.store(true, Ordering::SeqCst);
+                    Command::Reset => {
+                        shared.is_resetting.store(true, Ordering::SeqCst);
                         connections.shutdown().await;
-                        shared.resetting.store(false, Ordering::SeqCst);
+                        shared.is_resetting.store(false, Ordering::SeqCst);
                     }
                 }
                 let _ = done.send(());

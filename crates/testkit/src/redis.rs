@@ -1,9 +1,9 @@
-//! Real Redis servers: one, a cluster of three, or a pair that Sentinels watch, each a process of its own in a
-//! folder of its own, on a free loopback port.
+//! Real Redis servers: a single one, a Cluster of three, or a master and a replica with Sentinels. Each server is a
+//! process with its own folder, on a free loopback port.
 //!
-//! Unless a test says otherwise an acknowledged write is on the disk (`appendfsync always`). All methods take
-//! `&self`, so that a server can be shared with the tasks that load it while another one kills it. A dropped server
-//! is killed, and none outlives the test process.
+//! An acknowledged write is on the disk (`appendfsync always`), unless a test sets the server otherwise. All methods
+//! take `&self`, so that several tasks can share a server: one kills it while others send commands. Dropping a server
+//! kills it, and no server outlives the test process.
 
 mod builder;
 mod client;
@@ -32,32 +32,32 @@ pub use migration::Migration;
 pub use sentinels::{Sentinels, SentinelsBuilder};
 
 use crate::ports::{Port, loopback};
-use crate::{mortal, process, tier, wait};
+use crate::{child_process, process, tier, wait};
 
-const START: Duration = Duration::from_secs(60);
-/// How long a cluster or Sentinels may take to agree. Sentinels that felt their machine stand still do nothing for
-/// half a minute.
-const AGREE: Duration = Duration::from_secs(120);
-const ANSWER: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time in which the nodes of a Cluster or the Sentinels must agree. A Sentinel whose process was delayed does not act
+/// for 30 seconds.
+const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(120);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running (or killed) server.
+/// A running or killed server.
 pub struct Redis {
     program: PathBuf,
     password: Option<String>,
     port: Port,
     config: PathBuf,
     child: Mutex<Option<Child>>,
-    // Last, so that the process is gone before its folder goes.
+    // Last field, so that the process ends before its folder is removed.
     folder: TempDir,
 }
 
 impl Redis {
-    /// Starts one and waits until it answers.
+    /// Starts a server and waits until it answers.
     pub async fn start() -> Self {
         Self::builder().start().await
     }
 
-    /// Prepares one with other settings.
+    /// Prepares a server with other settings.
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -75,38 +75,38 @@ impl Redis {
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.lock().unwrap().as_ref().expect("the server runs").id()
+        self.child.lock().unwrap().as_ref().expect("the server does not run").id()
     }
 
-    /// All that the server wrote since it was first started.
+    /// The log of the server since its first start.
     pub fn log(&self) -> String {
         read_log(&self.log_file())
     }
 
-    /// Ends the server as a crash would, and waits until it is gone. Nothing happens when it is gone already.
+    /// Kills the server (SIGKILL) and waits until it is gone. Does nothing if the server has already ended.
     pub async fn kill9(&self) {
         self.kill();
     }
 
-    /// Starts the server again (killing it first if it runs) and waits until it answers: same port, same folder,
-    /// and the settings as it left them itself.
+    /// Restarts the server on the same port and folder (kills it first if it runs) and waits until it answers. It reads
+    /// its configuration file, to which Redis itself may have written.
     pub async fn restart(&self) {
         self.kill();
         self.launch();
         self.wait_ready().await;
     }
 
-    /// Lets the process stand still (SIGSTOP): its connections stay open and nobody answers.
+    /// Stops the process (SIGSTOP): connections stay open and get no reply.
     pub fn pause(&self) {
         process::signal(self.pid(), Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Continues the process (SIGCONT).
     pub fn resume(&self) {
         process::signal(self.pid(), Signal::CONT);
     }
 
-    /// A connection, signed in if there is a password.
+    /// Opens a connection, authenticated if the server has a password.
     pub async fn connect(&self) -> io::Result<Client> {
         let mut client = Client::connect(self.addr()).await?;
         if let Some(password) = &self.password
@@ -117,41 +117,45 @@ impl Redis {
         Ok(client)
     }
 
-    /// Sends one command over a connection of its own; panics when no answer comes. A refusal is an answer.
+    /// Sends one command over a new connection. Panics if no reply arrives; an error reply is returned.
     pub async fn command(&self, words: &[impl AsRef<[u8]>]) -> Reply {
         self.try_command(words).await.unwrap_or_else(|error| {
             let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word.as_ref())).collect();
-            panic!("no answer to {} at {}: {error}:\n{}", words.join(" "), self.addr(), tail(&self.log()))
+            panic!("no reply to {} at {}: {error}:\n{}", words.join(" "), self.addr(), tail(&self.log()))
         })
     }
 
-    /// As [`Redis::command`]; the error when no answer came. What became of the command is then unknown.
+    /// As [`Redis::command`]. The error means that no reply arrived; whether the command was executed is then unknown.
     pub async fn try_command(&self, words: &[impl AsRef<[u8]>]) -> io::Result<Reply> {
-        timeout(ANSWER, async { self.connect().await?.call(words).await }).await?
+        timeout(REPLY_TIMEOUT, async { self.connect().await?.call(words).await }).await?
     }
 
-    /// Runs the real `redis-cli` on this server and gives what it printed; panics when it fails.
+    /// Runs `redis-cli` on this server and returns its output. Panics if it fails.
     pub fn cli(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(tier::program("redis-cli"));
         command.args(["-h", "127.0.0.1", "-p", &self.port.number().to_string()]);
         if let Some(password) = &self.password {
-            // By the environment: a warning about a password on the command line would stand in the output.
+            // In the environment, because redis-cli prints a warning about a password on the command line.
             command.env("REDISCLI_AUTH", password);
         }
         command.args(arguments);
         let output = command.output().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-        let said = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
-        assert!(output.status.success(), "{command:?}: {said} {}", String::from_utf8_lossy(&output.stderr));
-        said
+        let printed = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
+        assert!(
+            output.status.success(),
+            "{command:?}: {printed} {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        printed
     }
 
-    /// A field of what INFO says; empty when it has no such field.
+    /// A field of the reply to INFO; empty if the reply has no such field.
     pub async fn info(&self, field: &str) -> String {
-        let question = ["INFO", "everything"];
-        // A Sentinel that gives a server another role cuts off all who are connected to it.
-        let answer = match self.try_command(&question).await {
+        let words = ["INFO", "everything"];
+        // Repeated once, because a Sentinel that changes the role of a server closes the connections to it.
+        let answer = match self.try_command(&words).await {
             Ok(answer) => answer,
-            Err(_) => self.command(&question).await,
+            Err(_) => self.command(&words).await,
         };
         field_of(answer.text(), field).to_owned()
     }
@@ -167,18 +171,18 @@ impl Redis {
 
     fn kill(&self) {
         let Some(mut child) = self.child.lock().unwrap().take() else { return };
-        // Redis leaves rewriting its file to a child, which would go on without it.
+        // A child process of Redis, which rewrites the append-only file, would outlive its parent.
         process::kill_tree(&mut child);
     }
 
     fn launch(&self) {
-        let child = mortal::start(&self.program, &[&self.config], &self.log_file());
+        let child = child_process::start(&self.program, &[&self.config], &self.log_file());
         *self.child.lock().unwrap() = Some(child);
     }
 
     async fn wait_ready(&self) {
-        let ready = wait::value_within(START, || async {
-            // While it reads its files it answers as well, but refuses.
+        let ready = wait::value_within(START_TIMEOUT, || async {
+            // While the server loads its files, it replies with an error.
             let ready = self.try_command(&["PING"]).await.is_ok_and(|reply| reply.error().is_none());
             (ready || !self.is_running()).then_some(ready)
         });
@@ -201,7 +205,12 @@ impl Drop for Redis {
     fn drop(&mut self) {
         self.kill();
         if std::thread::panicking() {
-            eprintln!("{} at {} wrote last:\n{}", self.program.display(), self.addr(), tail(&self.log()));
+            eprintln!(
+                "end of the log of {} at {}:\n{}",
+                self.program.display(),
+                self.addr(),
+                tail(&self.log())
+            );
         }
     }
 }

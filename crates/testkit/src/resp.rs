@@ -1,42 +1,42 @@
-//! RESP, the protocol that Redis speaks, versions 2 and 3: where frames end and what they say.
+//! RESP, the protocol of Redis, versions 2 and 3.
 //!
-//! [`Frames`] finds ends in bytes that come in pieces, without keeping them; [`Reply`] is one whole frame. Both
-//! know the protocol from its specification and from nothing of the hub's.
+//! [`FrameSplitter`] finds the ends of frames in partial input without storing it; [`Reply`] is one parsed frame. Both
+//! are written from the specification and use no code of the hub.
 
 use std::fmt;
 
-/// No type's first line is longer, but for an error's or a status's words.
-const LONGEST_LINE: usize = 64 * 1024;
+/// Maximum length of an element's first line, in bytes. Only the text of errors and statuses could exceed it.
+const MAX_LINE_LENGTH: usize = 64 * 1024;
 
-/// These bytes are no RESP.
+/// The error for bytes that are not RESP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotResp;
 
-/// Finds where frames end.
+/// Finds the ends of frames.
 #[derive(Debug, Default)]
-pub(crate) struct Frames {
-    /// Elements that are still missing from the frame. Nesting needs no more than this one number.
+pub(crate) struct FrameSplitter {
+    /// Elements that are missing from the current frame. One count is enough for nested frames.
     open: u64,
-    /// An element's first line, as far as it has come.
+    /// The bytes of an element's first line received so far.
     line: Vec<u8>,
-    /// Bytes of a string, with the line's end behind them, that are still to come.
+    /// Bytes of a string, including its line end, that have not been received.
     skip: u64,
 }
 
-impl Frames {
+impl FrameSplitter {
     /// Whether a frame has begun and not ended.
-    pub(crate) fn within(&self) -> bool {
+    pub(crate) fn is_within_frame(&self) -> bool {
         self.open > 0 || self.skip > 0
     }
 
-    /// How many of these bytes belong to the frame under way, when it ends within them; none when it takes all of
-    /// them and goes on. A frame begins with the first byte after the last one's end.
+    /// The number of these bytes that belong to the current frame, if the frame ends within them. None if the frame
+    /// includes all of the bytes and continues. A frame begins with the first byte after the end of the previous one.
     pub(crate) fn end_in(&mut self, bytes: &[u8]) -> Result<Option<usize>, NotResp> {
-        if !self.within() {
+        if !self.is_within_frame() {
             self.open = 1;
         }
         let mut at = 0;
-        while self.within() {
+        while self.is_within_frame() {
             let rest = &bytes[at..];
             if self.skip > 0 {
                 let skipped = rest.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
@@ -51,7 +51,7 @@ impl Frames {
                 self.take_line()?;
             } else {
                 self.line.extend_from_slice(rest);
-                return if self.line.len() > LONGEST_LINE { Err(NotResp) } else { Ok(None) };
+                return if self.line.len() > MAX_LINE_LENGTH { Err(NotResp) } else { Ok(None) };
             }
         }
         Ok(Some(at))
@@ -68,20 +68,20 @@ impl Frames {
                     self.skip = length + 2;
                 }
             }
-            Kind::List { each, beside } => self.open += count(text)?.unwrap_or(0) * each + beside,
+            Kind::List { each, extra } => self.open += count(text)?.unwrap_or(0) * each + extra,
         }
         Ok(())
     }
 }
 
-/// What an element's first line says about the rest of it.
+/// How an element continues after its first line.
 enum Kind {
-    /// It is all of it.
+    /// The first line is the whole element; the value is the type byte.
     Line(u8),
-    /// So many bytes follow.
+    /// A string of the given number of bytes follows.
     Text,
-    /// So many times `each` elements follow, and `beside` that does not belong to it.
-    List { each: u64, beside: u64 },
+    /// `each` times the given number of elements follow, and then `extra` elements that are not part of the list.
+    List { each: u64, extra: u64 },
 }
 
 fn head(line: &[u8]) -> Result<(Kind, &str), NotResp> {
@@ -89,17 +89,18 @@ fn head(line: &[u8]) -> Result<(Kind, &str), NotResp> {
     let kind = match first {
         b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => Kind::Line(*first),
         b'$' | b'=' | b'!' => Kind::Text,
-        b'*' | b'~' | b'>' => Kind::List { each: 1, beside: 0 },
-        b'%' => Kind::List { each: 2, beside: 0 },
-        // An attribute stands before the element that it says something about.
-        b'|' => Kind::List { each: 2, beside: 1 },
+        b'*' | b'~' | b'>' => Kind::List { each: 1, extra: 0 },
+        b'%' => Kind::List { each: 2, extra: 0 },
+        // An attribute precedes the element that it describes.
+        b'|' => Kind::List { each: 2, extra: 1 },
         _ => return Err(NotResp),
     };
-    // An error may repeat what a client sent, whatever that was; only numbers are read from here.
+    // The text of an error may contain arbitrary client input. The text is used only for numbers, so invalid UTF-8 is
+    // dropped.
     Ok((kind, std::str::from_utf8(text).unwrap_or_default()))
 }
 
-/// A length; none for -1, which version 2 uses for "nothing".
+/// A length; None for -1, which version 2 uses for null.
 fn count(text: &str) -> Result<Option<u64>, NotResp> {
     match text.parse::<i64>() {
         Ok(-1) => Ok(None),
@@ -108,51 +109,52 @@ fn count(text: &str) -> Result<Option<u64>, NotResp> {
     }
 }
 
-/// What a server said.
+/// A reply of a Redis server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// `OK`, `PONG`, `QUEUED`.
     Status(String),
     Error(String),
     Integer(i64),
-    /// A string; what is not UTF-8 in it is replaced.
+    /// A string; invalid UTF-8 is replaced.
     Text(String),
-    Nothing,
-    /// An array, a set, or a map with keys and values in turn.
+    Null,
+    /// An array, a set, or a map as alternating keys and values.
     List(Vec<Reply>),
-    /// What version 3 sends unasked, such as a subscriber's message.
+    /// An out-of-band message of version 3, such as a pub/sub message.
     Push(Vec<Reply>),
 }
 
 impl Reply {
-    /// Reads the frame that begins here; gives it and what follows. Only for whole frames, see [`Frames`].
+    /// Parses the frame at the start of `bytes`, which must be complete (see [`FrameSplitter`]). Returns the frame and
+    /// the bytes after it.
     pub(crate) fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), NotResp> {
         let end = bytes.iter().position(|byte| *byte == b'\n').ok_or(NotResp)? + 1;
         let (line, rest) = bytes.split_at(end);
-        let words = || String::from_utf8_lossy(&line[1..line.len() - 2]).into_owned();
+        let line_text = || String::from_utf8_lossy(&line[1..line.len() - 2]).into_owned();
         match head(line)? {
-            (Kind::Line(b'+'), _) => Ok((Self::Status(words()), rest)),
-            (Kind::Line(b'-'), _) => Ok((Self::Error(words()), rest)),
+            (Kind::Line(b'+'), _) => Ok((Self::Status(line_text()), rest)),
+            (Kind::Line(b'-'), _) => Ok((Self::Error(line_text()), rest)),
             (Kind::Line(b':'), number) => Ok((Self::Integer(number.parse().map_err(|_| NotResp)?), rest)),
             (Kind::Line(b'#'), truth) => Ok((Self::Integer(i64::from(truth == "t")), rest)),
-            (Kind::Line(b'_'), _) => Ok((Self::Nothing, rest)),
-            (Kind::Line(_), _) => Ok((Self::Text(words()), rest)),
+            (Kind::Line(b'_'), _) => Ok((Self::Null, rest)),
+            (Kind::Line(_), _) => Ok((Self::Text(line_text()), rest)),
             (Kind::Text, length) => {
-                let Some(length) = count(length)? else { return Ok((Self::Nothing, rest)) };
+                let Some(length) = count(length)? else { return Ok((Self::Null, rest)) };
                 let text = rest.get(..length as usize).ok_or(NotResp)?;
                 let text = String::from_utf8_lossy(text).into_owned();
                 let reply = if line[0] == b'!' { Self::Error(text) } else { Self::Text(text) };
                 Ok((reply, rest.get(length as usize + 2..).ok_or(NotResp)?))
             }
-            (Kind::List { each, beside }, length) => {
-                let Some(length) = count(length)? else { return Ok((Self::Nothing, rest)) };
+            (Kind::List { each, extra }, length) => {
+                let Some(length) = count(length)? else { return Ok((Self::Null, rest)) };
                 let (mut items, mut rest) = (Vec::new(), rest);
                 for _ in 0..length * each {
                     let (item, after) = Self::parse(rest)?;
                     items.push(item);
                     rest = after;
                 }
-                match (beside, line[0]) {
+                match (extra, line[0]) {
                     (1.., _) => Self::parse(rest),
                     (_, b'>') => Ok((Self::Push(items), rest)),
                     _ => Ok((Self::List(items), rest)),
@@ -161,12 +163,12 @@ impl Reply {
         }
     }
 
-    /// A string's or a status's words; panics when it is anything else.
+    /// The text of a string or a status; panics for any other reply.
     #[track_caller]
     pub fn text(&self) -> &str {
         match self {
             Self::Text(text) | Self::Status(text) => text,
-            other => panic!("not a text: {other:?}"),
+            other => panic!("expected a text reply, got {other:?}"),
         }
     }
 
@@ -174,7 +176,7 @@ impl Reply {
     pub fn integer(&self) -> i64 {
         match self {
             Self::Integer(number) => *number,
-            other => panic!("not a number: {other:?}"),
+            other => panic!("expected an integer reply, got {other:?}"),
         }
     }
 
@@ -183,30 +185,30 @@ impl Reply {
     pub fn items(&self) -> &[Reply] {
         match self {
             Self::List(items) | Self::Push(items) => items,
-            other => panic!("not a list: {other:?}"),
+            other => panic!("expected a list reply, got {other:?}"),
         }
     }
 
-    /// What the server refused, if it did.
+    /// The text of an error reply; None for any other reply.
     pub fn error(&self) -> Option<&str> {
         if let Self::Error(error) = self { Some(error) } else { None }
     }
 
-    /// The reply again, after making sure that it is no error.
+    /// Asserts that the reply is not an error and returns it.
     #[track_caller]
-    pub fn accepted(self) -> Self {
-        assert_eq!(self.error(), None, "the server refused");
+    pub fn expect_ok(self) -> Self {
+        assert_eq!(self.error(), None, "the Redis server returned an error");
         self
     }
 }
 
-/// As a person would read it: a list has a line for each item, nothing is an empty text.
+/// Human-readable text: a list has one line per item, a null is empty.
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Status(text) | Self::Error(text) | Self::Text(text) => f.write_str(text),
             Self::Integer(number) => write!(f, "{number}"),
-            Self::Nothing => Ok(()),
+            Self::Null => Ok(()),
             Self::List(items) | Self::Push(items) => {
                 let lines: Vec<String> = items.iter().map(Self::to_string).collect();
                 f.write_str(&lines.join("\n"))
@@ -219,7 +221,7 @@ impl fmt::Display for Reply {
 mod tests {
     use super::*;
 
-    /// Every type there is, nested and empty ones among them.
+    /// Every RESP type, including nested and empty ones.
     const FRAMES: [&str; 14] = [
         "+OK\r\n",
         "-ERR no such thing\r\n",
@@ -238,10 +240,10 @@ mod tests {
     ];
 
     #[test]
-    fn frames_end_where_they_end_however_they_are_cut() {
+    fn frame_ends_are_found_for_every_split_of_the_input() {
         let all = FRAMES.concat().into_bytes();
         for piece in 1..=all.len() {
-            let (mut frames, mut ends, mut at) = (Frames::default(), Vec::new(), 0);
+            let (mut frames, mut ends, mut at) = (FrameSplitter::default(), Vec::new(), 0);
             for mut bytes in all.chunks(piece) {
                 while !bytes.is_empty() {
                     let end = frames.end_in(bytes).unwrap();
@@ -253,15 +255,15 @@ mod tests {
             let expected: Vec<usize> =
                 (1..=FRAMES.len()).map(|count| FRAMES[..count].concat().len()).collect();
             assert_eq!(ends, expected, "in pieces of {piece}");
-            assert!(!frames.within());
+            assert!(!frames.is_within_frame());
         }
         for other in ["GET / HTTP/1.1\r\n", "*x\r\n", "$-2\r\n", "+no return\n"] {
-            assert_eq!(Frames::default().end_in(other.as_bytes()), Err(NotResp), "{other}");
+            assert_eq!(FrameSplitter::default().end_in(other.as_bytes()), Err(NotResp), "{other}");
         }
     }
 
     #[test]
-    fn replies_are_read_as_what_they_are() {
+    fn every_reply_type_is_parsed() {
         let read =
             |text: &str| Reply::parse(text.as_bytes()).map(|(reply, rest)| (reply, rest.len())).unwrap();
         let text = |text: &str| Reply::Text(text.to_owned());
@@ -270,13 +272,13 @@ mod tests {
             Reply::Error("ERR no such thing".to_owned()),
             Reply::Integer(-7),
             text("a\r\nbc"),
-            Reply::Nothing,
-            Reply::Nothing,
+            Reply::Null,
+            Reply::Null,
             Reply::List(Vec::new()),
             Reply::List(vec![Reply::List(vec![text("")]), Reply::Integer(1)]),
             Reply::List(vec![
                 Reply::Status("key".to_owned()),
-                Reply::List(vec![Reply::Integer(1), Reply::Nothing]),
+                Reply::List(vec![Reply::Integer(1), Reply::Null]),
             ]),
             Reply::Push(vec![text("message"), text("a"), text("\r\n")]),
             text("1.5"),

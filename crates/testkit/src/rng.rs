@@ -1,4 +1,4 @@
-//! A small deterministic generator (SplitMix64): the same seed gives the same run.
+//! A deterministic random number generator (SplitMix64): the same seed gives the same sequence.
 
 use std::ops::Range;
 
@@ -13,9 +13,10 @@ impl Rng {
         Self { state: seed }
     }
 
-    /// A generator for one test: the run's seed and the test's name decide, not what other tests drew before.
+    /// A generator for one test. Its sequence depends on the run's seed and the test's name only, not on what other
+    /// tests drew before.
     pub fn for_test(name: &str) -> Self {
-        // FNV-1a: only has to differ between names and stay the same between builds.
+        // FNV-1a: the hash only has to differ between names and to be the same in every build.
         let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
         });
@@ -32,8 +33,8 @@ impl Rng {
 
     /// A number from 0 to `bound` − 1.
     pub fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "nothing is below zero");
-        // Multiply and shift: no modulo bias worth naming at test sizes.
+        assert!(bound > 0, "the bound must be greater than 0");
+        // Multiply and shift: the bias is negligible at test sizes.
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
@@ -41,7 +42,7 @@ impl Rng {
         range.start + self.below(range.end - range.start)
     }
 
-    /// True in `numerator` of `denominator` cases.
+    /// True with the probability `numerator` / `denominator`.
     pub fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
         self.below(denominator) < numerator
     }

@@ -1,20 +1,21 @@
 //! The engines that all tests share.
 //!
-//! `cargo xtask test` starts each once for the whole run and passes its address by the variable of its row. Without
-//! that variable (`cargo test` by hand) the first test of a process that needs an engine starts it for the process.
+//! `cargo xtask test` starts each engine once per run and passes its address in the environment variable of its row in
+//! `bongsu_engines::ENGINES`. Without the variable (`cargo test`), the first test that needs an engine starts it for
+//! its test process.
 
 use std::path::Path;
 
 use bongsu_engines::{Engine, Instance, engine, sql};
 use tokio::sync::OnceCell;
 
-use crate::mortal::RemovedAfterwards;
+use crate::child_process::FolderCleanup;
 use crate::tier;
 
-/// An engine that nothing ever drops: it dies with the process, and its folder is removed afterwards.
+/// An engine that is never dropped: it is killed when the process ends, and its folder is removed after that.
 struct ProcessEngine {
     instance: Instance,
-    _folder: RemovedAfterwards,
+    _folder: FolderCleanup,
 }
 
 static REDIS: OnceCell<ProcessEngine> = OnceCell::const_new();
@@ -35,26 +36,29 @@ pub(crate) async fn address(name: &str) -> String {
         _ => &MARIADB,
     };
     let started = cell.get_or_init(|| async {
-        tokio::task::spawn_blocking(|| start(engine)).await.expect("an engine that starts")
+        tokio::task::spawn_blocking(|| start(engine)).await.expect("the engine did not start")
     });
     started.await.instance.address.clone()
 }
 
-/// A profile was asked for by name, so nothing of it is left out: a missing program is a failure.
+/// Starts an engine. The test needs the engine because the profile was chosen by name, so a missing program is a panic
+/// and not a skipped test.
 fn start(engine: &Engine) -> ProcessEngine {
     let missing = tier::missing_programs(engine.name);
-    assert!(missing.is_empty(), "{} is missing; `cargo xtask services`", missing.join(", "));
-    let folder = tempfile::Builder::new().prefix("bongsu-engine-").tempdir().expect("a folder").keep();
-    open_to_all(&folder);
-    let removed = RemovedAfterwards::new(std::slice::from_ref(&folder));
+    assert!(missing.is_empty(), "{} is missing; run `cargo xtask services`", missing.join(", "));
+    let folder = tempfile::Builder::new().prefix("bongsu-engine-").tempdir();
+    let folder = folder.expect("cannot create a temporary folder").keep();
+    make_accessible(&folder);
+    let cleanup = FolderCleanup::new(std::slice::from_ref(&folder));
     let instance = (engine.start)(&folder).wait_ready(engine).unwrap_or_else(|error| panic!("{error}"));
-    ProcessEngine { instance, _folder: removed }
+    ProcessEngine { instance, _folder: cleanup }
 }
 
-/// PostgreSQL runs as a user of its own, who has to get there.
-fn open_to_all(folder: &Path) {
+/// Lets every user enter the folder: PostgreSQL runs as its own user.
+fn make_accessible(folder: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).expect("an own folder");
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))
+        .expect("cannot set the permissions of the folder");
 }
 
 #[cfg(test)]

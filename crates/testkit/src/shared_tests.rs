@@ -1,4 +1,4 @@
-//! The engine that hubs share: started once, gone with its process, however that ends.
+//! The shared engine is started once and ends with its process, however the process ends.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::redis::Client;
-use crate::{engine::Engine as Profile, say, wait};
+use crate::{engine::Engine as Profile, print_line, wait};
 
 #[tokio::test]
-async fn it_is_started_once() {
+async fn the_shared_engine_is_started_once() {
     if !tier::needs_engine("redis") {
         return;
     }
@@ -25,11 +25,11 @@ async fn it_is_started_once() {
     assert_eq!(cluster.split(',').count(), 3, "{cluster}");
 }
 
-/// Not a test by itself: the process that the next one watches.
+/// Not a test by itself: `the_engine_ends_with_its_process` runs it as a child process.
 #[tokio::test]
 async fn a_process_with_an_engine() {
     let Ok(ending) = std::env::var("ENGINE_PROCESS") else {
-        return tier::not_applicable("it is run by another test, as a process of its own");
+        return tier::not_applicable("another test runs it as a child process");
     };
     let address = Profile::Redis.shared_url().await.unwrap();
     let mut client =
@@ -37,16 +37,16 @@ async fn a_process_with_an_engine() {
     let info = client.call(&["INFO", "server"]).await.unwrap();
     let folder = client.call(&["CONFIG", "GET", "dir"]).await.unwrap();
     let pid = bongsu_engines::redis::field(info.text(), "process_id");
-    say(&format!("engine {pid} {}", folder.items()[1].text()));
+    print_line(&format!("engine {pid} {}", folder.items()[1].text()));
     match ending.as_str() {
         "end" => {}
-        "panic" => panic!("as told"),
+        "panic" => panic!("requested by ENGINE_PROCESS"),
         _ => std::future::pending().await,
     }
 }
 
 #[tokio::test]
-async fn it_goes_with_its_process_however_that_ends() {
+async fn the_engine_ends_with_its_process() {
     if !tier::needs_engine("redis") {
         return;
     }
@@ -68,7 +68,7 @@ async fn it_goes_with_its_process_however_that_ends() {
         }
         process.wait().unwrap();
         wait::until(Duration::from_secs(60), async || {
-            // Nobody may have collected it; without a program it is dead all the same.
+            // A zombie has no `exe` link, so it counts as ended even if no process has collected it.
             !Path::new(&format!("/proc/{pid}/exe")).exists() && !Path::new(folder).exists()
         })
         .await;

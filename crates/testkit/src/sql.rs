@@ -1,9 +1,9 @@
-//! Real database servers, PostgreSQL and MariaDB, each a process of its own in a folder of its own, on a free loopback
-//! port. An acknowledged change is on the disk, unless a test says otherwise.
+//! Real PostgreSQL and MariaDB servers, each in its own process and folder, on a free loopback port. An acknowledged
+//! commit is on the disk, unless a test sets the server otherwise.
 //!
-//! One server of each kind is shared by all tests, with a database for each ([`Flavour::database`]). Tests that do things
-//! to a server start their own. What tests ask and order goes through the servers' own command
-//! lines, so that no driver's mistake hides itself.
+//! All tests share one server of each kind, with one database per test ([`Flavour::database`]). A test that kills or
+//! reconfigures a server starts its own. Tests run SQL through the server's command line client, so that a mistake in a
+//! database driver cannot hide itself.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use crate::ports::{Port, loopback};
-use crate::{mortal, process, shared, wait};
+use crate::{child_process, process, shared, wait};
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Which server.
+/// The kind of database server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
     Postgres,
@@ -30,7 +30,7 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// As [`tier::needs_engine`] knows it.
+    /// The name that [`crate::tier::needs_engine`] expects.
     pub fn name(self) -> &'static str {
         match self {
             Self::Postgres => "postgres",
@@ -48,18 +48,18 @@ impl Flavour {
         };
         cell.get_or_init(|| async {
             let address = shared::address(self.name()).await;
-            let addr = address.parse().unwrap_or_else(|_| panic!("{address:?} is no address of a server"));
+            let addr = address.parse().unwrap_or_else(|_| panic!("{address:?} is not a server address"));
             Server { flavour: self, addr, own: None }
         })
         .await
     }
 
-    /// The URL of a new, empty database on the shared server.
+    /// Creates an empty database on the shared server and returns its URL.
     pub async fn database(self) -> String {
         self.shared().await.database()
     }
 
-    fn recipe(self) -> &'static SqlServer {
+    fn sql_server(self) -> &'static SqlServer {
         match self {
             Self::Postgres => &POSTGRES,
             Self::MariaDb => &MARIADB,
@@ -67,39 +67,39 @@ impl Flavour {
     }
 }
 
-/// A running (or killed) server: one that all tests share, or the test's own.
+/// A running or killed server: the one that all tests share, or one that the test started.
 pub struct Server {
     flavour: Flavour,
     addr: SocketAddr,
     own: Option<OwnServer>,
 }
 
-/// What a test has of a server that it started itself.
+/// The process and folder of a server that a test started itself.
 struct OwnServer {
     port: Port,
     settings: Vec<String>,
     child: Mutex<Option<Child>>,
-    // Last, so that the process is gone before its folder goes.
+    // Last field, so that the process ends before its folder is removed.
     folder: TempDir,
 }
 
 impl Server {
-    /// Starts one and waits until it answers.
+    /// Starts a server and waits until it executes queries.
     pub async fn start(flavour: Flavour) -> Self {
         Self::start_with(flavour, &[]).await
     }
 
-    /// As [`Server::start`], with further settings (`fsync=off`, `sync-binlog=0`).
+    /// As [`Server::start`], with additional settings (`fsync=off`, `sync-binlog=0`).
     pub async fn start_with(flavour: Flavour, settings: &[&str]) -> Self {
         Self::start_in(&std::env::temp_dir(), flavour, settings).await
     }
 
-    /// As [`Server::start_with`], with its files below a folder that everybody may enter: PostgreSQL has a user of its
-    /// own.
+    /// As [`Server::start_with`], with its files below `parent`. Every user must be able to enter `parent`, because
+    /// PostgreSQL runs as its own user.
     pub async fn start_in(parent: &Path, flavour: Flavour, settings: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("bongsu-sql-").tempdir_in(parent);
-        let folder = folder.expect("a temporary folder");
-        flavour.recipe().prepare(folder.path());
+        let folder = folder.expect("cannot create a temporary folder");
+        flavour.sql_server().prepare(folder.path());
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
         let own = OwnServer { port: Port::pick(), settings, child: Mutex::new(None), folder };
         let server = Self { flavour, addr: loopback(own.port.number()), own: Some(own) };
@@ -116,95 +116,98 @@ impl Server {
         self.addr
     }
 
-    /// The URL of a database that need not be there.
+    /// The URL of a database; the database need not exist.
     pub fn url(&self, database: &str) -> String {
         self.url_at(self.addr(), database)
     }
 
-    /// The same by another address, such as a proxy's.
+    /// As [`Server::url`], at another address, such as that of a proxy.
     pub fn url_at(&self, address: SocketAddr, database: &str) -> String {
-        self.flavour.recipe().url(address, database)
+        self.flavour.sql_server().url(address, database)
     }
 
-    /// The URL of a new, empty database.
+    /// Creates an empty database and returns its URL.
     pub fn database(&self) -> String {
-        // Other test processes make databases on a shared server at the same time.
-        let name = format!("t{:x}", getrandom::u64().expect("the system gives random bytes"));
+        // A random name, because other test processes create databases on the shared server at the same time.
+        let number = getrandom::u64().expect("cannot read random bytes from the system");
+        let name = format!("t{number:x}");
         self.execute("", &format!("CREATE DATABASE {name}"));
         self.url(&name)
     }
 
-    /// Runs SQL by the server's own command line in a database (empty: none in particular), and gives what it printed:
-    /// a row a line, columns separated by tabs. Panics when it fails.
+    /// Runs SQL through the server's command line client and returns its output: one line per row, columns separated by
+    /// tabs. With an empty `database` the SQL runs in the default database. Panics if the SQL fails.
     pub fn execute(&self, database: &str, sql: &str) -> String {
         self.try_execute(database, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
     pub fn try_execute(&self, database: &str, sql: &str) -> Result<String, String> {
-        self.flavour.recipe().execute(self.addr, database, sql)
+        self.flavour.sql_server().execute(self.addr, database, sql)
     }
 
-    /// The name of the database that a URL is about.
-    pub fn name_in(url: &str) -> &str {
+    /// The name of the database in a URL.
+    pub fn database_name(url: &str) -> &str {
         url.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Ends the server and all its helpers as a crash would, and waits until they are gone.
+    /// Kills the server and all of its processes (SIGKILL) and waits until they are gone.
     pub async fn kill9(&self) {
         self.kill();
     }
 
-    /// Starts the server again (killing it first if it runs) and waits until it answers: same port, same folder.
+    /// Restarts the server on the same port and folder (kills it first if it runs) and waits until it executes queries.
     pub async fn restart(&self) {
         self.kill();
         self.launch();
         self.wait_ready().await;
     }
 
-    /// Copies all that the server keeps, as it is on the disk after a crash; it runs again afterwards.
+    /// Kills the server, copies its data folder as it is on the disk after a crash, and restarts the server.
     pub async fn copy(&self) -> TempDir {
         self.kill();
-        let copied =
-            tempfile::Builder::new().prefix("bongsu-sql-copy-").tempdir().expect("a temporary folder");
+        let copied = tempfile::Builder::new()
+            .prefix("bongsu-sql-copy-")
+            .tempdir()
+            .expect("cannot create a temporary folder");
         copy(&self.own().folder.path().join("data"), &copied.path().join("data"));
         self.restart().await;
         copied
     }
 
-    /// Puts a copy in the place of what the server keeps, and starts it with that.
+    /// Replaces the data folder of the server by a copy and restarts the server.
     pub async fn restore(&self, copied: &TempDir) {
         self.kill();
         let data = self.own().folder.path().join("data");
-        std::fs::remove_dir_all(&data).expect("the server's files");
+        std::fs::remove_dir_all(&data).expect("cannot remove the data folder");
         copy(&copied.path().join("data"), &data);
         self.restart().await;
     }
 
-    /// Lets all of it stand still (SIGSTOP): its connections stay open and nobody answers.
+    /// Stops all processes of the server (SIGSTOP): connections stay open and get no response.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Continues the processes (SIGCONT).
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// All that the server wrote since it was first started.
+    /// The log of the server since its first start.
     pub fn log(&self) -> String {
         read_log(&self.own().log_file())
     }
 
     fn own(&self) -> &OwnServer {
-        self.own.as_ref().expect("a server of the test's own: others use the shared one meanwhile")
+        self.own.as_ref().expect("other tests use the shared server; start one with Server::start")
     }
 
-    /// The first process stands still before the others are looked for, so that none is missed.
+    /// Signals the main process first and then its descendants: a stopped main process cannot start one that is missed.
     fn signal(&self, signal: Signal) {
         let child = self.own().child.lock().unwrap();
-        let pid = child.as_ref().expect("the server runs").id();
+        let pid = child.as_ref().expect("the server does not run").id();
         process::signal(pid, signal);
-        process::descendants(pid).into_iter().for_each(|helper| process::signal(helper, signal));
+        process::descendants(pid).into_iter().for_each(|descendant| process::signal(descendant, signal));
     }
 
     fn kill(&self) {
@@ -215,20 +218,20 @@ impl Server {
 
     fn launch(&self) {
         let own = self.own();
-        let recipe = self.flavour.recipe();
-        let (program, arguments) = recipe.command(own.folder.path(), own.port.number(), &own.settings);
+        let sql_server = self.flavour.sql_server();
+        let (program, arguments) = sql_server.command(own.folder.path(), own.port.number(), &own.settings);
         let arguments: Vec<&Path> = arguments.iter().map(Path::new).collect();
-        *own.child.lock().unwrap() = Some(mortal::start(&program, &arguments, &own.log_file()));
+        *own.child.lock().unwrap() = Some(child_process::start(&program, &arguments, &own.log_file()));
     }
 
     async fn wait_ready(&self) {
-        let (recipe, addr) = (self.flavour.recipe(), self.addr);
+        let (sql_server, addr) = (self.flavour.sql_server(), self.addr);
         let ready = wait::holds_within(START_TIMEOUT, || async {
-            // The command line of a server blocks; other tasks of the test go on meanwhile.
-            let answers = tokio::task::spawn_blocking(move || recipe.answers(addr));
+            // The command line client blocks the thread, so it runs outside the runtime's threads.
+            let answers = tokio::task::spawn_blocking(move || sql_server.answers(addr));
             self.own().is_running() && answers.await.unwrap_or(false)
         });
-        assert!(ready.await, "{:?} at {addr} does not answer:\n{}", self.flavour, tail(&self.log()));
+        assert!(ready.await, "{:?} at {addr} is not ready:\n{}", self.flavour, tail(&self.log()));
     }
 }
 
@@ -250,7 +253,7 @@ impl Drop for Server {
         }
         self.kill();
         if std::thread::panicking() {
-            eprintln!("{:?} at {} wrote last:\n{}", self.flavour, self.addr, tail(&self.log()));
+            eprintln!("end of the log of {:?} at {}:\n{}", self.flavour, self.addr, tail(&self.log()));
         }
     }
 }

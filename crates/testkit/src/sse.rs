@@ -1,16 +1,16 @@
-//! Server-Sent Events from the reader's side, written from the WHATWG rules and from nothing of the hub's.
+//! A Server-Sent Events client, written from the WHATWG standard without code of the hub.
 //!
-//! [`Parser`] turns bytes into items, [`Stream`] is one connection, [`Resuming`] behaves as a browser's
-//! EventSource does: it comes back with its position until it is told to stay away.
+//! [`Parser`] turns bytes into items, [`Stream`] is one connection, [`ResumingClient`] behaves like a browser's
+//! EventSource: it reconnects with its position until the server answers that it must not.
 
 mod parser;
-mod resuming;
+mod resuming_client;
 mod source;
 mod stream;
 
 pub use parser::{Event, Item, Parser};
-pub use resuming::Resuming;
-pub use stream::{End, Held, Request, Stream, TimedOut};
+pub use resuming_client::ResumingClient;
+pub use stream::{End, PausedStream, Request, Stream, TimedOut};
 
 #[cfg(test)]
 mod tests;

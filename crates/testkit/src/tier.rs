@@ -1,35 +1,36 @@
-//! How big a run is: the same tests in three sizes, and what happens when an engine is missing.
+//! The size of a run: the same tests in three sizes, and what happens when an engine is missing.
 //!
-//! Nothing is skipped silently: in CI a missing engine is a failure, elsewhere one line names what did not run.
+//! No test is skipped silently: in CI a missing engine is a failure, elsewhere a printed line says which test did not
+//! run.
 
 use std::path::PathBuf;
 use std::sync::{Once, OnceLock};
 
 use bongsu_engines::programs;
-use bongsu_engines::sql::beside_postgres;
+use bongsu_engines::sql::postgres_program;
 
-use crate::say;
+use crate::print_line;
 
 /// The size of the run, from `BONGSU_TEST_TIER` (`quick`, `full`, `prove`; full when unset).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
-    /// No engines, small numbers.
+    /// No engines, small test sizes.
     Quick,
-    /// Engines, small numbers.
+    /// Engines, small test sizes.
     Full,
-    /// Engines, full numbers.
+    /// Engines, full test sizes.
     Prove,
 }
 
 impl Tier {
     pub fn current() -> Self {
         match std::env::var("BONGSU_TEST_TIER") {
-            Ok(name) => Self::named(&name),
+            Ok(name) => Self::parse(&name),
             Err(_) => Self::Full,
         }
     }
 
-    fn named(name: &str) -> Self {
+    fn parse(name: &str) -> Self {
         match name {
             "quick" => Self::Quick,
             "full" | "" => Self::Full,
@@ -39,64 +40,66 @@ impl Tier {
     }
 }
 
-/// The number to use now: `test` in the quick and full tiers, `prove` in the prove tier.
+/// The size for this run: `test` in the quick and full tiers, `prove` in the prove tier.
 pub fn size(test: usize, prove: usize) -> usize {
     if Tier::current() == Tier::Prove { prove } else { test }
 }
 
-/// Whether a test that needs `engine` can run. `chromium` means the browser and its driver, `redis` the server and
-/// its command line, `sentinel` these and the Sentinel, `postgres` and `mariadb` the server, what makes its folder and
-/// its command line, any other name a [`program`].
+/// Whether a test that needs `engine` can run. `chromium` is the browser and its driver; `redis` and `cluster` are the
+/// server and its command line client; `sentinel` is these two and the Sentinel; `postgres` and `mariadb` are the
+/// server, the program that initializes its folder, and the command line client; `nginx` is nginx and openssl; any
+/// other name is a [`program`].
 ///
-/// The quick tier uses no engines. In the others a missing one panics when `CI=true`, else it is named on one line.
+/// The quick tier uses no engines. In the other tiers a missing engine is a panic if `CI` is set, else a printed line.
 pub fn needs_engine(engine: &str) -> bool {
     let in_ci = std::env::var("CI").is_ok_and(|ci| !ci.is_empty() && ci != "false");
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     match decide(engine, Tier::current(), &missing_programs(engine), in_ci) {
         Verdict::Run => true,
-        Verdict::LeaveOut(reason) => {
-            say(&format!("NOT RUN: {reason}"));
+        Verdict::Skip(reason) => {
+            print_line(&format!("NOT RUN: {reason}"));
             false
         }
         Verdict::Fail(reason) => panic!("{test} cannot run: {reason}"),
     }
 }
 
-/// Says that the calling test counts events. The runner gives it no second attempt: a loss must not pass as bad luck.
+/// Declares that the calling test counts events. The test runner gives such a test no second attempt, because a
+/// repeated run could hide a lost event.
 pub fn counts_events() {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| say("COUNTS EVENTS"));
+    static PRINT_ONCE: Once = Once::new();
+    PRINT_ONCE.call_once(|| print_line("COUNTS EVENTS"));
 }
 
-/// Reports that the calling test means nothing on the engine or adapter at hand. The runner counts it as not applicable
-/// instead of passed.
+/// Reports that the calling test does not apply to the engine or adapter of this run. The test runner counts it as not
+/// applicable instead of passed.
 pub fn not_applicable(reason: &str) {
-    say(&format!("NOT APPLICABLE: {reason}"));
+    print_line(&format!("NOT APPLICABLE: {reason}"));
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Run,
-    LeaveOut(String),
+    Skip(String),
     Fail(String),
 }
 
 fn decide(engine: &str, tier: Tier, missing: &[String], in_ci: bool) -> Verdict {
     let reason = format!("it needs {engine}, and {} is missing", missing.join(" and "));
     match (tier, missing.is_empty(), in_ci) {
-        (Tier::Quick, ..) => Verdict::LeaveOut(format!("it needs {engine}, which the quick tier leaves out")),
+        (Tier::Quick, ..) => Verdict::Skip(format!("it needs {engine}, which the quick tier leaves out")),
         (_, true, _) => Verdict::Run,
-        (_, false, false) => Verdict::LeaveOut(reason),
+        (_, false, false) => Verdict::Skip(reason),
         (_, false, true) => Verdict::Fail(reason),
     }
 }
 
-/// Which programs of an engine, by the names of [`needs_engine`], are not there.
+/// The programs of an engine (names as in [`needs_engine`]) that are not installed.
 pub fn missing_programs(engine: &str) -> Vec<String> {
     let programs = match engine {
         "chromium" => vec![program("chromedriver"), program("chromium")],
         "redis" | "cluster" => vec![program("redis-server"), program("redis-cli")],
-        "postgres" => ["postgres", "initdb", "psql"].map(beside_postgres).to_vec(),
+        "postgres" => ["postgres", "initdb", "psql"].map(postgres_program).to_vec(),
         "mariadb" => vec![program("mariadbd"), program("mariadb-install-db"), program("mariadb")],
         "sentinel" => vec![program("redis-server"), program("redis-cli"), program("redis-sentinel")],
         "nginx" => vec![program("nginx"), program("openssl")],
@@ -105,20 +108,20 @@ pub fn missing_programs(engine: &str) -> Vec<String> {
     programs.iter().filter(|path| !path.is_file()).map(|path| path.display().to_string()).collect()
 }
 
-/// Where a program is; its bare name when it is nowhere.
+/// The path of a program; its bare name if it is not installed.
 pub fn program(name: &str) -> PathBuf {
     programs::path(name)
 }
 
-/// The run's seed: `BONGSU_SEED`, else a random one; printed once, the same for the whole process.
+/// The seed of the run: `BONGSU_SEED`, else a random number. It is the same for the whole process and printed once.
 pub fn seed() -> u64 {
     static SEED: OnceLock<u64> = OnceLock::new();
     *SEED.get_or_init(|| {
         let seed = match std::env::var("BONGSU_SEED") {
             Ok(text) => text.parse().unwrap_or_else(|_| panic!("BONGSU_SEED is {text:?}, not a number")),
-            Err(_) => getrandom::u64().expect("the system gives random bytes"),
+            Err(_) => getrandom::u64().expect("cannot read random bytes from the system"),
         };
-        say(&format!("seed: BONGSU_SEED={seed}"));
+        print_line(&format!("seed: BONGSU_SEED={seed}"));
         seed
     })
 }
@@ -129,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_quick_tier_uses_no_engine() {
-        assert!(matches!(decide("sh", Tier::Quick, &[], true), Verdict::LeaveOut(_)));
+        assert!(matches!(decide("sh", Tier::Quick, &[], true), Verdict::Skip(_)));
         assert_eq!(decide("sh", Tier::Full, &missing_programs("sh"), true), Verdict::Run);
     }
 
@@ -138,7 +141,7 @@ mod tests {
         let missing = missing_programs("no-such-program");
         let reason = "it needs an engine, and no-such-program is missing".to_owned();
         for tier in [Tier::Full, Tier::Prove] {
-            assert_eq!(decide("an engine", tier, &missing, false), Verdict::LeaveOut(reason.clone()));
+            assert_eq!(decide("an engine", tier, &missing, false), Verdict::Skip(reason.clone()));
             assert_eq!(decide("an engine", tier, &missing, true), Verdict::Fail(reason.clone()));
         }
     }
@@ -153,7 +156,7 @@ mod tests {
     #[test]
     fn tiers_are_read_by_name() {
         assert_eq!(
-            [Tier::named("quick"), Tier::named("full"), Tier::named("prove")],
+            [Tier::parse("quick"), Tier::parse("full"), Tier::parse("prove")],
             [Tier::Quick, Tier::Full, Tier::Prove]
         );
     }

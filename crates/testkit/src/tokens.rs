@@ -1,6 +1,6 @@
-//! Tokens as a service would issue them, and as an attacker would forge them: any claims, any header, any key.
+//! Valid and forged tokens: any claims, any header, any key.
 //!
-//! Signed here by hand and not with the library the hub verifies with.
+//! Tokens are assembled and signed here, not with the library with which the hub verifies them.
 
 use std::fmt::Display;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,21 +12,21 @@ use serde_json::{Map, Value, json};
 
 use crate::jwks::Key;
 
-/// The hub's secret in development.
+/// The hub's default JWT secret in development.
 pub const SECRET: &str = "local_dev_secret";
 
-/// A valid access token for an hour, as the hub takes it in development.
+/// An access token that is valid for one hour, signed with the development secret.
 pub fn token(user: impl Display) -> String {
     Claims::new(user).sign()
 }
 
-/// Seconds since 1970, as `iat` and `exp` count them.
+/// Seconds since 1970, as in `iat` and `exp`.
 pub fn now() -> i64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
-    i64::try_from(elapsed.as_secs()).expect("a clock before the end of time")
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is before 1970");
+    i64::try_from(elapsed.as_secs()).expect("the time does not fit into an i64")
 }
 
-/// The claims of a token, and its header.
+/// The claims and the header of a token.
 #[derive(Clone, Debug)]
 pub struct Claims {
     claims: Map<String, Value>,
@@ -34,13 +34,13 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// `sub`, `iat` now, `exp` in an hour.
+    /// Claims with `sub`, `iat` = now and `exp` in one hour.
     pub fn new(user: impl Display) -> Self {
         let empty = Self { claims: Map::new(), header: Map::new() };
         empty.subject(user).iat(now()).exp(now() + 3600)
     }
 
-    /// The person, as text. For a number use `extra("sub", json!(7))`.
+    /// Sets the person id as text. For a number use `extra("sub", json!(7))`.
     pub fn subject(self, user: impl Display) -> Self {
         self.extra("sub", json!(user.to_string()))
     }
@@ -53,7 +53,7 @@ impl Claims {
         self.extra("exp", json!(seconds))
     }
 
-    /// `exp` so many seconds from now; negative for the past.
+    /// Sets `exp` to this number of seconds from now; negative for the past.
     pub fn expires_in(self, seconds: i64) -> Self {
         self.exp(now() + seconds)
     }
@@ -66,7 +66,7 @@ impl Claims {
         self.extra("role", json!(name))
     }
 
-    /// Any claim with any value.
+    /// Sets any claim to any value.
     pub fn extra(mut self, name: &str, value: Value) -> Self {
         self.claims.insert(name.to_owned(), value);
         self
@@ -77,30 +77,30 @@ impl Claims {
         self
     }
 
-    /// Any header field; wins over what the key would write there (`alg`, `kid`, `typ`).
+    /// Sets a header field; it overrides the values that signing sets (`alg`, `kid`, `typ`).
     pub fn header(mut self, name: &str, value: Value) -> Self {
         self.header.insert(name.to_owned(), value);
         self
     }
 
-    /// Signed with HS256 and the development secret.
+    /// A token signed with HS256 and the development secret.
     pub fn sign(&self) -> String {
         self.sign_with(SECRET)
     }
 
-    /// Signed with HS256 and this secret.
+    /// A token signed with HS256 and this secret.
     pub fn sign_with(&self, secret: impl AsRef<[u8]>) -> String {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref());
         self.assemble(json!({"alg": "HS256", "typ": "JWT"}), |text| hmac::sign(&key, text).as_ref().to_vec())
     }
 
-    /// Signed with the key's own algorithm, naming the key.
+    /// A token signed with this key and its algorithm; the header contains the key id.
     pub fn sign_by(&self, key: &Key) -> String {
         let header = json!({"alg": key.algorithm(), "typ": "JWT", "kid": key.kid()});
         self.assemble(header, |text| key.sign(text))
     }
 
-    /// Not signed at all: algorithm `none`.
+    /// A token without a signature: algorithm `none`.
     pub fn unsigned(&self) -> String {
         self.assemble(json!({"alg": "none", "typ": "JWT"}), |_| Vec::new())
     }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_and_header_are_free() {
+    fn any_claims_and_header_can_be_set() {
         let token = Claims::new("a")
             .role("admin")
             .token_type("refresh")

@@ -1,17 +1,18 @@
-//! Waiting for a condition instead of for a time.
+//! Waits for a condition instead of a fixed time.
 //!
-//! A condition is looked at every few milliseconds, at once the first time; a test that waits too long fails
-//! at the line that waited.
+//! The condition is checked immediately and then every 10 ms. A test that waits too long fails with the line that
+//! waited.
 
 use std::panic::Location;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-const POLL: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Waits until `condition` holds; panics, naming the caller's line, when it does not within `timeout`.
-// Futures and not `AsyncFnMut`: with that one the compiler cannot show that a spawned task may wait.
+/// Waits until `condition` holds; panics with the caller's line if it does not hold within `timeout`.
+// The bounds are `FnMut` and `Future` instead of `AsyncFnMut`, with which the compiler cannot prove that the returned
+// future is `Send`, which a spawned task needs.
 #[track_caller]
 pub fn until<F, C>(timeout: Duration, condition: F) -> impl Future<Output = ()>
 where
@@ -20,25 +21,28 @@ where
 {
     let caller = Location::caller();
     async move {
-        assert!(holds_within(timeout, condition).await, "waited {timeout:?} in vain at {caller}");
+        assert!(
+            holds_within(timeout, condition).await,
+            "the condition at {caller} did not hold within {timeout:?}"
+        );
     }
 }
 
-/// Whether `condition` comes to hold within `timeout`.
+/// Whether `condition` becomes true within `timeout`.
 pub async fn holds_within<F, C>(timeout: Duration, mut condition: F) -> bool
 where
     F: FnMut() -> C,
     C: Future<Output = bool>,
 {
     value_within(timeout, || {
-        let look = condition();
-        async move { look.await.then_some(()) }
+        let checked = condition();
+        async move { checked.await.then_some(()) }
     })
     .await
     .is_some()
 }
 
-/// The value, once there is one within `timeout`.
+/// The first value that `value` returns within `timeout`; None if it returns none in that time.
 pub async fn value_within<F, V, T>(timeout: Duration, mut value: F) -> Option<T>
 where
     F: FnMut() -> V,
@@ -52,7 +56,7 @@ where
         if Instant::now() >= deadline {
             return None;
         }
-        sleep(POLL).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -64,9 +68,9 @@ mod tests {
 
     #[tokio::test]
     async fn sees_a_condition_that_comes_true() {
-        let looks = AtomicUsize::new(0);
-        until(Duration::from_secs(5), || async { looks.fetch_add(1, Ordering::SeqCst) == 2 }).await;
-        assert_eq!(looks.load(Ordering::SeqCst), 3);
+        let checks = AtomicUsize::new(0);
+        until(Duration::from_secs(5), || async { checks.fetch_add(1, Ordering::SeqCst) == 2 }).await;
+        assert_eq!(checks.load(Ordering::SeqCst), 3);
     }
 
     #[tokio::test]
@@ -82,7 +86,7 @@ mod tests {
 
     #[tokio::test]
     #[should_panic(expected = "wait.rs")]
-    async fn names_the_line_that_waited_in_vain() {
+    async fn a_timeout_names_the_waiting_line() {
         until(Duration::ZERO, async || false).await;
     }
 }

@@ -21,11 +21,11 @@ pub async fn add_task(records: &Records, task: Task) -> Result<(), Error> {
     async fn change(task: &Task, tx: &mut Transaction<'_>) -> Result<(), Error> {
         tx.run(&ADD_TASK, &[("id", task.id.as_str().into()), ("title", task.title.as_str().into())]).await?;
         let payload = json!({"task_id": task.id, "title": task.title}).to_string();
-        let payload = Object::stored(&payload).ok_or(Error::Undone)?;
+        let payload = Object::from_stored(&payload).ok_or(Error::RolledBack)?;
         let event =
             Event { event_type: "task.added.v1", payload: &payload, target: &task.event, traceparent: None };
         record(tx, event).await?;
-        if task.title.is_empty() { Err(Error::Undone) } else { Ok(()) }
+        if task.title.is_empty() { Err(Error::RolledBack) } else { Ok(()) }
     }
     records.write(task, change).await
 }

@@ -1,42 +1,42 @@
-//! Requests, each declared once.
+//! The bodies and paths of requests.
 //!
-//! The examples of proposals differ, so that trying them out one after the other works: what is decided takes no votes, and
-//! what is approved cannot be rejected.
+//! The example ids of proposals differ between operations, so that all examples work one after the other: a decided
+//! proposal takes no votes, and an approved one cannot be rejected.
 
 use bongsu_http::request;
-use bongsu_http::request::{prose, text, text_id, whole, word};
+use bongsu_http::request::{multiline_text, one_of, text, text_id, whole};
 use bongsu_kernel::Id;
 
 use crate::{Membership, ProposalType};
 
-/// Characters at most.
-const MOST_TITLE: usize = 200;
-const MOST_CONTENT: usize = 2_000;
-/// How many of the members are enough where nothing is said, in percent.
-const USUAL_PERCENT: u64 = 50;
+/// In characters.
+const MAX_TITLE_LEN: usize = 200;
+/// In characters.
+const MAX_CONTENT_LEN: usize = 2_000;
+const DEFAULT_AUTO_APPROVE_PERCENT: u64 = 50;
 
 request! {
-    /// What is to be decided.
+    /// An event to be created.
     pub(super) body EventBody {
-        title: String = text(MOST_TITLE).example("Where to go in May"),
-        /// A proposal is approved when so many percent of the accepted members voted for it.
-        auto_approve_percent: u64 = whole(1, 100).or(USUAL_PERCENT),
+        title: String = text(MAX_TITLE_LEN).example("Where to go in May"),
+        /// The percentage of accepted members whose votes approve a proposal.
+        auto_approve_percent: u64 = whole(1, 100).or(DEFAULT_AUTO_APPROVE_PERCENT),
     }
 
-    /// Whether somebody takes part.
+    /// The new status of a membership.
     pub(super) body MembershipBody {
-        status: Membership = word(Membership::WORDS, Membership::named),
+        status: Membership = one_of(Membership::VALUES, Membership::parse),
     }
 
-    /// What is proposed.
+    /// A proposal to be created.
     pub(super) body ProposalBody {
-        proposal_type: ProposalType = word(ProposalType::WORDS, ProposalType::named),
-        content: String = prose(MOST_CONTENT).example("No more than two hours by train"),
+        proposal_type: ProposalType = one_of(ProposalType::VALUES, ProposalType::parse),
+        content: String = multiline_text(MAX_CONTENT_LEN).example("No more than two hours by train"),
     }
 
-    /// What is said.
+    /// A comment to be created.
     pub(super) body CommentBody {
-        content: String = prose(MOST_CONTENT).example("Three would be fine, too."),
+        content: String = multiline_text(MAX_CONTENT_LEN).example("Three would be fine, too."),
     }
 
     pub(super) path EventPath { event_id: Id = text_id("42"), }

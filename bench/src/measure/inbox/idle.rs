@@ -1,10 +1,10 @@
-//! Personal streams on which nothing happens, each another person's: memory, and what the database is asked meanwhile.
+//! Measures idle personal streams, each of another person: their memory, and the work of the database.
 
 use super::report::{IdleReport, WorkReport};
 use crate::Result;
-use crate::generator::{Follow, Generator};
+use crate::generator::{Generator, StreamKind};
 use crate::measure::database::Database;
-use crate::measure::memory::{before, per_stream};
+use crate::measure::memory::{baseline_kib, kib_per_stream};
 use crate::measure::progress;
 use crate::measure::server::Server;
 use crate::measure::sizes::Sizes;
@@ -15,21 +15,24 @@ pub(super) fn measure(database: &Database, hub: &Server, sizes: &Sizes) -> Resul
     let streams = sizes.subscribers;
     progress(&format!("inbox: {streams} idle personal streams"));
     let mut generator = Generator::new(hub.target())?;
-    let before_kib = before(hub, &mut generator, Follow::People, sizes)?;
-    let at_first = database.work()?;
-    generator.open_streams(streams, Follow::People)?;
-    generator.stay_idle(sizes.counted_after)?;
-    let opened = database.work()?;
+    let before_kib = baseline_kib(hub, &mut generator, StreamKind::People, sizes)?;
+    let work_before = database.processed_work()?;
+    generator.open_streams(streams, StreamKind::People)?;
+    generator.read_for(sizes.stats_delay)?;
+    let work_opened = database.processed_work()?;
     let after_kib = resident_kib(hub.pid())?;
-    let work = match at_first.zip(opened) {
+    let work = match work_before.zip(work_opened) {
         None => None,
-        Some((at_first, opened)) => {
-            generator.stay_idle(sizes.inbox_idle)?;
-            let idle = database.work()?.unwrap_or(opened).saturating_sub(opened);
+        Some((work_before, work_opened)) => {
+            generator.read_for(sizes.idle_window)?;
+            let idle = database.processed_work()?.unwrap_or(work_opened).saturating_sub(work_opened);
             Some(WorkReport {
-                unit: database.unit(),
-                per_stream_opened: rounded(opened.saturating_sub(at_first) as f64 / streams as f64, 2),
-                per_second_idle: rounded(idle as f64 / sizes.inbox_idle.as_secs_f64(), 1),
+                unit: database.work_unit(),
+                per_stream_opened: rounded(
+                    work_opened.saturating_sub(work_before) as f64 / streams as f64,
+                    2,
+                ),
+                per_second_idle: rounded(idle as f64 / sizes.idle_window.as_secs_f64(), 1),
             })
         }
     };
@@ -37,7 +40,7 @@ pub(super) fn measure(database: &Database, hub: &Server, sizes: &Sizes) -> Resul
         streams,
         before_kib,
         after_kib,
-        per_stream_kib: per_stream(before_kib, after_kib, streams),
+        per_stream_kib: kib_per_stream(before_kib, after_kib, streams),
         work,
         closed_streams: generator.streams_closed_by_server(),
     })

@@ -1,4 +1,4 @@
-//! The figures of the inbox on one database.
+//! The figures of the inbox on one kind of database.
 
 use crate::generator::Outcome;
 use crate::stats::Latency;
@@ -14,7 +14,7 @@ pub(crate) struct InboxReport {
     pub(crate) idle: IdleReport,
 }
 
-/// Callers that each wait for their answer.
+/// Callers that send their next request as soon as the previous one is answered.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NotifyReport {
@@ -26,21 +26,21 @@ pub(crate) struct NotifyReport {
     pub(crate) refused: u64,
 }
 
-/// Inboxes that are looked into, at a pace.
+/// Reads from inboxes, at a given rate.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ReadingReport {
     pub(crate) rows: u64,
     pub(crate) people: u32,
     pub(crate) rate: u32,
-    /// The count alone.
+    /// Latency of the unread count.
     pub(crate) unread: Latency,
-    /// The newest twenty.
+    /// Latency of a page with the newest 20 entries.
     pub(crate) list: Latency,
     pub(crate) refused: u64,
 }
 
-/// Notices for one person each, who is connected.
+/// Notifications with one connected target each, at a given rate.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LiveReport {
@@ -62,18 +62,18 @@ pub(crate) struct IdleReport {
     pub(crate) closed_streams: usize,
 }
 
-/// What a database server is asked.
+/// The work of a database server.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WorkReport {
-    /// Servers do not count the same.
+    /// What the server counts: PostgreSQL transactions, MariaDB statements.
     pub(crate) unit: &'static str,
     pub(crate) per_stream_opened: f64,
     pub(crate) per_second_idle: f64,
 }
 
 impl InboxReport {
-    /// Requests that were not answered as they should be.
+    /// Requests that were not answered with the expected status.
     pub(crate) fn refused(&self) -> u64 {
         self.notify.iter().map(|row| row.refused).sum::<u64>() + self.reading.refused
     }
@@ -82,23 +82,23 @@ impl InboxReport {
         let name = self.database;
         for row in &self.notify {
             println!(
-                "inbox     {name}, {} callers tell {} each: {:.0}/s, {:.0} entries/s   {}",
+                "inbox     {name}, {} callers notify {} each: {:.0}/s, {:.0} entries/s   {}",
                 row.callers,
                 row.targets,
                 row.per_second,
                 row.entries_per_second,
-                spoken(row.latency)
+                format_latency(row.latency)
             );
         }
         let reading = &self.reading;
-        println!("inbox     {name}, {} rows, count: {}", reading.rows, spoken(reading.unread));
-        println!("inbox     {name}, {} rows, list:  {}", reading.rows, spoken(reading.list));
+        println!("inbox     {name}, {} rows, count: {}", reading.rows, format_latency(reading.unread));
+        println!("inbox     {name}, {} rows, list:  {}", reading.rows, format_latency(reading.list));
         let live = &self.live;
         println!(
-            "inbox     {name}, {} streams, {} notices/s, to the stream: {}",
+            "inbox     {name}, {} streams, {} notifications/s, to the stream: {}",
             live.people,
             live.rate,
-            spoken(live.outcome.delivery_latency)
+            format_latency(live.outcome.delivery_latency)
         );
         let idle = &self.idle;
         println!(
@@ -107,13 +107,13 @@ impl InboxReport {
         );
         if let Some(work) = &idle.work {
             println!(
-                "inbox     {name}, {} {} for each stream that opens, {}/s while they are idle",
+                "inbox     {name}, {} {} per opened stream, {}/s while all are idle",
                 work.per_stream_opened, work.unit, work.per_second_idle
             );
         }
     }
 }
 
-fn spoken(latency: Latency) -> String {
+fn format_latency(latency: Latency) -> String {
     format!("p50 {:.2} p95 {:.2} p99 {:.2} ms", latency.p50_ms, latency.p95_ms, latency.p99_ms)
 }

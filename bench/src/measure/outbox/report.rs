@@ -1,4 +1,4 @@
-//! The figures of the outbox on one database.
+//! The figures of the outbox on one kind of database.
 
 use crate::generator::Outcome;
 use crate::stats::{Latency, rounded};
@@ -15,7 +15,7 @@ pub(crate) struct OutboxReport {
     pub(crate) tailed: TailedReport,
 }
 
-/// What programs wait for, when there is nobody else, and beside a hub.
+/// Latency of commits: without a hub, and while a hub runs.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct InsertReport {
@@ -24,7 +24,7 @@ pub(crate) struct InsertReport {
     pub(crate) beside: Latency,
 }
 
-/// Viewers of one event, and rows at a pace.
+/// Viewers of one event, with rows at a given rate.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LiveReport {
@@ -34,7 +34,7 @@ pub(crate) struct LiveReport {
     pub(crate) outcome: Outcome,
 }
 
-/// What a database server is asked, the programs' own commits included.
+/// The work of a database server, including the commits of the writers.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ViewersReport {
@@ -44,7 +44,7 @@ pub(crate) struct ViewersReport {
     pub(crate) missing: u64,
 }
 
-/// As many rows as programs can commit.
+/// Writers that commit rows without a pause.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TailedReport {
@@ -60,7 +60,7 @@ impl OutboxReport {
         self.live.outcome.faults() + self.tailed.outcome.faults() + viewers
     }
 
-    /// For the most viewers against the fewest.
+    /// The work for the largest number of viewers, divided by the work for the smallest.
     pub(crate) fn work_ratio(&self) -> Option<f64> {
         let (few, many) = (self.viewers.first()?, self.viewers.last()?);
         Some(rounded(many.per_second / few.per_second.max(0.1), 2))
@@ -68,30 +68,34 @@ impl OutboxReport {
 
     pub(crate) fn print(&self) {
         let name = self.database;
-        let spoken = |latency: Latency| {
+        let format_latency = |latency: Latency| {
             format!("p50 {:.2} p95 {:.2} p99 {:.2} ms", latency.p50_ms, latency.p95_ms, latency.p99_ms)
         };
         let inserts = &self.inserts;
-        println!("outbox    {name}, {} commits/s, alone:    {}", inserts.rate, spoken(inserts.alone));
-        println!("outbox    {name}, {} commits/s, with hub: {}", inserts.rate, spoken(inserts.beside));
+        println!("outbox    {name}, {} commits/s, alone:    {}", inserts.rate, format_latency(inserts.alone));
+        println!(
+            "outbox    {name}, {} commits/s, with hub: {}",
+            inserts.rate,
+            format_latency(inserts.beside)
+        );
         let live = &self.live;
         println!(
             "outbox    {name}, {} viewers, {} commits/s, commit to viewer: {}",
             live.viewers,
             live.rate,
-            spoken(live.outcome.delivery_latency)
+            format_latency(live.outcome.delivery_latency)
         );
         for row in &self.viewers {
             println!("outbox    {name}, {} viewers: {} {}/s", row.viewers, row.per_second, row.unit);
         }
-        let told = &self.tailed.outcome;
+        let outcome = &self.tailed.outcome;
         println!(
-            "outbox    {name}, {} writers with {} rows each time: {} rows, {:.0}/s told   {}",
+            "outbox    {name}, {} writers, {} rows per commit: {} rows, {:.0}/s delivered   {}",
             self.tailed.writers,
             self.tailed.rows,
-            told.published,
-            told.delivered_per_second,
-            spoken(told.delivery_latency)
+            outcome.published,
+            outcome.delivered_per_second,
+            format_latency(outcome.delivery_latency)
         );
     }
 }

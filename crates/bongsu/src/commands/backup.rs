@@ -1,6 +1,7 @@
-//! `bongsu backup`: a whole copy of the data folder's database, also while a hub runs on it.
+//! `bongsu backup`: copies the database in the data folder, also while a hub uses it.
 //!
-//! It copies what is kept here and nothing else, and says what is kept elsewhere: engines have tools of their own.
+//! It copies only the data folder, and names the data that is in Redis or in a database server, which have their own
+//! tools.
 
 use std::path::Path;
 
@@ -9,26 +10,29 @@ use bongsu_redis::REDIS_URL;
 use bongsu_sql::{CopyError, DATA_DIR, DATABASE_URL, DataFolder};
 use clap::{Arg, ArgMatches, Command};
 
-use super::{given, say};
+use super::{given, print_line};
 use bongsu_part::Failure;
 
-const EVENTS_ELSEWHERE: &str = "events, idempotency keys and who was sent away are in Redis (REDIS_URL)";
-const RECORDS_ELSEWHERE: &str = "records (rooms, members, inboxes) are in the database (DATABASE_URL)";
+const EVENTS_IN_REDIS: &str = "events, idempotency keys and revocations are in Redis (REDIS_URL)";
+const RECORDS_IN_DATABASE: &str = "records (rooms, members, inboxes) are in the database (DATABASE_URL)";
 const OWN_TOOLS: &str = "back it up with its own tools";
 
 pub(crate) fn command() -> Command {
-    Command::new("backup")
-        .about("Copy the data folder's database to a file, also while the hub runs")
-        .arg(Arg::new("file").required(true).value_name("FILE").help("Where to; nothing is overwritten"))
+    Command::new("backup").about("Copy the data folder's database to a file, also while the hub runs").arg(
+        Arg::new("file")
+            .required(true)
+            .value_name("FILE")
+            .help("The new file; an existing one is not overwritten"),
+    )
 }
 
 pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
     bongsu_part::check_engines(values)?;
-    let elsewhere = elsewhere(values);
+    let not_copied = not_copied(values);
     if !bongsu_part::uses_folder(values) {
         return Err(Failure::Other(format!(
             "nothing is kept in DATA_DIR: {}; back them up with their own tools",
-            elsewhere.join("; ")
+            not_copied.join("; ")
         )));
     }
     let target = Path::new(given(matches, "file").unwrap_or_default());
@@ -37,17 +41,17 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
         CopyError::Database(error) => Failure::Data(error),
         error => Failure::other(error),
     })?;
-    say(&format!("{} is a whole copy of {} ({bytes} bytes)", target.display(), database.display()));
-    for place in elsewhere {
-        say(&format!("not in it: {place}; {OWN_TOOLS}"));
+    print_line(&format!("{} is a complete copy of {} ({bytes} bytes)", target.display(), database.display()));
+    for data in not_copied {
+        print_line(&format!("not in it: {data}; {OWN_TOOLS}"));
     }
     Ok(())
 }
 
-/// What is not kept in the data folder.
-fn elsewhere(values: &Values) -> Vec<&'static str> {
-    let is_set = |setting| values.given(setting).is_some();
-    let events = is_set(&REDIS_URL).then_some(EVENTS_ELSEWHERE);
-    let records = is_set(&DATABASE_URL).then_some(RECORDS_ELSEWHERE);
+/// The data that is not in the data folder, and where it is.
+fn not_copied(values: &Values) -> Vec<&'static str> {
+    let is_set = |setting| values.get(setting).is_some();
+    let events = is_set(&REDIS_URL).then_some(EVENTS_IN_REDIS);
+    let records = is_set(&DATABASE_URL).then_some(RECORDS_IN_DATABASE);
     events.into_iter().chain(records).collect()
 }

@@ -1,4 +1,4 @@
-//! What the commands that talk to a running hub share.
+//! The HTTP client of commands that call a running hub.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{given, option};
 use bongsu_part::Failure;
 
 pub(crate) fn url_arg() -> Arg {
-    option("url", "The hub's address; by default where this configuration would serve")
+    option("url", "The address of the hub; by default the one at which a hub with this configuration listens")
 }
 
 pub(crate) fn url(matches: &ArgMatches, values: &Values) -> String {
@@ -26,32 +26,33 @@ pub(crate) fn url(matches: &ArgMatches, values: &Values) -> String {
                 host if host.contains(':') => format!("[{host}]"),
                 host => host.to_owned(),
             };
-            format!("http://{host}:{}", values.whole(&SERVER_PORT))
+            format!("http://{host}:{}", values.integer(&SERVER_PORT))
         }
     }
 }
 
-/// A client for a command's requests.
+/// Creates the client for the requests of a command.
 pub(crate) fn http() -> Result<reqwest::Client, Failure> {
     reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).build().map_err(unreachable)
 }
 
-/// The key that commands send as X-Internal-Key. On a stream the hub then lists the client in no presence.
+/// The key that commands send as X-Internal-Key. With it, the client of a stream does not appear in presence.
 pub(crate) fn service_key(values: &Values) -> String {
     values.list(&INTERNAL_API_KEY).into_iter().next().unwrap_or_default()
 }
 
-/// Runs a command's requests.
+/// Runs the requests of a command on a runtime of this thread.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::other)?.block_on(work)
 }
 
-/// Sends a request for the result of its answer, or its error in one line.
+/// Sends a request and returns the result of its answer.
 pub(crate) async fn ask(request: RequestBuilder) -> Result<Value, Failure> {
     result(request.header("accept-language", "en").send().await.map_err(unreachable)?).await
 }
 
-/// The result of an answer, or its error in one line.
+/// The result in the envelope of an answer. An error answer becomes a failure with its status, code and message in one
+/// line.
 pub(crate) async fn result(answer: reqwest::Response) -> Result<Value, Failure> {
     let status = answer.status();
     let body = answer.text().await.map_err(unreachable)?;
@@ -64,15 +65,15 @@ pub(crate) async fn result(answer: reqwest::Response) -> Result<Value, Failure> 
     Err(Failure::Other(format!("{} {code}: {message}", status.as_u16())))
 }
 
-/// An error of the connection, with where it went to and its innermost cause.
+/// A failure for a connection error, with the address and the innermost cause.
 pub(crate) fn unreachable(error: reqwest::Error) -> Failure {
-    // Scheme and host only: the rest may carry a credential.
-    let place =
+    // Scheme, host and port only: the rest of the URL may contain a credential.
+    let address =
         error.url().map(|url| format!(" at {}", url.origin().ascii_serialization())).unwrap_or_default();
     let error = error.without_url();
     let mut cause: &dyn std::error::Error = &error;
     while let Some(source) = cause.source() {
         cause = source;
     }
-    Failure::Other(format!("the hub{place} cannot be reached: {cause}"))
+    Failure::Other(format!("the hub{address} cannot be reached: {cause}"))
 }

@@ -1,7 +1,7 @@
-//! `bongsu doctor`: looks for what goes wrong in operation before it does.
+//! `bongsu doctor`: checks the configuration, the engines, the machine, and the path to a running hub.
 //!
-//! It leaves everything as it was: what it writes to see whether that works, it removes. Each finding is one line; a bad one
-//! makes the exit code 1.
+//! It removes everything that it writes for a check. It prints each finding in one line, and exits with code 1 if one
+//! is bad.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use bongsu_http::server::raise_descriptor_limit;
 use bongsu_kernel::findings::Inspection;
-use bongsu_kernel::settings::{Values, without_credentials};
+use bongsu_kernel::settings::{Values, redact_url};
 use bongsu_kernel::task::Supervisor;
 use bongsu_redis::Redis;
 use bongsu_sql::{DATA_DIR, DataFolder, check_integrity, inspect};
 use clap::{ArgMatches, Command};
 
 use super::client::{block_on, http, service_key, url, url_arg};
-use super::{say, token};
+use super::{print_line, token};
 use crate::{PARTS, settings};
 use bongsu_part::Failure;
 
@@ -27,7 +27,7 @@ pub(crate) fn command() -> Command {
         .arg(url_arg())
 }
 
-/// A finding: fine, worth knowing, or bad.
+/// The outcome of a check: fine, worth knowing, or bad.
 enum Finding {
     Fine(String),
     Note(String),
@@ -43,14 +43,14 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
         findings.extend(data(folder, values));
     }
     findings.extend(block_on(async {
-        let mut found = redis(values).await;
-        found.extend(database(values).await);
-        found.extend(running_hub(&url(matches, values), values).await);
-        Ok(found)
+        let mut findings = redis(values).await;
+        findings.extend(database(values).await);
+        findings.extend(running_hub(&url(matches, values), values).await);
+        Ok(findings)
     })?);
     let mut bad = 0;
     for finding in &findings {
-        say(&match finding {
+        print_line(&match finding {
             Fine(text) => format!("ok    {text}"),
             Note(text) => format!("note  {text}"),
             Bad(text) => {
@@ -59,25 +59,25 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
             }
         });
     }
-    if bad > 0 { Err(Failure::Other(format!("{bad} of {} checks are bad", findings.len()))) } else { Ok(()) }
+    if bad > 0 { Err(Failure::Other(format!("{bad} of {} checks failed", findings.len()))) } else { Ok(()) }
 }
 
 fn descriptors() -> Finding {
     match raise_descriptor_limit() {
         limit if limit < 4_096 => {
-            Bad(format!("only {limit} open files are allowed: so many connections at most"))
+            Bad(format!("only {limit} open files are allowed, and each connection needs one"))
         }
         u64::MAX => Fine("open files are not limited".to_owned()),
-        limit => Fine(format!("{limit} open files are allowed: about so many connections")),
+        limit => Fine(format!("{limit} open files are allowed: enough for about as many connections")),
     }
 }
 
-/// Everything that would keep the hub from starting, and the secrets that only loopback may have.
+/// Finds settings that would refuse the start of the hub, and secrets that are allowed on loopback only.
 fn configuration(values: &Values) -> Finding {
     match settings::check(values) {
         Err(error) => Bad(error.to_string()),
         Ok(checked) if checked.weak.is_empty() => {
-            Fine("the configuration is sound, all secrets are long enough".to_owned())
+            Fine("the configuration is valid, all secrets are long enough".to_owned())
         }
         Ok(checked) => {
             Note(format!("{}: development or short; good for loopback only", checked.weak.join(", ")))
@@ -88,11 +88,11 @@ fn configuration(values: &Values) -> Finding {
 fn data(folder: &Path, values: &Values) -> Vec<Finding> {
     let shown = folder.display();
     if !folder.exists() {
-        return vec![Note(format!("{shown} is not there yet; serve makes it"))];
+        return vec![Note(format!("{shown} does not exist yet; serve creates it"))];
     }
     let mut findings = vec![disk_space(folder), sync_time(folder)];
     if DataFolder::is_open_to_others(folder) {
-        findings.push(Note(format!("other users can read {shown}; serve takes that away from them")));
+        findings.push(Note(format!("other users can read {shown}; serve removes their access")));
     }
     let database = DataFolder::database_in(folder);
     match DataFolder::take(folder) {
@@ -102,7 +102,7 @@ fn data(folder: &Path, values: &Values) -> Vec<Finding> {
         Err(error) => findings.push(Bad(error.to_string())),
         Ok(_held) if !database.exists() => findings.push(Note(format!("{shown} has no database yet"))),
         Ok(_held) => findings.push(match check_file(&database, values) {
-            Ok(()) => Fine(format!("{} is whole and of this version", database.display())),
+            Ok(()) => Fine(format!("{} is intact and of this version", database.display())),
             Err(error) => Bad(error.to_string()),
         }),
     }
@@ -115,53 +115,53 @@ fn check_file(database: &Path, values: &Values) -> Result<(), Failure> {
     Ok(PARTS.folder_migrations(values)?.check(database)?)
 }
 
-/// Whether the server lets us in, is of this version, and keeps what it says it keeps.
+/// Checks that the database accepts the login, has the schema of this version, and keeps acknowledged commits.
 async fn database(values: &Values) -> Vec<Finding> {
-    // What is wrong with the setting itself is found with the others.
+    // `configuration` reports an invalid setting.
     let Ok(Some(options)) = bongsu_sql::Options::from_settings(values) else { return Vec::new() };
     let Ok(migrations) = PARTS.migrations(values, options.address.dialect()) else { return Vec::new() };
     match bongsu_sql::inspect_server(&options.address, &migrations).await {
         Err(error) => vec![Bad(error.to_string())],
         Ok(found) => {
-            let sound =
+            let fine =
                 format!("{} answers, is of this version and keeps what it acknowledges", options.address);
-            engine(&found, sound, "the database")
+            engine(&found, fine, "the database")
         }
     }
 }
 
-/// Whether every server answers, takes writes, and keeps what it says it keeps.
+/// Checks that every server answers, accepts writes, and keeps acknowledged writes.
 async fn redis(values: &Values) -> Vec<Finding> {
     let Ok(Some(options)) = bongsu_redis::Options::from_settings(values) else { return Vec::new() };
     match Redis::start(options, &Supervisor::new()).inspect().await {
         Err(error) => vec![Bad(error.to_string())],
         Ok(found) => {
-            let sound =
+            let fine =
                 "Redis answers, takes writes, keeps what it acknowledges and forgets nothing when it is full";
-            engine(&found, sound.to_owned(), "Redis")
+            engine(&found, fine.to_owned(), "Redis")
         }
     }
 }
 
-/// The findings about an engine: its unsafe settings, or that there are none, and its clock.
-fn engine(found: &Inspection, sound: String, name: &str) -> Vec<Finding> {
+/// The findings about an engine: its unsafe settings, or `fine` if there are none, and its clock.
+fn engine(inspection: &Inspection, fine: String, name: &str) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
-        found.warnings.iter().map(|warning| Note((*warning).to_owned())).collect();
+        inspection.warnings.iter().map(|warning| Note((*warning).to_owned())).collect();
     if findings.is_empty() {
-        findings.push(Fine(sound));
+        findings.push(Fine(fine));
     }
-    findings.push(clock(name, found.clock_skew_ms));
+    findings.push(clock(name, inspection.clock_skew_ms));
     findings
 }
 
-/// Hubs agree on times by their own clocks: who is connected, when a key or a token ends.
+/// Instances compare times of their own clocks: when a lease, a key or a token ends.
 fn clock(name: &str, skew_ms: i64) -> Finding {
     let direction = if skew_ms < 0 { "behind" } else { "ahead of" };
     let differs = format!("the clock of {name} is {} ms {direction} this machine's", skew_ms.unsigned_abs());
     match skew_ms.unsigned_abs() {
         0..=1_000 => Fine(format!("the clock of {name} agrees with this machine's")),
         1_001..=30_000 => Note(differs),
-        _ => Bad(format!("{differs}: set one of them right")),
+        _ => Bad(format!("{differs}: correct one of them")),
     }
 }
 
@@ -176,7 +176,7 @@ fn disk_space(folder: &Path) -> Finding {
     }
 }
 
-/// Every publish waits for the disk; this is how long.
+/// Measures a synced write. Each publish waits for one, or shares it with others.
 fn sync_time(folder: &Path) -> Finding {
     let path = folder.join("doctor.tmp");
     let measure = || -> std::io::Result<Duration> {
@@ -204,7 +204,7 @@ fn sync_time(folder: &Path) -> Finding {
 }
 
 async fn running_hub(url: &str, values: &Values) -> Vec<Finding> {
-    let shown = without_credentials(url);
+    let shown = redact_url(url);
     let client = match http() {
         Ok(client) => client,
         Err(failure) => return vec![Bad(failure.to_string())],
@@ -220,27 +220,30 @@ async fn running_hub(url: &str, values: &Values) -> Vec<Finding> {
     findings.push(match health["result"]["status"].as_str() {
         Some("healthy") => Fine(format!("the hub at {shown} is healthy")),
         Some(_) => Bad(format!("the hub at {shown} is degraded: {degraded}")),
-        None => Bad(format!("{shown} answers, but is no hub")),
+        None => Bad(format!("{shown} answers, but is not a hub")),
     });
-    let Ok(token) = token::sign(values, Tool::PERSON, 60, None) else {
-        findings.push(Note("tokens are signed elsewhere: streams and WebSockets were not tried".to_owned()));
+    let Ok(token) = token::sign(values, DoctorCredentials::PERSON, 60, None) else {
+        findings.push(Note(
+            "JWKS_URL is set, so doctor cannot sign a token: streams and WebSockets were not tested"
+                .to_owned(),
+        ));
         return findings;
     };
-    let tool = Tool { token, key: service_key(values) };
-    for path in STREAMS {
-        findings.push(stream(&client, url, path, &tool).await);
+    let credentials = DoctorCredentials { token, key: service_key(values) };
+    for path in STREAM_PATHS {
+        findings.push(stream(&client, url, path, &credentials).await);
     }
-    findings.push(websocket(url, &tool).await);
+    findings.push(websocket(url, &credentials).await);
     findings
 }
 
-/// The credentials of the doctor. Because it sends the key of a service, no room lists it as present.
-struct Tool {
+/// The credentials of the doctor. It also sends the key of a service, so that it does not appear in presence.
+struct DoctorCredentials {
     token: String,
     key: String,
 }
 
-impl Tool {
+impl DoctorCredentials {
     const PERSON: &str = "bongsu-doctor";
 
     fn get(&self, client: &reqwest::Client, address: String) -> reqwest::RequestBuilder {
@@ -248,18 +251,18 @@ impl Tool {
     }
 }
 
-/// Every kind of stream: a proxy may treat their paths differently.
-const STREAMS: [&str; 3] =
+/// One path of each kind of stream, because a proxy may treat them differently.
+const STREAM_PATHS: [&str; 3] =
     ["/api/v1/rooms/bongsu-doctor/stream", "/api/v1/stream?rooms=bongsu-doctor", "/api/notifications/stream"];
-/// The way to a hub that answers is quicker; a proxy that buffers a stream holds its first bytes back for longer.
+/// Longer than a hub needs to answer, and shorter than a proxy that buffers a stream holds its first bytes back.
 const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Opens a stream and waits for its first bytes: a proxy that buffers them would hold up every event.
-async fn stream(client: &reqwest::Client, url: &str, path: &str, tool: &Tool) -> Finding {
-    let request = tool.get(client, format!("{url}{path}")).header("accept", "text/event-stream");
+/// Opens a stream and waits for its first bytes. A proxy that buffers them would delay every event.
+async fn stream(client: &reqwest::Client, url: &str, path: &str, credentials: &DoctorCredentials) -> Finding {
+    let request = credentials.get(client, format!("{url}{path}")).header("accept", "text/event-stream");
     let first = async {
         let mut answer = request.send().await.ok()?;
-        // Without records there is no personal stream.
+        // 404: without records the hub serves no personal stream.
         if answer.status() == reqwest::StatusCode::NOT_FOUND {
             return Some(false);
         }
@@ -270,18 +273,18 @@ async fn stream(client: &reqwest::Client, url: &str, path: &str, tool: &Tool) ->
         Ok(Some(true)) => Fine(format!("{path} arrives without being buffered on the way")),
         Ok(Some(false)) => Note(format!("{path} is not served")),
         Ok(None) => Bad(format!(
-            "{path} of {} could not be opened (is JWT_SECRET the same here?)",
-            without_credentials(url)
+            "{path} of {} could not be opened (does the hub have the same JWT_SECRET?)",
+            redact_url(url)
         )),
         Err(_) => Bad(format!("the first bytes of {path} do not arrive: a proxy on the way buffers them")),
     }
 }
 
-/// Asks to change the protocol: a proxy that does not pass the Upgrade header on breaks every WebSocket.
-async fn websocket(url: &str, tool: &Tool) -> Finding {
+/// Requests a WebSocket. A proxy that does not pass the Upgrade header on breaks every WebSocket.
+async fn websocket(url: &str, credentials: &DoctorCredentials) -> Finding {
     let opening = async {
         let client = reqwest::Client::builder().http1_only().build().ok()?;
-        let request = tool
+        let request = credentials
             .get(&client, format!("{url}/api/v1/ws"))
             .header("connection", "upgrade")
             .header("upgrade", "websocket")
@@ -292,8 +295,8 @@ async fn websocket(url: &str, tool: &Tool) -> Finding {
     match tokio::time::timeout(FIRST_BYTES_TIMEOUT, opening).await {
         Ok(Some(reqwest::StatusCode::SWITCHING_PROTOCOLS)) => Fine("WebSockets pass".to_owned()),
         Ok(Some(status)) => Bad(format!(
-            "a WebSocket is answered {status}: does the proxy pass the Upgrade and Connection headers on?"
+            "a WebSocket request is answered {status}: does the proxy pass the Upgrade and Connection headers on?"
         )),
-        Ok(None) | Err(_) => Bad(format!("a WebSocket of {} could not be opened", without_credentials(url))),
+        Ok(None) | Err(_) => Bad(format!("a WebSocket to {} could not be opened", redact_url(url))),
     }
 }

@@ -1,4 +1,4 @@
-//! `bongsu migrate`: brings the data folder and the database to this version's schema, without serving.
+//! `bongsu migrate`: migrates the data folder and the database to the schema of this version, without serving.
 
 use bongsu_kernel::settings::Values;
 use bongsu_kernel::task::Supervisor;
@@ -7,7 +7,7 @@ use bongsu_sql::Dialect;
 use clap::{ArgMatches, Command};
 
 use super::client::block_on;
-use super::{flag, say};
+use super::{flag, print_line};
 use crate::PARTS;
 use bongsu_part::Failure;
 use bongsu_part::{Purpose, Storage};
@@ -27,19 +27,19 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
     if matches.get_flag("print") {
         let dialect = server.map_or(Dialect::Sqlite, |options| options.address.dialect());
         let migrations = PARTS.migrations(values, dialect)?;
-        say(migrations.statements(bongsu_outbox::store::PART, dialect).trim_end());
+        print_line(migrations.statements(bongsu_outbox::store::PART, dialect).trim_end());
         return Ok(());
     }
     telemetry::start_logs(values)?;
     let supervisor = Supervisor::new();
-    let opened = block_on(async {
+    let migrated = block_on(async {
         Storage::prepare(PARTS, values, server.as_ref(), Purpose::Migrate).await?.migrate(&supervisor).await
     })?;
-    if let Some((file, _)) = opened.file {
-        say(&format!("{} is up to date", file.folder().path().display()));
+    if let Some((file, _)) = migrated.file {
+        print_line(&format!("{} is up to date", file.folder().path().display()));
     }
     if let Some(options) = server {
-        say(&format!("{} is up to date", options.address));
+        print_line(&format!("{} is up to date", options.address));
     }
     Ok(())
 }

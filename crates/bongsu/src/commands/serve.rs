@@ -1,6 +1,7 @@
-//! `bongsu serve`: runs the hub until it is told to stop, and then drains it.
+//! `bongsu serve`: runs the hub until a signal stops it, and then drains it.
 //!
-//! Whatever may refuse the start is asked before anything is written down; requests are served once all of it is open.
+//! Every check that can refuse the start runs before any data is changed. Requests are served once all engines are
+//! open.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,19 +13,20 @@ use bongsu_kernel::settings::Values;
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_kernel::telemetry;
 use bongsu_live::Hub;
-use bongsu_part::{Boxed, Failure, Start};
+use bongsu_part::{BoxFuture, EngineInputs, Failure};
 use clap::{ArgMatches, Command};
 use futures_util::future::join_all;
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::{self, App};
-use crate::settings::{self, Checked};
+use crate::settings::{self, ServeSettings};
 
-/// Requests that are under way may take so long once the hub drains; in all it is gone within ten seconds.
-const DRAIN: Duration = Duration::from_secs(6);
-/// And so long the last writes.
-const LAST_WRITES: Duration = Duration::from_secs(1);
+/// Time that requests in progress have to finish after draining begins. With the other timeouts, the process ends
+/// within ten seconds.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(4_500);
+/// Time limit of each other step of the shutdown, such as the final writes and closing the data folder.
+const SHUTDOWN_STEP_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) fn command() -> Command {
     Command::new("serve").about("Run the hub")
@@ -32,22 +34,22 @@ pub(crate) fn command() -> Command {
 
 pub(crate) fn run(_: &ArgMatches, values: &Values) -> Result<(), Failure> {
     let checked = settings::check(values)?;
-    let port = u16::try_from(values.whole(&SERVER_PORT)).unwrap_or_default();
+    let port = u16::try_from(values.integer(&SERVER_PORT)).unwrap_or_default();
     telemetry::start_logs(values)?;
-    // Connections are accepted here and served by the shards. Loops and what engines do have threads of their own, so that
-    // none of these waits for another.
-    let accepting = Builder::new_current_thread().enable_all().build().map_err(Failure::other)?;
+    // This thread accepts connections, and the shards serve them. Loops and engines have their own threads, so that
+    // none of these three waits for another.
+    let acceptor_runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::other)?;
     let threads = server::default_shards();
-    let working =
+    let worker_runtime =
         Builder::new_multi_thread().worker_threads(threads).thread_name("worker").enable_all().build();
-    let working = working.map_err(Failure::other)?;
-    let served = accepting.block_on(serve(values, checked, port, working.handle()));
-    working.shutdown_timeout(LAST_WRITES);
-    served
+    let worker_runtime = worker_runtime.map_err(Failure::other)?;
+    let outcome = acceptor_runtime.block_on(serve(values, checked, port, worker_runtime.handle()));
+    worker_runtime.shutdown_timeout(SHUTDOWN_STEP_TIMEOUT);
+    outcome
 }
 
-async fn serve(values: &Values, checked: Checked, port: u16, worker: &Handle) -> Result<(), Failure> {
-    let Checked { host, roles, weak } = checked;
+async fn serve(values: &Values, checked: ServeSettings, port: u16, worker: &Handle) -> Result<(), Failure> {
+    let ServeSettings { host, roles, weak } = checked;
     let address = SocketAddr::new(host, port);
     let supervisor = Supervisor::new();
     let shards = match values.size(&SERVER_SHARDS) {
@@ -55,22 +57,27 @@ async fn serve(values: &Values, checked: Checked, port: u16, worker: &Handle) ->
         given => given,
     };
     let mut signals = Signals::new()?;
-    // Before anything is written: a start that cannot listen leaves the data folder as it was.
+    // Listens before any data is changed, so that a start that cannot listen leaves the data folder as it was.
     let listener = server::listen(address)
         .map_err(|error| Failure::Other(format!("cannot listen on {address}: {error}")))?;
     let bound = listener.local_addr().map_err(Failure::other)?;
-    let start =
-        Start { values: values.clone(), roles, address: bound, shards, supervisor: supervisor.clone() };
-    let app = worker.spawn(app::start(start, weak.clone())).await.map_err(Failure::other).flatten();
+    let inputs = EngineInputs {
+        values: values.clone(),
+        roles,
+        address: bound,
+        shards,
+        supervisor: supervisor.clone(),
+    };
+    let app = worker.spawn(app::start(inputs, weak.clone())).await.map_err(Failure::other).flatten();
     if app.is_err() {
-        // The others need not wait until the lease of an instance ends that never served anybody.
-        supervisor.shut_down(LAST_WRITES).await;
+        // Leaves the fleet now, so that other instances need not wait until the lease of this one ends.
+        supervisor.shut_down(SHUTDOWN_STEP_TIMEOUT).await;
     }
-    let App { router, hub, last_writes, file, ready } = app?;
+    let App { router, hub, final_writes, file, ready } = app?;
     let deliverer = hub.clone();
     let shard_loop: server::ShardLoop = Arc::new(move |shard| Box::pin(deliverer.clone().run_shard(shard)));
     let (server, acceptor) = Server::start(shards, &router, &shard_loop).map_err(Failure::other)?;
-    // The shards have their own copies; when they end, the last handle on the store goes.
+    // The shards have their own copies of the router, and with it of the store. They drop them when they end.
     drop(router);
     let mut accepting = Some((acceptor, listener));
     let stop = supervisor.stop();
@@ -79,7 +86,8 @@ async fn serve(values: &Values, checked: Checked, port: u16, worker: &Handle) ->
         async move {
             if let Some((acceptor, listener)) = accepting {
                 acceptor.run(listener).await;
-                // It stops accepting before the other tasks end; that is no failure.
+                // The acceptor ends when requests in progress have ended. This task must not end before shutdown, which
+                // would count as a failure.
                 stop.cancelled().await;
             }
         }
@@ -97,27 +105,30 @@ async fn serve(values: &Values, checked: Checked, port: u16, worker: &Handle) ->
         () = supervisor.failed() => true,
     };
     ready.store(false, Ordering::SeqCst);
-    tracing::info!("draining: streams are asked to come back, requests under way are finished");
-    // A second signal means now.
+    tracing::info!("draining: asking streams to reconnect and finishing requests in progress");
+    // A second signal ends the process at once.
     let drained = tokio::select! {
-        drained = drain(&supervisor, server, &hub, last_writes) => drained,
-        () = signals.stop() => return Err(Failure::Other("stopped before everything was finished".to_owned())),
+        drained = drain(&supervisor, server, &hub, final_writes) => drained,
+        () = signals.stop() => return Err(Failure::Other("a second signal stopped the hub before it had drained".to_owned())),
     };
-    // Bounded, too: with what the draining may take it is gone within ten seconds.
+    // Bounded as well, so that the process ends within ten seconds in all.
     if let Some((store, writer)) = file {
-        let closed = tokio::time::timeout(LAST_WRITES, store.writer().close()).await.is_ok();
-        // The last handle on the folder.
+        let closed = tokio::time::timeout(SHUTDOWN_STEP_TIMEOUT, store.writer().close()).await.is_ok();
+        // The last handle on the data folder.
         drop(store);
-        if !(closed && writer.join(LAST_WRITES)) {
+        if !(closed && writer.join(SHUTDOWN_STEP_TIMEOUT)) {
             tracing::warn!(
-                "the disk did not answer in time: publishes that were not answered may be missing"
+                "timed out while closing the data folder; publishes that were not answered may be missing"
             );
         }
     }
     match (failed, drained) {
         (true, _) => Err(Failure::Other("a vital task failed; see the log".to_owned())),
         (false, false) => {
-            tracing::warn!("some connections were cut: they did not end in time");
+            tracing::warn!(
+                timeout_ms = DRAIN_TIMEOUT.as_millis() as u64,
+                "the drain timed out; cut the remaining connections and tasks"
+            );
             Ok(())
         }
         (false, true) => {
@@ -131,16 +142,16 @@ async fn drain(
     supervisor: &Supervisor,
     server: Server,
     hub: &Hub,
-    last_writes: Vec<Boxed<'static, ()>>,
+    final_writes: Vec<BoxFuture<'static, ()>>,
 ) -> bool {
     hub.drain();
-    // While the hub still accepts, because it takes time. What is not written by then stays where it is, and another hub or
-    // the next start writes it.
+    // Runs after the requests in progress, while the hub still accepts connections, because it takes time. Data that is
+    // not written in time stays where it is: another instance or the next start writes it.
     let writing = async {
-        let _ = tokio::time::timeout(LAST_WRITES, join_all(last_writes)).await;
+        let _ = tokio::time::timeout(SHUTDOWN_STEP_TIMEOUT, join_all(final_writes)).await;
     };
-    let drained = server.drain(DRAIN, writing).await;
-    supervisor.shut_down(Duration::from_secs(1)).await && drained
+    let drained = server.drain(DRAIN_TIMEOUT, writing).await;
+    supervisor.shut_down(SHUTDOWN_STEP_TIMEOUT).await && drained
 }
 
 /// SIGTERM and SIGINT.

@@ -1,4 +1,4 @@
-//! `bongsu tail`: shows a room's events as they come, and comes back by itself after an interruption.
+//! `bongsu tail`: prints the events of a room as they arrive, and reconnects after an interruption.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use reqwest::StatusCode;
 use serde_json::Value;
 
 use super::client::{block_on, http, result, service_key, unreachable, url, url_arg};
-use super::{given, option, say, token};
+use super::{given, option, print_line, token};
 use bongsu_part::Failure;
 
 pub(crate) fn command() -> Command {
     Command::new("tail")
         .about("Show a room's events as they come")
         .arg(option("room", "The room").short('r').required(true))
-        .arg(option("since", "Everything after this id first; 0-0: from the beginning"))
+        .arg(option("since", "Show the events after this id first; 0-0: from the beginning"))
         .arg(option("token", "A person's token; by default one is signed with JWT_SECRET"))
         .arg(url_arg())
 }
@@ -30,25 +30,25 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
         address: format!("{}/api/v1/rooms/{room}/stream", url(matches, values)),
         token,
         key: service_key(values),
-        last: given(matches, "since").map(str::to_owned),
-        retry: Duration::from_secs(1),
-        ended: false,
-        reason: None,
+        last_event_id: given(matches, "since").map(str::to_owned),
+        retry_delay: Duration::from_secs(1),
+        has_ended: false,
+        end_reason: None,
     };
     block_on(async move {
         let client = http()?;
         let mut was_connected = false;
-        while !tail.ended {
+        while !tail.has_ended {
             match tail.follow(&client).await {
                 Ok(()) => was_connected = true,
-                // What was never there is an error, and so is a refusal; what was there comes back.
-                Err(failure) if !was_connected || tail.ended => return Err(failure),
+                // A first connection that fails and a refusal are errors. A connection that was lost is retried.
+                Err(failure) if !was_connected || tail.has_ended => return Err(failure),
                 Err(_) => {}
             }
-            tokio::time::sleep(tail.retry).await;
+            tokio::time::sleep(tail.retry_delay).await;
         }
-        // It follows until somebody stops it; an end for good is news.
-        Err(Failure::Other(tail.reason.unwrap_or_else(|| "the stream has ended".to_owned())))
+        // The command runs until the user stops it, so a stream that ends for good is a failure.
+        Err(Failure::Other(tail.end_reason.unwrap_or_else(|| "the stream has ended".to_owned())))
     })
 }
 
@@ -56,14 +56,14 @@ struct Tail {
     address: String,
     token: String,
     key: String,
-    last: Option<String>,
-    retry: Duration,
-    ended: bool,
-    /// Why it ended for good.
-    reason: Option<String>,
+    last_event_id: Option<String>,
+    retry_delay: Duration,
+    /// The stream must not be opened again.
+    has_ended: bool,
+    end_reason: Option<String>,
 }
 
-/// The fields of a frame, as far as they have come.
+/// The fields of a frame that have arrived.
 #[derive(Default)]
 struct Frame {
     event: String,
@@ -72,7 +72,7 @@ struct Frame {
 }
 
 impl Tail {
-    /// One connection, until it ends.
+    /// Opens the stream and prints its events until the connection ends.
     async fn follow(&mut self, client: &reqwest::Client) -> Result<(), Failure> {
         let mut request = client
             .get(&self.address)
@@ -80,46 +80,46 @@ impl Tail {
             .header("x-internal-key", &self.key)
             .header("accept", "text/event-stream")
             .header("accept-language", "en");
-        if let Some(last) = &self.last {
+        if let Some(last) = &self.last_event_id {
             request = request.header("last-event-id", last);
         }
         let mut answer = request.send().await.map_err(unreachable)?;
         if answer.status() == StatusCode::NO_CONTENT {
-            self.ended = true;
+            self.has_ended = true;
             return Ok(());
         }
         if !answer.status().is_success() {
-            self.ended = true;
+            self.has_ended = true;
             return result(answer).await.map(drop);
         }
-        let (mut rest, mut frame) = (Vec::new(), Frame::default());
+        let (mut buffer, mut frame) = (Vec::new(), Frame::default());
         while let Ok(Some(chunk)) = answer.chunk().await {
-            rest.extend_from_slice(&chunk);
-            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = rest.drain(..=end).collect();
+            buffer.extend_from_slice(&chunk);
+            while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = buffer.drain(..=end).collect();
                 self.take_line(String::from_utf8_lossy(&line).trim_end_matches('\n'), &mut frame);
             }
         }
         Ok(())
     }
 
-    /// The hub ends its lines with a line feed, and writes one space after a colon.
+    /// Parses one line. The hub ends lines with a line feed, and writes one space after a colon.
     fn take_line(&mut self, line: &str, frame: &mut Frame) {
         match line.split_once(": ") {
             Some(("event", name)) => name.clone_into(&mut frame.event),
             Some(("id", id)) => frame.id = Some(id.to_owned()),
             Some(("data", data)) => data.clone_into(&mut frame.data),
-            Some(("retry", ms)) => self.retry = Duration::from_millis(ms.parse().unwrap_or(1_000)),
+            Some(("retry", ms)) => self.retry_delay = Duration::from_millis(ms.parse().unwrap_or(1_000)),
             _ if line.is_empty() && !frame.event.is_empty() => {
                 let Frame { event, id, data } = std::mem::take(frame);
-                say(&format!("{} {event} {data}", id.as_deref().unwrap_or("-")));
+                print_line(&format!("{} {event} {data}", id.as_deref().unwrap_or("-")));
                 if event == "system.close" {
                     let close: Value = serde_json::from_str(&data).unwrap_or_default();
-                    self.ended = close["reconnect"] == false;
-                    self.reason =
+                    self.has_ended = close["reconnect"] == false;
+                    self.end_reason =
                         close["reason"].as_str().map(|reason| format!("the stream has ended: {reason}"));
                 }
-                self.last = id.or(self.last.take());
+                self.last_event_id = id.or(self.last_event_id.take());
             }
             _ => {}
         }

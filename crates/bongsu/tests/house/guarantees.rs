@@ -1,14 +1,15 @@
-//! Every test that `docs/guarantees.md` names exists and is run.
+//! Checks that every test that `docs/guarantees.md` names exists and is run.
 //!
-//! A name with `...` in it is a pattern: the dots stand for anything, as in `streams_outlast_...`.
+//! A name that contains `...` is a pattern, in which the dots match any text, as in `streams_survive_...`.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::root;
 
-/// Words in backticks that are names of tests: small letters, digits and underscores, at least three words; of a pattern two.
-fn named(document: &str) -> BTreeSet<String> {
+/// The names of tests in a document: text in backticks that consists of lower-case letters, digits and underscores,
+/// with at least three words, or two in a pattern.
+fn test_names(document: &str) -> BTreeSet<String> {
     let quoted = document.split('`').skip(1).step_by(2);
     let is_name = |text: &&str| {
         let plain = text.replace("...", "_");
@@ -25,7 +26,7 @@ struct Found {
     /// Functions with the attribute of a test.
     tests: BTreeSet<String>,
     functions: BTreeSet<String>,
-    /// Words in lists without commas, as macros take them: `stream: one_promise another_promise;`.
+    /// Words in lists without commas, as macros take them: `stream: one_test another_test;`.
     listed: BTreeSet<String>,
 }
 
@@ -46,19 +47,19 @@ impl Found {
         }
     }
 
-    /// Tests, and functions that a macro makes tests of.
+    /// Functions with the attribute of a test, and functions for which a macro declares tests.
     fn into_tests(self) -> BTreeSet<String> {
         self.functions.intersection(&self.listed).cloned().chain(self.tests).collect()
     }
 }
 
-/// Whether a test has this name, or one that the pattern stands for.
-fn is_one_of(tests: &BTreeSet<String>, name: &str) -> bool {
+/// Whether a test has this name or matches this pattern.
+fn has_test(tests: &BTreeSet<String>, name: &str) -> bool {
     let Some((begin, end)) = name.split_once("...") else { return tests.contains(name) };
-    let fits = |test: &String| {
+    let matches = |test: &String| {
         test.len() >= begin.len() + end.len() && test.starts_with(begin) && test.ends_with(end)
     };
-    tests.iter().any(fits)
+    tests.iter().any(matches)
 }
 
 fn all_tests() -> BTreeSet<String> {
@@ -82,9 +83,9 @@ fn all_tests() -> BTreeSet<String> {
 #[test]
 fn every_test_that_the_guarantees_name_exists() {
     let document = std::fs::read_to_string(root().join("docs/guarantees.md")).unwrap();
-    let (named, tests) = (named(&document), all_tests());
+    let (named, tests) = (test_names(&document), all_tests());
     assert!(named.len() > 100, "the names were not found: {}", named.len());
-    let missing: Vec<&String> = named.iter().filter(|name| !is_one_of(&tests, name)).collect();
+    let missing: Vec<&String> = named.iter().filter(|name| !has_test(&tests, name)).collect();
     assert!(missing.is_empty(), "docs/guarantees.md names tests that do not exist: {missing:#?}");
 }
 
@@ -92,7 +93,7 @@ fn every_test_that_the_guarantees_name_exists() {
 fn names_of_tests_are_found_in_documents_and_sources() {
     let document =
         "`a_b_c` and `a_b_...`, `two_words`, `...`, `system.reset`, `rooms_of_all.rs`, `SOME_BIG_NAME`";
-    assert_eq!(named(document).into_iter().collect::<Vec<_>>(), ["a_b_...", "a_b_c"]);
+    assert_eq!(test_names(document).into_iter().collect::<Vec<_>>(), ["a_b_...", "a_b_c"]);
     let source = "#[test]\nfn a_b_c() {}\nfn no_test_at_all() {}\n#[tokio::test(start_paused = true)]\n#[ignore]\n\
         async fn d_e_f() {}\ncontract! {\n    file: g_h_i\n        j_k_l n_o_function;\n}\n\
         async fn g_h_i<A>() {}\nfn j_k_l() {}\nfn m_n_o() {}";
@@ -101,9 +102,9 @@ fn names_of_tests_are_found_in_documents_and_sources() {
     let tests = found.into_tests();
     assert_eq!(tests.iter().collect::<Vec<_>>(), ["a_b_c", "d_e_f", "g_h_i", "j_k_l"]);
     for name in ["a_b_c", "a_...", "..._f", "d_..._f"] {
-        assert!(is_one_of(&tests, name), "{name}");
+        assert!(has_test(&tests, name), "{name}");
     }
     for name in ["m_n_o", "b_...", "a_b_c_..."] {
-        assert!(!is_one_of(&tests, name), "{name}");
+        assert!(!has_test(&tests, name), "{name}");
     }
 }

@@ -1,5 +1,5 @@
-//! Input that is wrong in every way there is: a clear answer or the end of the connection, nothing changed, and
-//! everybody else undisturbed.
+//! Malformed input of every kind: the hub answers with a clear error or closes the connection, stores nothing, and
+//! keeps serving other clients.
 
 mod slow;
 mod wire;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(20);
-const PUBLISH: &str = "/api/v1/notifications/publish";
-const BATCH: &str = "/api/v1/notifications/publish/batch";
-const KEY: &str = "X-Internal-Key: local_dev_internal_key";
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
+const PUBLISH_PATH: &str = "/api/v1/notifications/publish";
+const BATCH_PATH: &str = "/api/v1/notifications/publish/batch";
+const KEY_HEADER: &str = "X-Internal-Key: local_dev_internal_key";
 
 async fn hub() -> Hub {
     Hub::builder(BONGSU).start().await
@@ -24,7 +24,7 @@ fn authorization() -> String {
     format!("Authorization: Bearer {}", bongsu_testkit::tokens::token(7))
 }
 
-/// A request line and headers as they are, with a body as it is.
+/// Sends a raw request line, raw headers and a raw body, and returns the answer.
 async fn send(hub: &Hub, line: &[u8], headers: &[&[u8]], body: &[u8]) -> Option<Answer> {
     let mut request =
         [line, b" HTTP/1.1\r\nHost: localhost\r\nAccept-Language: en\r\nConnection: close\r\n"].concat();
@@ -34,11 +34,11 @@ async fn send(hub: &Hub, line: &[u8], headers: &[&[u8]], body: &[u8]) -> Option<
     }
     request.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
     request.extend_from_slice(body);
-    raw::answer(hub.addr(), &request, SOON).await
+    raw::answer(hub.addr(), &request, WAIT_TIMEOUT).await
 }
 
-/// After all of it the hub is as it was: healthy, empty, small.
-async fn nothing_happened(hub: &Hub) {
+/// Checks that the hub is as it was before the bad input: healthy, without events, without a panic, below 200 MiB.
+async fn assert_unaffected(hub: &Hub) {
     let api = Api::new(hub);
     let health = api.get("/health").await.expect(200);
     assert_eq!((&health.result()["status"], &health.result()["degraded"]), (&json!("healthy"), &json!([])));
@@ -49,7 +49,7 @@ async fn nothing_happened(hub: &Hub) {
     assert_eq!(metrics.get("http_requests_total", &[("status", "500")]), 0.0);
     assert!(!hub.log().contains("panicked"), "{}", hub.log());
     assert!(hub.peak_rss_kib() < 200 * 1024, "{} KiB", hub.peak_rss_kib());
-    // It still does its work.
+    // The hub still takes events.
     api.publish_to("afterwards", "a.b", json!({})).await;
 }
 
@@ -81,28 +81,28 @@ async fn a_body_that_is_no_json_object_is_refused_as_such() {
     ];
     let not_text: [&[u8]; 4] =
         [b"\xff\xfe", b"{\"roomId\":\"\xff\"}", b"{\"data\":{\"\xc3\x28\":1}}", b"{\"x\":\"\xed\xa0\x80\"}"];
-    for path in [PUBLISH, BATCH] {
+    for path in [PUBLISH_PATH, BATCH_PATH] {
         let line = format!("POST {path}");
         for body in bodies.iter().chain(&not_text) {
             let shown = String::from_utf8_lossy(&body[..body.len().min(40)]).into_owned();
-            let answer = send(&hub, line.as_bytes(), &[KEY.as_bytes()], body).await;
+            let answer = send(&hub, line.as_bytes(), &[KEY_HEADER.as_bytes()], body).await;
             let answer =
                 answer.unwrap_or_else(|| panic!("no answer to {shown:?}")).expect_error(400, "COMMON400");
             assert!(answer.message().starts_with("body: "), "{shown:?}: {}", answer.message());
         }
     }
-    // The kind of content is not asked for, and a body where none is read does no harm.
+    // The hub does not check `Content-Type`, and a body on a route that reads none does no harm.
     let event = json!({"roomId": "elsewhere", "eventType": "a.b", "data": {}}).to_string();
     for kind in ["text/plain", "application/xml", ""] {
         let kind = format!("Content-Type: {kind}");
-        let headers = [KEY.as_bytes(), kind.as_bytes()];
+        let headers = [KEY_HEADER.as_bytes(), kind.as_bytes()];
         let answer = send(&hub, b"POST /api/v1/notifications/publish", &headers, event.as_bytes()).await;
         assert!(answer.is_some_and(|answer| answer.status == 200 || answer.status == 415));
     }
     assert_eq!(send(&hub, b"GET /health", &[], b"\xff\xff").await.map(|answer| answer.status), Some(200));
 }
 
-/// Strange values for a field of an event.
+/// Unusual JSON values to put into a field of an event.
 fn strange_values() -> Vec<Value> {
     vec![
         json!(null),
@@ -134,8 +134,8 @@ fn strange_values() -> Vec<Value> {
     ]
 }
 
-/// The strange values that a field takes all the same.
-fn taken(field: &str) -> Vec<Value> {
+/// The unusual values that a field accepts.
+fn accepted_values(field: &str) -> Vec<Value> {
     match field {
         "roomId" => vec![json!(0), json!(-1)],
         "publisherId" => vec![json!(null), json!(0), json!(-1)],
@@ -154,43 +154,43 @@ fn taken(field: &str) -> Vec<Value> {
     }
 }
 
-/// Whether a message is about this field, or about an item of it.
-fn names(message: &str, field: &str) -> bool {
+/// Whether an error message is about this field or about an item of it.
+fn names_field(message: &str, field: &str) -> bool {
     message.strip_prefix(field).is_some_and(|rest| rest.starts_with(": ") || rest.starts_with('['))
 }
 
 #[tokio::test]
-async fn whatever_is_wrong_with_one_field_nothing_of_the_rest_is_kept() {
+async fn a_publish_with_one_invalid_field_stores_nothing() {
     let hub = hub().await;
     let api = Api::new(&hub).with_header("accept-language", "en");
     let whole = json!({"roomId": "a", "eventType": "a.b", "data": {"ok": true}, "publisherId": 1, "idempotencyKey": "k", "recipients": [2]});
     for field in ["roomId", "eventType", "data", "publisherId", "idempotencyKey", "recipients"] {
-        let taken = taken(field);
+        let taken = accepted_values(field);
         for value in strange_values().iter().filter(|value| !taken.contains(value)) {
             let mut event = whole.clone();
             event[field] = value.clone();
             let shown: String = value.to_string().chars().take(40).collect();
             let answer = api.publish(&event).await;
             assert_eq!(answer.status, 400, "{field}={shown}: {}", answer.text());
-            assert!(names(answer.message(), field), "{field}={shown}: {}", answer.message());
+            assert!(names_field(answer.message(), field), "{field}={shown}: {}", answer.message());
             let batch = api.publish_batch(&[event]).await.expect(200);
             let refused = &batch.result()["results"][0];
             let message = refused["message"].as_str().unwrap_or_default();
-            assert!(names(message, &format!("events[0].{field}")), "{field}={shown}: {}", batch.text());
+            assert!(names_field(message, &format!("events[0].{field}")), "{field}={shown}: {}", batch.text());
             assert!(refused["code"].is_string() && refused["streamId"].is_null(), "{}", batch.text());
         }
     }
-    // The refused requests made no inbox entry and used up no idempotency key.
+    // The refused requests created no inbox entry and used up no idempotency key.
     let entries = api.person(2).get("/api/notifications").await.expect(200);
     assert_eq!((&entries.result()["items"], &entries.result()["unread"]), (&json!([]), &json!(0)));
-    nothing_happened(&hub).await;
-    // Without its one fault the same event is taken: no other field was the reason.
+    assert_unaffected(&hub).await;
+    // Without the bad value the same event is accepted, so no other field was the reason for the refusals.
     let answer = api.publish(&whole).await.expect(200);
     assert_eq!(answer.result()["duplicate"], false, "a refused event has used its key");
     for (n, field) in
         ["roomId", "data", "publisherId", "idempotencyKey", "recipients"].into_iter().enumerate()
     {
-        for (value, at) in taken(field).into_iter().zip(0..) {
+        for (value, at) in accepted_values(field).into_iter().zip(0..) {
             let mut event = whole.clone();
             event["idempotencyKey"] = json!(format!("taken {n} {at}"));
             event[field] = value;
@@ -200,7 +200,7 @@ async fn whatever_is_wrong_with_one_field_nothing_of_the_rest_is_kept() {
 }
 
 #[tokio::test]
-async fn paths_queries_and_headers_that_are_no_text_are_refused_by_name() {
+async fn paths_queries_and_headers_that_are_not_utf_8_are_refused_by_name() {
     let hub = hub().await;
     let who = authorization();
     let who = who.as_bytes();
@@ -237,7 +237,7 @@ async fn paths_queries_and_headers_that_are_no_text_are_refused_by_name() {
         let answer = send(&hub, stream, &[header], b"").await.unwrap();
         answer.expect_error(401, "AUTH4001");
     }
-    // What is no HTTP at all is refused before anything reads it.
+    // A request that is not valid HTTP is refused before any handler sees it.
     for line in [&b"GET /\xff"[..], b"GET /a b", b"GET", b"G\x00T /", b"GET /\x01"] {
         let answer = send(&hub, line, &[who], b"").await;
         assert!(
@@ -246,11 +246,11 @@ async fn paths_queries_and_headers_that_are_no_text_are_refused_by_name() {
             String::from_utf8_lossy(line)
         );
     }
-    nothing_happened(&hub).await;
+    assert_unaffected(&hub).await;
 }
 
 #[tokio::test]
-async fn long_and_strange_paths_lead_nowhere() {
+async fn long_and_unusual_paths_are_answered_404() {
     let hub = hub().await;
     let api = Api::new(&hub).person(7);
     let long = format!("/api/v1/rooms/{}/events?since=0-0", "x".repeat(5_000));
@@ -272,5 +272,5 @@ async fn long_and_strange_paths_lead_nowhere() {
             "{path} was normalised into another route"
         );
     }
-    nothing_happened(&hub).await;
+    assert_unaffected(&hub).await;
 }

@@ -1,7 +1,7 @@
 //! The crash points of the product, and the test that kills the hub at each of them.
 //!
-//! Every `crash_point!("...")` in the sources of crates and applications belongs to exactly one test. That test takes
-//! its points with [`of`], and fails when a run never reaches one of them.
+//! Every `crash_point!("...")` in the sources of crates and applications belongs to exactly one test. That test gets
+//! its points from [`of`], and fails when a run never reaches one of them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bongsu_testkit::Hub;
 
-/// Tests by their names, each with the points that it kills at.
+/// Test names, each with the crash points at which that test kills the hub.
 const TESTS: [(&str, &[&str]); 6] = [
     (
         "a_hub_that_dies_at_any_crash_point_keeps_every_acknowledged_event",
@@ -28,32 +28,29 @@ const TESTS: [(&str, &[&str]); 6] = [
         ],
     ),
     (
-        "marks_survive_a_kill_at_every_point_of_writing_them",
+        "read_marks_survive_a_kill_at_every_step_of_their_write",
         &["before-marks", "after-marks", "after-marks-removed"],
     ),
-    (
-        "what_rooms_wrote_down_becomes_one_entry_each_although_hubs_die_and_rooms_are_trimmed",
-        &["after-derivation"],
-    ),
-    ("a_notification_saved_before_a_crash_is_one_entry_and_one_live_event", &["after-notify"]),
+    ("follow_up_records_become_one_entry_each_despite_kills_and_trimming", &["after-derivation"]),
+    ("a_notification_saved_before_a_crash_becomes_one_entry_and_one_live_event", &["after-notify"]),
     ("a_row_appended_before_a_crash_is_one_event_of_its_room", &["after-relay-append"]),
     ("a_hub_that_dies_between_a_change_and_its_event_keeps_neither", &["before-decision-told"]),
 ];
 
-/// The points of a test.
+/// The crash points of a test.
 pub(crate) fn of(test: &str) -> &'static [&'static str] {
     let points = TESTS.iter().find(|(name, _)| *name == test).map(|(_, points)| *points);
     points.unwrap_or_else(|| panic!("{test} is not in TESTS of {}", file!()))
 }
 
-/// Starts a hub again that dies when it comes to a point for the `nth` time, which may be before it is ready.
+/// Restarts a hub that dies when it reaches a crash point for the `nth` time, possibly before it is ready.
 pub(crate) async fn arm(hub: &Hub, point: &str, nth: u64) {
-    hub.restart_that_may_end(&[("BONGSU_CRASH_POINT", &format!("{point}:{nth}"))]).await;
+    hub.restart_allowing_exit(&[("BONGSU_CRASH_POINT", &format!("{point}:{nth}"))]).await;
 }
 
-/// Waits until an armed hub has died at its point; panics when it never comes there.
+/// Waits until an armed hub has died at its crash point; panics when it does not.
 pub(crate) async fn wait_dead(hub: &Hub, point: &str, timeout: Duration) {
-    // Where the roles are apart, the worker is the one that comes there.
+    // Where the roles run in separate processes, the worker reaches the crash point.
     let hub = hub.worker().unwrap_or(hub);
     let exit = hub.wait_exit(timeout).await.unwrap_or_else(|| panic!("the hub never came to {point}"));
     assert_eq!(exit.signal(), Some(6), "at {point} the hub ended with {exit}");
@@ -63,7 +60,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace").to_owned()
 }
 
-/// The texts of all Rust files below a folder.
+/// The texts of all Rust files in a folder and its subfolders.
 fn sources(folder: PathBuf) -> Vec<String> {
     let (mut folders, mut texts) = (vec![folder], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -78,7 +75,7 @@ fn sources(folder: PathBuf) -> Vec<String> {
     texts
 }
 
-/// The names in all `crash_point!("...")` of the product.
+/// The names in all `crash_point!("...")` calls of the product.
 fn in_the_sources() -> BTreeSet<String> {
     let mut points = BTreeSet::new();
     for parent in ["crates", "apps"] {
@@ -110,7 +107,7 @@ fn every_crash_point_belongs_to_exactly_one_test() {
 }
 
 #[test]
-fn every_test_of_crash_points_takes_them_from_here() {
+fn every_crash_point_test_uses_this_list() {
     let texts = sources(root().join("crates/bongsu/tests/it"));
     for (test, _) in TESTS {
         let bodies: Vec<&str> = texts

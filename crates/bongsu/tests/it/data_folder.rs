@@ -1,5 +1,5 @@
-//! The data folder: for one process at a time; what is damaged, foreign or newer is left alone and named; a full
-//! disk stops publishing and nothing else.
+//! The data folder: one process uses it at a time. A hub refuses to start on damaged, foreign or newer data, names
+//! the file and leaves it unchanged. A full disk stops publishing and nothing else.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -18,9 +18,10 @@ use serde_json::json;
 
 use disk::Disk;
 
-const LONG: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Starts a hub on this folder, which has to refuse with one line on the error output and exit code 3.
+/// Starts a hub on this folder, which must refuse with one line on the error output and exit code 3; returns that
+/// line.
 async fn refusal(data_dir: &Path) -> String {
     let started = Hub::builder(crate::BONGSU).data_dir(data_dir).start_expecting_failure().await;
     one_line(&started)
@@ -34,8 +35,8 @@ fn one_line((status, output): &(ExitStatus, String)) -> String {
     lines[0].to_owned()
 }
 
-/// A folder with a database of this program in it, closed properly; or then used again and killed, so that the
-/// newest events are only in the log beside it.
+/// A folder with a database of this program that was closed properly. With `killed` the hub is started again and
+/// killed, so that the newest event is only in the write-ahead log beside the database.
 async fn used_folder(killed: bool) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let hub = Hub::builder(crate::BONGSU).data_dir(folder.path()).start().await;
@@ -56,7 +57,8 @@ fn database(folder: &Path) -> PathBuf {
     folder.join("bongsu.db")
 }
 
-/// All files of a folder that hold something, with their bytes: not the lock, and not what SQLite only derives.
+/// All non-empty files of a folder with their bytes, except the lock file and SQLite's `-shm` files, which are
+/// derived.
 fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let derived = |path: &PathBuf| path.ends_with("lock") || path.to_string_lossy().ends_with("-shm");
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -66,7 +68,7 @@ fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-fn unchanged(before: &[(PathBuf, Vec<u8>)], folder: &Path, what: &str) {
+fn assert_unchanged(before: &[(PathBuf, Vec<u8>)], folder: &Path, what: &str) {
     let after = files(folder);
     let names = |files: &[(PathBuf, Vec<u8>)]| files.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>();
     assert_eq!(names(before), names(&after), "{what}");
@@ -77,7 +79,7 @@ fn unchanged(before: &[(PathBuf, Vec<u8>)], folder: &Path, what: &str) {
 }
 
 #[tokio::test]
-async fn a_second_process_on_the_same_folder_is_refused_and_the_first_goes_on() {
+async fn a_second_process_on_the_same_folder_is_refused_and_the_first_keeps_serving() {
     let hub = Hub::builder(crate::BONGSU).start().await;
     let api = Api::new(&hub);
     let mut stream =
@@ -85,8 +87,8 @@ async fn a_second_process_on_the_same_folder_is_refused_and_the_first_goes_on() 
     let line = refusal(hub.data_dir()).await;
     assert!(line.contains("in use") && line.contains(&format!("pid {}", hub.pid())), "{line}");
     let id = api.publish_to("r", "a.b", json!({})).await;
-    assert_eq!(stream.expect_event("a.b", LONG).await.id, id);
-    // The refused one must not have taken the lock away with it.
+    assert_eq!(stream.expect_event("a.b", WAIT_TIMEOUT).await.id, id);
+    // The refused process must not have removed the lock.
     refusal(hub.data_dir()).await;
     hub.kill9().await;
     hub.restart().await;
@@ -123,7 +125,7 @@ async fn a_damaged_file_is_named_and_left_as_it_is() {
         assert_eq!(before.len(), 1 + usize::from(killed), "{what}: the log beside it");
         let line = refusal(folder.path()).await;
         assert!(line.contains("bongsu.db") && line.contains("damaged"), "{what}: {line}");
-        unchanged(&before, folder.path(), what);
+        assert_unchanged(&before, folder.path(), what);
     }
 }
 
@@ -134,8 +136,8 @@ async fn a_foreign_file_is_named_and_left_as_it_is() {
         std::fs::write(database(folder.path()), text).unwrap();
         let before = files(folder.path());
         let line = refusal(folder.path()).await;
-        assert!(line.contains("bongsu.db") && line.contains("not a file of this program"), "{line}");
-        unchanged(&before, folder.path(), text);
+        assert!(line.contains("bongsu.db") && line.contains("not a database of this program"), "{line}");
+        assert_unchanged(&before, folder.path(), text);
     }
 }
 
@@ -150,8 +152,8 @@ async fn another_programs_database_is_named_and_left_as_it_is() {
         other.close().unwrap();
         let before = files(folder.path());
         let line = refusal(folder.path()).await;
-        assert!(line.contains("bongsu.db") && line.contains("not a file of this program"), "{line}");
-        unchanged(&before, folder.path(), mode);
+        assert!(line.contains("bongsu.db") && line.contains("not a database of this program"), "{line}");
+        assert_unchanged(&before, folder.path(), mode);
         let other = rusqlite::Connection::open(database(folder.path())).unwrap();
         let kept: String = other.query_row("SELECT a FROM theirs", [], |row| row.get(0)).unwrap();
         assert_eq!(kept, "precious");
@@ -159,13 +161,13 @@ async fn another_programs_database_is_named_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn another_programs_database_that_is_in_use_keeps_what_its_log_holds() {
+async fn the_write_ahead_log_of_another_programs_database_is_not_touched() {
     let folder = tempfile::tempdir().unwrap();
     let other = rusqlite::Connection::open(database(folder.path())).unwrap();
     other.pragma_update(None, "journal_mode", "WAL").unwrap();
     other.execute_batch("CREATE TABLE theirs (a); INSERT INTO theirs VALUES ('precious')").unwrap();
     let line = refusal(folder.path()).await;
-    assert!(line.contains("bongsu.db") && line.contains("not a file of this program"), "{line}");
+    assert!(line.contains("bongsu.db") && line.contains("not a database of this program"), "{line}");
     other.execute_batch("INSERT INTO theirs VALUES ('more')").unwrap();
     let kept: i64 = other.query_row("SELECT count(*) FROM theirs", [], |row| row.get(0)).unwrap();
     assert_eq!(kept, 2);
@@ -191,10 +193,10 @@ async fn a_missing_database_is_named_when_the_log_beside_it_has_changes() {
     assert_eq!(before.len(), 1, "the log beside it");
     let line = refusal(folder.path()).await;
     assert!(line.contains("bongsu.db") && line.contains("missing"), "{line}");
-    unchanged(&before, folder.path(), "a missing database");
+    assert_unchanged(&before, folder.path(), "a missing database");
 }
 
-/// The permissions of a folder, and of everything in it.
+/// The permissions of a folder and of every file in it.
 fn modes(folder: &Path) -> Vec<(String, u32)> {
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     let inside = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
@@ -205,7 +207,7 @@ fn modes(folder: &Path) -> Vec<(String, u32)> {
 }
 
 #[tokio::test]
-async fn other_users_have_no_access_to_what_a_hub_keeps() {
+async fn other_users_cannot_read_the_files_of_a_hub() {
     let set = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     let is_private = |folder: &Path| {
         let modes = modes(folder);
@@ -222,7 +224,7 @@ async fn other_users_have_no_access_to_what_a_hub_keeps() {
     is_private(&folder);
     assert!(!hub.log().contains("other users"));
     assert!(hub.terminate().await.success());
-    // As an earlier version left it, or a copy by hand.
+    // Permissions as an earlier version, or a copy by hand, leaves them.
     set(&folder, 0o755);
     set(&database(&folder), 0o644);
     hub.restart().await;
@@ -252,7 +254,7 @@ async fn a_newer_schema_is_named_and_left_as_it_is() {
     let before = files(folder.path());
     let line = refusal(folder.path()).await;
     assert!(line.contains("newer") && line.contains("log migration 99"), "{line}");
-    unchanged(&before, folder.path(), "a newer schema");
+    assert_unchanged(&before, folder.path(), "a newer schema");
 }
 
 #[tokio::test]

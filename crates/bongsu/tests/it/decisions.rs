@@ -1,16 +1,17 @@
-//! Decisions: what people propose, vote and say is recorded with the event that tells of it, on every database.
+//! The decisions application: proposals, votes and comments are recorded together with their outbox rows, on every
+//! database.
 //!
-//! Every test brings its own database. What was recorded is looked at by SQL, as another program would.
+//! Every test uses its own database, and reads the recorded rows by SQL, as another program would.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
-mod at_once;
+mod changes;
+mod concurrency;
 mod crash;
 mod lists;
 mod refused;
 mod roles;
 mod source_basic;
-mod told;
 
 use std::time::Duration;
 
@@ -19,13 +20,13 @@ use bongsu_testkit::sse::Stream;
 use bongsu_testkit::{Answer, Api, Hub};
 use serde_json::{Value, json};
 
-use crate::outbox::{self, follow, open};
+use crate::outbox::{self, open, stream_request};
 
-const SOON: Duration = Duration::from_secs(60);
-/// Who creates events.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+/// The person who creates events.
 const CREATOR: u64 = 1;
-/// How much of everything is recorded.
-const RECORDED: &str = "SELECT (SELECT count(*) FROM decision_events), \
+/// Counts the rows of every table, grouped by status.
+const RECORDED_COUNTS: &str = "SELECT (SELECT count(*) FROM decision_events), \
     (SELECT count(*) FROM decision_proposals WHERE status = 'PENDING'), \
     (SELECT count(*) FROM decision_proposals WHERE status = 'APPROVED'), \
     (SELECT count(*) FROM decision_proposals WHERE status = 'REJECTED'), \
@@ -34,26 +35,26 @@ const RECORDED: &str = "SELECT (SELECT count(*) FROM decision_events), \
     (SELECT count(*) FROM memberships WHERE status = 'ACCEPTED'), \
     (SELECT count(*) FROM memberships WHERE status = 'REJECTED'), (SELECT count(*) FROM outbox_events)";
 
-/// A hub with the application, alone with its database; none where that cannot be had.
-async fn start(flavour: Option<Flavour>) -> Option<outbox::Scene> {
-    outbox::Scene::start_with(flavour, |builder| builder.env("ROLES", "hub,decisions")).await
+/// A hub that runs the application on its own database; None where the database engine is not available.
+async fn start(flavour: Option<Flavour>) -> Option<outbox::OutboxTest> {
+    outbox::OutboxTest::start_with(flavour, |builder| builder.env("ROLES", "hub,decisions")).await
 }
 
-/// An event at a hub.
+/// An event of the application, and the hub that serves it.
 struct Event {
     api: Api,
     id: u64,
 }
 
 impl Event {
-    /// With these members beside its creator.
+    /// Creates an event with these accepted members besides its creator.
     async fn create(hub: &Hub, percent: u64, members: &[u64]) -> Self {
         let api = Api::at(&hub.url("")).anonymous().with_header("accept-language", "en");
         let body = json!({"title": "Where to go", "auto_approve_percent": percent});
         let created = as_person(&api, CREATOR).post("/events", body).await.expect(200);
         let event = Self { id: created.result()["event_id"].as_u64().unwrap(), api };
         for member in members {
-            event.admit(*member, "ACCEPTED").await.expect(200);
+            event.set_member_status(*member, "ACCEPTED").await.expect(200);
         }
         event
     }
@@ -66,7 +67,7 @@ impl Event {
         as_person(&self.api, person).call(method, &self.path(path), "").await
     }
 
-    async fn admit(&self, person: u64, status: &str) -> Answer {
+    async fn set_member_status(&self, person: u64, status: &str) -> Answer {
         let body = json!({"status": status}).to_string();
         let path = self.path(&format!("/members/{person}"));
         as_person(&self.api, CREATOR).call("PUT", &path, body).await
@@ -86,7 +87,7 @@ impl Event {
         self.call("DELETE", person, &format!("/proposals/{proposal}/votes")).await
     }
 
-    /// `approve` or `reject`.
+    /// `word` is `approve` or `reject`.
     async fn decide(&self, person: u64, proposal: u64, word: &str) -> Answer {
         self.call("POST", person, &format!("/proposals/{proposal}/{word}")).await
     }
@@ -95,17 +96,17 @@ impl Event {
         self.post(person, &format!("/criteria/{criterion}/comments"), json!({"content": "Three?"})).await
     }
 
-    /// A proposal as somebody sees it.
-    async fn look(&self, person: u64, proposal: u64) -> Value {
+    /// The proposal as this person sees it in the list.
+    async fn get_proposal(&self, person: u64, proposal: u64) -> Value {
         let path = format!("/proposals?limit=1&cursor={}", proposal + 1);
         let page = self.call("GET", person, &path).await.expect(200);
         assert_eq!(page.result()["items"][0]["proposal_id"], proposal);
         page.result()["items"][0].clone()
     }
 
-    /// Everything that was ever told.
-    async fn follow(&self, hub: &Hub, person: u64) -> Stream {
-        open(follow(hub, &self.id.to_string(), person).last_event_id("0")).await
+    /// A stream of the event from its first row.
+    async fn stream_from_start(&self, hub: &Hub, person: u64) -> Stream {
+        open(stream_request(hub, &self.id.to_string(), person).last_event_id("0")).await
     }
 
     fn path(&self, path: &str) -> String {
@@ -117,37 +118,37 @@ fn as_person(api: &Api, person: u64) -> Api {
     api.person(person).with_header("accept-language", "en")
 }
 
-/// The next thing that a stream tells: its type and its payload.
+/// The type and payload of the next event of a stream.
 async fn next(stream: &mut Stream) -> (String, Value) {
-    let event = stream.take_events(1, SOON).await.remove(0);
+    let event = stream.take_events(1, WAIT_TIMEOUT).await.remove(0);
     let data = event.json();
     assert_eq!(event.own_id, Some(data["id"].to_string()), "{data}");
     assert_eq!(data.as_object().unwrap().len(), 4, "{data}");
     (data["event_type"].as_str().unwrap().to_owned(), data["payload"].clone())
 }
 
-fn of_proposal(event_type: &str, proposal: u64, proposal_type: &str) -> (String, Value) {
+fn proposal_event(event_type: &str, proposal: u64, proposal_type: &str) -> (String, Value) {
     (event_type.to_owned(), json!({"proposal_id": proposal, "proposal_type": proposal_type}))
 }
 
-fn of_decision(event_type: &str, proposal: u64, proposal_type: &str, status: &str) -> (String, Value) {
+fn decision_event(event_type: &str, proposal: u64, proposal_type: &str, status: &str) -> (String, Value) {
     let payload = json!({"proposal_id": proposal, "proposal_type": proposal_type, "status": status});
     (event_type.to_owned(), payload)
 }
 
-/// One test for every promise, on every database.
+/// Declares one test for each contract function and database.
 macro_rules! contract {
-    ($($file:ident: $($promise:ident)*;)*) => {
-        contract!(embedded, None, $($($file $promise)*)*);
-        contract!(postgres, Some(bongsu_testkit::sql::Flavour::Postgres), $($($file $promise)*)*);
-        contract!(mariadb, Some(bongsu_testkit::sql::Flavour::MariaDb), $($($file $promise)*)*);
+    ($($file:ident: $($test:ident)*;)*) => {
+        contract!(embedded, None, $($($file $test)*)*);
+        contract!(postgres, Some(bongsu_testkit::sql::Flavour::Postgres), $($($file $test)*)*);
+        contract!(mariadb, Some(bongsu_testkit::sql::Flavour::MariaDb), $($($file $test)*)*);
     };
-    ($name:ident, $flavour:expr, $($file:ident $promise:ident)*) => {
+    ($name:ident, $flavour:expr, $($file:ident $test:ident)*) => {
         mod $name {
             $(
                 #[tokio::test]
-                async fn $promise() {
-                    super::$file::$promise($flavour).await;
+                async fn $test() {
+                    super::$file::$test($flavour).await;
                 }
             )*
         }
@@ -161,25 +162,25 @@ contract! {
         source_3_votes_added_and_removed_are_recorded_in_the_outbox_and_streamed
         source_4_an_approved_proposal_is_recorded_in_the_outbox_and_streamed
         source_5_a_new_comment_is_recorded_in_the_outbox_and_streamed;
-    told:
-        every_change_is_told_once_with_the_smallest_payload
-        what_is_repeated_changes_nothing_and_tells_nothing
-        enough_votes_approve_and_what_is_decided_stays_decided
-        a_membership_that_ends_ends_votes_and_streams;
+    changes:
+        every_change_records_one_event_with_a_minimal_payload
+        repeated_requests_change_nothing_and_record_no_event
+        enough_votes_approve_a_proposal_and_decisions_are_final
+        an_ended_membership_removes_the_vote_and_closes_the_stream;
     lists:
         an_event_is_shown_with_its_counts
         proposals_and_comments_come_in_pages
-        text_is_kept_as_it_was_written
-        ids_that_other_programs_use_are_passed_over;
+        text_is_stored_unchanged
+        event_ids_of_other_programs_are_skipped;
     refused:
         only_accepted_members_take_part
-        only_the_creator_decides_and_admits
-        what_is_not_there_is_not_found
+        only_the_creator_decides_proposals_and_sets_memberships
+        unknown_events_and_proposals_are_not_found
         bodies_and_pages_that_are_wrong_name_their_field;
-    at_once:
+    concurrency:
         thirty_people_who_vote_at_once_approve_exactly_once
         a_proposal_is_decided_once_however_many_decide
-        who_is_removed_meanwhile_votes_before_it_or_not_at_all;
+        a_concurrently_removed_member_votes_before_the_removal_or_not_at_all;
     crash:
         a_hub_that_dies_between_a_change_and_its_event_keeps_neither;
 }

@@ -1,5 +1,5 @@
-//! A hub that is told to stop closes its streams with 3000, finishes the requests that are in progress, serves new
-//! connections meanwhile, and ends in time. Clients that come back to the next hub miss nothing.
+//! A hub that receives SIGTERM closes its streams with 3000, finishes the requests in progress, still serves new
+//! connections meanwhile, and exits in time. Clients that reconnect to the next hub miss nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -17,30 +17,32 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 const ROOM: &str = "drain";
-const STREAM: &str = "/api/v1/rooms/drain/stream";
-const LONG: Duration = Duration::from_secs(60);
-/// The contract allows 10 s from the signal to the end, on a machine that has nothing else to do.
-const IN_TIME: Duration = Duration::from_secs(40);
+const STREAM_PATH: &str = "/api/v1/rooms/drain/stream";
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+/// The contract allows 10 s from the signal to the exit on an idle machine; this bound allows for a busy one.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(40);
 
 #[tokio::test]
-async fn a_hub_that_is_told_to_stop_loses_nothing_and_lets_its_streams_go_on_elsewhere() {
+async fn a_stopping_hub_loses_no_event_and_its_streams_continue_on_another_hub() {
     let hub = Hub::builder(crate::BONGSU).env("SSE_MAX_CONNECTIONS_PER_USER", 0).start().await;
     let api = Api::new(&hub);
     let mut streams = join_all((0..200).map(|reader| open(&hub, reader, None))).await;
     let before = api.publish_to(ROOM, "a.b", json!({"n": "before"})).await;
-    // These are told while they wait for the body's second half.
+    // The signal arrives while these requests wait for the second half of their body.
     let mut halves = Vec::new();
     for n in 0..5 {
-        halves.push(Half::send(&hub, n).await);
+        halves.push(HalfSentPublish::send(&hub, n).await);
     }
     let mut unfinished = TcpStream::connect(hub.addr()).await.unwrap();
     unfinished.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n").await.unwrap();
-    // Publishers that go on while the hub drains: at this hub, which waits for the halves. A twin has nothing to wait for.
+    // These publishers continue while this hub drains, and it keeps running until the half-sent requests are
+    // finished. A twin has no such requests.
     let (streams_ended, own) = (AtomicBool::new(false), Api::at(&hub.url("")));
     let publishing = join_all((0..8).map(|publisher| publish_until(&streams_ended, &own, publisher)));
 
     let stopping = async {
-        wait::until(LONG, async || hub.metrics().await.get("events_published_total", &[]) > 50.0).await;
+        wait::until(WAIT_TIMEOUT, async || hub.metrics().await.get("events_published_total", &[]) > 50.0)
+            .await;
         hub.send_signal(Signal::TERM);
         Instant::now()
     };
@@ -51,7 +53,7 @@ async fn a_hub_that_is_told_to_stop_loses_nothing_and_lets_its_streams_go_on_els
     };
     let (told_at, answered, mut seen) = tokio::join!(stopping, publishing, reading);
 
-    // The hub waits for the requests in progress. A stream that is opened now ends as the others did.
+    // The hub waits for the requests in progress. A stream that is opened now is closed like the others.
     let mut late = open(&hub, 1_000, None).await;
     assert_eq!(read_to_close(&mut late).await, Vec::<String>::new());
     unfinished.write_all(b"\r\n").await.unwrap();
@@ -63,7 +65,7 @@ async fn a_hub_that_is_told_to_stop_loses_nothing_and_lets_its_streams_go_on_els
         in_flight.push(half.finish().await);
     }
     let finished = in_flight.len();
-    let status = hub.wait_exit(IN_TIME.saturating_sub(told_at.elapsed())).await;
+    let status = hub.wait_exit(DRAIN_TIMEOUT.saturating_sub(told_at.elapsed())).await;
     assert_eq!(status.expect("it ends in time").code(), Some(0));
 
     hub.restart().await;
@@ -75,7 +77,7 @@ async fn a_hub_that_is_told_to_stop_loses_nothing_and_lets_its_streams_go_on_els
     let unanswered = stored.iter().filter(|id| **id != end && !acknowledged.contains(id));
     assert_eq!(unanswered.count(), 0, "some were stored, and their publishers never answered");
     assert_eq!(stored.last(), Some(&end));
-    // Every stream goes on where it was told to.
+    // Every stream resumes at its last id.
     join_all(seen.iter_mut().enumerate().map(|(reader, seen)| read_on(&hub, reader, seen))).await;
     let (mut unseen, mut repeated) = (0, 0);
     for (reader, seen) in seen.iter().enumerate() {
@@ -86,7 +88,7 @@ async fn a_hub_that_is_told_to_stop_loses_nothing_and_lets_its_streams_go_on_els
     }
     proof::record(
         "rooms",
-        "a_hub_that_is_told_to_stop_loses_nothing_and_lets_its_streams_go_on_elsewhere",
+        "a_stopping_hub_loses_no_event_and_its_streams_continue_on_another_hub",
         json!({
             "streams": seen.len(), "acknowledged": acknowledged.len(), "finishedAfterTheSignal": finished,
             "delivered": seen.iter().map(Vec::len).sum::<usize>(), "missing": missing.len() + unseen,
@@ -96,12 +98,12 @@ async fn a_hub_that_is_told_to_stop_loses_nothing_and_lets_its_streams_go_on_els
 }
 
 #[tokio::test]
-async fn a_silent_reader_with_a_full_buffer_does_not_hold_up_the_end() {
+async fn a_stalled_reader_with_a_full_buffer_does_not_delay_shutdown() {
     let hub = Hub::builder(crate::BONGSU).start().await;
     let api = Api::new(&hub);
-    let request = Stream::request(&hub, STREAM).person("silent").receive_buffer(4_096);
+    let request = Stream::request(&hub, STREAM_PATH).person("silent").receive_buffer(4_096);
     let silent = request.open().await.expect("a stream").stop_reading();
-    let http2 = Stream::request(&hub, STREAM).person("silent").http2();
+    let http2 = Stream::request(&hub, STREAM_PATH).person("silent").http2();
     let silent_http2 = http2.open().await.expect("a stream").stop_reading();
     let mut quick = open(&hub, 1, None).await;
     let event = json!({"roomId": ROOM, "eventType": "a.b", "data": {"text": "x".repeat(5_000)}});
@@ -110,22 +112,22 @@ async fn a_silent_reader_with_a_full_buffer_does_not_hold_up_the_end() {
     }
     let told_at = Instant::now();
     hub.send_signal(Signal::TERM);
-    // Those who read are told at once, whoever else does not.
+    // Readers that read are closed at once, whatever other readers do.
     read_to_close(&mut quick).await;
-    let status = hub.wait_exit(IN_TIME.saturating_sub(told_at.elapsed())).await;
+    let status = hub.wait_exit(DRAIN_TIMEOUT.saturating_sub(told_at.elapsed())).await;
     assert_eq!(status.expect("it ends in time").code(), Some(0));
     drop((silent, silent_http2));
 }
 
 #[tokio::test]
-async fn an_idle_hub_ends_at_once_and_its_file_is_whole() {
+async fn an_idle_hub_stops_at_once_and_its_file_is_intact() {
     if !bongsu_testkit::engine::needs_embedded("it looks into the file") {
         return;
     }
     let hub = Hub::builder(crate::BONGSU).start().await;
     let api = Api::new(&hub);
     let id = api.publish_to(ROOM, "a.b", json!({})).await;
-    // A kept connection, and one that never says anything.
+    // One kept-alive connection, and one that never sends anything.
     let mut kept = TcpStream::connect(hub.addr()).await.unwrap();
     kept.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut first = [0; 13];
@@ -133,7 +135,7 @@ async fn an_idle_hub_ends_at_once_and_its_file_is_whole() {
     assert_eq!(&first, b"HTTP/1.1 200 ");
     let _quiet = TcpStream::connect(hub.addr()).await.unwrap();
     hub.send_signal(Signal::TERM);
-    let status = hub.wait_exit(IN_TIME).await;
+    let status = hub.wait_exit(DRAIN_TIMEOUT).await;
     assert_eq!(status.expect("nothing is under way").code(), Some(0));
     let database = rusqlite::Connection::open(hub.data_dir().join("bongsu.db")).unwrap();
     let entries: i64 = database.query_row("SELECT count(*) FROM entries", [], |row| row.get(0)).unwrap();
@@ -143,16 +145,17 @@ async fn an_idle_hub_ends_at_once_and_its_file_is_whole() {
     assert_eq!(api.stored_ids(ROOM).await, [id]);
 }
 
-/// Every tenth reader speaks HTTP/2.
+/// Every tenth reader uses HTTP/2.
 async fn open(hub: &Hub, reader: usize, position: Option<&str>) -> Stream {
-    let request = Stream::request(hub, STREAM).person(reader).last_event_id(position.unwrap_or_default());
+    let request =
+        Stream::request(hub, STREAM_PATH).person(reader).last_event_id(position.unwrap_or_default());
     let request = if reader % 10 == 3 { request.http2() } else { request };
     request.open().await.expect("a stream")
 }
 
-/// Reads until the hub ends the stream as it should when it drains; gives the ids of the events.
+/// Reads until the stream ends, checks that it was closed as draining requires, and returns the ids of the events.
 async fn read_to_close(stream: &mut Stream) -> Vec<String> {
-    let items = stream.read_to_end(LONG).await;
+    let items = stream.read_to_end(WAIT_TIMEOUT).await;
     assert_eq!(stream.end(), Some(End::Proper), "the stream was cut off");
     let mut ids = Vec::new();
     let (mut retries, mut close) = (Vec::new(), None);
@@ -172,11 +175,11 @@ async fn read_to_close(stream: &mut Stream) -> Vec<String> {
     ids
 }
 
-/// Comes back after the last id and adds what it sees, up to the last event.
+/// Reconnects after the last id and appends what it receives, up to the last event.
 async fn read_on(hub: &Hub, reader: usize, seen: &mut Vec<String>) {
     let mut stream = open(hub, reader, seen.last().map(String::as_str)).await;
     loop {
-        let event = stream.next_event(LONG).await.expect("a stream that goes on");
+        let event = stream.next_event(WAIT_TIMEOUT).await.expect("a stream that goes on");
         seen.push(event.own_id.clone().expect("an id"));
         if event.event == "a.end" {
             return;
@@ -185,7 +188,7 @@ async fn read_on(hub: &Hub, reader: usize, seen: &mut Vec<String>) {
     }
 }
 
-/// Publishes one event after another, each of which has to be answered; gives their ids.
+/// Publishes one event after another, each of which must be acknowledged; returns their ids.
 async fn publish_until(stop: &AtomicBool, api: &Api, publisher: usize) -> Vec<String> {
     let mut ids = Vec::new();
     while !stop.load(Ordering::SeqCst) {
@@ -194,13 +197,13 @@ async fn publish_until(stop: &AtomicBool, api: &Api, publisher: usize) -> Vec<St
     ids
 }
 
-/// A publish of which the hub has the head and half of the body.
-struct Half {
+/// A publish request of which the hub has received the head and half of the body.
+struct HalfSentPublish {
     socket: TcpStream,
     rest: String,
 }
 
-impl Half {
+impl HalfSentPublish {
     async fn send(hub: &Hub, n: u64) -> Self {
         let body = json!({"roomId": ROOM, "eventType": "a.b", "data": {"half": n}}).to_string();
         let (first, rest) = body.split_at(body.len() / 2);
@@ -212,7 +215,7 @@ impl Half {
             body.len()
         );
         socket.write_all(head.as_bytes()).await.unwrap();
-        // The hub asks for the body: it has begun.
+        // The hub sends `100 Continue`: the request is in progress.
         let mut interim = [0; 25];
         socket.read_exact(&mut interim).await.unwrap();
         assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -220,7 +223,7 @@ impl Half {
         Self { socket, rest: rest.to_owned() }
     }
 
-    /// Sends the rest; gives the id of the event.
+    /// Sends the second half of the body; returns the id of the event.
     async fn finish(mut self) -> String {
         self.socket.write_all(self.rest.as_bytes()).await.unwrap();
         let mut answer = String::new();

@@ -1,4 +1,4 @@
-//! A start that fails leaves everything as it was: tables are made only after all that may refuse it was asked.
+//! A start that fails changes nothing: tables are created only after every check that may refuse the start.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -13,16 +13,17 @@ use bongsu_testkit::{Hub, tier};
 
 use crate::BONGSU;
 
-/// The tables of a database.
+/// The names of the tables of a database.
 async fn tables(flavour: Flavour, url: &str) -> String {
     let schema = if flavour == Flavour::MariaDb { "DATABASE()" } else { "current_schema()" };
     let names = format!(
         "SELECT table_name FROM information_schema.tables WHERE table_schema = {schema} ORDER BY table_name"
     );
-    flavour.shared().await.execute(Server::name_in(url), &names)
+    flavour.shared().await.execute(Server::database_name(url), &names)
 }
 
-/// Starts a hub, which has to be refused, in a folder that is not there; it must not be there afterwards, either.
+/// Starts a hub that must be refused, on a data folder that does not exist and must not exist afterwards; returns the
+/// log.
 async fn refusal(hub: Builder) -> String {
     let parent = tempfile::tempdir().unwrap();
     let (status, log) = hub.data_dir(parent.path().join("bongsu/data")).start_expecting_failure().await;
@@ -32,7 +33,7 @@ async fn refusal(hub: Builder) -> String {
     log
 }
 
-/// Without Redis, whatever the profile is.
+/// A hub without Redis, on every profile.
 fn alone(url: &str) -> Builder {
     Hub::builder(BONGSU).without_env("REDIS_URL").env("DATABASE_URL", url)
 }
@@ -41,7 +42,7 @@ async fn a_refused_start_leaves_the_database_as_it_was(flavour: Flavour) {
     if !tier::needs_engine("redis") || !tier::needs_engine(flavour.name()) {
         return;
     }
-    // Another hub has the database.
+    // Another hub uses the database.
     let url = flavour.database().await;
     let first = alone(&url).start().await;
     let before = tables(flavour, &url).await;
@@ -59,15 +60,15 @@ async fn a_refused_start_leaves_the_database_as_it_was(flavour: Flavour) {
     assert!(log.contains("other users can write to it"), "{log}");
     assert_eq!(tables(flavour, &url).await, "");
 
-    // A table of the same name is another program's.
+    // Another program has a table of the same name.
     let url = flavour.database().await;
     let memberships = "CREATE TABLE memberships (person INTEGER, club INTEGER)";
-    flavour.shared().await.execute(Server::name_in(&url), memberships);
+    flavour.shared().await.execute(Server::database_name(&url), memberships);
     let log = refusal(alone(&url)).await;
     assert!(log.contains("memberships") && log.contains("OUTBOX"), "{log}");
     assert_eq!(tables(flavour, &url).await, "memberships");
 
-    // The fleet has another database.
+    // The fleet uses another database.
     let (redis, other) = (Redis::start().await, flavour.database().await);
     let in_fleet = |url: &str| Hub::builder(BONGSU).env("REDIS_URL", redis.url()).env("DATABASE_URL", url);
     let _fleet = in_fleet(&flavour.database().await).start().await;
@@ -92,18 +93,18 @@ async fn a_refused_start_leaves_no_data_folder_behind() {
         return;
     }
     let embedded = || Hub::builder(BONGSU).without_env("REDIS_URL").without_env("DATABASE_URL");
-    // Somebody else listens there.
+    // Another process listens on the port.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let log = refusal(embedded().arg("--server-port").arg(port)).await;
     assert!(log.contains("cannot listen"), "{log}");
-    // Another hub of the fleet keeps records of its own.
+    // Another hub on the same Redis keeps its own records.
     let redis = Redis::start().await;
     let with_own_records = || embedded().env("REDIS_URL", redis.url());
     let _first = with_own_records().start().await;
     let log = refusal(with_own_records()).await;
     assert!(log.contains("keeps records in a file of its own"), "{log}");
-    // What the settings ask is no query here.
+    // The configured query is not valid on this database.
     let query = "SELECT 1 FROM nowhere WHERE a = :event_id AND b = :user_id";
     let log = refusal(embedded().env("OUTBOX_MEMBERSHIP_QUERY", query)).await;
     assert!(log.contains("OUTBOX_MEMBERSHIP_QUERY") && log.contains("nowhere"), "{log}");

@@ -1,8 +1,8 @@
-//! Several hubs on one Redis, with real faults under load: what was acknowledged reaches everybody who is connected,
-//! once and in order, whatever happens to the engine, to the way there, or to a hub.
+//! Several hubs on one Redis, with real faults under load: every acknowledged event reaches every connected client
+//! once and in order, whatever happens to Redis, to the network, or to a hub.
 //!
-//! These bring their own servers, whatever the run's profile is. Who publishes and who reads is in `load`; the other
-//! files are named after what fails.
+//! These tests start their own servers on every profile. `load` has the publishers and readers; each of the other
+//! files is named after the part that fails.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -25,9 +25,9 @@ use bongsu_testkit::hub::Builder;
 use bongsu_testkit::{Api, Hub, wait};
 use serde_json::Value;
 
-const LONG: Duration = Duration::from_secs(60);
-/// A publish is answered within this, whatever is wrong with Redis.
-const IN_TIME: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time within which a publish is answered, whatever the state of Redis.
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Two hubs that share a Redis.
 pub(crate) struct Fleet {
@@ -36,15 +36,15 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     async fn start(url: &str) -> Self {
-        Self::on([url, url]).await
+        Self::start_with_urls([url, url]).await
     }
 
-    /// Each reaches Redis by an address of its own.
-    async fn on(urls: [&str; 2]) -> Self {
-        Self::of(urls.map(hub)).await
+    /// Each hub uses its own URL for the same Redis.
+    async fn start_with_urls(urls: [&str; 2]) -> Self {
+        Self::start_hubs(urls.map(hub)).await
     }
 
-    pub(crate) async fn of([one, other]: [Builder; 2]) -> Self {
+    pub(crate) async fn start_hubs([one, other]: [Builder; 2]) -> Self {
         let (one, other) = tokio::join!(one.start(), other.start());
         Self { hubs: [one, other] }
     }
@@ -53,7 +53,7 @@ impl Fleet {
         self.hubs.each_ref().map(Api::new)
     }
 
-    /// How often hubs lost a connection of the bus.
+    /// How often the hubs lost a connection of the bus.
     pub(crate) async fn reconnects(&self) -> f64 {
         let mut reconnects = 0.0;
         for hub in &self.hubs {
@@ -62,7 +62,7 @@ impl Fleet {
         reconnects
     }
 
-    /// Waits until every hub says this of Redis.
+    /// Waits until every hub reports this state of Redis.
     async fn wait_connected(&self, connected: bool) {
         for hub in &self.hubs {
             wait_connected(hub, connected).await;
@@ -71,7 +71,7 @@ impl Fleet {
 }
 
 fn hub(url: &str) -> Builder {
-    // Two hubs without a database cannot both keep records.
+    // Two hubs without a shared database cannot both keep records.
     let hub = Hub::builder(crate::BONGSU).env("REDIS_URL", url).env("RECORDS", "off");
     hub.env("SSE_MAX_CONNECTIONS_PER_USER", 0).env("STREAM_MAXLEN", 1_000_000)
 }
@@ -80,10 +80,11 @@ async fn health(hub: &Hub) -> Value {
     Api::new(hub).get("/health").await.expect(200).result().clone()
 }
 
-/// Waits until a hub says that it has Redis, and is well; or that it has lost it, and is not.
+/// Waits until a hub reports that Redis is connected and it is healthy, or that Redis is not connected and it is
+/// degraded.
 async fn wait_connected(hub: &Hub, connected: bool) {
     let status = if connected { "healthy" } else { "degraded" };
-    wait::until(LONG, async || {
+    wait::until(WAIT_TIMEOUT, async || {
         let health = health(hub).await;
         health["redisConnected"] == connected && health["status"] == status
     })

@@ -1,5 +1,5 @@
-//! People of a fleet: who is there when a hub is killed, whose streams count, and that nobody who was sent away hears
-//! anything more, also when the hub could not hear of it.
+//! Presence, connection limits and revocations in a fleet: who is present after a hub was killed, which streams
+//! count, and that a revoked person receives nothing more, even if the hub could not receive the revocation.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn hub(url: &str, settings: &[(&str, &str)]) -> Hub {
     let builder = Hub::builder(BONGSU).env("REDIS_URL", url).env("RECORDS", "off");
     settings.iter().fold(builder, |builder, (name, value)| builder.env(name, value)).start().await
 }
 
-fn listen(hub: &Hub, user: u64) -> Request {
+fn stream_request(hub: &Hub, user: u64) -> Request {
     Stream::request(hub, "/api/v1/rooms/1/stream").person(user)
 }
 
@@ -31,7 +31,7 @@ async fn open(request: Request) -> Stream {
 }
 
 #[tokio::test]
-async fn people_of_a_killed_hub_leave_once_and_those_with_another_tab_stay() {
+async fn people_of_a_killed_hub_leave_once_unless_they_have_a_stream_elsewhere() {
     if !tier::needs_engine("redis") {
         return;
     }
@@ -42,17 +42,17 @@ async fn people_of_a_killed_hub_leave_once_and_those_with_another_tab_stay() {
         hub(&redis.url(), &settings).await,
         hub(&redis.url(), &settings).await,
     ];
-    let mut watching = open(listen(&hubs[0], 1).with_presence()).await;
-    let _killed_with_it = [open(listen(&hubs[1], 2)).await, open(listen(&hubs[1], 3)).await];
-    let other_tab = open(listen(&hubs[2], 2)).await;
+    let mut watching = open(stream_request(&hubs[0], 1).with_presence()).await;
+    let _killed_with_it = [open(stream_request(&hubs[1], 2)).await, open(stream_request(&hubs[1], 3)).await];
+    let other_tab = open(stream_request(&hubs[2], 2)).await;
     let api = Api::at(&hubs[0].url(""));
     let online = async || api.person(1).get("/api/v1/rooms/1/presence").await.result()["count"].as_u64();
-    wait::until(SOON, async || online().await == Some(3)).await;
+    wait::until(WAIT_TIMEOUT, async || online().await == Some(3)).await;
     hubs[1].kill9().await;
-    wait::until(SOON, async || online().await == Some(2)).await;
+    wait::until(WAIT_TIMEOUT, async || online().await == Some(2)).await;
     let (mut joined, mut left) = (Vec::new(), Vec::new());
     let mut note = async |joined: &mut Vec<Value>, left: &mut Vec<Value>| {
-        let update = watching.expect_event("presence.update", SOON).await.json();
+        let update = watching.expect_event("presence.update", WAIT_TIMEOUT).await.json();
         joined.extend(Some(update["joined"].clone()).filter(|person| !person.is_null()));
         left.extend(Some(update["left"].clone()).filter(|person| !person.is_null()));
     };
@@ -61,9 +61,9 @@ async fn people_of_a_killed_hub_leave_once_and_those_with_another_tab_stay() {
         note(&mut joined, &mut left).await;
     }
     drop(other_tab);
-    wait::until(SOON, async || online().await == Some(1)).await;
-    // A last one, behind which nothing about the others can come any more.
-    let _last = open(listen(&hubs[2], 4)).await;
+    wait::until(WAIT_TIMEOUT, async || online().await == Some(1)).await;
+    // A last person joins, so that no update about the others can follow.
+    let _last = open(stream_request(&hubs[2], 4)).await;
     while !joined.contains(&json!(4)) {
         assert!(
             joined.len() + left.len() < 100,
@@ -82,11 +82,11 @@ async fn people_of_a_killed_hub_leave_when_its_lease_ends() {
         return;
     }
     let redis = Redis::start().await;
-    // Their signs would be good for longer than this test waits for anything.
+    // The presence leases would last longer than any wait of this test.
     let settings = [("PRESENCE_USER_TTL_SECS", "3600"), ("PRESENCE_HASH_TTL_SECS", "7200")];
     let hubs = [hub(&redis.url(), &settings).await, hub(&redis.url(), &settings).await];
-    let mut watching = open(listen(&hubs[0], 1).with_presence()).await;
-    let _killed_with_it = [open(listen(&hubs[1], 2)).await, open(listen(&hubs[1], 1)).await];
+    let mut watching = open(stream_request(&hubs[0], 1).with_presence()).await;
+    let _killed_with_it = [open(stream_request(&hubs[1], 2)).await, open(stream_request(&hubs[1], 1)).await];
     let elsewhere = Stream::request(&hubs[1], "/api/v1/rooms/elsewhere/stream").person(2);
     let _killed_too = open(elsewhere).await;
     let api = Api::at(&hubs[0].url(""));
@@ -94,41 +94,47 @@ async fn people_of_a_killed_hub_leave_when_its_lease_ends() {
         let answer = api.person(1).get(&format!("/api/v1/rooms/{room}/presence")).await.expect(200);
         answer.result()["count"].as_u64()
     };
-    wait::until(SOON, async || (online("1").await, online("elsewhere").await) == (Some(2), Some(1))).await;
+    wait::until(WAIT_TIMEOUT, async || (online("1").await, online("elsewhere").await) == (Some(2), Some(1)))
+        .await;
     hubs[1].kill9().await;
-    let left =
-        watching.find_event("that somebody leaves", SOON, |event| !event.json()["left"].is_null()).await;
+    let left = watching
+        .find_event("that somebody leaves", WAIT_TIMEOUT, |event| !event.json()["left"].is_null())
+        .await;
     assert_eq!((&left.json()["left"], &left.json()["onlineUsers"]), (&json!(2), &json!([1])));
-    wait::until(SOON, async || online("elsewhere").await == Some(0)).await;
-    // The next that anybody hears of is somebody who comes.
-    let _next = open(listen(&hubs[0], 3)).await;
-    assert_eq!(watching.expect_event("presence.update", SOON).await.json()["joined"], 3, "each leaves once");
+    wait::until(WAIT_TIMEOUT, async || online("elsewhere").await == Some(0)).await;
+    // The next update must be about a person who joins.
+    let _next = open(stream_request(&hubs[0], 3)).await;
+    assert_eq!(
+        watching.expect_event("presence.update", WAIT_TIMEOUT).await.json()["joined"],
+        3,
+        "each leaves once"
+    );
 }
 
 #[tokio::test]
-async fn people_of_a_hub_that_was_killed_alone_are_gone_when_it_starts_again() {
+async fn people_of_a_killed_single_hub_are_not_present_after_its_restart() {
     if !tier::needs_engine("redis") {
         return;
     }
     let redis = Redis::start().await;
     let settings = [("PRESENCE_USER_TTL_SECS", "3600"), ("PRESENCE_HASH_TTL_SECS", "7200")];
     let hub = hub(&redis.url(), &settings).await;
-    let _killed_with_it = open(listen(&hub, 2)).await;
+    let _killed_with_it = open(stream_request(&hub, 2)).await;
     let api = Api::at(&hub.url(""));
     hub.restart().await;
-    let mut back = open(listen(&hub, 1).with_presence()).await;
+    let mut back = open(stream_request(&hub, 1).with_presence()).await;
     let is_alone = |update: &Value| update["onlineUsers"] == json!([1]);
-    back.find_event("that nobody else is there", SOON, |event| is_alone(&event.json())).await;
+    back.find_event("that nobody else is there", WAIT_TIMEOUT, |event| is_alone(&event.json())).await;
     let answer = api.person(1).get("/api/v1/rooms/1/presence").await.expect(200);
     assert_eq!(answer.result()["count"], 1);
 }
 
-/// Opens a stream of a person, and gives it if there was a place for it. Whoever is in hears what is published then; who
-/// is not is told so before.
-async fn enters(api: &Api, hub: &Hub, user: u64) -> Option<Stream> {
-    let mut stream = open(listen(hub, user)).await;
+/// Opens a stream of a person; returns it if it was admitted. An admitted stream receives the event that is published
+/// next; a refused one is closed before.
+async fn open_within_limit(api: &Api, hub: &Hub, user: u64) -> Option<Stream> {
+    let mut stream = open(stream_request(hub, user)).await;
     api.publish_to(1, "a.mark", json!({})).await;
-    let event = stream.next_event(SOON).await.expect("an event, or why there is none");
+    let event = stream.next_event(WAIT_TIMEOUT).await.expect("an event, or why there is none");
     assert!(["a.mark", "system.close"].contains(&event.event.as_str()), "{event:?}");
     (event.event == "a.mark").then_some(stream)
 }
@@ -141,55 +147,55 @@ async fn the_streams_of_a_killed_hub_stop_counting_when_its_lease_ends() {
     let redis = Redis::start().await;
     let settings = [("SSE_MAX_CONNECTIONS_PER_USER", "2")];
     let (stays, killed) = (hub(&redis.url(), &settings).await, hub(&redis.url(), &settings).await);
-    let _held = [open(listen(&killed, 7)).await, open(listen(&killed, 7)).await];
+    let _held = [open(stream_request(&killed, 7)).await, open(stream_request(&killed, 7)).await];
     let api = Api::at(&stays.url(""));
-    let gets_in = async || enters(&api, &stays, 7).await.is_some();
+    let gets_in = async || open_within_limit(&api, &stays, 7).await.is_some();
     assert!(!gets_in().await, "both places are taken, on the other hub");
     killed.kill9().await;
-    wait::until(SOON, gets_in).await;
+    wait::until(WAIT_TIMEOUT, gets_in).await;
 }
 
 #[tokio::test]
-async fn the_streams_of_a_hub_that_stood_still_are_counted_anew() {
+async fn the_streams_of_a_suspended_hub_are_counted_again() {
     if !tier::needs_engine("redis") {
         return;
     }
     let redis = Redis::start().await;
     let settings = [("SSE_MAX_CONNECTIONS_PER_USER", "2")];
     let (goes_on, stands) = (hub(&redis.url(), &settings).await, hub(&redis.url(), &settings).await);
-    let mut held = [open(listen(&stands, 7)).await, open(listen(&stands, 7)).await];
+    let mut held = [open(stream_request(&stands, 7)).await, open(stream_request(&stands, 7)).await];
     stands.send_signal(Signal::STOP);
-    // When its lease has ended they are given up, and another one has their place.
+    // When the lease of the paused hub has ended, its streams no longer count, and another stream is admitted.
     let api = Api::at(&goes_on.url(""));
-    let taken = wait::value_within(SOON, || enters(&api, &goes_on, 7));
+    let taken = wait::value_within(WAIT_TIMEOUT, || open_within_limit(&api, &goes_on, 7));
     let _taken = taken.await.expect("a place");
     stands.send_signal(Signal::CONT);
     for stream in &mut held {
-        let close = stream.find_event("an end", SOON, |event| event.event == "system.close").await;
+        let close = stream.find_event("an end", WAIT_TIMEOUT, |event| event.event == "system.close").await;
         assert_eq!(close.json()["code"], 3001, "asked to come back, and to be counted");
     }
 }
 
-/// Streams of somebody who will be revoked and of somebody who will not; both have heard something.
-async fn two_who_hear(api: &Api, hub: &Hub, gone: u64) -> [Stream; 2] {
+/// Opens a stream of a person who will be revoked and one of a person who will not; both have received an event.
+async fn open_two_streams(api: &Api, hub: &Hub, gone: u64) -> [Stream; 2] {
     let old = Claims::new(gone).iat(tokens::now() - 60).sign();
     let revoked = open(Stream::request(hub, "/api/v1/rooms/1/stream").bearer(&old)).await;
-    let mut streams = [revoked, open(listen(hub, 8)).await];
+    let mut streams = [revoked, open(stream_request(hub, 8)).await];
     api.publish_to(1, "a.b", json!({"before": gone})).await;
     for stream in &mut streams {
-        assert_eq!(stream.expect_event("a.b", SOON).await.json()["before"], gone);
+        assert_eq!(stream.expect_event("a.b", WAIT_TIMEOUT).await.json()["before"], gone);
     }
     streams
 }
 
-async fn one_is_ended_and_one_goes_on(revoked: &mut Stream, other: &mut Stream, round: usize) {
-    let close = revoked.expect_event("system.close", SOON).await;
+async fn expect_revoked_and_unaffected(revoked: &mut Stream, other: &mut Stream, round: usize) {
+    let close = revoked.expect_event("system.close", WAIT_TIMEOUT).await;
     assert_eq!(close.json()["code"], 3502, "round {round}");
-    assert_eq!(other.expect_event("a.b", SOON).await.json()["after"], round, "others miss nothing");
+    assert_eq!(other.expect_event("a.b", WAIT_TIMEOUT).await.json()["after"], round, "others miss nothing");
 }
 
 #[tokio::test]
-async fn a_revocation_that_a_hub_was_cut_off_from_comes_before_what_else_it_missed() {
+async fn a_revocation_missed_while_disconnected_is_applied_before_missed_events() {
     if !tier::needs_engine("redis") {
         return;
     }
@@ -199,19 +205,20 @@ async fn a_revocation_that_a_hub_was_cut_off_from_comes_before_what_else_it_miss
     let api = Api::at(&near.url(""));
     for round in 0..tier::size(3, 20) {
         let gone = 1_000 + round as u64;
-        let [mut revoked, mut other] = two_who_hear(&api, &far, gone).await;
+        let [mut revoked, mut other] = open_two_streams(&api, &far, gone).await;
         proxy.cut();
         api.admin().post(&format!("/api/admin/users/{gone}/revoke"), json!({})).await.expect(200);
         api.publish_to(1, "a.b", json!({"after": round})).await;
         proxy.heal();
-        one_is_ended_and_one_goes_on(&mut revoked, &mut other, round).await;
+        expect_revoked_and_unaffected(&mut revoked, &mut other, round).await;
         let health = Api::at(&far.url("")).anonymous();
-        wait::until(SOON, async || health.get("/health").await.result()["redisConnected"] == true).await;
+        wait::until(WAIT_TIMEOUT, async || health.get("/health").await.result()["redisConnected"] == true)
+            .await;
     }
 }
 
 #[tokio::test]
-async fn nobody_who_was_revoked_hears_more_even_if_the_hub_could_not_hear_of_it() {
+async fn a_revoked_person_receives_no_event_even_at_a_disconnected_hub() {
     if !tier::needs_engine("redis") {
         return;
     }
@@ -227,10 +234,10 @@ async fn nobody_who_was_revoked_hears_more_even_if_the_hub_could_not_hear_of_it(
     let status = async || health.get("/health").await.result()["status"].clone();
     for round in 0..tier::size(2, 20) {
         let gone = 1_000 + round as u64;
-        let [mut revoked, mut other] = two_who_hear(&api, &far, gone).await;
-        // It goes on hearing of rooms, over the same wire, and no more of orders.
+        let [mut revoked, mut other] = open_two_streams(&api, &far, gone).await;
+        // The hub still receives the messages of rooms on the same connection, but no access commands.
         far_may(&["resetkeys", "~[^{]*", "~{[^o]*", "resetchannels", "&[^{]*", "&{[^o]*"]).await;
-        wait::until(SOON, async || status().await == "degraded").await;
+        wait::until(WAIT_TIMEOUT, async || status().await == "degraded").await;
         api.admin().post(&format!("/api/admin/users/{gone}/revoke"), json!({})).await.expect(200);
         api.publish_to(1, "a.b", json!({"after": round})).await;
         for stream in [&mut other, &mut revoked] {
@@ -238,7 +245,7 @@ async fn nobody_who_was_revoked_hears_more_even_if_the_hub_could_not_hear_of_it(
             assert!(early.is_err(), "told while nobody knew who may hear it: {early:?}");
         }
         far_may(&["allkeys", "allchannels"]).await;
-        one_is_ended_and_one_goes_on(&mut revoked, &mut other, round).await;
-        wait::until(SOON, async || status().await == "healthy").await;
+        expect_revoked_and_unaffected(&mut revoked, &mut other, round).await;
+        wait::until(WAIT_TIMEOUT, async || status().await == "healthy").await;
     }
 }

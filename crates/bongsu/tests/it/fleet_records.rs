@@ -1,4 +1,4 @@
-//! Records that a fleet shares: several hubs on Redis and one database, and what they do when it is away.
+//! Several hubs on Redis and one shared database, and what they do while it is unavailable.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn hub(redis: &Redis, database: &str) -> Builder {
     let hub = Hub::builder(BONGSU).env("REDIS_URL", redis.url()).env("DATABASE_URL", database);
@@ -35,17 +35,17 @@ async fn health(hub: &Hub) -> Value {
     Api::new(hub).get("/health").await.expect(200).result().clone()
 }
 
-/// Waits until a hub says that it is well. On a busy machine it may have missed a look at one of its engines.
+/// Waits until a hub reports to be healthy. On a busy machine it may have missed a check of one of its engines.
 async fn is_healthy(hub: &Hub) {
-    wait::until(SOON, async || health(hub).await["status"] == "healthy").await;
+    wait::until(WAIT_TIMEOUT, async || health(hub).await["status"] == "healthy").await;
 }
 
-/// Whether both servers can be had.
+/// Whether Redis and this database engine are available.
 fn can_run(flavour: Flavour) -> bool {
     tier::needs_engine("redis") && tier::needs_engine(flavour.name())
 }
 
-async fn a_right_that_one_hub_gives_and_takes_holds_at_the_other(flavour: Flavour) {
+async fn a_membership_change_at_one_hub_applies_at_the_other(flavour: Flavour) {
     if !can_run(flavour) {
         return;
     }
@@ -61,15 +61,15 @@ async fn a_right_that_one_hub_gives_and_takes_holds_at_the_other(flavour: Flavou
     let mut stays = listen(8).open().await.ok().unwrap();
     for n in 1..=3 {
         api.publish_to(42, "a.b", json!({"n": n})).await;
-        assert_eq!(gone.expect_event("a.b", SOON).await.json()["n"], n);
+        assert_eq!(gone.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"], n);
     }
     api.call("DELETE", "/api/v1/rooms/42/members/7", "").await.expect(200);
     far.publish_to(42, "a.b", json!({"n": 4})).await;
-    let close = gone.expect_event("system.close", SOON).await;
+    let close = gone.expect_event("system.close", WAIT_TIMEOUT).await;
     assert_eq!((&close.json()["code"], &close.json()["reconnect"]), (&json!(3501), &json!(false)));
     listen(7).open().await.err().unwrap().expect_error(403, "COMMON403");
     for n in 1..=4 {
-        assert_eq!(stays.expect_event("a.b", SOON).await.json()["n"], n, "others are not disturbed");
+        assert_eq!(stays.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"], n, "others are not disturbed");
     }
     for hub in [&one, &other] {
         is_healthy(hub).await;
@@ -82,16 +82,16 @@ async fn a_right_that_one_hub_gives_and_takes_holds_at_the_other(flavour: Flavou
 }
 
 #[tokio::test]
-async fn a_right_that_one_hub_gives_and_takes_holds_at_the_other_on_postgres() {
-    a_right_that_one_hub_gives_and_takes_holds_at_the_other(Flavour::Postgres).await;
+async fn a_membership_change_at_one_hub_applies_at_the_other_on_postgres() {
+    a_membership_change_at_one_hub_applies_at_the_other(Flavour::Postgres).await;
 }
 
 #[tokio::test]
-async fn a_right_that_one_hub_gives_and_takes_holds_at_the_other_on_mariadb() {
-    a_right_that_one_hub_gives_and_takes_holds_at_the_other(Flavour::MariaDb).await;
+async fn a_membership_change_at_one_hub_applies_at_the_other_on_mariadb() {
+    a_membership_change_at_one_hub_applies_at_the_other(Flavour::MariaDb).await;
 }
 
-async fn a_database_that_is_away_is_told_of_and_works_again_by_itself(flavour: Flavour) {
+async fn an_unavailable_database_is_reported_and_used_again_when_it_returns(flavour: Flavour) {
     if !can_run(flavour) {
         return;
     }
@@ -102,28 +102,28 @@ async fn a_database_that_is_away_is_told_of_and_works_again_by_itself(flavour: F
     put(&api, "/api/v1/rooms/42/members/7").await;
     let mut stream = Stream::request(&hub, "/api/v1/rooms/42/stream").person(7).open().await.ok().unwrap();
     server.kill9().await;
-    wait::until(SOON, async || health(&hub).await["degraded"].to_string().contains("database")).await;
+    wait::until(WAIT_TIMEOUT, async || health(&hub).await["degraded"].to_string().contains("database")).await;
     let started = Instant::now();
     for _ in 0..20 {
         api.call("PUT", "/api/v1/rooms/43", "").await.expect_error(503, "COMMON503");
         api.person(7).get("/api/v1/rooms/42/events?since=0-0").await.expect_error(503, "COMMON503");
     }
-    assert!(started.elapsed() < SOON, "nobody waits for what is known to be away");
+    assert!(started.elapsed() < WAIT_TIMEOUT, "nobody waits for what is known to be away");
     server.restart().await;
-    wait::until(SOON, async || health(&hub).await["status"] == "healthy").await;
+    wait::until(WAIT_TIMEOUT, async || health(&hub).await["status"] == "healthy").await;
     put(&api, "/api/v1/rooms/43").await;
     api.publish_to(42, "a.b", json!({"n": 1})).await;
-    stream.expect_event("a.b", SOON).await;
+    stream.expect_event("a.b", WAIT_TIMEOUT).await;
 }
 
 #[tokio::test]
-async fn a_postgres_that_is_away_is_told_of_and_works_again_by_itself() {
-    a_database_that_is_away_is_told_of_and_works_again_by_itself(Flavour::Postgres).await;
+async fn an_unavailable_postgres_is_reported_and_used_again_when_it_returns() {
+    an_unavailable_database_is_reported_and_used_again_when_it_returns(Flavour::Postgres).await;
 }
 
 #[tokio::test]
-async fn a_mariadb_that_is_away_is_told_of_and_works_again_by_itself() {
-    a_database_that_is_away_is_told_of_and_works_again_by_itself(Flavour::MariaDb).await;
+async fn an_unavailable_mariadb_is_reported_and_used_again_when_it_returns() {
+    an_unavailable_database_is_reported_and_used_again_when_it_returns(Flavour::MariaDb).await;
 }
 
 #[tokio::test]
@@ -137,14 +137,14 @@ async fn hubs_with_different_records_do_not_form_a_fleet() {
     let (status, log) = hub(&redis, &other).start_expecting_failure().await;
     assert_eq!(status.code(), Some(1), "{log}");
     assert!(log.contains("DATABASE_URL") && log.contains("has records in a database"), "{log}");
-    // The same one by another name is the same.
+    // The same database under another host name is recognised as the same.
     let by_name = one.replace("127.0.0.1", "localhost");
     let second = hub(&redis, &by_name).start().await;
     is_healthy(&second).await;
     drop(first);
 }
 
-async fn a_database_without_redis_is_one_hubs(flavour: Flavour) {
+async fn a_database_without_redis_is_locked_by_one_hub(flavour: Flavour) {
     if !can_run(flavour) {
         return;
     }
@@ -155,29 +155,29 @@ async fn a_database_without_redis_is_one_hubs(flavour: Flavour) {
     assert_eq!(status.code(), Some(1), "{log}");
     assert!(log.contains("DATABASE_URL") && log.contains("REDIS_URL"), "{log}");
     is_healthy(&first).await;
-    // Killed, it is in nobody's way.
+    // A killed hub does not block the next one.
     first.kill9().await;
     alone().start().await;
 }
 
 #[tokio::test]
-async fn a_postgres_without_redis_is_one_hubs() {
-    a_database_without_redis_is_one_hubs(Flavour::Postgres).await;
+async fn a_postgres_without_redis_is_locked_by_one_hub() {
+    a_database_without_redis_is_locked_by_one_hub(Flavour::Postgres).await;
 }
 
 #[tokio::test]
-async fn a_mariadb_without_redis_is_one_hubs() {
-    a_database_without_redis_is_one_hubs(Flavour::MariaDb).await;
+async fn a_mariadb_without_redis_is_locked_by_one_hub() {
+    a_database_without_redis_is_locked_by_one_hub(Flavour::MariaDb).await;
 }
 
 #[tokio::test]
-async fn a_start_without_its_database_ends_with_one_line() {
+async fn a_start_without_its_database_fails_with_a_message_of_one_line() {
     if !can_run(Flavour::Postgres) {
         return;
     }
     let redis = Redis::start().await;
     let server = Flavour::Postgres.shared().await;
-    // Nobody listens there.
+    // No server listens at this address.
     let nowhere = server.url_at("127.0.0.1:9".parse().unwrap(), "app");
     for (url, why) in [(server.url("nowhere"), "does not exist"), (nowhere, "127.0.0.1:9")] {
         let (status, log) = hub(&redis, &url).start_expecting_failure().await;
@@ -206,7 +206,7 @@ async fn one_hub_keeps_events_in_its_folder_and_records_in_a_database() {
     let page = api.person(7).get("/api/v1/rooms/42/events?since=0-0").await.expect(200);
     assert_eq!(page.result()["events"].as_array().unwrap().len(), 1);
     drop(hub);
-    // Another folder has other events, and the same rooms and members.
+    // Another data folder has other events, and the same rooms and members.
     let hub = start().await;
     let api = Api::at(&hub.url(""));
     let page = api.person(7).get("/api/v1/rooms/42/events?since=0-0").await.expect(200);
@@ -214,7 +214,7 @@ async fn one_hub_keeps_events_in_its_folder_and_records_in_a_database() {
 }
 
 #[tokio::test]
-async fn doctor_looks_at_the_database_and_changes_nothing() {
+async fn doctor_checks_the_database_and_changes_nothing() {
     if !tier::needs_engine("postgres") || !tier::needs_engine("mariadb") {
         return;
     }
@@ -231,7 +231,7 @@ async fn doctor_looks_at_the_database_and_changes_nothing() {
         assert!(said.contains(&fine), "{said}");
         assert!(said.contains("ok    the clock of the database agrees with this machine's"), "{said}");
         assert!(said.contains("BAD   Redis cannot be reached"), "{said}");
-        assert!(server.try_execute(Server::name_in(&url), "SELECT * FROM bongsu_migrations").is_err());
+        assert!(server.try_execute(Server::database_name(&url), "SELECT * FROM bongsu_migrations").is_err());
         let said = told(&server.url("nowhere"));
         assert!(said.contains("BAD   the database at") && !said.contains("word"), "{said}");
     }

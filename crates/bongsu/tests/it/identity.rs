@@ -1,4 +1,4 @@
-//! Who may call: people by token, cookie or ticket, services by key; and what everybody else is told.
+//! Authentication: people by token, cookie or ticket, services by key; and the errors that all others get.
 
 mod errors;
 mod hosts;
@@ -18,18 +18,18 @@ use serde_json::json;
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(60);
-const EVENTS: &str = "/api/v1/rooms/a/events?since=0-0";
-const STREAM: &str = "/api/v1/rooms/a/stream";
-const TICKETS: &str = "/api/v1/stream-tickets";
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+const EVENTS_PATH: &str = "/api/v1/rooms/a/events?since=0-0";
+const STREAM_PATH: &str = "/api/v1/rooms/a/stream";
+const TICKETS_PATH: &str = "/api/v1/stream-tickets";
 
 async fn hub() -> Hub {
     Hub::builder(BONGSU).start().await
 }
 
-/// Asks with exactly these headers for something that needs a person and ends by itself.
+/// Requests a page of events, which needs a person, with exactly these headers.
 async fn ask(api: &Api, headers: &[(&str, &str)]) -> Answer {
-    api.raw("GET", EVENTS, headers, "").await
+    api.raw("GET", EVENTS_PATH, headers, "").await
 }
 
 fn bearer(token: &str) -> String {
@@ -40,15 +40,15 @@ fn cookie(token: &str) -> String {
     format!("theme=dark; access_token={token}; lang=ko")
 }
 
-/// A stream in these words: only whether it was opened, and by whom it is counted.
-async fn opened(hub: &Hub, path: &str, headers: &[(&str, &str)]) -> Result<Stream, u16> {
+/// Opens a stream with these headers; returns the stream, or the status of the refusal.
+async fn open_stream(hub: &Hub, path: &str, headers: &[(&str, &str)]) -> Result<Stream, u16> {
     let mut all = vec![("accept", "*/*")];
     all.extend_from_slice(headers);
     Stream::open(hub, path, &all).await.map_err(|answer| answer.status)
 }
 
 #[tokio::test]
-async fn a_token_is_taken_from_the_header_or_the_cookie() {
+async fn a_token_is_accepted_in_the_header_or_the_cookie() {
     let hub = hub().await;
     let token = tokens::token("anna");
     for api in [Api::new(&hub), Api::http2(&hub)] {
@@ -63,17 +63,17 @@ async fn a_token_is_taken_from_the_header_or_the_cookie() {
 }
 
 #[tokio::test]
-async fn a_token_in_the_address_is_taken_on_streams_only() {
+async fn a_token_in_the_url_is_accepted_on_streams_only() {
     let hub = hub().await;
     let (api, token) = (Api::new(&hub), tokens::token(7));
-    assert!(opened(&hub, &format!("{STREAM}?token={token}"), &[]).await.is_ok());
-    assert_eq!(opened(&hub, &format!("{STREAM}?token=x{token}"), &[]).await.err(), Some(401));
-    api.raw("GET", &format!("{EVENTS}&token={token}"), &[], "").await.expect_error(401, "AUTH4001");
-    api.raw("POST", &format!("{TICKETS}?token={token}"), &[], "").await.expect_error(401, "AUTH4001");
+    assert!(open_stream(&hub, &format!("{STREAM_PATH}?token={token}"), &[]).await.is_ok());
+    assert_eq!(open_stream(&hub, &format!("{STREAM_PATH}?token=x{token}"), &[]).await.err(), Some(401));
+    api.raw("GET", &format!("{EVENTS_PATH}&token={token}"), &[], "").await.expect_error(401, "AUTH4001");
+    api.raw("POST", &format!("{TICKETS_PATH}?token={token}"), &[], "").await.expect_error(401, "AUTH4001");
 }
 
 #[tokio::test]
-async fn a_malformed_header_is_refused_and_nothing_else_is_tried() {
+async fn a_malformed_header_is_refused_without_trying_another_credential() {
     let hub = hub().await;
     let (api, token) = (Api::new(&hub), tokens::token(7));
     let good_cookie = cookie(&token);
@@ -92,30 +92,31 @@ async fn a_malformed_header_is_refused_and_nothing_else_is_tried() {
     ];
     for header in malformed {
         ask(&api, &[("authorization", header), ("cookie", &good_cookie)]).await.expect_error(401, "AUTH4001");
-        let path = format!("{STREAM}?token={token}");
-        let by_address = opened(&hub, &path, &[("authorization", header), ("cookie", &good_cookie)]).await;
+        let path = format!("{STREAM_PATH}?token={token}");
+        let by_address =
+            open_stream(&hub, &path, &[("authorization", header), ("cookie", &good_cookie)]).await;
         assert_eq!(by_address.err(), Some(401), "{header:?}");
     }
 }
 
 #[tokio::test]
 async fn the_header_wins_over_the_cookie_the_cookie_over_the_ticket_the_ticket_over_the_token() {
-    // One stream each: who is refused a second one is who was recognised.
+    // Each person may have one stream: a person who is refused a second one was recognised.
     let hub = Hub::builder(BONGSU).env("SSE_MAX_CONNECTIONS_PER_USER", 1).start().await;
     let api = Api::new(&hub);
     let ticket_of = async |person: &str| {
-        let answer = api.person(person).post(TICKETS, json!({})).await.expect(200);
+        let answer = api.person(person).post(TICKETS_PATH, json!({})).await.expect(200);
         answer.result()["ticket"].as_str().unwrap_or_default().to_owned()
     };
     let person =
         |name: &str| (bearer(&tokens::token(name)), cookie(&tokens::token(name)), tokens::token(name));
     let (busy_header, busy_cookie, busy_token) = person("busy");
     let (free_header, free_cookie, free_token) = person("free");
-    let _busy = opened(&hub, STREAM, &[("authorization", &busy_header)]).await.ok().unwrap();
+    let _busy = open_stream(&hub, STREAM_PATH, &[("authorization", &busy_header)]).await.ok().unwrap();
     let by = async |query: String, headers: &[(&str, &str)]| {
-        let opened = opened(&hub, &format!("{STREAM}{query}"), headers).await.map(Stream::close);
-        // The place has to be free again before the next one.
-        bongsu_testkit::wait::until(SOON, async || {
+        let opened = open_stream(&hub, &format!("{STREAM_PATH}{query}"), headers).await.map(Stream::close);
+        // The connection must be released before the next attempt.
+        bongsu_testkit::wait::until(WAIT_TIMEOUT, async || {
             hub.metrics().await.get("sse_active_connections", &[]) == 1.0
         })
         .await;
@@ -132,7 +133,7 @@ async fn the_header_wins_over_the_cookie_the_cookie_over_the_ticket_the_ticket_o
     );
     assert_eq!(by(query(&busy_ticket, &busy_token), &[("cookie", &free_cookie)]).await, Ok(()));
     assert_eq!(by(query(&free_ticket, &free_token), &[("cookie", &busy_cookie)]).await, Err(429));
-    // None of these used the tickets up.
+    // None of these attempts has used up the tickets.
     assert_eq!(by(query(&free_ticket, &busy_token), &[]).await, Ok(()));
     assert_eq!(by(query(&busy_ticket, &free_token), &[]).await, Err(429));
 }

@@ -1,4 +1,4 @@
-//! The inbox: what people are told is kept, counted, listed, read and forgotten, once and exactly.
+//! The inbox: notifications are stored, counted, listed, read and deleted, each exactly once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -21,46 +21,46 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(60);
-/// Longer than hubs wait before they look whether their streams are still counted.
-const LONG: Duration = Duration::from_secs(120);
-const INBOX: &str = "/api/notifications";
-const NOTIFY: &str = "/api/v1/members/notify";
-const STREAM: &str = "/api/notifications/stream";
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longer than the interval at which hubs check whether their streams are still counted.
+const RECOUNT_TIMEOUT: Duration = Duration::from_secs(120);
+const INBOX_PATH: &str = "/api/notifications";
+const NOTIFY_PATH: &str = "/api/v1/members/notify";
+const STREAM_PATH: &str = "/api/notifications/stream";
 
 async fn hub() -> Hub {
     Hub::builder(BONGSU).records().start().await
 }
 
-/// One of a fleet, on servers that a test brings itself.
+/// A hub of a fleet, on servers that the test starts itself.
 fn one_of_a_fleet(redis: &str, database: &str) -> Builder {
     Hub::builder(BONGSU).env("REDIS_URL", redis).env("DATABASE_URL", database)
 }
 
-fn listen(hub: &Hub, user: u64) -> Request {
-    Stream::request(hub, STREAM).person(user)
+fn stream_request(hub: &Hub, user: u64) -> Request {
+    Stream::request(hub, STREAM_PATH).person(user)
 }
 
 async fn open(request: Request) -> Stream {
     request.open().await.unwrap_or_else(|answer| panic!("no stream: {} {}", answer.status, answer.text()))
 }
 
-fn like(event: &str, targets: &[u64]) -> Value {
+fn like_notification(event: &str, targets: &[u64]) -> Value {
     json!({"eventId": event, "type": "POST_LIKE", "targetIds": targets, "actorId": 2, "refId": 100,
         "payload": {"actorName": "봉수"}})
 }
 
-/// Whether this tells of the entry of an event.
-fn is_of(told: &Event, event: &str) -> bool {
+/// Whether this event is the notification for the inbox entry of `event`.
+fn is_entry_of(told: &Event, event: &str) -> bool {
     told.event == "notification" && told.json()["eventId"] == event
 }
 
 async fn notify(api: &Api, notice: &Value) -> Answer {
-    api.post(NOTIFY, notice.clone()).await
+    api.post(NOTIFY_PATH, notice.clone()).await
 }
 
 async fn list(api: &Api, user: u64, query: &str) -> Value {
-    api.person(user).get(&format!("{INBOX}{query}")).await.expect(200).result().clone()
+    api.person(user).get(&format!("{INBOX_PATH}{query}")).await.expect(200).result().clone()
 }
 
 async fn unread(api: &Api, user: u64) -> u64 {
@@ -73,11 +73,11 @@ fn ids(listed: &Value) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn what_people_are_told_is_listed_newest_first_and_counted() {
+async fn notifications_are_listed_newest_first_and_counted() {
     let hub = hub().await;
     let api = Api::new(&hub);
     for n in 1..=5 {
-        let answer = notify(&api, &like(&format!("e{n}"), &[7, 8, 7])).await;
+        let answer = notify(&api, &like_notification(&format!("e{n}"), &[7, 8, 7])).await;
         assert_eq!(answer.status, 202, "{}", answer.text());
         assert_eq!(answer.result()["eventId"], format!("e{n}"));
     }
@@ -88,7 +88,7 @@ async fn what_people_are_told_is_listed_newest_first_and_counted() {
     assert_eq!((&item["refId"], &item["actorId"], &item["readAt"]), (&json!(100), &json!(2), &Value::Null));
     assert_eq!(item["payload"], json!({"actorName": "봉수"}));
     assert!(item["message"].as_str().unwrap().contains("봉수님이"), "{item}");
-    let english = api.person(7).with_header("accept-language", "en").get(INBOX).await.expect(200);
+    let english = api.person(7).with_header("accept-language", "en").get(INBOX_PATH).await.expect(200);
     assert!(english.result()["items"][0]["message"].as_str().unwrap().contains("likes your post"));
     assert_eq!(ids(&list(&api, 7, "?limit=2&cursor=4").await), [3, 2]);
     let last = list(&api, 7, "?cursor=2").await;
@@ -97,33 +97,33 @@ async fn what_people_are_told_is_listed_newest_first_and_counted() {
 }
 
 #[tokio::test]
-async fn the_same_event_is_told_once_and_to_those_who_were_not_named_before() {
+async fn a_repeated_notification_reaches_only_new_recipients() {
     let hub = hub().await;
     let api = Api::new(&hub);
-    let first = notify(&api, &like("e1", &[7])).await.expect(202).text();
+    let first = notify(&api, &like_notification("e1", &[7])).await.expect(202).text();
     assert_eq!(
-        notify(&api, &like("e1", &[7])).await.expect(202).text(),
+        notify(&api, &like_notification("e1", &[7])).await.expect(202).text(),
         first,
         "the second answer equals it"
     );
-    notify(&api, &like("e1", &[7, 8])).await.expect(202);
+    notify(&api, &like_notification("e1", &[7, 8])).await.expect(202);
     assert_eq!((unread(&api, 7).await, unread(&api, 8).await), (1, 1));
-    let mut other = like("e1", &[9]);
+    let mut other = like_notification("e1", &[9]);
     other["refId"] = json!(101);
     notify(&api, &other).await.expect_error(409, "NOTIF4091");
     assert_eq!(unread(&api, 9).await, 0);
-    // What somebody has deleted does not come back.
-    api.person(7).call("DELETE", &format!("{INBOX}/1"), "").await.expect(200);
-    notify(&api, &like("e1", &[7])).await.expect(202);
+    // An entry that its owner has deleted does not come back.
+    api.person(7).call("DELETE", &format!("{INBOX_PATH}/1"), "").await.expect(200);
+    notify(&api, &like_notification("e1", &[7])).await.expect(202);
     assert_eq!((unread(&api, 7).await, ids(&list(&api, 7, "").await)), (0, vec![]));
 }
 
 #[tokio::test]
-async fn reading_counts_once_by_either_id_and_through_either_door() {
+async fn marking_as_read_counts_once_by_either_id_and_either_route() {
     let hub = hub().await;
     let api = Api::new(&hub);
     for n in 1..=4 {
-        notify(&api, &like(&format!("e{n}"), &[7])).await.expect(202);
+        notify(&api, &like_notification(&format!("e{n}"), &[7])).await.expect(202);
     }
     let person = api.person(7);
     let read = async |path: &str| person.call("PATCH", path, "").await;
@@ -134,8 +134,8 @@ async fn reading_counts_once_by_either_id_and_through_either_door() {
     read("/api/v1/notifications/2/read").await.expect(200);
     assert_eq!(ids(&list(&api, 7, "?unread=true").await), [4, 3]);
     assert_eq!(ids(&list(&api, 7, "").await), [4, 3, 2, 1]);
-    // Another person's, and none at all.
-    notify(&api, &like("of8", &[8])).await.expect(202);
+    // Another person's entries, and an id that does not exist.
+    notify(&api, &like_notification("of8", &[8])).await.expect(202);
     for path in
         ["/api/notifications/9/read", "/api/notifications/of8/read", "/api/notifications/nothing/read"]
     {
@@ -152,14 +152,14 @@ async fn reading_counts_once_by_either_id_and_through_either_door() {
 }
 
 #[tokio::test]
-async fn what_rooms_write_down_for_people_becomes_entries() {
+async fn follow_up_records_of_rooms_become_entries() {
     let hub = hub().await;
     let api = Api::new(&hub);
     let event = json!({"roomId": 42, "eventType": "comment.created", "data": {"title": "안녕"},
         "publisherId": 3, "recipients": [7, 8], "idempotencyKey": "k"});
     let id = api.publish(&event).await.expect(200).result()["streamId"].as_str().unwrap().to_owned();
     api.publish(&event).await.expect(200);
-    wait::until(SOON, async || unread(&api, 7).await == 1 && unread(&api, 8).await == 1).await;
+    wait::until(WAIT_TIMEOUT, async || unread(&api, 7).await == 1 && unread(&api, 8).await == 1).await;
     let item = list(&api, 7, "").await["items"][0].clone();
     assert_eq!((&item["type"], &item["refId"]), (&json!("comment.created"), &json!(42)));
     assert_eq!((&item["actorId"], &item["eventId"]), (&json!(3), &json!(format!("42:{id}"))));
@@ -169,7 +169,7 @@ async fn what_rooms_write_down_for_people_becomes_entries() {
 }
 
 #[tokio::test]
-async fn settings_change_what_they_name() {
+async fn settings_have_their_effect() {
     let hub = hub().await;
     let api = Api::new(&hub);
     let (path, person) = ("/api/notifications/settings", api.person(7));
@@ -204,11 +204,11 @@ async fn settings_change_what_they_name() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named_and_changes_nothing() {
+async fn invalid_requests_are_named_and_change_nothing() {
     let hub = hub().await;
     let api = Api::new(&hub);
     let with = |field: &str, value: Value| {
-        let mut notice = like("e1", &[7]);
+        let mut notice = like_notification("e1", &[7]);
         notice[field] = value;
         notice
     };
@@ -237,13 +237,16 @@ async fn what_is_wrong_is_named_and_changes_nothing() {
         ("?cursor=99999999999999999999", "cursor"),
         ("?unread=perhaps", "unread"),
     ] {
-        let answer = api.person(7).get(&format!("{INBOX}{query}")).await.expect_error(400, "COMMON400");
+        let answer = api.person(7).get(&format!("{INBOX_PATH}{query}")).await.expect_error(400, "COMMON400");
         assert!(answer.message().starts_with(&format!("{field}: ")), "{query}: {}", answer.text());
     }
     for id in ["a%20b", &"x".repeat(193), "%00"] {
-        api.person(7).call("PATCH", &format!("{INBOX}/{id}/read"), "").await.expect_error(400, "COMMON400");
+        api.person(7)
+            .call("PATCH", &format!("{INBOX_PATH}/{id}/read"), "")
+            .await
+            .expect_error(400, "COMMON400");
     }
-    api.anonymous().post(NOTIFY, like("e1", &[7])).await.expect_error(401, "AUTH4001");
-    api.anonymous().get(INBOX).await.expect_error(401, "AUTH4001");
+    api.anonymous().post(NOTIFY_PATH, like_notification("e1", &[7])).await.expect_error(401, "AUTH4001");
+    api.anonymous().get(INBOX_PATH).await.expect_error(401, "AUTH4001");
     assert_eq!((unread(&api, 7).await, ids(&list(&api, 7, "?cursor=999").await)), (0, vec![]));
 }

@@ -1,6 +1,6 @@
 //! The hub as its users see it: a separate process, real sockets, real kills, a real browser.
 //!
-//! What a test asserts is what a user would notice. Sizes and fault rounds grow with `cargo xtask prove`.
+//! The tests assert what a user would notice. Sizes and fault rounds grow with `cargo xtask prove`.
 
 mod bad_input;
 mod browser;
@@ -8,6 +8,7 @@ mod cli;
 mod crash_points;
 mod data_folder;
 mod decisions;
+mod documents;
 mod drain;
 mod failed_start;
 mod fleet;

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const TIMEOUT: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Makes `open(url)`, which opens an EventSource in a page of its own and keeps what it receives, and `pages`.
-const OPEN: &str = "window.pages = [], window.open = url => {
+/// Defines `open(url)`, which opens an EventSource in its own page and keeps what it receives, and the list `pages`.
+const OPEN_PAGE_SCRIPT: &str = "window.pages = [], window.open = url => {
     const frame = document.body.appendChild(document.createElement('iframe'));
     const page = { numbers: {}, opened: 0, errors: 0, source: new frame.contentWindow.EventSource(url) };
     const keep = (room, number) => (page.numbers[room] ??= []).push(number);
@@ -24,11 +24,11 @@ const OPEN: &str = "window.pages = [], window.open = url => {
     pages.push(page);
 }";
 
-/// A page on the origin of nginx that is signed in as person 7 and has `open`.
+/// Opens a page on nginx's origin that is signed in as person 7 and has `open`.
 async fn goto(browser: &Browser, nginx: &Nginx) {
     browser.goto(&format!("https://{}/docs", nginx.addr())).await;
     browser.set_cookie("access_token", &token(7)).await;
-    browser.eval(OPEN).await;
+    browser.eval(OPEN_PAGE_SCRIPT).await;
 }
 
 async fn open(browser: &Browser, url: &str) {
@@ -46,24 +46,25 @@ async fn publish(hub: &Hub, number: u64) {
     api.post("/api/v1/members/notify", notice).await.expect(202);
 }
 
-/// Waits until each of the six pages has received all numbers, and checks that each came once and in order.
+/// Waits until each of the six pages has received all numbers, and checks that each number came once and in order.
 async fn assert_all_received(browser: &Browser, last: u64) {
     let all: Vec<u64> = (1..=last).collect();
     let (room, both, inbox) = (json!({"a": all}), json!({"a": all, "b": all}), json!({"inbox": all}));
     let expected = json!([room, room, both, both, inbox, inbox]);
-    // By the sources that each page should have: a page without any event has no list to look at.
+    // The condition uses the sources that each page should have, because a page without any event has no list to
+    // check.
     let condition = format!(
         "{expected}.every((sources, n) => Object.keys(sources).every(source => \
          pages[n].numbers[source]?.at(-1) >= {last}))"
     );
-    browser.wait_for(&condition, TIMEOUT).await;
+    browser.wait_for(&condition, WAIT_TIMEOUT).await;
     assert_eq!(browser.eval("pages.map(page => page.numbers)").await, expected);
 }
 
-/// Waits until every page has lost its stream and has then come to nginx while no hub was there.
+/// Waits until every page has lost its stream and has then reconnected to nginx while no hub was running.
 async fn assert_all_wait(browser: &Browser, errors_before: &Value) {
     let condition = format!("pages.every((page, n) => page.errors >= {errors_before}[n] + 2)");
-    browser.wait_for(&condition, TIMEOUT).await;
+    browser.wait_for(&condition, WAIT_TIMEOUT).await;
     assert_eq!(browser.eval("pages.filter(page => page.source.readyState === 2).length").await, 0);
 }
 
@@ -80,7 +81,7 @@ async fn pages_come_back_through_nginx_after_kills_and_clean_stops_and_miss_noth
     for stream in streams.into_iter().flat_map(|stream| [stream; 2]) {
         open(&browser, stream).await;
     }
-    browser.wait_for("pages.every(page => page.opened > 0)", TIMEOUT).await;
+    browser.wait_for("pages.every(page => page.opened > 0)", WAIT_TIMEOUT).await;
     let mut number = 1;
     publish(&hub, number).await;
     assert_all_received(&browser, number).await;
@@ -120,20 +121,20 @@ async fn a_web_socket_and_eight_streams_of_one_page_pass_nginx() {
     for _ in 0..8 {
         open(&browser, "/api/v1/rooms/a/stream").await;
     }
-    // Over HTTP/1.1 a browser opens six at most.
-    browser.wait_for("pages.every(page => page.opened > 0)", TIMEOUT).await;
+    // Over HTTP/1.1 a browser would open six connections at most.
+    browser.wait_for("pages.every(page => page.opened > 0)", WAIT_TIMEOUT).await;
     let socket = "window.messages = [], window.socket = new WebSocket(`wss://${location.host}/api/v1/ws`),
         socket.onopen = () => socket.send(JSON.stringify({op: 'subscribe', room: 'a'})),
         socket.onmessage = e => messages.push(JSON.parse(e.data))";
     browser.eval(&format!("({socket}, true)")).await;
-    browser.wait_for("messages.some(message => message.event === 'system.subscribed')", TIMEOUT).await;
+    browser.wait_for("messages.some(message => message.event === 'system.subscribed')", WAIT_TIMEOUT).await;
     Api::new(&hub).publish_to("a", "test.happened", json!({"number": 1, "inRoom": "a"})).await;
-    browser.wait_for("pages.every(page => page.numbers.a?.length === 1)", TIMEOUT).await;
-    browser.wait_for("messages.some(message => message.event === 'test.happened')", TIMEOUT).await;
+    browser.wait_for("pages.every(page => page.numbers.a?.length === 1)", WAIT_TIMEOUT).await;
+    browser.wait_for("messages.some(message => message.event === 'test.happened')", WAIT_TIMEOUT).await;
 }
 
 #[tokio::test]
-async fn requests_get_the_hubs_envelope_while_no_hub_is_there_and_doctor_tries_the_way() {
+async fn nginx_answers_with_the_envelope_without_a_hub_and_doctor_tests_the_proxy() {
     if !tier::needs_engine("nginx") {
         return;
     }

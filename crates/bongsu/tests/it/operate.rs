@@ -1,4 +1,4 @@
-//! What operators look at: health, readiness, metrics, logs that keep secrets, and the API's own description.
+//! What operators use: health, readiness, metrics, logs without secrets, and the API description.
 
 mod logs;
 mod metrics;
@@ -13,23 +13,32 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn hub() -> Hub {
     Hub::builder(BONGSU).start().await
 }
 
 #[tokio::test]
-async fn health_tells_how_the_hub_does() {
+async fn health_reports_the_state_of_the_hub() {
     let hub = hub().await;
     for api in [Api::new(&hub).anonymous(), Api::http2(&hub).anonymous()] {
         let answer = api.get("/health").await.expect(200);
         let health = answer.result().as_object().unwrap();
         let names: Vec<_> = health.keys().map(String::as_str).collect();
-        let all = ["activeConnections", "activeRooms", "degraded", "redisConnected", "status", "uptimeSecs"];
+        let all = [
+            "activeConnections",
+            "activeRooms",
+            "degraded",
+            "redisConnected",
+            "status",
+            "uptimeSecs",
+            "version",
+        ];
         assert_eq!(names, all);
         assert_eq!((&health["status"], &health["redisConnected"]), (&json!("healthy"), &Value::Null));
         assert_eq!((&health["degraded"], &health["activeConnections"]), (&json!([]), &json!(0)));
+        assert_eq!(health["version"], env!("CARGO_PKG_VERSION"));
         assert!(health["uptimeSecs"].as_u64().unwrap() < 60);
     }
     let api = Api::new(&hub).anonymous();
@@ -41,11 +50,11 @@ async fn health_tells_how_the_hub_does() {
         (&json!(2), &json!(1))
     );
     one.close();
-    until(SOON, async || api.get("/health").await.result()["activeConnections"] == 1).await;
+    until(WAIT_TIMEOUT, async || api.get("/health").await.result()["activeConnections"] == 1).await;
 }
 
 #[tokio::test]
-async fn ready_is_said_once_the_hub_takes_requests() {
+async fn ready_answers_200_once_the_hub_accepts_requests() {
     let hub = hub().await;
     let answer = Api::new(&hub).anonymous().get("/ready").await.expect(200);
     assert_eq!((&answer.body["isSuccess"], answer.code()), (&json!(true), "COMMON200"));
@@ -59,9 +68,9 @@ async fn metrics_have_the_names_of_the_contract() {
     for _ in 0..3 {
         api.publish_to("a", "comment.created", json!({})).await;
     }
-    stream.take_events(3, SOON).await;
-    // It is counted a moment after it was sent.
-    until(SOON, async || hub.metrics().await.get("events_delivered_total", &[]) >= 3.0).await;
+    stream.take_events(3, WAIT_TIMEOUT).await;
+    // The metric is updated a moment after the event was sent.
+    until(WAIT_TIMEOUT, async || hub.metrics().await.get("events_delivered_total", &[]) >= 3.0).await;
     let answer = api.anonymous().get("/metrics").await.expect(200);
     assert!(answer.header("content-type").starts_with("text/plain"));
     let metrics = Metrics::parse(&answer.text());
@@ -77,7 +86,7 @@ async fn metrics_have_the_names_of_the_contract() {
     let sum = metrics.get("delivery_latency_seconds_sum", &[]);
     assert!((1.0..=3.0).contains(&count) && sum > 0.0 && sum < 10.0, "{count} {sum}");
     assert!(metrics.has("delivery_latency_seconds_bucket", &[("le", "+Inf")]));
-    // A repeated publish is no second event.
+    // A repeated publish is not counted as a second event.
     let once = json!({"roomId": "a", "eventType": "like.toggled", "data": {}, "idempotencyKey": "k"});
     for _ in 0..2 {
         api.publish(&once).await.expect(200);
@@ -86,7 +95,7 @@ async fn metrics_have_the_names_of_the_contract() {
 }
 
 #[tokio::test]
-async fn past_two_hundred_kinds_an_event_type_counts_as_other() {
+async fn metrics_label_event_types_beyond_two_hundred_as_other() {
     let hub = hub().await;
     let events: Vec<Value> =
         (0..300).map(|n| json!({"roomId": "a", "eventType": format!("kind.n{n}"), "data": {}})).collect();
@@ -118,9 +127,9 @@ async fn callers_cannot_make_metrics_grow() {
         }
     };
     invent(0).await;
-    // The first look at the metrics is a route of its own.
+    // The first request for the metrics adds its own route to the labels.
     labels().await;
-    // What the hub does on its own account is counted, too, and may begin meanwhile.
+    // The hub's background work is counted as well, and may begin meanwhile.
     let samples = async || {
         let metrics = hub.metrics().await;
         let own = |name: &str| name.starts_with("outbox_") || name.starts_with("sql_");
@@ -194,7 +203,7 @@ async fn the_api_describes_itself() {
     assert!(unresolved(&document, &document).is_empty(), "{:?}", unresolved(&document, &document));
 }
 
-/// References that lead nowhere.
+/// References that resolve to nothing.
 fn unresolved(document: &Value, part: &Value) -> Vec<String> {
     match part {
         Value::Object(members) => members
@@ -213,14 +222,45 @@ fn unresolved(document: &Value, part: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_page_needs_nothing_from_elsewhere() {
+async fn the_api_page_refers_to_nothing_outside_the_hub() {
     let hub = hub().await;
-    let page = Api::new(&hub).anonymous().get("/docs").await.expect(200);
+    let api = Api::new(&hub).anonymous();
+    let page = api.get("/docs").await.expect(200);
     assert!(page.header("content-type").starts_with("text/html"));
-    // The name of SVG looks like an address, and is none.
+    assert!(page.header("content-security-policy").starts_with("default-src 'self'"));
+    // The XML namespace of SVG looks like an address, but is not loaded.
     let text = page.text().replace("http://www.w3.org/2000/svg", "");
-    assert!(text.to_ascii_lowercase().starts_with("<!doctype html>") && text.contains("/openapi.json"));
+    assert!(text.to_ascii_lowercase().starts_with("<!doctype html>"));
+    let script = api.get("/docs/page.js").await.expect(200).text();
+    assert!(script.contains("/openapi.json"), "{script}");
+    let style = api.get("/docs/page.css").await.expect(200).text();
     for outside in ["http://", "https://", "src=\"//", "href=\"//", "@import"] {
-        assert!(!text.contains(outside), "the page refers to {outside}");
+        assert!(
+            ![&text, &script, &style].into_iter().any(|text| text.contains(outside)),
+            "{outside} in the page"
+        );
     }
+    let files: Vec<&str> = text.split('"').filter(|value| value.starts_with("/docs/")).collect();
+    assert_eq!(files.len(), 4, "{text}");
+    for file in files {
+        let answer = api.get(file).await.expect(200);
+        let kind = if file.ends_with(".css") { "text/css" } else { "text/javascript" };
+        assert!(answer.header("content-type").starts_with(kind), "{file}");
+    }
+    api.get("/docs/no-such-file.js").await.expect_error(404, "COMMON404");
+}
+
+#[tokio::test]
+async fn every_metric_has_a_help_line() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    api.publish_to("a", "comment.created", json!({})).await;
+    let text = api.anonymous().get("/metrics").await.expect(200).text();
+    let names = |start: &str| -> BTreeSet<String> {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(start));
+        lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+    };
+    let (types, helps) = (names("# TYPE "), names("# HELP "));
+    assert!(types.len() > 10, "{types:?}");
+    assert_eq!(types.difference(&helps).collect::<Vec<_>>(), Vec::<&String>::new(), "have no help");
 }

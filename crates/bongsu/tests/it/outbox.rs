@@ -1,6 +1,7 @@
-//! The outbox: what programs commit is told to those who may hear of it, once and in one order, on every database.
+//! The outbox: rows that programs commit are sent to the members of their target, once and in one order, on every
+//! database.
 //!
-//! Every test brings its own database, and writes to it as any program would: by SQL.
+//! Every test uses its own database, and writes to it by SQL as any program would.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -33,20 +34,20 @@ use bongsu_testkit::{Engine, Hub, engine, hub::Builder, tier};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A hub that is alone with its database; on `split` with Redis and its worker, too.
-pub(crate) struct Scene {
+/// A hub on its own database; on the profile `split` with Redis and a worker process as well.
+pub(crate) struct OutboxTest {
     pub(crate) hub: Hub,
     database: Option<(Flavour, String)>,
 }
 
-impl Scene {
+impl OutboxTest {
     async fn start(flavour: Option<Flavour>) -> Option<Self> {
         Self::start_with(flavour, |builder| builder).await
     }
 
-    /// None where the database cannot be had.
+    /// None where the database engine is not available.
     pub(crate) async fn start_with(
         flavour: Option<Flavour>,
         with: impl FnOnce(Builder) -> Builder,
@@ -67,29 +68,29 @@ impl Scene {
         Some(Self { hub: with(builder).start().await, database })
     }
 
-    /// As another program does it.
+    /// Runs SQL as another program does.
     pub(crate) async fn sql(&self, sql: &str) {
         match &self.database {
             None => {
                 let file = rusqlite::Connection::open(self.hub.data_dir().join("bongsu.db")).unwrap();
-                file.busy_timeout(SOON).unwrap();
+                file.busy_timeout(WAIT_TIMEOUT).unwrap();
                 file.execute_batch(sql).unwrap();
             }
-            Some((flavour, url)) => drop(flavour.shared().await.execute(Server::name_in(url), sql)),
+            Some((flavour, url)) => drop(flavour.shared().await.execute(Server::database_name(url), sql)),
         }
     }
 
-    /// The first row of an answer, all numbers.
+    /// The first row of a query's result, whose columns are all numbers.
     pub(crate) async fn numbers(&self, sql: &str) -> Vec<i64> {
         match &self.database {
             None => {
                 let file = rusqlite::Connection::open(self.hub.data_dir().join("bongsu.db")).unwrap();
-                file.busy_timeout(SOON).unwrap();
+                file.busy_timeout(WAIT_TIMEOUT).unwrap();
                 let columns = file.prepare(sql).unwrap().column_count();
                 file.query_row(sql, [], |row| (0..columns).map(|at| row.get(at)).collect()).unwrap()
             }
             Some((flavour, url)) => {
-                let said = flavour.shared().await.execute(Server::name_in(url), sql);
+                let said = flavour.shared().await.execute(Server::database_name(url), sql);
                 said.split('\t').map(|number| number.parse().unwrap()).collect()
             }
         }
@@ -102,17 +103,17 @@ impl Scene {
             .await;
     }
 
-    /// Rows with these numbers, in one transaction.
+    /// Inserts rows with these numbers in one transaction.
     async fn write(&self, event: &str, numbers: impl IntoIterator<Item = u64>) {
         self.sql(&rows(event, numbers)).await;
     }
 
-    fn follow(&self, event: &str, person: u64) -> Request {
-        follow(&self.hub, event, person)
+    fn stream_request(&self, event: &str, person: u64) -> Request {
+        stream_request(&self.hub, event, person)
     }
 }
 
-/// Whether `api` and `worker` are processes of their own, which share Redis and PostgreSQL.
+/// Whether `api` and `worker` are separate processes that share Redis and PostgreSQL.
 fn is_split(flavour: Option<Flavour>) -> bool {
     engine() == Engine::Split && flavour == Some(Flavour::Postgres)
 }
@@ -123,7 +124,7 @@ fn rows(event: &str, numbers: impl IntoIterator<Item = u64>) -> String {
     format!("INSERT INTO outbox_events (event_type, payload, target_event_id) VALUES {}", rows.join(", "))
 }
 
-pub(crate) fn follow(hub: &Hub, event: &str, person: u64) -> Request {
+pub(crate) fn stream_request(hub: &Hub, event: &str, person: u64) -> Request {
     Stream::request(hub, &format!("/events/{event}/stream")).person(person)
 }
 
@@ -131,7 +132,7 @@ pub(crate) async fn open(request: Request) -> Stream {
     request.open().await.unwrap_or_else(|answer| panic!("no stream: {} {}", answer.status, answer.text()))
 }
 
-/// The numbers of events, each of which has its id in both places.
+/// The numbers of events, after checking that each has the same id in its frame and in its data.
 fn numbers(events: &[Event]) -> Vec<u64> {
     let number = |event: &Event| {
         let data = event.json();
@@ -141,19 +142,19 @@ fn numbers(events: &[Event]) -> Vec<u64> {
     events.iter().map(number).collect()
 }
 
-/// One test for every promise, on every database.
+/// Declares one test for each contract function and database.
 macro_rules! contract {
-    ($($file:ident: $($promise:ident)*;)*) => {
-        contract!(embedded, None, $($file: $($promise)*;)*);
-        contract!(postgres, Some(bongsu_testkit::sql::Flavour::Postgres), $($file: $($promise)*;)*);
-        contract!(mariadb, Some(bongsu_testkit::sql::Flavour::MariaDb), $($file: $($promise)*;)*);
+    ($($file:ident: $($test:ident)*;)*) => {
+        contract!(embedded, None, $($file: $($test)*;)*);
+        contract!(postgres, Some(bongsu_testkit::sql::Flavour::Postgres), $($file: $($test)*;)*);
+        contract!(mariadb, Some(bongsu_testkit::sql::Flavour::MariaDb), $($file: $($test)*;)*);
     };
-    ($name:ident, $flavour:expr, $($file:ident: $($promise:ident)*;)*) => {
+    ($name:ident, $flavour:expr, $($file:ident: $($test:ident)*;)*) => {
         mod $name {
             $($(
                 #[tokio::test]
-                async fn $promise() {
-                    super::$file::$promise($flavour).await;
+                async fn $test() {
+                    super::$file::$test($flavour).await;
                 }
             )*)*
         }
@@ -161,24 +162,24 @@ macro_rules! contract {
 }
 
 contract! {
-    stream: what_is_committed_arrives_live_and_after_coming_back
-        positions_that_are_wrong_or_unknown_are_told
-        more_than_a_page_is_told_in_order
-        a_withdrawal_ends_the_stream_in_its_place
+    stream: committed_rows_arrive_live_and_by_catch_up
+        malformed_and_unknown_positions_are_reported
+        more_rows_than_a_page_are_delivered_in_order
+        a_withdrawal_closes_the_stream_at_its_position
         only_accepted_members_may_follow
         a_silent_stream_pings;
-    source_stability: coming_back_with_the_last_id_loses_and_repeats_nothing
-        rows_of_one_instant_are_all_told_in_the_order_of_their_ids
-        clean_up_keeps_the_window_and_what_is_done_can_be_read
-        a_membership_that_is_withdrawn_hears_nothing_more_and_is_refused
-        two_instances_tell_the_same
-        a_silent_stream_says_every_so_often_that_it_is_alive
+    source_stability: resuming_with_the_last_id_loses_and_repeats_no_row
+        rows_with_equal_times_are_delivered_in_the_order_of_their_ids
+        cleanup_keeps_the_retention_window_and_finished_rows_stay_readable
+        a_withdrawn_member_receives_nothing_more_and_is_refused
+        two_instances_deliver_the_same_rows
+        an_idle_stream_sends_keepalives
         more_than_a_batch_arrives_in_order_and_a_slow_client_costs_little
-        a_database_that_goes_away_is_waited_for_and_clients_know_when_to_return;
-    foreign: another_programs_tables_are_left_alone
-        another_programs_tables_are_used_under_their_own_names;
-    explain: what_became_of_a_row_is_explained;
-    relay: what_cannot_go_on_is_given_up_seen_and_tried_again
+        streams_continue_after_a_database_outage_and_clients_get_a_retry_delay;
+    foreign: tables_of_another_program_are_not_changed
+        tables_of_another_program_are_used_under_their_own_names;
+    explain: explain_reports_the_state_of_a_row;
+    relay: failing_rows_become_dead_letters_and_can_be_redriven
         a_row_with_an_id_past_2_to_the_53_is_named_by_text
         a_row_appended_before_a_crash_is_one_event_of_its_room;
 }

@@ -1,4 +1,4 @@
-//! Every query of every part is understood by every database that has the schema of this version.
+//! Every query of every part is valid on every database with the schema of this version.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
 
@@ -12,15 +12,15 @@ use bongsu_testkit::tier;
 
 use crate::BONGSU;
 
-/// Names of tables and columns that need their quotes.
-const OTHER_NAMES: [(&str, &str); 3] = [
+/// Names of tables and columns that must be quoted in SQL.
+const QUOTED_NAMES: [(&str, &str); 3] = [
     ("OUTBOX_TABLE", "Order"),
     ("OUTBOX_MEMBERSHIP_TABLE", "group"),
     ("OUTBOX_MEMBERSHIP_COLUMNS", "event,user,select"),
 ];
-const USUAL_NAMES: [(&str, &str); 0] = [];
+const DEFAULT_NAMES: [(&str, &str); 0] = [];
 
-/// Makes the tables as an operator does, and gives their names.
+/// Creates the tables as an operator does, and returns their names.
 fn migrate(dialect: Dialect, settings: &[(&'static str, &str)]) -> Names {
     let mut command = Command::new(BONGSU);
     command.arg("migrate").env_clear().env("ROLES", "all").envs(settings.iter().copied());
@@ -34,36 +34,36 @@ fn migrate(dialect: Dialect, settings: &[(&'static str, &str)]) -> Names {
 
 #[test]
 fn the_embedded_file_understands_every_query() {
-    for names in [&USUAL_NAMES[..], &OTHER_NAMES] {
+    for names in [&DEFAULT_NAMES[..], &QUOTED_NAMES] {
         let folder = tempfile::tempdir().unwrap();
         let names =
             migrate(Dialect::Sqlite, &[&[("DATA_DIR", folder.path().to_str().unwrap())], names].concat());
         let file = rusqlite::Connection::open(folder.path().join("bongsu.db")).unwrap();
         for query in bongsu::PARTS.queries() {
-            let prepared = file.prepare(&query.written(Dialect::Sqlite, &names).text);
+            let prepared = file.prepare(&query.render(Dialect::Sqlite, &names).text);
             assert!(prepared.is_ok(), "{}: {:?}", query.name(), prepared.err());
         }
     }
 }
 
-async fn understood_by(flavour: Flavour, dialect: Dialect) {
+async fn expect_prepared(flavour: Flavour, dialect: Dialect) {
     if !tier::needs_engine(flavour.name()) {
         return;
     }
-    for names in [&USUAL_NAMES[..], &OTHER_NAMES] {
+    for names in [&DEFAULT_NAMES[..], &QUOTED_NAMES] {
         let (folder, url) = (tempfile::tempdir().unwrap(), flavour.database().await);
         let server = flavour.shared().await;
         let places = [("DATA_DIR", folder.path().to_str().unwrap()), ("DATABASE_URL", url.as_str())];
         let names = migrate(dialect, &[&places, names].concat());
         for query in bongsu::PARTS.queries() {
-            let text = &query.written(dialect, &names).text;
+            let text = &query.render(dialect, &names).text;
             let prepare = match flavour {
                 Flavour::Postgres => format!("PREPARE asked AS {text}"),
                 Flavour::MariaDb => {
                     format!("PREPARE asked FROM '{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
                 }
             };
-            let prepared = server.try_execute(Server::name_in(&url), &prepare);
+            let prepared = server.try_execute(Server::database_name(&url), &prepare);
             assert!(prepared.is_ok(), "{}: {:?}", query.name(), prepared.err());
         }
     }
@@ -71,10 +71,10 @@ async fn understood_by(flavour: Flavour, dialect: Dialect) {
 
 #[tokio::test]
 async fn postgres_understands_every_query() {
-    understood_by(Flavour::Postgres, Dialect::Postgres).await;
+    expect_prepared(Flavour::Postgres, Dialect::Postgres).await;
 }
 
 #[tokio::test]
 async fn mariadb_understands_every_query() {
-    understood_by(Flavour::MariaDb, Dialect::Mysql).await;
+    expect_prepared(Flavour::MariaDb, Dialect::Mysql).await;
 }

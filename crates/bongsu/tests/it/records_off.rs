@@ -1,5 +1,5 @@
 //! Fleets on Redis without a database: with RECORDS=off everything that needs no records works over several hubs, and
-//! the rest answers a clear 503; with records in a file of its own a hub stays the only one.
+//! the rest answers 503 with the reason; a hub with records in its own file admits no second hub.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn hub(redis: &Redis) -> Builder {
     Hub::builder(BONGSU).env("REDIS_URL", redis.url())
@@ -44,15 +44,15 @@ async fn rooms_presence_and_streams_work_over_two_hubs_without_records() {
     let mut combined = open(&other, "/api/v1/stream?rooms=42,43", 8).await;
     let mut socket = WebSocket::open(&other, "/api/v1/ws", 9).await;
     socket.send(&json!({"op": "subscribe", "room": 42})).await;
-    assert_eq!(socket.message(SOON).await["event"], "system.subscribed");
+    assert_eq!(socket.message(WAIT_TIMEOUT).await["event"], "system.subscribed");
     let event = json!({"roomId": 42, "eventType": "a.b", "data": {"n": 1}, "idempotencyKey": "k"});
     let id = api.publish(&event).await.expect(200).result()["streamId"].clone();
     let again = far.publish(&event).await.expect(200).result().clone();
     assert_eq!((&again["streamId"], &again["duplicate"]), (&id, &json!(true)), "one event over the fleet");
-    assert_eq!(single.expect_event("a.b", SOON).await.own_id.map(Value::from).as_ref(), Some(&id));
-    let event = combined.expect_event("a.b", SOON).await.json();
+    assert_eq!(single.expect_event("a.b", WAIT_TIMEOUT).await.own_id.map(Value::from).as_ref(), Some(&id));
+    let event = combined.expect_event("a.b", WAIT_TIMEOUT).await.json();
     assert_eq!((&event["n"], &event["roomId"]), (&json!(1), &json!(42)));
-    assert_eq!(socket.message(SOON).await["id"], id);
+    assert_eq!(socket.message(WAIT_TIMEOUT).await["id"], id);
     let page = api.person(1).get("/api/v1/rooms/42/events?since=0-0").await.expect(200);
     assert_eq!(page.result()["events"][0]["id"], id);
     api.person(6).post("/api/v1/rooms/42/presence/heartbeat", json!({})).await.expect(200);
@@ -61,12 +61,12 @@ async fn rooms_presence_and_streams_work_over_two_hubs_without_records() {
         let users = answer.result()["onlineUsers"].as_array().unwrap().clone();
         users.iter().map(|user| user["userId"].as_u64().unwrap()).collect::<Vec<_>>()
     };
-    wait::until(SOON, async || online().await == [6, 7, 8, 9]).await;
+    wait::until(WAIT_TIMEOUT, async || online().await == [6, 7, 8, 9]).await;
     let ticket = api.person(5).post("/api/v1/stream-tickets", json!({})).await.expect(200);
     let path = format!("/api/v1/rooms/42/stream?ticket={}", ticket.result()["ticket"].as_str().unwrap());
     assert!(Stream::request(&other, &path).open().await.is_ok(), "a ticket of one hub opens the other");
     api.admin().post("/api/admin/users/7/disconnect", json!({})).await.expect(200);
-    assert_eq!(single.expect_event("system.close", SOON).await.json()["code"], 3001);
+    assert_eq!(single.expect_event("system.close", WAIT_TIMEOUT).await.json()["code"], 3001);
     for hub in [&one, &other] {
         assert_eq!(health(hub).await["status"], "healthy", "{}", health(hub).await);
         assert!(!hub.data_dir().exists(), "without records nothing is kept in a folder");
@@ -74,7 +74,7 @@ async fn rooms_presence_and_streams_work_over_two_hubs_without_records() {
 }
 
 #[tokio::test]
-async fn what_needs_records_answers_503_and_names_the_setting() {
+async fn routes_that_need_records_answer_503_and_name_the_setting() {
     if !tier::needs_engine("redis") {
         return;
     }
@@ -131,7 +131,7 @@ async fn publishing_writes_no_follow_up_record_where_no_inbox_exists() {
         event.extend((!recipients.is_null()).then(|| ("recipients".to_owned(), recipients)));
         Value::from(event)
     };
-    // Nobody is left to get an entry: these need no records.
+    // These events notify nobody, so they need no records.
     for recipients in [Value::Null, json!([]), json!([1])] {
         api.publish(event(recipients)).await.expect(200);
     }
@@ -144,7 +144,7 @@ async fn publishing_writes_no_follow_up_record_where_no_inbox_exists() {
     assert!(left.items().is_empty(), "{left:?}");
 }
 
-/// A hub that was refused ends with exit code 1 and one line for people, after the lines of its log.
+/// Checks that a refused hub ended with exit code 1 and one line for people, after the lines of its log.
 fn expect_refusal((status, output): &(ExitStatus, String), reasons: &[&str]) {
     assert_eq!(status.code(), Some(1), "{output}");
     let lines: Vec<&str> = output.lines().filter(|line| !line.starts_with('{')).collect();
@@ -156,7 +156,7 @@ fn expect_refusal((status, output): &(ExitStatus, String), reasons: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_second_instance_without_a_database_is_refused_and_the_first_goes_on() {
+async fn a_second_instance_without_a_database_is_refused_and_the_first_keeps_serving() {
     if !tier::needs_engine("redis") {
         return;
     }
@@ -164,7 +164,7 @@ async fn a_second_instance_without_a_database_is_refused_and_the_first_goes_on()
     let first = hub(&redis).start().await;
     let api = Api::at(&first.url(""));
     let mut stream = Stream::request(&first, "/api/v1/rooms/42/stream").person(7).open().await.ok().unwrap();
-    // Both wait as long as the lease of a killed instance could last, so they wait at the same time.
+    // Both hubs wait as long as the lease of a killed instance could last, so they start at the same time.
     let (same, without) = tokio::join!(
         hub(&redis).start_expecting_failure(),
         hub_without_records(&redis).start_expecting_failure()
@@ -175,9 +175,9 @@ async fn a_second_instance_without_a_database_is_refused_and_the_first_goes_on()
     expect_refusal(&without, &[&address, &format!("is alive and {own}, while this one has no records")]);
     let event = json!({"roomId": 42, "eventType": "a.b", "data": {"n": 1}, "recipients": [8]});
     api.publish(&event).await.expect(200);
-    assert_eq!(stream.expect_event("a.b", SOON).await.json()["n"], 1, "the stream goes on");
+    assert_eq!(stream.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"], 1, "the stream goes on");
     let unread =
         async || api.person(8).get("/api/v1/notifications/unread").await.expect(200).result().clone();
-    wait::until(SOON, async || unread().await == json!({"count": 1})).await;
+    wait::until(WAIT_TIMEOUT, async || unread().await == json!({"count": 1})).await;
     assert_eq!(health(&first).await["status"], "healthy", "{}", health(&first).await);
 }

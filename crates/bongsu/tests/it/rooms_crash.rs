@@ -1,5 +1,5 @@
-//! The process is killed under load, at random moments and at every crash point of the code: what was acknowledged
-//! is there with its id, nothing is there twice, and readers that come back see everything once.
+//! The process is killed under load, at random moments and at every crash point of the code: every acknowledged event
+//! is stored once with its id, and readers that resume see every event once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -9,18 +9,18 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bongsu_testkit::sse::{Resuming, Stream};
+use bongsu_testkit::sse::{ResumingClient, Stream};
 use bongsu_testkit::{Api, Hub, Rng, proof, tier, wait};
 use futures_util::future::join_all;
 use serde_json::json;
 
-use load::{Kept, Load, MAIN, SMALL};
+use load::{Load, MAIN_ROOM, StoredEvent, TRIMMED_ROOM};
 
 use crate::crash_points;
 
 const PUBLISHERS: usize = 8;
 const READERS: usize = 4;
-const LONG: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_hub_that_is_killed_at_random_under_load_keeps_every_acknowledged_event() {
@@ -29,11 +29,12 @@ async fn a_hub_that_is_killed_at_random_under_load_keeps_every_acknowledged_even
     let (hub, load, mut rng) = (hub().await, Load::default(), Rng::for_test(name));
     let killing = async {
         let (mut landed, mut kills) = (0, 0);
-        // A kill between an answer and the next request proves little: only the others count as rounds.
+        // A kill between an answer and the next request proves little, so only kills with requests in flight count as
+        // rounds.
         while landed < rounds && kills < rounds * 20 {
             kills += 1;
             let enough = load.acknowledged.load(Ordering::SeqCst) + rng.range(20..400);
-            wait::until(LONG, async || load.acknowledged.load(Ordering::SeqCst) >= enough).await;
+            wait::until(WAIT_TIMEOUT, async || load.acknowledged.load(Ordering::SeqCst) >= enough).await;
             let before = load.cut.load(Ordering::SeqCst);
             hub.kill9().await;
             hub.restart().await;
@@ -41,7 +42,7 @@ async fn a_hub_that_is_killed_at_random_under_load_keeps_every_acknowledged_even
         }
         landed
     };
-    let landed = scene(&hub, &load, name, killing).await;
+    let landed = run_scenario(&hub, &load, name, killing).await;
     assert!(landed >= rounds, "only {landed} kills landed while requests were in flight");
 }
 
@@ -55,14 +56,14 @@ async fn a_hub_that_dies_at_any_crash_point_keeps_every_acknowledged_event() {
         let mut landed = 0;
         for point in points {
             let (mut here, mut kills) = (0, 0);
-            // As above: work of the hub's own comes to a point, too, and then no request is in flight.
+            // Only kills with requests in flight count: the hub's background work may reach the crash point, too.
             while here < times && kills < times * 20 {
                 kills += 1;
                 load.pause();
                 crash_points::arm(&hub, point, rng.range(3..40)).await;
                 let before = load.cut.load(Ordering::SeqCst);
                 load.resume();
-                crash_points::wait_dead(&hub, point, LONG).await;
+                crash_points::wait_dead(&hub, point, WAIT_TIMEOUT).await;
                 let cut = async || load.cut.load(Ordering::SeqCst) > before;
                 here += usize::from(wait::holds_within(Duration::from_secs(1), cut).await);
             }
@@ -75,7 +76,7 @@ async fn a_hub_that_dies_at_any_crash_point_keeps_every_acknowledged_event() {
         hub.restart().await;
         landed
     };
-    scene(&hub, &load, name, killing).await;
+    run_scenario(&hub, &load, name, killing).await;
 }
 
 #[tokio::test]
@@ -95,13 +96,13 @@ async fn every_acknowledged_group_commit_was_synced() {
         trace.lines().filter(is_start).filter(|line| line.contains("bongsu.db-wal>")).count()
     };
     let commits = async || hub.metrics().await.get("store_commits_total", &[]) as usize;
-    // The hub commits on its own account, too. One thread writes: when this answer is there, whatever was synced
-    // before it is counted, so that no commit is looked at without its sync. Its own comes after.
+    // The hub also commits in the background. One thread writes, so when this answer arrives, all syncs before it are
+    // counted, and no commit is counted without its sync. The sync of a later commit comes afterwards.
     let syncs_before = syncs();
     api.publish_to("sync", "a.b", json!({})).await;
     let commits_before = commits().await - 1;
 
-    // One after another: each answer stands for a group commit of its own.
+    // Each publish waits for the answer to the previous one, so each is stored by a separate group commit.
     let (alone, mut acknowledged) = (tier::size(50, 500), Vec::new());
     for n in 0..alone {
         acknowledged.push(api.publish_to("sync", "a.b", json!({"n": n})).await);
@@ -109,7 +110,7 @@ async fn every_acknowledged_group_commit_was_synced() {
         assert!(commits > n, "{} answers, {commits} commits", n + 1);
         assert!(syncs >= commits, "{commits} group commits were acknowledged with {syncs} syncs");
     }
-    // At the same time: fewer commits than answers, and still a sync for each.
+    // Concurrent publishes share group commits: there are fewer commits than answers, and still one sync per commit.
     let together = tier::size(400, 4_000);
     let publishing = (0..together).map(|n| api.publish_to("sync", "a.b", json!({"n": n})));
     acknowledged.extend(join_all(publishing).await);
@@ -125,12 +126,13 @@ async fn every_acknowledged_group_commit_was_synced() {
 
 async fn hub() -> Hub {
     let hub = Hub::builder(crate::BONGSU).env("SSE_MAX_CONNECTIONS_PER_USER", 0);
-    let hub = hub.env("STREAM_MAXLEN", 1_000_000).env("STREAM_MAXLEN_PER_ROOM", format!("{SMALL}=5"));
+    let hub = hub.env("STREAM_MAXLEN", 1_000_000).env("STREAM_MAXLEN_PER_ROOM", format!("{TRIMMED_ROOM}=5"));
     hub.env("SSE_CHANNEL_CAPACITY", 32).start().await
 }
 
-/// Publishes and reads while `killing` kills, then compares the accounts of all sides.
-async fn scene(hub: &Hub, load: &Load, name: &str, killing: impl Future<Output = usize>) -> usize {
+/// Publishes and reads while `killing` kills the hub, then compares what publishers and readers saw with what is
+/// stored.
+async fn run_scenario(hub: &Hub, load: &Load, name: &str, killing: impl Future<Output = usize>) -> usize {
     let api = Api::new(hub);
     let mut rng = Rng::for_test(&format!("{name} load"));
     let publishing = (0..PUBLISHERS).map(|_| load.publish(&api, Rng::new(rng.next_u64())));
@@ -143,8 +145,8 @@ async fn scene(hub: &Hub, load: &Load, name: &str, killing: impl Future<Output =
             landed
         };
         let (landed, _, ()) = tokio::join!(kills, publishing, load.register(&api));
-        // The readers stop at this one.
-        api.publish_to(MAIN, "crash.end", json!({"n": u64::MAX})).await;
+        // The readers stop at this event.
+        api.publish_to(MAIN_ROOM, "crash.end", json!({"n": u64::MAX})).await;
         landed
     };
     let (landed, seen) = tokio::join!(working, reading);
@@ -155,8 +157,8 @@ async fn scene(hub: &Hub, load: &Load, name: &str, killing: impl Future<Output =
     assert_eq!(members, registered as i64, "members that were acknowledged");
     drop(file);
 
-    let told = load.told();
-    let mut kept = load::kept(&api, MAIN).await;
+    let told = load.published();
+    let mut kept = load::stored_events(&api, MAIN_ROOM).await;
     let end = kept.pop().expect("the last event");
     assert_eq!(end.n, u64::MAX);
     let (missing, repeated) = load::compare(&told, &kept);
@@ -187,20 +189,20 @@ async fn scene(hub: &Hub, load: &Load, name: &str, killing: impl Future<Output =
     for seen in &seen {
         assert!(*seen == stored, "a reader saw something else than what is stored, or in another order");
     }
-    small_room(&told, &load::kept(&api, SMALL).await);
-    follow_ups(hub, &told, &stored).await;
+    check_trimmed_room(&told, &load::stored_events(&api, TRIMMED_ROOM).await);
+    check_inbox(hub, &told, &stored).await;
     landed
 }
 
-/// Follows the room over all crashes, from its beginning to the last event.
+/// Reads the room across all crashes, from its beginning to the last event.
 async fn read(hub: &Hub, reader: usize) -> Vec<(String, u64)> {
-    let request = Stream::request(hub, &format!("/api/v1/rooms/{MAIN}/stream")).person(reader);
+    let request = Stream::request(hub, &format!("/api/v1/rooms/{MAIN_ROOM}/stream")).person(reader);
     let request = if reader == 0 { request.http2() } else { request };
-    let stream = Resuming::new(request).starting_after("0-0");
-    let mut stream = stream.retry_at_most(Duration::from_millis(20));
+    let stream = ResumingClient::new(request).starting_after("0-0");
+    let mut stream = stream.max_retry_delay(Duration::from_millis(20));
     let mut seen = Vec::new();
     loop {
-        let event = stream.next_event(LONG * 2).await.expect("a stream that goes on");
+        let event = stream.next_event(WAIT_TIMEOUT * 2).await.expect("a stream that goes on");
         match event.event.as_str() {
             "crash.counted" => {
                 seen.push((
@@ -214,24 +216,29 @@ async fn read(hub: &Hub, reader: usize) -> Vec<(String, u64)> {
     }
 }
 
-/// The trimmed room holds its newest events, and nothing but them.
-fn small_room(told: &std::collections::HashMap<u64, load::Told>, kept: &[Kept]) {
-    load::in_order(kept);
+/// Checks that the trimmed room holds its newest events and nothing else.
+fn check_trimmed_room(told: &std::collections::HashMap<u64, load::PublishedEvent>, kept: &[StoredEvent]) {
+    load::assert_in_order(kept);
     assert!((5..=10).contains(&kept.len()), "it keeps 5 to 10 events, and has {}", kept.len());
     for event in kept {
-        load::same_content(&told[&event.n], event);
+        load::assert_same_content(&told[&event.n], event);
     }
-    let newest = told.values().filter(|told| told.room == SMALL).filter_map(|told| told.id.as_deref());
+    let newest = told.values().filter(|told| told.room == TRIMMED_ROOM).filter_map(|told| told.id.as_deref());
     let newest = newest.max_by_key(|id| load::number(id)).expect("an acknowledged event");
     assert_eq!(kept.last().map(|event| event.id.as_str()), Some(newest));
 }
 
-/// Whoever is to be told of an event has it in their inbox exactly once, in the order of the room, and nothing else.
-async fn follow_ups(hub: &Hub, told: &std::collections::HashMap<u64, load::Told>, stored: &[(String, u64)]) {
+/// Checks that every recipient of an event has exactly one inbox entry for it, in the order of the room, and no other
+/// entries.
+async fn check_inbox(
+    hub: &Hub,
+    told: &std::collections::HashMap<u64, load::PublishedEvent>,
+    stored: &[(String, u64)],
+) {
     let open = || rusqlite::Connection::open(hub.data_dir().join("bongsu.db")).unwrap();
     let waiting =
         || open().query_row("SELECT count(*) FROM follow_ups", [], |row| row.get::<_, i64>(0)).unwrap();
-    wait::until(LONG, async || waiting() == 0).await;
+    wait::until(WAIT_TIMEOUT, async || waiting() == 0).await;
     assert!(hub.terminate().await.success());
     let database = open();
     let mut query = database
@@ -241,11 +248,11 @@ async fn follow_ups(hub: &Hub, told: &std::collections::HashMap<u64, load::Told>
         )
         .unwrap();
     let written: Vec<String> =
-        query.query_map([MAIN], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+        query.query_map([MAIN_ROOM], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
     let expected: Vec<String> = stored
         .iter()
         .filter(|(_, n)| told[n].event.get("recipients").is_some())
-        .map(|(id, _)| format!("{MAIN}:{id}"))
+        .map(|(id, _)| format!("{MAIN_ROOM}:{id}"))
         .collect();
     assert!(written == expected, "the entries of people and the events differ");
 }

@@ -1,6 +1,7 @@
-//! What happens at the edges: a hub full of streams, a room that was empty, a file that is gone, a token that ends.
+//! Edge cases: a hub with as many streams as it can have, a room that was empty, a database file that is gone, a
+//! token that expires.
 //!
-//! Each of these was once a way to lose something without being told.
+//! Each of them was once a way to lose an event without a notice.
 
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use bongsu_testkit::tokens::Claims;
 use bongsu_testkit::{Api, Hub, tier, wait};
 use serde_json::json;
 
-const SOON: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn a_hub_full_of_streams_can_still_be_published_to_and_asked() {
+async fn a_hub_at_its_stream_limit_still_accepts_publishes_and_requests() {
     let limit = ["prlimit", "--nofile=300:300"].map(str::to_owned).to_vec();
     let hub = Hub::builder(crate::BONGSU).wrapper(limit).env("SSE_MAX_CONNECTIONS_PER_USER", 0).start().await;
     let (api, mut open) = (Api::new(&hub), Vec::new());
@@ -30,8 +31,8 @@ async fn a_hub_full_of_streams_can_still_be_published_to_and_asked() {
     api.anonymous().get("/health").await.expect(200);
     let mut inside = 0;
     for stream in &mut open {
-        // On a busy machine some that are refused were told so only after they had been taken for open ones.
-        let event = stream.next_event(SOON).await.expect("an event, or why there is none");
+        // On a busy machine some refused streams were taken for open ones, because their refusal arrived late.
+        let event = stream.next_event(WAIT_TIMEOUT).await.expect("an event, or why there is none");
         match event.event.as_str() {
             "edge.reached" => inside += 1,
             "system.close" => assert_eq!(event.json()["code"], 3004),
@@ -42,30 +43,34 @@ async fn a_hub_full_of_streams_can_still_be_published_to_and_asked() {
 }
 
 #[tokio::test]
-async fn who_was_in_an_empty_room_is_told_when_its_first_events_were_trimmed_meanwhile() {
-    // What is still in memory would hide what the log has lost.
+async fn a_client_of_an_empty_room_is_reset_if_its_first_events_were_trimmed() {
+    // A ring buffer of one event, so that memory does not hide what the log has lost.
     let hub =
         Hub::builder(crate::BONGSU).env("STREAM_MAXLEN", 10).env("SSE_CHANNEL_CAPACITY", 1).start().await;
     let api = Api::new(&hub);
     let request = || Request::new(hub.addr(), "/api/v1/rooms/1/stream").person(1);
     let mut stream = request().open().await.expect("200");
-    let place = stream.position(SOON).await;
+    let place = stream.position(WAIT_TIMEOUT).await;
     stream.close();
     let few = json!({"roomId": 1, "eventType": "edge.reached", "data": {}});
     api.publish(&few).await.expect(200);
     let mut back = request().last_event_id(&place).open().await.expect("200");
-    assert_eq!(back.next_event(SOON).await.expect("an event").event, "edge.reached", "nothing is missing");
+    assert_eq!(
+        back.next_event(WAIT_TIMEOUT).await.expect("an event").event,
+        "edge.reached",
+        "nothing is missing"
+    );
     back.close();
     api.publish_batch(&vec![few; 100]).await.expect(200);
     let mut late = request().last_event_id(&place).open().await.expect("200");
-    let reset = late.expect_event("system.reset", SOON).await;
+    let reset = late.expect_event("system.reset", WAIT_TIMEOUT).await;
     assert_eq!(reset.json()["reason"], "trimmed");
     assert_eq!(reset.own_id, None, "who drops here keeps the old position, and is told again");
-    late.expect_event("edge.reached", SOON).await;
+    late.expect_event("edge.reached", WAIT_TIMEOUT).await;
 }
 
 #[tokio::test]
-async fn a_room_that_was_only_looked_at_is_gone_with_its_last_stream() {
+async fn a_room_without_events_is_dropped_with_its_last_stream() {
     let hub = Hub::builder(crate::BONGSU).start().await;
     let (api, rounds) = (Api::new(&hub), tier::size(8, 400));
     for round in 0..rounds {
@@ -80,8 +85,9 @@ async fn a_room_that_was_only_looked_at_is_gone_with_its_last_stream() {
         assert_eq!((metrics.get("live_subjects", &[]), metrics.get("sse_active_rooms", &[])), (33.0, 33.0));
         api.person(1).get(&format!("/api/v1/rooms/page-{round}/events?since=0-0")).await.expect(200);
         open.into_iter().for_each(Stream::close);
-        // A stream is counted until its subjects are let go of: the first look without streams finds none.
-        let left = wait::value_within(SOON, async || {
+        // A stream is counted until its subjects are dropped, so the first reading without streams must show no
+        // subject.
+        let left = wait::value_within(WAIT_TIMEOUT, async || {
             let metrics = hub.metrics().await;
             (metrics.get("sse_active_connections", &[]) == 0.0).then(|| metrics.get("live_subjects", &[]))
         });
@@ -91,7 +97,7 @@ async fn a_room_that_was_only_looked_at_is_gone_with_its_last_stream() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_gone_takes_no_event_any_more() {
+async fn no_event_is_accepted_after_the_database_file_was_removed() {
     if !bongsu_testkit::engine::needs_embedded("it takes the file away") {
         return;
     }
@@ -105,11 +111,12 @@ async fn a_database_that_is_gone_takes_no_event_any_more() {
     assert_eq!(health.result()["status"], "degraded");
     std::fs::rename(hub.data_dir().join("moved.db"), hub.data_dir().join("bongsu.db")).unwrap();
     api.publish(&event).await.expect(200);
-    wait::until(SOON, async || api.anonymous().get("/health").await.result()["status"] == "healthy").await;
+    wait::until(WAIT_TIMEOUT, async || api.anonymous().get("/health").await.result()["status"] == "healthy")
+        .await;
 }
 
 #[tokio::test]
-async fn a_folder_has_one_hub_also_when_its_lock_file_was_removed() {
+async fn a_folder_has_one_hub_even_if_its_lock_file_was_removed() {
     if !bongsu_testkit::engine::needs_embedded("it is about the data folder") {
         return;
     }
@@ -122,15 +129,15 @@ async fn a_folder_has_one_hub_also_when_its_lock_file_was_removed() {
 }
 
 #[tokio::test]
-async fn a_ticket_does_not_outlive_the_token_it_was_got_with() {
+async fn a_ticket_expires_with_the_token_that_issued_it() {
     let hub = Hub::builder(crate::BONGSU).movable_clock().start().await;
     let token = Claims::new(1).expires_in(10).sign();
     let api = Api::new(&hub).bearer(&token);
     let answer = api.post("/api/v1/stream-tickets", json!({})).await.expect(200);
     let ticket = answer.result()["ticket"].as_str().expect("a ticket").to_owned();
-    // The ticket would be good for 30 s.
+    // Without the expiring token the ticket would be valid for 30 s.
     hub.move_clock(Duration::from_secs(10)).await;
-    wait::until(SOON, async || api.get("/api/v1/rooms/1/events?since=0-0").await.status == 401).await;
+    wait::until(WAIT_TIMEOUT, async || api.get("/api/v1/rooms/1/events?since=0-0").await.status == 401).await;
     let path = format!("/api/v1/rooms/1/stream?ticket={ticket}&lastEventId=0-0");
     let refused = Request::new(hub.addr(), &path).open().await.err().expect("a refusal");
     assert_eq!(refused.status, 401);

@@ -1,5 +1,5 @@
-//! Frame injection is impossible: whatever a publisher writes into whatever field, a reader with a parser of its own
-//! sees exactly one event with exactly that content, or nothing at all.
+//! Frame injection is impossible: whatever a publisher writes into any field, a reader with an independent parser
+//! sees exactly one event with exactly that content, or none.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use serde_json::{Map, Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 const ROOM: &str = "frames";
-const MARK: &str = "test.mark";
+const MARK_TYPE: &str = "test.mark";
 
 /// Text that tries to end a line, a frame or a string.
 fn hostile() -> impl Strategy<Value = String> {
@@ -47,9 +47,9 @@ fn members(value: impl Strategy<Value = Value>) -> impl Strategy<Value = Map<Str
     vec((hostile(), value), 0..5).prop_map(Map::from_iter)
 }
 
-/// A publish with an attempt in every field, and the way its JSON is laid out.
+/// A publish request with hostile text in any field, and the line ends of its JSON.
 #[derive(Clone, Debug)]
-struct Attempt {
+struct PublishAttempt {
     event_type: String,
     data: Map<String, Value>,
     publisher: Option<Value>,
@@ -57,7 +57,7 @@ struct Attempt {
     line_end: Option<&'static str>,
 }
 
-fn attempt() -> impl Strategy<Value = Attempt> {
+fn attempt() -> impl Strategy<Value = PublishAttempt> {
     let event_type = prop_oneof![
         6 => Just("comment.created".to_owned()),
         1 => hostile(),
@@ -72,11 +72,17 @@ fn attempt() -> impl Strategy<Value = Attempt> {
     let key = prop_oneof![3 => Just(None), 1 => hostile().prop_map(Some)];
     let line_end = proptest::sample::select(vec![None, Some("\n"), Some("\r\n"), Some("\r"), Some("\n\n\n")]);
     (event_type, members(json_value()), publisher, key, line_end).prop_map(
-        |(event_type, data, publisher, key, line_end)| Attempt { event_type, data, publisher, key, line_end },
+        |(event_type, data, publisher, key, line_end)| PublishAttempt {
+            event_type,
+            data,
+            publisher,
+            key,
+            line_end,
+        },
     )
 }
 
-impl Attempt {
+impl PublishAttempt {
     fn body(&self, room: &str) -> String {
         let mut body = json!({"roomId": room, "eventType": self.event_type, "data": self.data});
         if let Some(publisher) = &self.publisher {
@@ -87,17 +93,17 @@ impl Attempt {
         }
         match self.line_end {
             None => body.to_string(),
-            // Within strings line breaks are escaped, so these are all between values.
+            // JSON escapes line breaks inside strings, so every line break that is replaced here is between values.
             Some(end) => format!("{body:#}").replace('\n', end),
         }
     }
 
-    /// Whether nothing in it gives a reason to refuse it.
+    /// Whether no field gives a reason to refuse the request.
     fn is_harmless(&self) -> bool {
         self.event_type == "comment.created" && self.publisher.is_none() && self.key.is_none()
     }
 
-    fn is_told_by(&self, event: &Event, answer: &Answer) -> bool {
+    fn is_delivered_as(&self, event: &Event, answer: &Answer) -> bool {
         let mut data = event.json();
         let ours = data.as_object_mut().and_then(|data| data.remove("timestamp"));
         let mut published = self.data.clone();
@@ -109,8 +115,8 @@ impl Attempt {
     }
 }
 
-/// Tries so many times, reproducibly from the run's seed.
-fn try_all<S: Strategy>(
+/// Runs `test` on this many generated values, reproducibly from the run's seed.
+fn run_cases<S: Strategy>(
     name: &str,
     cases: usize,
     strategy: &S,
@@ -146,10 +152,10 @@ fn whatever_is_published_arrives_as_exactly_one_event_or_not_at_all() {
     let (taken, refused, cases) = (Cell::new(0), Cell::new(0), tier::size(400, 5_000));
     let injected = Cell::new(0);
     let told: RefCell<Vec<Event>> = RefCell::default();
-    try_all("frames", cases, &attempt(), |attempt| {
+    run_cases("frames", cases, &attempt(), |attempt| {
         runtime.block_on(async {
             let answer = api.call("POST", "/api/v1/notifications/publish", attempt.body(ROOM)).await;
-            api.publish_to(ROOM, MARK, json!({})).await;
+            api.publish_to(ROOM, MARK_TYPE, json!({})).await;
             let is_new = answer.status == 200 && answer.result()["duplicate"] == false;
             prop_assert!(matches!(answer.status, 200 | 400 | 409), "{}", answer.text());
             prop_assert!(is_new || !attempt.is_harmless(), "{}", answer.text());
@@ -157,14 +163,15 @@ fn whatever_is_published_arrives_as_exactly_one_event_or_not_at_all() {
             count.set(count.get() + 1);
             for (at, stream) in streams.lock().await.iter_mut().enumerate() {
                 let mut seen = Vec::new();
-                while seen.last().is_none_or(|event: &Event| event.event != MARK) {
-                    seen.push(stream.next_event(SOON).await.unwrap());
+                while seen.last().is_none_or(|event: &Event| event.event != MARK_TYPE) {
+                    seen.push(stream.next_event(WAIT_TIMEOUT).await.unwrap());
                 }
                 let ours = &seen[..seen.len() - 1];
-                let own = ours.iter().filter(|event| is_new && attempt.is_told_by(event, &answer)).count();
+                let own =
+                    ours.iter().filter(|event| is_new && attempt.is_delivered_as(event, &answer)).count();
                 injected.set(injected.get() + ours.len() - own.min(1));
                 prop_assert_eq!(ours.len(), usize::from(is_new), "{:?}", ours);
-                prop_assert!(ours.iter().all(|event| attempt.is_told_by(event, &answer)), "{:?}", ours);
+                prop_assert!(ours.iter().all(|event| attempt.is_delivered_as(event, &answer)), "{:?}", ours);
                 if at == 0 {
                     told.borrow_mut().append(&mut seen);
                 }
@@ -179,16 +186,16 @@ fn whatever_is_published_arrives_as_exactly_one_event_or_not_at_all() {
         json!({"attempts": taken + refused, "taken": taken, "refused": refused, "injected": injected}),
     );
     assert!(taken > cases / 4 && refused > cases / 20, "too few of a kind: {taken} taken, {refused} refused");
-    // From the log it is the same.
+    // A stream that reads from the log receives the same events.
     runtime.block_on(async {
         let mut stream = open(Stream::request(&hub, &path).last_event_id("0-0")).await;
         let told = told.take();
-        assert_eq!(stream.take_events(told.len(), SOON).await, told);
+        assert_eq!(stream.take_events(told.len(), WAIT_TIMEOUT).await, told);
     });
 }
 
 #[test]
-fn a_room_of_any_name_is_one_room_or_none() {
+fn a_room_name_is_accepted_only_if_it_is_a_valid_id() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let hub = runtime.block_on(Hub::builder(BONGSU).start());
     let api = Api::new(&hub);
@@ -196,9 +203,9 @@ fn a_room_of_any_name_is_one_room_or_none() {
         prop_oneof![hostile(), hostile().prop_map(|text| format!("r{text}")), "[a-zA-Z0-9._@:-]{1,12}"];
     let attempt = (room, attempt()).prop_map(|(room, attempt)| {
         let event_type = "comment.created".to_owned();
-        (room, Attempt { event_type, publisher: None, key: None, ..attempt })
+        (room, PublishAttempt { event_type, publisher: None, key: None, ..attempt })
     });
-    try_all("rooms", tier::size(150, 2_000), &attempt, |(room, attempt)| {
+    run_cases("rooms", tier::size(150, 2_000), &attempt, |(room, attempt)| {
         runtime.block_on(async {
             let answer = api.call("POST", "/api/v1/notifications/publish", attempt.body(&room)).await;
             let is_id = !room.is_empty()
@@ -209,12 +216,12 @@ fn a_room_of_any_name_is_one_room_or_none() {
                 let before = answer.result()["streamId"].as_str().unwrap_or_default().to_owned();
                 let request = Stream::request(&hub, &format!("/api/v1/rooms/{room}/stream")).person(7);
                 let mut stream = request.last_event_id("0-0").open().await.ok().unwrap();
-                let mut event = stream.next_event(SOON).await.unwrap();
-                // The same name may have come up before.
+                let mut event = stream.next_event(WAIT_TIMEOUT).await.unwrap();
+                // The same room name may have been generated before.
                 while event.id != before {
-                    event = stream.next_event(SOON).await.unwrap();
+                    event = stream.next_event(WAIT_TIMEOUT).await.unwrap();
                 }
-                prop_assert!(attempt.is_told_by(&event, &answer), "{:?}", event);
+                prop_assert!(attempt.is_delivered_as(&event, &answer), "{:?}", event);
             }
             Ok(())
         })

@@ -1,4 +1,4 @@
-//! One stream for several rooms: their events with the room they are from, one position for all of them.
+//! One stream for several rooms: events carry their room, and one composite position covers all rooms.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-fn listen(hub: &Hub, rooms: &str) -> Request {
+fn stream_request(hub: &Hub, rooms: &str) -> Request {
     Stream::request(hub, &format!("/api/v1/stream?rooms={rooms}")).person(7)
 }
 
@@ -19,9 +19,9 @@ async fn open(request: Request) -> Stream {
     request.open().await.unwrap_or_else(|answer| panic!("no stream: {} {}", answer.status, answer.text()))
 }
 
-/// The rooms and numbers of the next so many events.
+/// The rooms and numbers of the next `count` events.
 async fn next(stream: &mut Stream, count: usize) -> Vec<(Value, u64)> {
-    let events = stream.take_events(count, SOON).await;
+    let events = stream.take_events(count, WAIT_TIMEOUT).await;
     events
         .iter()
         .map(|event| (event.json()["roomId"].clone(), event.json()["n"].as_u64().unwrap_or(0)))
@@ -32,7 +32,7 @@ async fn next(stream: &mut Stream, count: usize) -> Vec<(Value, u64)> {
 async fn events_of_all_rooms_arrive_with_their_room() {
     let hub = Hub::builder(BONGSU).start().await;
     let api = Api::new(&hub);
-    let mut stream = open(listen(&hub, "1,lobby,1,3")).await;
+    let mut stream = open(stream_request(&hub, "1,lobby,1,3")).await;
     api.publish_to(1, "a.b", json!({"n": 1})).await;
     assert_eq!(next(&mut stream, 1).await, [(json!(1), 1)]);
     api.publish_to("lobby", "a.b", json!({"n": 2, "roomId": "forged"})).await;
@@ -45,7 +45,7 @@ async fn events_of_all_rooms_arrive_with_their_room() {
 async fn a_client_comes_back_to_where_it_was_in_every_room() {
     let hub = Hub::builder(BONGSU).start().await;
     let api = Api::new(&hub);
-    let mut stream = open(listen(&hub, "1,2")).await;
+    let mut stream = open(stream_request(&hub, "1,2")).await;
     api.publish_to(1, "a.b", json!({"n": 1})).await;
     api.publish_to(2, "a.b", json!({"n": 2})).await;
     next(&mut stream, 2).await;
@@ -54,62 +54,63 @@ async fn a_client_comes_back_to_where_it_was_in_every_room() {
     for n in 3..=6 {
         api.publish_to(1 + n % 2, "a.b", json!({"n": n})).await;
     }
-    let mut back = open(listen(&hub, "2,1").last_event_id(&place)).await;
+    let mut back = open(stream_request(&hub, "2,1").last_event_id(&place)).await;
     let mut missed = next(&mut back, 4).await;
     missed.sort_by_key(|(_, n)| *n);
     assert_eq!(missed, [(json!(2), 3), (json!(1), 4), (json!(2), 5), (json!(1), 6)]);
     back.close();
-    let mut wider = open(listen(&hub, "1,2,3").last_event_id(&place)).await;
+    let mut wider = open(stream_request(&hub, "1,2,3").last_event_id(&place)).await;
     assert_eq!(next(&mut wider, 4).await.len(), 4, "a room more begins with what comes next");
-    let mut all = open(listen(&hub, "1,2").last_event_id("0-0")).await;
+    let mut all = open(stream_request(&hub, "1,2").last_event_id("0-0")).await;
     assert_eq!(next(&mut all, 6).await.len(), 6);
 }
 
 #[tokio::test]
-async fn who_drops_before_the_first_event_misses_none() {
+async fn a_client_that_drops_before_the_first_event_misses_none() {
     let hub = Hub::builder(BONGSU).start().await;
     let api = Api::new(&hub);
     api.publish_to(1, "a.b", json!({"n": 1})).await;
-    let mut stream = open(listen(&hub, "1,2")).await;
-    let place = stream.position(SOON).await;
+    let mut stream = open(stream_request(&hub, "1,2")).await;
+    let place = stream.position(WAIT_TIMEOUT).await;
     stream.close();
     api.publish_to(2, "a.b", json!({"n": 2})).await;
     api.publish_to(1, "a.b", json!({"n": 3})).await;
-    let mut back = open(listen(&hub, "1,2").last_event_id(&place)).await;
+    let mut back = open(stream_request(&hub, "1,2").last_event_id(&place)).await;
     let mut seen = next(&mut back, 2).await;
     seen.sort_by_key(|(_, n)| *n);
     assert_eq!(seen, [(json!(2), 2), (json!(1), 3)]);
 }
 
 #[tokio::test]
-async fn a_room_that_lost_the_place_is_reset_alone() {
+async fn only_the_room_whose_position_is_unknown_is_reset() {
     let hub = Hub::builder(BONGSU).start().await;
     let api = Api::new(&hub);
     api.publish_to(1, "a.b", json!({"n": 1})).await;
-    let mut stream = open(listen(&hub, "1,2").last_event_id("0-0")).await;
+    let mut stream = open(stream_request(&hub, "1,2").last_event_id("0-0")).await;
     next(&mut stream, 1).await;
     let place = stream.last_event_id().to_owned();
     stream.close();
     let other = Hub::builder(BONGSU).start().await;
     Api::new(&other).publish_to(2, "a.b", json!({"n": 2})).await;
-    let mut lost = open(listen(&other, "1,2").last_event_id(&place)).await;
-    let first = lost.take_events(2, SOON).await;
+    let mut lost = open(stream_request(&other, "1,2").last_event_id(&place)).await;
+    let first = lost.take_events(2, WAIT_TIMEOUT).await;
     let reset = first.iter().find(|event| event.event == "system.reset").expect("a reset");
     assert_eq!(reset.json(), json!({"reason": "unknown", "roomId": 1}));
     assert!(first.iter().any(|event| event.json()["n"] == 2), "the other room goes on");
 }
 
-/// Names whose hashes of 32 bits (FNV-1a), by which positions once named rooms, are equal.
+/// Room names with equal 32-bit FNV-1a hashes, by which an earlier position format named rooms.
 const EQUAL_HASHES: [&str; 2] = ["room-112789", "room-349192"];
 
 #[tokio::test]
 async fn a_client_that_drops_after_every_event_never_confuses_two_rooms() {
     let hub = Hub::builder(BONGSU).env("SSE_MAX_CONNECTIONS_PER_USER", 0).start().await;
     let (api, rooms) = (Api::new(&hub), EQUAL_HASHES.join(","));
-    let mut stream = open(listen(&hub, &rooms)).await;
-    let mut place = stream.position(SOON).await;
+    let mut stream = open(stream_request(&hub, &rooms)).await;
+    let mut place = stream.position(WAIT_TIMEOUT).await;
     stream.close();
-    // Until both rooms have an event with the same id, so that the position of one is valid in the other.
+    // Publishes until both rooms have an event with the same id, so that the position of one room is valid in the
+    // other.
     let mut count = 0;
     loop {
         count += 1;
@@ -123,8 +124,8 @@ async fn a_client_that_drops_after_every_event_never_confuses_two_rooms() {
     }
     let mut seen: HashMap<String, Vec<u64>> = HashMap::new();
     for _ in 0..2 * count {
-        let mut stream = open(listen(&hub, &rooms).last_event_id(&place)).await;
-        let event = stream.next_event(SOON).await.expect("an event");
+        let mut stream = open(stream_request(&hub, &rooms).last_event_id(&place)).await;
+        let event = stream.next_event(WAIT_TIMEOUT).await.expect("an event");
         assert_eq!(event.event, "a.b", "{}", event.data);
         let room = event.json()["roomId"].as_str().expect("a room").to_owned();
         seen.entry(room).or_default().push(event.json()["n"].as_u64().expect("a number"));
@@ -140,8 +141,8 @@ async fn positions_of_an_earlier_version_are_reset_and_the_stream_goes_on() {
     let hub = Hub::builder(BONGSU).start().await;
     let api = Api::new(&hub);
     api.publish_to(1, "a.b", json!({"n": 1})).await;
-    let mut stream = open(listen(&hub, "1,2").last_event_id("m1.nzyjsj~lsod0jk0.nmzqyo~1")).await;
-    let resets = stream.take_events(2, SOON).await;
+    let mut stream = open(stream_request(&hub, "1,2").last_event_id("m1.nzyjsj~lsod0jk0.nmzqyo~1")).await;
+    let resets = stream.take_events(2, WAIT_TIMEOUT).await;
     let mut rooms: Vec<Value> = resets.iter().map(|event| event.json()["roomId"].clone()).collect();
     rooms.sort_by_key(Value::as_u64);
     assert!(resets.iter().all(|event| event.event == "system.reset" && event.json()["reason"] == "unknown"));
@@ -149,7 +150,7 @@ async fn positions_of_an_earlier_version_are_reset_and_the_stream_goes_on() {
     let place = stream.last_event_id().to_owned();
     stream.close();
     api.publish_to(2, "a.b", json!({"n": 2})).await;
-    let mut back = open(listen(&hub, "1,2").last_event_id(&place)).await;
+    let mut back = open(stream_request(&hub, "1,2").last_event_id(&place)).await;
     assert_eq!(next(&mut back, 1).await, [(json!(2), 2)], "what came after the reset");
 }
 
@@ -159,7 +160,7 @@ async fn thirty_two_rooms_with_the_longest_names_are_resumed_by_their_position()
     let api = Api::new(&hub);
     let rooms: Vec<String> = (0..32).map(|n| format!("{n:r>128}")).collect();
     let all = rooms.join(",");
-    let mut stream = open(listen(&hub, &all)).await;
+    let mut stream = open(stream_request(&hub, &all)).await;
     for room in &rooms {
         api.publish_to(room, "a.b", json!({"n": 1})).await;
     }
@@ -170,9 +171,9 @@ async fn thirty_two_rooms_with_the_longest_names_are_resumed_by_their_position()
     for (n, room) in (2..).zip(&rooms) {
         api.publish_to(room, "a.b", json!({"n": n})).await;
     }
-    // One room fewer, one more, in another order.
+    // One room fewer, one room more, in another order.
     let others: Vec<&str> = rooms.iter().skip(1).rev().map(String::as_str).chain(["other"]).collect();
-    let mut back = open(listen(&hub, &others.join(",")).last_event_id(&place)).await;
+    let mut back = open(stream_request(&hub, &others.join(",")).last_event_id(&place)).await;
     api.publish_to("other", "a.b", json!({"n": 99})).await;
     let mut missed: Vec<u64> = next(&mut back, 32).await.into_iter().map(|(_, n)| n).collect();
     missed.sort_unstable();
@@ -180,7 +181,7 @@ async fn thirty_two_rooms_with_the_longest_names_are_resumed_by_their_position()
 }
 
 #[tokio::test]
-async fn what_is_no_list_of_rooms_is_refused_by_name() {
+async fn an_invalid_list_of_rooms_is_refused_by_name() {
     let hub = Hub::builder(BONGSU).start().await;
     let person = Api::new(&hub).person(7);
     let many = (0..33).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
@@ -219,12 +220,12 @@ async fn clients_that_drop_at_random_see_every_event_of_every_room_once_in_order
         let (mut seen, mut place): (HashMap<u64, Vec<u64>>, _) = (HashMap::new(), "0-0".to_owned());
         let mut count = 0;
         while count < EVENTS {
-            let mut stream = open(listen(&hub, "0,1,2,3,4").last_event_id(&place)).await;
+            let mut stream = open(stream_request(&hub, "0,1,2,3,4").last_event_id(&place)).await;
             for _ in 0..1 + (count * 7 + client * 13) % 40 {
                 if count == EVENTS {
                     break;
                 }
-                let event = stream.next_event(SOON).await.expect("an event");
+                let event = stream.next_event(WAIT_TIMEOUT).await.expect("an event");
                 let data = event.json();
                 seen.entry(data["roomId"].as_u64().unwrap_or(99))
                     .or_default()

@@ -1,5 +1,5 @@
-//! A repeated publish has one effect: with one key there is one event and one answer, whatever comes at the same
-//! time and whatever happens to the process.
+//! A repeated publish has one effect: one key means one event and one answer, whatever other requests come at the
+//! same time and whatever happens to the process.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -10,7 +10,7 @@ use bongsu_testkit::{Answer, Api, Hub, proof, tier, wait};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-const LONG: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn hub() -> Hub {
     Hub::builder(crate::BONGSU).start().await
@@ -21,7 +21,7 @@ fn event(room: &str, key: &str, data: impl Into<Value>) -> Value {
     json!({"roomId": room, "eventType": "comment.created", "data": data, "publisherId": 1, "idempotencyKey": key})
 }
 
-/// The answer without the one member in which a repetition differs.
+/// The answer without `duplicate`, the only member in which a repeated answer differs.
 fn first_answer(answer: &Answer) -> Value {
     let mut result = answer.result().clone();
     result.as_object_mut().expect("an object").remove("duplicate");
@@ -59,14 +59,14 @@ async fn a_hundred_publishes_with_one_key_are_one_event_with_one_answer_also_aft
     let originals = answers.iter().filter(|answer| answer.result()["duplicate"] == false).count();
     assert_eq!(originals, 1, "one answer is the first, all others repeat it");
 
-    // A listener that comes or goes does not change the answer that was given.
+    // The repeated answer does not change when a stream is opened or closed.
     drop(listeners.pop());
     let again = publish(same()).await.expect(200);
     assert_eq!((first_answer(&again), &again.result()["duplicate"]), (first.clone(), &json!(true)));
     publish(json!({"userId": 1, "content": "other"})).await.expect_error(409, "NOTIF4091");
     let marker = api.publish_to("once", "comment.created", json!({"marker": true})).await;
     for listener in &mut listeners {
-        let seen = listener.take_events(2, LONG).await;
+        let seen = listener.take_events(2, WAIT_TIMEOUT).await;
         assert_eq!(seen[0].own_id.as_deref(), first["streamId"].as_str());
         assert_eq!(seen[1].own_id.as_deref(), Some(marker.as_str()), "the repeated one was delivered twice");
     }
@@ -94,7 +94,7 @@ async fn a_hundred_publishes_with_one_key_are_one_event_with_one_answer_also_aft
 }
 
 #[tokio::test]
-async fn of_different_contents_that_race_under_one_key_one_wins_and_the_others_are_refused() {
+async fn concurrent_publishes_of_different_content_with_one_key_store_one_event() {
     let hub = hub().await;
     let api = Api::new(&hub);
     let answers = join_all((0..100).map(|n| {
@@ -115,10 +115,10 @@ async fn of_different_contents_that_race_under_one_key_one_wins_and_the_others_a
 }
 
 #[tokio::test]
-async fn the_same_key_in_another_room_is_another_event() {
+async fn the_same_idempotency_key_in_another_room_is_another_event() {
     let hub = hub().await;
     let api = Api::new(&hub);
-    // Names that would be mixed up if room and key were simply joined.
+    // Room and key would collide if they were simply concatenated.
     for (room, key) in [("a", "b:c"), ("a:b", "c"), ("A", "b:c"), ("b", "b:c")] {
         let answer = api.publish(event(room, key, json!({"room": room}))).await.expect(200);
         assert_eq!(answer.result()["duplicate"], false, "room {room}, key {key}");
@@ -127,7 +127,7 @@ async fn the_same_key_in_another_room_is_another_event() {
 }
 
 #[tokio::test]
-async fn the_order_of_json_members_and_white_space_are_not_other_content_and_the_rest_is() {
+async fn only_the_order_of_json_fields_and_whitespace_do_not_change_the_content_digest() {
     let hub = Hub::builder(crate::BONGSU).records().start().await;
     let api = Api::new(&hub);
     let body = |data: &str, rest: &str| {
@@ -211,13 +211,13 @@ async fn a_key_that_is_repeated_inside_a_batch_is_one_event() {
     let kept = stored(&api, "batch").await;
     assert_eq!(kept.len(), 2);
     assert_eq!(stored(&api, "other").await.len(), 1);
-    // A batch and a single publish share their keys.
+    // Batches and single publishes share their idempotency keys.
     let single = api.publish(event("batch", "l", json!({"n": 1}))).await.expect(200);
     assert_eq!((&single.result()["streamId"], &single.result()["duplicate"]), (&kept[1]["id"], &json!(true)));
 }
 
 #[tokio::test]
-async fn past_the_limit_of_keys_the_oldest_of_all_rooms_go_early_and_are_counted() {
+async fn beyond_the_key_limit_the_oldest_idempotency_keys_are_evicted_and_counted() {
     let hub = Hub::builder(crate::BONGSU).env("IDEMPOTENCY_MAX_KEYS", 1_000).start().await;
     let api = Api::new(&hub);
     let keyed = |n: u64| event(&format!("room{}", n % 30), &format!("key-{n}"), json!({"n": n}));
@@ -225,9 +225,9 @@ async fn past_the_limit_of_keys_the_oldest_of_all_rooms_go_early_and_are_counted
         let batch: Vec<Value> = (first..first + 500).map(keyed).collect();
         api.publish_batch(&batch).await.expect(200);
     }
-    // On Redis the limit is spread over 16 lists, and so may be passed by 15.
+    // On Redis the limit is divided among 16 lists, and may be exceeded by 15 keys.
     let dropped = async || hub.metrics().await.get("idempotency_keys_dropped_early_total", &[]);
-    wait::until(LONG, async || (485.0..=500.0).contains(&dropped().await)).await;
+    wait::until(WAIT_TIMEOUT, async || (485.0..=500.0).contains(&dropped().await)).await;
     for n in [1_000, 1_250, 1_499] {
         let again = api.publish(keyed(n)).await.expect(200);
         assert_eq!(again.result()["duplicate"], true, "key {n} is among the newest");

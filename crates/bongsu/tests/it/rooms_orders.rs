@@ -1,4 +1,5 @@
-//! Operators send people away: over the whole fleet, at once, and for as long as they mean it.
+//! Access commands of operators, disconnect and revoke: they take effect in the whole fleet at once, and a revocation
+//! lasts.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -6,13 +7,13 @@ use std::time::Duration;
 
 use bongsu_testkit::sse::{Request, Stream};
 use bongsu_testkit::tokens::{self, Claims};
-use bongsu_testkit::ws::{Said, WebSocket};
+use bongsu_testkit::ws::{SocketEvent, WebSocket};
 use bongsu_testkit::{Api, Hub, wait};
 use serde_json::json;
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn hub() -> Hub {
     Hub::builder(BONGSU).start().await
@@ -22,12 +23,12 @@ async fn open(request: Request) -> Stream {
     request.open().await.unwrap_or_else(|answer| panic!("no stream: {} {}", answer.status, answer.text()))
 }
 
-async fn order(api: &Api, user: &str, what: &str) {
+async fn send_access_command(api: &Api, user: &str, what: &str) {
     api.admin().post(&format!("/api/admin/users/{user}/{what}"), json!({})).await.expect(200);
 }
 
 #[tokio::test]
-async fn who_is_revoked_is_ended_and_stays_out_until_there_is_a_new_token() {
+async fn a_revoked_person_is_disconnected_until_there_is_a_new_token() {
     let hub = hub().await;
     let api = Api::new(&hub);
     let old = Claims::new(7).iat(tokens::now() - 60).sign();
@@ -39,13 +40,16 @@ async fn who_is_revoked_is_ended_and_stays_out_until_there_is_a_new_token() {
     let mut stays = open(Stream::request(&hub, "/api/v1/rooms/1/stream").person(8)).await;
     let ticket = api.bearer(&old).post("/api/v1/stream-tickets", json!({})).await.expect(200);
     let ticket = ticket.result()["ticket"].as_str().unwrap().to_owned();
-    order(&api, "7", "revoke").await;
-    let close = gone.expect_event("system.close", SOON).await;
+    send_access_command(&api, "7", "revoke").await;
+    let close = gone.expect_event("system.close", WAIT_TIMEOUT).await;
     assert_eq!((&close.json()["code"], &close.json()["reconnect"]), (&json!(3502), &json!(false)));
-    assert_eq!(socket.next(SOON).await, Said::Closed(3502, "token expired or revoked".to_owned()));
+    assert_eq!(
+        socket.next(WAIT_TIMEOUT).await,
+        SocketEvent::Closed(3502, "token expired or revoked".to_owned())
+    );
     api.publish_to(1, "a.b", json!({"n": 1})).await;
-    stays.expect_event("a.b", SOON).await;
-    assert!(gone.next_event(SOON).await.is_none(), "nothing comes after the end");
+    stays.expect_event("a.b", WAIT_TIMEOUT).await;
+    assert!(gone.next_event(WAIT_TIMEOUT).await.is_none(), "nothing comes after the end");
     for hub_restarts in 0..2 {
         for base in [hub.url(""), hub.twin().unwrap_or(&hub).url("")] {
             let api = Api::at(&base).bearer(&old);
@@ -63,22 +67,22 @@ async fn who_is_revoked_is_ended_and_stays_out_until_there_is_a_new_token() {
 }
 
 #[tokio::test]
-async fn who_is_disconnected_may_come_back() {
+async fn a_disconnected_person_may_reconnect() {
     let hub = hub().await;
     let api = Api::new(&hub);
     let listen = || Stream::request(&hub, "/api/v1/rooms/1/stream").person(7);
     let mut streams = [open(listen()).await, open(listen().http2()).await];
-    order(&api, "7", "disconnect").await;
+    send_access_command(&api, "7", "disconnect").await;
     for stream in &mut streams {
-        let close = stream.expect_event("system.close", SOON).await;
+        let close = stream.expect_event("system.close", WAIT_TIMEOUT).await;
         assert_eq!((&close.json()["code"], &close.json()["reconnect"]), (&json!(3001), &json!(true)));
     }
     open(listen()).await;
-    order(&api, "nobody", "disconnect").await;
+    send_access_command(&api, "nobody", "disconnect").await;
 }
 
 #[tokio::test]
-async fn only_operators_give_orders_and_about_people_only() {
+async fn access_commands_need_an_operator_and_a_valid_person() {
     let hub = hub().await;
     let api = Api::new(&hub);
     for what in ["disconnect", "revoke"] {
@@ -103,23 +107,23 @@ async fn a_person_never_has_more_streams_than_allowed_however_many_come_at_once(
         open(Stream::request(at, "/api/v1/rooms/1/stream").person(7))
     });
     let mut opened = futures_util::future::join_all(opening).await;
-    // Whoever is in hears it; who is not was told so before.
+    // An admitted stream receives this event; a refused one was closed before.
     api.publish_to(1, "a.b", json!({})).await;
-    let heard = futures_util::future::join_all(opened.iter_mut().map(is_inside)).await;
+    let heard = futures_util::future::join_all(opened.iter_mut().map(is_admitted)).await;
     assert_eq!(heard.iter().filter(|inside| **inside).count(), 5);
     drop(opened);
-    // A place is free again a moment after its stream has ended.
-    wait::until(SOON, async || {
+    // A connection is released a moment after its stream has ended.
+    wait::until(WAIT_TIMEOUT, async || {
         let mut stream = open(Stream::request(other, "/api/v1/rooms/1/stream").person(7)).await;
         api.publish_to(1, "a.b", json!({})).await;
-        is_inside(&mut stream).await
+        is_admitted(&mut stream).await
     })
     .await;
 }
 
-/// Whether a stream hears what was published after it was opened, and was not told before that it is one too many.
-async fn is_inside(stream: &mut Stream) -> bool {
-    let event = stream.next_event(SOON).await.expect("an event, or why there is none");
+/// Whether a stream receives what is published after it was opened, and was not closed for exceeding the limit.
+async fn is_admitted(stream: &mut Stream) -> bool {
+    let event = stream.next_event(WAIT_TIMEOUT).await.expect("an event, or why there is none");
     assert!(["a.b", "system.close"].contains(&event.event.as_str()), "{event:?}");
     event.event == "a.b"
 }

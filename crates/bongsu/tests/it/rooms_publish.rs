@@ -1,4 +1,4 @@
-//! Publishing: what is taken, what is refused and by which name, and what is written down.
+//! Publishing: what is accepted, what is refused and with which field named, and what is stored.
 
 mod batch;
 mod recipients;
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(60);
-const PUBLISH: &str = "/api/v1/notifications/publish";
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+const PUBLISH_PATH: &str = "/api/v1/notifications/publish";
 
 async fn hub() -> Hub {
     Hub::builder(BONGSU).start().await
 }
 
-/// A well-formed event with some members replaced; null takes one out.
+/// A valid event with some fields replaced; null removes a field.
 fn event(changes: &Value) -> Value {
     let mut event = json!({"roomId": "a", "eventType": "comment.created", "data": {"n": 1}});
     for (name, value) in changes.as_object().into_iter().flatten() {
@@ -29,22 +29,22 @@ fn event(changes: &Value) -> Value {
     event
 }
 
-/// All that a room's log holds.
+/// All events in the log of a room.
 async fn stored(hub: &Hub, room: &str) -> Vec<Value> {
     let path = format!("/api/v1/rooms/{room}/events?since=0-0&count=500");
     let answer = Api::new(hub).person(7).get(&path).await.expect(200);
     answer.result()["events"].as_array().cloned().unwrap_or_default()
 }
 
-/// A refusal that names its field, in English.
+/// Checks that an answer is a refusal with this code whose English message names the field.
 #[track_caller]
-fn names(answer: Answer, code: &str, field: &str) {
+fn expect_field_error(answer: Answer, code: &str, field: &str) {
     let answer = answer.expect_error(400, code);
     assert!(answer.message().starts_with(&format!("{field}: ")), "{field}: {}", answer.message());
 }
 
 #[tokio::test]
-async fn the_answer_tells_the_id_the_listeners_and_that_it_is_new() {
+async fn the_publish_answer_has_the_id_the_listeners_and_the_duplicate_flag() {
     let hub = hub().await;
     let api = Api::new(&hub);
     let answer = api.publish(event(&json!({}))).await.expect(200);
@@ -52,14 +52,14 @@ async fn the_answer_tells_the_id_the_listeners_and_that_it_is_new() {
     let result = answer.result().as_object().unwrap();
     assert_eq!(result.keys().collect::<Vec<_>>(), ["deliveredTo", "duplicate", "streamId"]);
     assert_eq!((&result["deliveredTo"], &result["duplicate"]), (&json!(0), &json!(false)));
-    // An id is a pair of numbers, and as text `9-10` would come before `9-9`.
+    // An id is a pair of numbers; compared as text, `9-10` would come before `9-9`.
     let number = |id: &Value| -> (i64, u64) {
         let (ms, seq) = id.as_str().unwrap().split_once('-').unwrap();
         (ms.parse().unwrap(), seq.parse().unwrap())
     };
     let first = number(&result["streamId"]);
     assert!((first.0 / 1_000 - bongsu_testkit::tokens::now()).abs() < 120);
-    // HTTP/2 answers alike.
+    // HTTP/2 gives the same answer.
     let second = Api::http2(&hub).publish(event(&json!({}))).await.expect(200);
     assert!(number(&second.result()["streamId"]) > first);
 }
@@ -106,28 +106,28 @@ async fn the_publisher_may_be_left_out_and_unknown_fields_are_ignored() {
 }
 
 #[tokio::test]
-async fn data_is_passed_on_as_it_was_written() {
+async fn event_data_is_delivered_unchanged() {
     let hub = hub().await;
     let mut stream = Stream::request(&hub, "/api/v1/rooms/a/stream").person(7).open().await.ok().unwrap();
-    // Numbers that a reader would round, keys in their order, escapes, and white space that would end a line.
+    // Numbers that a parser would round, keys in their order, escapes, and white space that would end a line.
     let data =
         "{ \"z\" : 12345678901234567890.10 ,\r\n\t\"a\":\"\\u0000\\ud83d\\ude00\\/\", \"\":[ ], \"e\":1E5 }";
     let body = format!("{{\"roomId\":\"a\",\"eventType\":\"a.b\",\"data\":{data}}}");
-    Api::new(&hub).call("POST", PUBLISH, body).await.expect(200);
-    let seen = stream.expect_event("a.b", SOON).await;
+    Api::new(&hub).call("POST", PUBLISH_PATH, body).await.expect(200);
+    let seen = stream.expect_event("a.b", WAIT_TIMEOUT).await;
     let compact = r#"{"z":12345678901234567890.10,"a":"\u0000\ud83d\ude00\/","":[],"e":1E5,"timestamp":""#;
     assert!(seen.data.starts_with(compact), "{}", seen.data);
 }
 
 #[tokio::test]
-async fn only_listed_types_are_taken_when_there_is_a_list() {
+async fn only_configured_event_types_are_accepted() {
     let hub = Hub::builder(BONGSU).env("EVENT_TYPES", "comment.created, like.toggled").start().await;
     let api = Api::new(&hub).with_header("accept-language", "en");
     for kind in ["comment.created", "like.toggled"] {
         api.publish(event(&json!({"eventType": kind}))).await.expect(200);
     }
     for kind in ["comment.deleted", "comment.created.v2", "like"] {
-        names(api.publish(event(&json!({"eventType": kind}))).await, "NOTIF4001", "eventType");
+        expect_field_error(api.publish(event(&json!({"eventType": kind}))).await, "NOTIF4001", "eventType");
     }
     assert_eq!(stored(&hub, "a").await.len(), 2);
 }
@@ -142,7 +142,7 @@ async fn a_room_keeps_as_many_events_as_it_was_given() {
             (0..450).map(|n| event(&json!({"roomId": room, "data": {"n": n}}))).collect();
         api.publish_batch(&events).await.expect(200);
         let events = stored(&hub, room).await;
-        // At least so many, and not many more.
+        // At least the configured number of events, and not many more.
         let most = keep + keep.min(64);
         assert!((keep..=most).contains(&events.len()), "{room} keeps {}", events.len());
         assert_eq!(events.last().unwrap()["data"]["n"], 449);

@@ -1,4 +1,5 @@
-//! Registered rooms and members: who gets in, who is told, and that a right ends in the room's own order.
+//! Registered rooms and members: who may read, who is notified, and that a removal takes effect at its place in the
+//! order of the room.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn registered() -> (Hub, Api) {
     let hub = Hub::builder(BONGSU)
@@ -28,7 +29,7 @@ async fn registered() -> (Hub, Api) {
     (hub, api)
 }
 
-fn listen(hub: &Hub, room: &str, user: u64) -> Request {
+fn stream_request(hub: &Hub, room: &str, user: u64) -> Request {
     Stream::request(hub, &format!("/api/v1/rooms/{room}/stream")).person(user)
 }
 
@@ -53,14 +54,14 @@ async fn only_members_of_a_registered_room_get_in() {
     api.call("PUT", "/api/v1/rooms/42/members/7", "").await.expect_error(404, "ROOM4041");
     put(&api, "/api/v1/rooms/42").await;
     put(&api, "/api/v1/rooms/42").await;
-    let refused = listen(&hub, "42", 7).open().await.err().unwrap();
+    let refused = stream_request(&hub, "42", 7).open().await.err().unwrap();
     refused.expect_error(403, "COMMON403");
     person.get("/api/v1/rooms/42/events?since=0-0").await.expect_error(403, "COMMON403");
     put(&api, "/api/v1/rooms/42/members/7").await;
     put(&api, "/api/v1/rooms/42/members/7").await;
-    let mut stream = open(listen(&hub, "42", 7)).await;
+    let mut stream = open(stream_request(&hub, "42", 7)).await;
     api.publish_to(42, "a.b", json!({"n": 1})).await;
-    stream.expect_event("a.b", SOON).await;
+    stream.expect_event("a.b", WAIT_TIMEOUT).await;
     person.get("/api/v1/rooms/42/events?since=0-0").await.expect(200);
     hub.restart().await;
     person.get("/api/v1/rooms/42/events?since=0-0").await.expect(200);
@@ -72,7 +73,7 @@ async fn only_members_of_a_registered_room_get_in() {
 }
 
 #[tokio::test]
-async fn ids_that_are_none_and_callers_without_right_change_nothing() {
+async fn invalid_ids_and_unauthorized_callers_change_nothing() {
     let (_hub, api) = registered().await;
     for path in ["/api/v1/rooms/a%20b", "/api/v1/rooms/1/members/%00"] {
         for method in ["PUT", "DELETE"] {
@@ -87,13 +88,14 @@ async fn ids_that_are_none_and_callers_without_right_change_nothing() {
 }
 
 #[tokio::test]
-async fn who_was_removed_is_ended_for_good_and_may_come_back_when_let_in_again() {
+async fn a_removed_member_is_closed_for_good_and_may_return_when_added_again() {
     let (hub, api) = registered().await;
     put(&api, "/api/v1/rooms/42").await;
     for user in [7, 8] {
         put(&api, &format!("/api/v1/rooms/42/members/{user}")).await;
     }
-    let (mut gone, mut stays) = (open(listen(&hub, "42", 7)).await, open(listen(&hub, "42", 8)).await);
+    let (mut gone, mut stays) =
+        (open(stream_request(&hub, "42", 7)).await, open(stream_request(&hub, "42", 8)).await);
     let mut many = {
         put(&api, "/api/v1/rooms/43").await;
         put(&api, "/api/v1/rooms/43/members/7").await;
@@ -102,29 +104,33 @@ async fn who_was_removed_is_ended_for_good_and_may_come_back_when_let_in_again()
     api.publish_to(42, "a.b", json!({"n": 1})).await;
     delete(&api, "/api/v1/rooms/42/members/7").await;
     api.publish_to(42, "a.b", json!({"n": 2})).await;
-    assert_eq!(gone.expect_event("a.b", SOON).await.json()["n"], 1);
-    let close = gone.expect_event("system.close", SOON).await;
+    assert_eq!(gone.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"], 1);
+    let close = gone.expect_event("system.close", WAIT_TIMEOUT).await;
     assert_eq!((&close.json()["code"], &close.json()["reconnect"]), (&json!(3501), &json!(false)));
     let ended = gone.last_event_id().to_owned();
     assert!(ended.starts_with("end.3501."), "{ended}");
-    let back = listen(&hub, "42", 7).last_event_id(&ended).open().await.err().unwrap();
+    let back = stream_request(&hub, "42", 7).last_event_id(&ended).open().await.err().unwrap();
     assert_eq!(back.status, 204);
-    listen(&hub, "42", 7).open().await.err().unwrap().expect_error(403, "COMMON403");
+    stream_request(&hub, "42", 7).open().await.err().unwrap().expect_error(403, "COMMON403");
     for n in 1..=2 {
-        assert_eq!(stays.expect_event("a.b", SOON).await.json()["n"], n, "others are not disturbed");
+        assert_eq!(stays.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"], n, "others are not disturbed");
     }
-    assert_eq!(many.expect_event("a.b", SOON).await.json()["n"], 1);
-    assert_eq!(many.expect_event("system.removed", SOON).await.json(), json!({"roomId": 42}));
+    assert_eq!(many.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"], 1);
+    assert_eq!(many.expect_event("system.removed", WAIT_TIMEOUT).await.json(), json!({"roomId": 42}));
     api.publish_to(43, "a.b", json!({"n": 3})).await;
-    assert_eq!(many.expect_event("a.b", SOON).await.json()["roomId"], 43, "the other room goes on");
+    assert_eq!(many.expect_event("a.b", WAIT_TIMEOUT).await.json()["roomId"], 43, "the other room goes on");
     put(&api, "/api/v1/rooms/42/members/7").await;
     let position = many.last_event_id().to_owned();
     let many = Stream::request(&hub, "/api/v1/stream?rooms=42,43").person(7).last_event_id(&position);
-    assert_eq!(open(many).await.expect_event("a.b", SOON).await.json()["n"], 2, "what happened meanwhile");
-    let mut again = open(listen(&hub, "42", 7).last_event_id("0-0")).await;
+    assert_eq!(
+        open(many).await.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"],
+        2,
+        "what happened meanwhile"
+    );
+    let mut again = open(stream_request(&hub, "42", 7).last_event_id("0-0")).await;
     for n in 1..=2 {
         assert_eq!(
-            again.expect_event("a.b", SOON).await.json()["n"],
+            again.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"],
             n,
             "the old record is none of theirs now"
         );
@@ -134,16 +140,16 @@ async fn who_was_removed_is_ended_for_good_and_may_come_back_when_let_in_again()
 }
 
 #[tokio::test]
-async fn a_deleted_room_ends_its_streams_and_forgets_its_events() {
+async fn a_deleted_room_closes_its_streams_and_loses_its_events() {
     let (hub, api) = registered().await;
     put(&api, "/api/v1/rooms/42").await;
     put(&api, "/api/v1/rooms/42/members/7").await;
-    let mut stream = open(listen(&hub, "42", 7)).await;
+    let mut stream = open(stream_request(&hub, "42", 7)).await;
     let event = json!({"roomId": 42, "eventType": "a.b", "data": {"n": 1}, "idempotencyKey": "k"});
     api.publish(&event).await.expect(200);
-    let old = stream.expect_event("a.b", SOON).await.own_id.unwrap();
+    let old = stream.expect_event("a.b", WAIT_TIMEOUT).await.own_id.unwrap();
     delete(&api, "/api/v1/rooms/42").await;
-    assert_eq!(stream.expect_event("system.close", SOON).await.json()["code"], 3501);
+    assert_eq!(stream.expect_event("system.close", WAIT_TIMEOUT).await.json()["code"], 3501);
     api.person(7).get("/api/v1/rooms/42/events?since=0-0").await.expect_error(404, "ROOM4041");
     put(&api, "/api/v1/rooms/42").await;
     put(&api, "/api/v1/rooms/42/members/7").await;
@@ -151,36 +157,41 @@ async fn a_deleted_room_ends_its_streams_and_forgets_its_events() {
     assert_eq!(page.result()["events"], json!([]));
     let again = api.publish(&event).await.expect(200);
     assert_eq!(again.result()["duplicate"], false, "the answers went with the log");
-    // The room is another one now, also for who knows the old one's ids, and while others follow it.
+    // The room is a new one now, also for a client with an id of the old one, and also while it has other
+    // subscribers.
     put(&api, "/api/v1/rooms/42/members/9").await;
-    let _follows = open(listen(&hub, "42", 9)).await;
-    let mut all = open(listen(&hub, "42", 9).last_event_id("0-0")).await;
-    let first = all.next_event(SOON).await.unwrap();
+    let _follows = open(stream_request(&hub, "42", 9)).await;
+    let mut all = open(stream_request(&hub, "42", 9).last_event_id("0-0")).await;
+    let first = all.next_event(WAIT_TIMEOUT).await.unwrap();
     assert_eq!(
         first.own_id.map(Value::from).as_ref(),
         Some(&again.result()["streamId"]),
         "nothing of before"
     );
-    let mut since = open(listen(&hub, "42", 9).last_event_id(&old)).await;
-    assert_eq!(since.next_event(SOON).await.unwrap().event, "system.reset", "a position in the old room");
+    let mut since = open(stream_request(&hub, "42", 9).last_event_id(&old)).await;
+    assert_eq!(
+        since.next_event(WAIT_TIMEOUT).await.unwrap().event,
+        "system.reset",
+        "a position in the old room"
+    );
 }
 
-/// One entry of a room's log, by its id.
-enum Logged {
+/// One entry of a room's log.
+enum LogEntry {
     Event {
         id: String,
         is_early: bool,
     },
-    /// A record for the hub: no event, and yet it has its place in the order.
+    /// A control record: not an event, but with its place in the order.
     Record,
 }
 
-/// Entries of one round, at most.
+/// Upper bound for the log entries of one round.
 const MAX_ENTRIES: usize = 1_000;
 
-/// What a room's log holds after a position, in its order, and the position of the last of it. Asked for one entry at a
-/// time, the log shows its records: the position moves, and no event comes.
-async fn log_after(api: &Api, room: &str, position: &mut String) -> Vec<Logged> {
+/// The log of a room after `position`, which moves to the last entry. Requested one entry at a time, the log reveals
+/// control records: the position advances without an event.
+async fn log_after(api: &Api, room: &str, position: &mut String) -> Vec<LogEntry> {
     let mut log = Vec::new();
     while log.len() < MAX_ENTRIES {
         let path = format!("/api/v1/rooms/{room}/events?since={position}&count=1");
@@ -191,27 +202,27 @@ async fn log_after(api: &Api, room: &str, position: &mut String) -> Vec<Logged> 
         }
         last.clone_into(position);
         log.push(match page.result()["events"].get(0) {
-            Some(event) => Logged::Event { id: last.to_owned(), is_early: event["data"]["early"] == true },
-            None => Logged::Record,
+            Some(event) => LogEntry::Event { id: last.to_owned(), is_early: event["data"]["early"] == true },
+            None => LogEntry::Record,
         });
     }
     panic!("the log has more than {MAX_ENTRIES} entries after one round");
 }
 
-/// What one removal met.
+/// What one removal raced with.
 struct Removal {
-    /// Events before the record, and after it.
+    /// Events before and after the control record.
     before: usize,
     after: usize,
-    /// Of those after it, how many had been sent before the removal was answered.
+    /// How many of the events after the record were sent before the removal was answered.
     overtaken: usize,
 }
 
-/// Removes a person while others publish, and compares what that person was sent with the log.
+/// Removes a person while others publish, and compares what that person received with the log.
 async fn race(hub: &Hub, api: &Api, round: usize, position: &mut String) -> Removal {
     const PUBLISHERS: usize = 3;
     put(api, "/api/v1/rooms/42/members/7").await;
-    let mut stream = open(listen(hub, "42", 7)).await;
+    let mut stream = open(stream_request(hub, "42", 7)).await;
     let (published, is_removed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let publishing = join_all((0..PUBLISHERS).map(async |_| {
         for _ in 0..MAX_ENTRIES / PUBLISHERS / 2 {
@@ -224,9 +235,9 @@ async fn race(hub: &Hub, api: &Api, round: usize, position: &mut String) -> Remo
         }
     }));
     let removing = async {
-        // Not always at the same moment of the publishers' requests.
+        // Varies the moment of the removal relative to the publish requests.
         let enough = 1 + round % (2 * PUBLISHERS);
-        wait::until(SOON, async || published.load(Ordering::SeqCst) >= enough).await;
+        wait::until(WAIT_TIMEOUT, async || published.load(Ordering::SeqCst) >= enough).await;
         delete(api, "/api/v1/rooms/42/members/7").await;
         is_removed.store(true, Ordering::SeqCst);
     };
@@ -234,7 +245,7 @@ async fn race(hub: &Hub, api: &Api, round: usize, position: &mut String) -> Remo
 
     let mut sent = Vec::new();
     loop {
-        let event = stream.next_event(SOON).await.expect("a stream that says why it ends");
+        let event = stream.next_event(WAIT_TIMEOUT).await.expect("a stream that says why it ends");
         if event.event == "system.close" {
             assert_eq!(event.json()["code"], 3501);
             break;
@@ -242,32 +253,32 @@ async fn race(hub: &Hub, api: &Api, round: usize, position: &mut String) -> Remo
         sent.push(event.own_id.expect("an id"));
     }
     let log = log_after(&api.person(8), "42", position).await;
-    let records = log.iter().filter(|entry| matches!(entry, Logged::Record)).count();
+    let records = log.iter().filter(|entry| matches!(entry, LogEntry::Record)).count();
     assert_eq!(records, 1, "records of a removal in round {round}");
-    let mut sides = log.split(|entry| matches!(entry, Logged::Record));
+    let mut sides = log.split(|entry| matches!(entry, LogEntry::Record));
     let (before, after) = (sides.next().unwrap(), sides.next().unwrap());
-    let ids = |side: &[Logged]| -> Vec<String> {
-        let id = |entry: &Logged| match entry {
-            Logged::Event { id, .. } => Some(id.clone()),
-            Logged::Record => None,
+    let ids = |side: &[LogEntry]| -> Vec<String> {
+        let id = |entry: &LogEntry| match entry {
+            LogEntry::Event { id, .. } => Some(id.clone()),
+            LogEntry::Record => None,
         };
         side.iter().filter_map(id).collect()
     };
     let too_late: Vec<String> = sent.iter().filter(|id| ids(after).contains(id)).cloned().collect();
     assert_eq!(too_late, [""; 0], "round {round}: sent to the removed person from behind the record");
     assert_eq!(sent, ids(before), "round {round}: everything before the record, in its order");
-    let overtaken = after.iter().filter(|entry| matches!(entry, Logged::Event { is_early: true, .. }));
+    let overtaken = after.iter().filter(|entry| matches!(entry, LogEntry::Event { is_early: true, .. }));
     Removal { before: before.len(), after: after.len(), overtaken: overtaken.count() }
 }
 
 #[tokio::test]
-async fn nothing_after_the_removal_reaches_that_person_however_it_races() {
+async fn no_event_after_the_removal_reaches_the_removed_person() {
     let (rounds, mut position) = (tier::size(50, 500), "0-0".to_owned());
     let (hub, api) = registered().await;
     put(&api, "/api/v1/rooms/42").await;
     put(&api, "/api/v1/rooms/42/members/8").await;
     let mut removals: Vec<Removal> = Vec::new();
-    // A removal has raced when an event that was sent before its answer came after its record.
+    // A removal has raced if an event that was sent before its answer was stored after its control record.
     let raced = |removals: &[Removal]| removals.iter().filter(|removal| removal.overtaken > 0).count();
     while removals.len() < rounds || (raced(&removals) < rounds / 2 && removals.len() < rounds * 4) {
         removals.push(race(&hub, &api, removals.len(), &mut position).await);
@@ -277,7 +288,7 @@ async fn nothing_after_the_removal_reaches_that_person_however_it_races() {
         "overtookRequestsUnderWay": raced(&removals),
         "eventsBefore": removals.iter().map(|removal| removal.before).sum::<usize>(),
         "eventsAfter": removals.iter().map(|removal| removal.after).sum::<usize>()});
-    proof::record("rooms", "nothing_after_the_removal_reaches_that_person_however_it_races", &facts);
+    proof::record("rooms", "no_event_after_the_removal_reaches_the_removed_person", &facts);
     assert_eq!(between, removals.len(), "removals that had events on both sides: {facts}");
     assert!(raced(&removals) >= rounds / 2, "too few removals raced with events: {facts}");
 }

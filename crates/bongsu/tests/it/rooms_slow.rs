@@ -1,44 +1,44 @@
-//! Slow and silent readers: they cost a bounded amount of memory, slow nobody else, and are treated by what they
-//! take. One that takes something gets everything, one that takes nothing is ended, one that comes too late for
-//! the log is told how much it missed.
+//! Slow and silent readers: they cost a bounded amount of memory and slow down no other reader. A slow reader
+//! receives everything, a reader that reads nothing is closed, and a reader that comes too late for the log is sent
+//! the number of missed events.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use bongsu_testkit::sse::{End, Event, Held, Item, Stream};
+use bongsu_testkit::sse::{End, Event, Item, PausedStream, Stream};
 use bongsu_testkit::{Api, Hub, proof, tier, wait};
 use futures_util::future::join_all;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
 const ROOM: &str = "busy";
-const TYPE: &str = "busy.counted";
-const LONG: Duration = Duration::from_secs(120);
-/// A small receive buffer, so that the kernel takes little in place of a client that does not read.
-const BUFFER: u32 = 4_096;
-/// What a reader that takes nothing may cost: one write of 64 KiB and the connection's buffers.
-const KIB_PER_SILENT_READER: u64 = 80;
-/// What the database may keep in memory whatever the readers do: five connections with 16 MiB of pages each.
-const KIB_OF_PAGES: u64 = 5 * (16 << 10);
+const EVENT_TYPE: &str = "busy.counted";
+const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
+/// A small receive buffer, so that the kernel buffers little for a client that does not read.
+const RECEIVE_BUFFER_BYTES: u32 = 4_096;
+/// The memory that a reader that reads nothing may cost: one write of 64 KiB and the connection's buffers.
+const MAX_KIB_PER_SILENT_READER: u64 = 80;
+/// The memory that the database may use whatever the readers do: five connections with a page cache of 16 MiB each.
+const MAX_KIB_OF_PAGES: u64 = 5 * (16 << 10);
 
-/// Opens a stream of the room that begins now.
+/// Opens a stream of the room that begins with the next event.
 async fn open(hub: &Hub, person: impl std::fmt::Display) -> Stream {
     let request = Stream::request(hub, &format!("/api/v1/rooms/{ROOM}/stream")).person(person);
-    let mut stream = request.receive_buffer(BUFFER).open().await.expect("a stream");
-    assert!(matches!(stream.next(LONG).await, Some(Item::Retry(_))));
+    let mut stream = request.receive_buffer(RECEIVE_BUFFER_BYTES).open().await.expect("a stream");
+    assert!(matches!(stream.next(WAIT_TIMEOUT).await, Some(Item::Retry(_))));
     stream
 }
 
-/// Publishes the numbers `from..=to`, about 300 bytes each, in batches.
-/// Gives how many were acknowledged.
+/// Publishes the numbers `from..=to` in batches, about 300 bytes each. Returns how many were acknowledged.
 async fn publish(api: &Api, from: u64, to: u64) -> usize {
     let mut acknowledged = 0;
     let numbers: Vec<u64> = (from..=to).collect();
     for batch in numbers.chunks(200) {
         let text = "x".repeat(250);
-        let event = |n: &u64| json!({"roomId": ROOM, "eventType": TYPE, "data": {"n": n, "text": text}});
+        let event =
+            |n: &u64| json!({"roomId": ROOM, "eventType": EVENT_TYPE, "data": {"n": n, "text": text}});
         let answer = api.publish_batch(&batch.iter().map(event).collect::<Vec<_>>()).await.expect(200);
         let results = answer.result()["results"].as_array().expect("a list").clone();
         assert!(results.iter().all(|result| result["streamId"].is_string()), "{}", answer.text());
@@ -47,27 +47,28 @@ async fn publish(api: &Api, from: u64, to: u64) -> usize {
     acknowledged
 }
 
-fn n(event: &Event) -> u64 {
-    assert_eq!(event.event, TYPE, "{event:?}");
+fn number_of(event: &Event) -> u64 {
+    assert_eq!(event.event, EVENT_TYPE, "{event:?}");
     event.json()["n"].as_u64().expect("a number")
 }
 
-/// Reads `1..=events` without a hole.
+/// Reads `1..=events` without a gap.
 async fn read_all(stream: &mut Stream, events: u64) {
     for expected in 1..=events {
-        let event = stream.next_event(LONG).await.expect("a stream that goes on");
-        assert_eq!(n(&event), expected);
+        let event = stream.next_event(WAIT_TIMEOUT).await.expect("a stream that goes on");
+        assert_eq!(number_of(&event), expected);
     }
 }
 
-async fn ended_as_too_slow(hub: &Hub) -> u64 {
+async fn closed_as_too_slow(hub: &Hub) -> u64 {
     hub.metrics().await.get("sse_closed_total", &[("code", "3002")]) as u64
 }
 
-/// A silent reader that looks at last: what it finds are events without a hole, and why it was ended.
-async fn look_at_last(silent: Held) -> u64 {
+/// Lets a silent reader read in the end: it must find events without a gap and then the reason why it was closed.
+/// Returns the number of events.
+async fn read_backlog(silent: PausedStream) -> u64 {
     let mut stream = silent.resume();
-    let mut items = stream.read_to_end(LONG).await;
+    let mut items = stream.read_to_end(WAIT_TIMEOUT).await;
     assert_eq!(stream.end(), Some(End::Proper), "the end was cut off after {} items", items.len());
     let Some(Item::Event(close)) = items.pop() else { panic!("nothing at the end") };
     assert_eq!(close.event, "system.close", "{close:?}");
@@ -77,7 +78,7 @@ async fn look_at_last(silent: Held) -> u64 {
     let mut seen = 0;
     for item in items {
         if let Item::Event(event) = item {
-            assert_eq!(n(&event), seen + 1);
+            assert_eq!(number_of(&event), seen + 1);
             seen += 1;
         }
     }
@@ -85,13 +86,12 @@ async fn look_at_last(silent: Held) -> u64 {
 }
 
 #[tokio::test]
-async fn silent_readers_are_ended_with_3002_a_slow_one_gets_everything_and_the_others_notice_nothing() {
-    let name = "silent_readers_are_ended_with_3002_a_slow_one_gets_everything_and_the_others_notice_nothing";
+async fn stalled_readers_are_closed_with_3002_and_delay_nobody() {
+    let name = "stalled_readers_are_closed_with_3002_and_delay_nobody";
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit }).unwrap();
     let (silent_readers, events) = (1_000_usize, 10_000_u64);
-    // In the time after which a silent reader is ended the slow one takes about 30 KiB, as one of 1 KiB/s does by
-    // default.
+    // Within the stall limit the slow reader reads about 30 KiB, as a reader of 1 KiB/s does with the default limit.
     let (stall, pace) = (tier::size(10, 30), tier::size(3 << 10, 1 << 10) as u64);
     let hub = Hub::builder(crate::BONGSU).env("SSE_STALL_SECS", stall).env("SSE_KEEPALIVE_SECS", 1);
     let hub = hub.env("SSE_MAX_CONNECTIONS_PER_USER", 0);
@@ -122,8 +122,9 @@ async fn silent_readers_are_ended_with_3002_a_slow_one_gets_everything_and_the_o
     let reading_slowly = async {
         let mut got = 0_u64;
         for expected in 1..=events {
-            let event = slow.next_event(LONG).await.expect("a slow reader that takes something is not ended");
-            assert_eq!(n(&event), expected, "to the slow reader");
+            let event =
+                slow.next_event(WAIT_TIMEOUT).await.expect("a slow reader that takes something is not ended");
+            assert_eq!(number_of(&event), expected, "to the slow reader");
             got += 1;
             if !gone.load(Ordering::SeqCst) {
                 slowly_taken.store(expected, Ordering::SeqCst);
@@ -136,14 +137,14 @@ async fn silent_readers_are_ended_with_3002_a_slow_one_gets_everything_and_the_o
     let others = async {
         let quick = join_all(quick.iter_mut().map(|one| read_all(one, events)));
         let (acknowledged, _) = tokio::join!(publish(&api, 1, events), quick);
-        wait::until(LONG, async || ended_as_too_slow(&hub).await >= silent_readers as u64).await;
+        wait::until(WAIT_TIMEOUT, async || closed_as_too_slow(&hub).await >= silent_readers as u64).await;
         gone.store(true, Ordering::SeqCst);
         acknowledged
     };
     let (slow_reader_got, acknowledged) = tokio::join!(reading_slowly, others);
 
     let peak_kib = hub.peak_rss_kib();
-    let bound_kib = idle_kib + KIB_OF_PAGES + silent_readers as u64 * KIB_PER_SILENT_READER;
+    let bound_kib = idle_kib + MAX_KIB_OF_PAGES + silent_readers as u64 * MAX_KIB_PER_SILENT_READER;
     let slowly_taken = slowly_taken.into_inner();
     proof::record(
         "rooms",
@@ -151,21 +152,21 @@ async fn silent_readers_are_ended_with_3002_a_slow_one_gets_everything_and_the_o
         json!({
             "silentReaders": silent.len(), "events": acknowledged, "idleKib": idle_kib, "peakKib": peak_kib,
             "boundKib": bound_kib, "slowReaderBytesPerSecond": pace, "slowlyTaken": slowly_taken,
-            "slowReaderGot": slow_reader_got, "endedWith3002": ended_as_too_slow(&hub).await,
+            "slowReaderGot": slow_reader_got, "endedWith3002": closed_as_too_slow(&hub).await,
         }),
     );
     assert!(slowly_taken > 0 && slowly_taken < events, "the slow reader was not slow: {slowly_taken}");
     assert!(peak_kib <= bound_kib, "{peak_kib} KiB at most, {idle_kib} KiB before, {bound_kib} KiB allowed");
-    let found = join_all(silent.into_iter().map(look_at_last)).await;
+    let found = join_all(silent.into_iter().map(read_backlog)).await;
     assert!(found.iter().all(|found| *found < events / 2), "a silent reader took too much: {found:?}");
-    assert_eq!(ended_as_too_slow(&hub).await, silent_readers as u64, "and nobody else");
-    wait::until(LONG, async || hub.metrics().await.get("sse_active_connections", &[]) <= 4.0).await;
+    assert_eq!(closed_as_too_slow(&hub).await, silent_readers as u64, "and nobody else");
+    wait::until(WAIT_TIMEOUT, async || hub.metrics().await.get("sse_active_connections", &[]) <= 4.0).await;
 }
 
 #[tokio::test]
 async fn a_reader_that_takes_a_little_at_a_time_stays_and_gets_everything() {
-    // Enough at once for a big write, at a pace that needs twice the allowed silence for it.
-    // The shorter silence is still longer than a machine with other things to do holds up this reader.
+    // Enough data at once for a large write, at a pace that needs twice the stall limit for it. The shorter limit is
+    // still longer than a busy machine holds up this reader.
     let (stall, pace, events) = (tier::size(6, 30), tier::size(5 << 10, 1 << 10) as u64, 200);
     let hub = Hub::builder(crate::BONGSU).env("SSE_STALL_SECS", stall).env("SSE_KEEPALIVE_SECS", 1);
     let hub = hub.start().await;
@@ -173,21 +174,21 @@ async fn a_reader_that_takes_a_little_at_a_time_stays_and_gets_everything() {
     slow.read_slowly(pace);
     publish(&Api::new(&hub), 1, events).await;
     read_all(&mut slow, events).await;
-    assert_eq!(ended_as_too_slow(&hub).await, 0);
+    assert_eq!(closed_as_too_slow(&hub).await, 0);
 }
 
 #[tokio::test]
-async fn a_silent_reader_is_ended_in_time_also_where_keepalives_are_rare() {
+async fn a_stalled_reader_is_closed_in_time_even_with_rare_keepalives() {
     let hub = Hub::builder(crate::BONGSU).env("SSE_STALL_SECS", 1).env("SSE_KEEPALIVE_SECS", 3_600);
     let hub = hub.start().await;
     let silent = open(&hub, "silent").await.stop_reading();
     publish(&Api::new(&hub), 1, 2_000).await;
-    wait::until(LONG, async || ended_as_too_slow(&hub).await == 1).await;
-    look_at_last(silent).await;
+    wait::until(WAIT_TIMEOUT, async || closed_as_too_slow(&hub).await == 1).await;
+    read_backlog(silent).await;
 }
 
 #[tokio::test]
-async fn a_silent_reader_over_http2_is_ended_and_its_memory_given_back() {
+async fn a_stalled_reader_over_http2_is_closed_and_its_memory_is_freed() {
     let hub = Hub::builder(crate::BONGSU).env("SSE_STALL_SECS", 1).env("SSE_KEEPALIVE_SECS", 1);
     let hub = hub.env("STREAM_MAXLEN", 40_000).start().await;
     let request = Stream::request(&hub, &format!("/api/v1/rooms/{ROOM}/stream")).person("silent").http2();
@@ -195,8 +196,8 @@ async fn a_silent_reader_over_http2_is_ended_and_its_memory_given_back() {
     // The window of an HTTP/2 client is larger than a small socket buffer.
     publish(&Api::new(&hub), 1, 30_000).await;
     let open = async || hub.metrics().await.get("sse_active_connections", &[]);
-    wait::until(LONG, async || open().await == 0.0).await;
-    wait::until(LONG, async || ended_as_too_slow(&hub).await == 1).await;
+    wait::until(WAIT_TIMEOUT, async || open().await == 0.0).await;
+    wait::until(WAIT_TIMEOUT, async || closed_as_too_slow(&hub).await == 1).await;
     drop(silent);
 }
 
@@ -210,7 +211,7 @@ async fn a_reader_that_comes_too_late_for_the_log_is_told_exactly_how_many_event
     let mut late = silent.resume();
     let (mut last, mut told, mut taken, mut reports) = (0, 0, 0, 0);
     while last < events {
-        let event = late.next_event(LONG).await.expect("a stream that goes on");
+        let event = late.next_event(WAIT_TIMEOUT).await.expect("a stream that goes on");
         if event.event == "system.lagged" {
             assert_eq!(event.own_id, None, "a report has no id: the position stays that of the last event");
             let missed = event.json()["missed"].as_u64().expect("a number");
@@ -219,7 +220,7 @@ async fn a_reader_that_comes_too_late_for_the_log_is_told_exactly_how_many_event
             told += missed;
             reports += 1;
         } else {
-            assert_eq!(n(&event), last + 1, "after {reports} reports of {told} missed events");
+            assert_eq!(number_of(&event), last + 1, "after {reports} reports of {told} missed events");
             last += 1;
             taken += 1;
         }
@@ -227,7 +228,7 @@ async fn a_reader_that_comes_too_late_for_the_log_is_told_exactly_how_many_event
     assert!(reports >= 1, "nothing was missed, so nothing was shown");
     assert_eq!(last, events);
     assert_eq!(hub.metrics().await.get("events_lagged_total", &[]), told as f64);
-    // The newest ones were still there.
+    // The newest events were still in the log.
     let page =
         Api::new(&hub).person(1).get(&format!("/api/v1/rooms/{ROOM}/events?since=0-0&count=500")).await;
     let still_there = page.expect(200).result()["events"].as_array().map_or(0, Vec::len);

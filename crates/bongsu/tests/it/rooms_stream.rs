@@ -1,4 +1,4 @@
-//! Following a room: what a frame looks like, where a stream begins, how it ends, and what it costs.
+//! The stream of a room: the format of a frame, where a stream begins, how it ends, and what it costs.
 
 mod ends;
 mod limits;
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-/// Long enough for anything that comes at once.
-const SOON: Duration = Duration::from_secs(60);
+/// Long enough for anything that should arrive at once.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The event type of these tests.
-const KIND: &str = "comment.created";
+const EVENT_TYPE: &str = "comment.created";
 
 async fn hub() -> Hub {
     Hub::builder(BONGSU).start().await
@@ -27,8 +27,8 @@ fn path(room: &str) -> String {
     format!("/api/v1/rooms/{room}/stream")
 }
 
-/// A stream of this room for person 7, about to be opened.
-fn listen(hub: &Hub, room: &str) -> Request {
+/// A request for a stream of this room for person 7.
+fn stream_request(hub: &Hub, room: &str) -> Request {
     Stream::request(hub, &path(room)).person(7)
 }
 
@@ -36,29 +36,29 @@ async fn open(request: Request) -> Stream {
     request.open().await.unwrap_or_else(|answer| panic!("no stream: {} {}", answer.status, answer.text()))
 }
 
-/// Publishes `{"n":1}` to `{"n":count}` and gives their ids.
+/// Publishes `{"n": ..}` for these numbers; returns the ids of the events.
 async fn publish(api: &Api, room: &str, numbers: std::ops::RangeInclusive<u64>) -> Vec<String> {
     let mut ids = Vec::new();
     for n in numbers {
-        ids.push(api.publish_to(room, KIND, json!({ "n": n })).await);
+        ids.push(api.publish_to(room, EVENT_TYPE, json!({ "n": n })).await);
     }
     ids
 }
 
-/// The numbers of the next so many events, which all have to be of our type.
+/// The numbers of the next `count` events, which must all be of type `EVENT_TYPE`.
 async fn numbers(stream: &mut Stream, count: usize) -> Vec<u64> {
-    let events = stream.take_events(count, SOON).await;
+    let events = stream.take_events(count, WAIT_TIMEOUT).await;
     events
         .iter()
         .map(|event| {
-            assert_eq!(event.event, KIND, "{event:?}");
+            assert_eq!(event.event, EVENT_TYPE, "{event:?}");
             event.json()["n"].as_u64().unwrap_or(u64::MAX)
         })
         .collect()
 }
 
-/// Both protocols, for what has to be the same on both.
-fn both(request: Request) -> [Request; 2] {
+/// The request over HTTP/1.1 and over HTTP/2.
+fn over_both_protocols(request: Request) -> [Request; 2] {
     [request.clone(), request.http2()]
 }
 
@@ -66,12 +66,12 @@ fn both(request: Request) -> [Request; 2] {
 async fn a_frame_has_the_type_the_id_and_the_data_with_our_timestamp() {
     let hub = hub().await;
     let api = Api::new(&hub);
-    for request in both(listen(&hub, "42")) {
+    for request in over_both_protocols(stream_request(&hub, "42")) {
         let mut stream = open(request).await;
         let event = json!({"roomId": 42, "eventType": "retrospect.submitted", "publisherId": 1,
             "data": {"userName": "김철수", "nested": {"timestamp": "kept"}, "timestamp": "yesterday", "n": 1.50}});
         let answer = api.publish(&event).await.expect(200);
-        let seen = stream.expect_event("retrospect.submitted", SOON).await;
+        let seen = stream.expect_event("retrospect.submitted", WAIT_TIMEOUT).await;
         assert_eq!(seen.own_id.as_deref(), answer.result()["streamId"].as_str());
         let mut data = seen.json();
         let ours = data["timestamp"].take();
@@ -85,9 +85,9 @@ async fn a_frame_has_the_type_the_id_and_the_data_with_our_timestamp() {
 }
 
 #[tokio::test]
-async fn a_stream_says_that_it_is_one_and_must_not_be_buffered() {
+async fn a_stream_has_the_content_type_and_headers_against_buffering() {
     let hub = hub().await;
-    for request in both(listen(&hub, "a")) {
+    for request in over_both_protocols(stream_request(&hub, "a")) {
         let stream = open(request).await;
         let header = |name: &str| stream.headers.get(name).and_then(|value| value.to_str().ok());
         assert_eq!(stream.status, 200);
@@ -98,10 +98,10 @@ async fn a_stream_says_that_it_is_one_and_must_not_be_buffered() {
 }
 
 #[tokio::test]
-async fn a_stream_tells_at_once_how_long_to_wait_before_coming_back() {
+async fn a_stream_begins_with_its_reconnect_delay() {
     let hub = hub().await;
-    let mut stream = open(listen(&hub, "a")).await;
-    match stream.next(SOON).await {
+    let mut stream = open(stream_request(&hub, "a")).await;
+    match stream.next(WAIT_TIMEOUT).await {
         Some(Item::Retry(ms)) => assert!((100..=10_000).contains(&ms), "{ms}"),
         other => panic!("{other:?}"),
     }
@@ -112,7 +112,7 @@ async fn without_a_position_a_stream_begins_with_what_comes_next() {
     let hub = hub().await;
     let api = Api::new(&hub);
     publish(&api, "a", 1..=3).await;
-    for (request, n) in both(listen(&hub, "a")).into_iter().zip([4, 5]) {
+    for (request, n) in over_both_protocols(stream_request(&hub, "a")).into_iter().zip([4, 5]) {
         let mut stream = open(request).await;
         publish(&api, "a", n..=n).await;
         assert_eq!(numbers(&mut stream, 1).await, [n]);
@@ -120,10 +120,10 @@ async fn without_a_position_a_stream_begins_with_what_comes_next() {
 }
 
 #[tokio::test]
-async fn a_room_hears_nothing_of_its_neighbours() {
+async fn a_stream_receives_only_events_of_its_room() {
     let hub = hub().await;
     let api = Api::new(&hub);
-    let mut stream = open(listen(&hub, "Room")).await;
+    let mut stream = open(stream_request(&hub, "Room")).await;
     publish(&api, "room", 1..=1).await;
     publish(&api, "Room2", 2..=2).await;
     publish(&api, "Room", 3..=3).await;
@@ -131,31 +131,31 @@ async fn a_room_hears_nothing_of_its_neighbours() {
 }
 
 #[tokio::test]
-async fn the_publisher_is_told_how_many_streams_listen() {
+async fn the_publish_answer_counts_the_listening_streams() {
     let hub = hub().await;
     let api = Api::new(&hub);
     let told = async || {
-        let event = json!({"roomId": "a", "eventType": KIND, "data": {}});
+        let event = json!({"roomId": "a", "eventType": EVENT_TYPE, "data": {}});
         api.publish(event).await.expect(200).result()["deliveredTo"].as_u64()
     };
     assert_eq!(told().await, Some(0));
-    let first = open(listen(&hub, "a")).await;
-    let _second = open(listen(&hub, "a").http2()).await;
-    let _elsewhere = open(listen(&hub, "b")).await;
+    let first = open(stream_request(&hub, "a")).await;
+    let _second = open(stream_request(&hub, "a").http2()).await;
+    let _elsewhere = open(stream_request(&hub, "b")).await;
     assert_eq!(told().await, Some(2));
     first.close();
-    bongsu_testkit::wait::until(SOON, async || told().await == Some(1)).await;
+    bongsu_testkit::wait::until(WAIT_TIMEOUT, async || told().await == Some(1)).await;
 }
 
 #[tokio::test]
-async fn a_silent_stream_says_that_it_is_alive_and_a_busy_one_does_not() {
+async fn an_idle_stream_sends_keepalives_and_a_busy_one_does_not() {
     let hub = Hub::builder(BONGSU).env("SSE_KEEPALIVE_SECS", 1).start().await;
     let api = Api::new(&hub);
-    for request in both(listen(&hub, "a")) {
+    for request in over_both_protocols(stream_request(&hub, "a")) {
         let mut silent = open(request).await;
         let mut comments = 0;
         while comments < 2 {
-            match silent.next(SOON).await {
+            match silent.next(WAIT_TIMEOUT).await {
                 Some(Item::Comment(text)) => {
                     assert_eq!(text, "keepalive");
                     comments += 1;
@@ -165,11 +165,11 @@ async fn a_silent_stream_says_that_it_is_alive_and_a_busy_one_does_not() {
             }
         }
     }
-    let mut busy = open(listen(&hub, "b")).await;
-    // A comment is right only where the stream was silent, because this test itself or the hub was held up.
+    let mut busy = open(stream_request(&hub, "b")).await;
+    // A comment is allowed only if the stream was silent, because this test or the hub was held up.
     let (mut comments, mut longest_silence, mut last) = (0, Duration::ZERO, tokio::time::Instant::now());
     for n in 0..25 {
-        // As long as nothing comes: then it is time for the next one.
+        // Reads until nothing more comes; then it is time for the next event.
         for _ in 0..100 {
             match busy.try_next(Duration::from_millis(100)).await {
                 Err(_) => break,
@@ -179,7 +179,7 @@ async fn a_silent_stream_says_that_it_is_alive_and_a_busy_one_does_not() {
             }
         }
         let before = std::mem::replace(&mut last, tokio::time::Instant::now());
-        api.publish_to("b", KIND, json!({ "n": n })).await;
+        api.publish_to("b", EVENT_TYPE, json!({ "n": n })).await;
         longest_silence = longest_silence.max(before.elapsed());
     }
     let may_comment = longest_silence > Duration::from_millis(800);

@@ -1,7 +1,7 @@
-//! The API as its own description tells it: schemathesis makes requests from `/openapi.json`, good ones and bad ones,
-//! with valid credentials, and holds every answer against the description.
+//! The API checked against its own description: schemathesis generates valid and invalid requests from
+//! `/openapi.json`, with valid credentials, and compares every answer with the description.
 //!
-//! What was really answered is read from the hub's own counters, not from the tool's word.
+//! The statuses that were really sent are read from the hub's own counters, not from the tool's output.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,23 +13,23 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-/// Always the same run: what fails once fails again.
+/// A fixed seed, so that a failure can be reproduced.
 const SEED: u64 = 20_260_216;
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
     response_headers_conformance,response_schema_conformance,unsupported_method,ignored_auth";
 
-/// Who asks. Nobody whom an example names.
+/// The person who makes the requests; no example names this id.
 const PERSON: u64 = 4_000_017;
 
 /// A method and a path.
 type Operation = (String, String);
 
 #[tokio::test]
-async fn every_answer_is_one_that_the_description_names() {
+async fn every_answer_matches_the_openapi_document() {
     if !tier::needs_engine("schemathesis") {
         return;
     }
-    // Streams that end by themselves, and as many as there are requests.
+    // Short stream lifetimes, and no limit on the number of streams.
     let hub = Hub::builder(BONGSU)
         .env("SSE_LIFETIME_SECS", 1)
         .env("MEMBER_STREAM_LIFETIME_SECS", 1)
@@ -53,12 +53,12 @@ async fn every_answer_is_one_that_the_description_names() {
     }
     let described = described(&document);
     let examples = tier::size(12, 300);
-    // Every stream takes a second: they are asked for beside the rest.
+    // Every stream takes a second, so streams are requested concurrently with the rest.
     let (streams, rest) = tokio::join!(
         run_schemathesis(&hub, examples, ["--include-path-regex", "/stream$"]),
         run_schemathesis(&hub, examples, ["--exclude-path-regex", "/stream$|^/api/admin/"]),
     );
-    // In the end: it sends people away, and remembers from answers who there is.
+    // Last, because these requests disconnect people, and the tool reuses the ids of earlier answers.
     let admin = run_schemathesis(&hub, examples, ["--include-path-regex", "^/api/admin/"]).await;
     let (passed, said) = (streams.0 && rest.0 && admin.0, [streams.1, rest.1, admin.1].concat());
 
@@ -89,22 +89,22 @@ async fn every_answer_is_one_that_the_description_names() {
     assert!(passed, "schemathesis found an answer that the description does not name:\n{said}");
     assert!(failed.is_empty(), "a request made the hub fail: {failed:?}\n{said}");
     assert!(undescribed.is_empty(), "{undescribed:?}");
-    // What takes no input is asked a few times only.
+    // Operations without input are requested a few times only.
     let least = with_input(&document) * examples;
     assert!(requests as usize >= least, "too few requests to say anything: {facts}\n{said}");
     assert!(good.len() * 100 >= described.len() * 80, "never answered 2xx: {bad:?}\n{said}");
-    proof::record("rooms", "every_answer_is_one_that_the_description_names", facts);
+    proof::record("rooms", "every_answer_matches_the_openapi_document", facts);
 }
 
-/// Runs it to its end: whether it found nothing, and what it said.
+/// Runs schemathesis: whether it found no fault, and its output.
 async fn run_schemathesis(hub: &Hub, examples: usize, which: [&str; 2]) -> (bool, String) {
     let mut command = Command::new(tier::program("schemathesis"));
     command.args(["run", &hub.url("/openapi.json"), "--no-color", "--continue-on-failure", "--no-shrink"]);
     command.args(which);
     command.args(["--checks", CHECKS, "--seed", &SEED.to_string(), "--max-examples", &examples.to_string()]);
-    // One thread: CPython up to 3.11 parses source in one at a time only, and hypothesis parses its own.
+    // One worker: CPython up to 3.11 parses source on one thread at a time, and hypothesis parses its own source.
     command.args(["--workers", "1", "--request-timeout", "20", "--suppress-health-check", "all"]);
-    // Nothing is remembered from one run to the next.
+    // No examples are kept from one run to the next.
     command.args(["--generation-database", "none"]);
     command.args(["--header", &format!("Authorization: Bearer {}", tokens::token(PERSON))]);
     command.args(["--header", &format!("X-Internal-Key: {INTERNAL_KEY}")]);
@@ -137,7 +137,7 @@ fn with_input(document: &Value) -> usize {
     operations.filter(|(_, it)| !it["parameters"].is_null() || !it["requestBody"].is_null()).count()
 }
 
-/// How often each operation was answered with which status, by the hub's counters.
+/// How often each operation was answered with each status, by the hub's counters.
 async fn answered(hub: &Hub) -> BTreeMap<Operation, BTreeMap<String, u64>> {
     let mut answered: BTreeMap<Operation, BTreeMap<String, u64>> = BTreeMap::new();
     for sample in hub.metrics().await.samples() {

@@ -1,5 +1,5 @@
-//! Settings of Redis and of databases under which acknowledged changes may be lost: they are named in the log of the
-//! start and in `/health`, whose status is `degraded`.
+//! Settings of Redis and of databases under which acknowledged changes may be lost: the hub names them in its startup
+//! log and in `/health`, whose status is `degraded`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
 
@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use crate::BONGSU;
 
-const SOON: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Starts a hub and makes sure that its health and its log name exactly these settings of an engine, in this order.
+/// Starts a hub, and checks that its health and its log name exactly these settings of an engine, in this order.
 async fn expect_named(hub: Builder, engine: &str, settings: &[&str]) {
     let hub = hub.start().await;
     let api = Api::at(&hub.url("")).anonymous();
@@ -26,21 +26,22 @@ async fn expect_named(hub: Builder, engine: &str, settings: &[&str]) {
         assert_eq!(health["status"], status, "{health}");
         reasons
     };
-    // Redis is looked at beside the start.
-    wait::holds_within(SOON, async || degraded().await.len() == settings.len()).await;
+    // The settings of Redis are checked concurrently with the start.
+    wait::holds_within(WAIT_TIMEOUT, async || degraded().await.len() == settings.len()).await;
     let reasons = degraded().await;
     assert_eq!(reasons.len(), settings.len(), "expected {settings:?}, and health says {reasons:?}");
-    let warnings: Vec<String> = hub.log().lines().filter_map(warning).collect();
+    let warnings: Vec<String> = hub.log().lines().filter_map(finding).collect();
     for (reason, setting) in reasons.iter().zip(settings) {
         assert!(reason.starts_with(&format!("{engine}: {setting} is ")), "{setting}: {reason}");
         assert!(warnings.contains(reason), "{reason:?} is not in the log: {warnings:?}");
     }
 }
 
-/// The message of a warning in the log.
-fn warning(line: &str) -> Option<String> {
+/// The finding of a log line if it is a warning about the settings of an engine.
+fn finding(line: &str) -> Option<String> {
     let line: Value = serde_json::from_str(line).ok()?;
-    (line["level"] == "WARN").then(|| line["fields"]["message"].as_str().unwrap_or_default().to_owned())
+    let is_warning = line["level"] == "WARN";
+    is_warning.then(|| line["fields"]["finding"].as_str().map(str::to_owned))?
 }
 
 #[tokio::test]
@@ -58,13 +59,13 @@ async fn weak_settings_of_redis_are_named() {
         ("no", "always", "noeviction", &["appendonly"]),
     ] {
         let settings = ["appendonly", append_only, "appendfsync", append_fsync, "maxmemory-policy", policy];
-        redis.command(&[&["CONFIG", "SET"], &settings[..]].concat()).await.accepted();
+        redis.command(&[&["CONFIG", "SET"], &settings[..]].concat()).await.expect_ok();
         let hub = Hub::builder(BONGSU).env("REDIS_URL", redis.url()).env("RECORDS", "off");
         expect_named(hub, "redis", named).await;
     }
 }
 
-/// A hub that keeps events in its folder and records in this database.
+/// A hub that keeps events in its data folder and records in this database.
 fn hub_on(database: &str) -> Builder {
     Hub::builder(BONGSU).without_env("REDIS_URL").env("DATABASE_URL", database)
 }
@@ -83,7 +84,7 @@ async fn weak_settings_of_postgres_are_named() {
         (&unsynced, "off", &["synchronous_commit", "fsync"]),
     ] {
         let url = server.database();
-        let name = Server::name_in(&url);
+        let name = Server::database_name(&url);
         server.execute(name, &format!("ALTER DATABASE {name} SET synchronous_commit = {commit}"));
         expect_named(hub_on(&url), "database", named).await;
     }

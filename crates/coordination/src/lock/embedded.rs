@@ -1,4 +1,4 @@
-//! Locks of one process, in memory: they end with it.
+//! Locks of one process, in memory. They end with the process.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,85 +6,85 @@ use std::time::{Duration, Instant};
 
 use bongsu_kernel::Id;
 
-use super::{Acquired, Grant, Locks};
-use crate::{Boxed, Error};
+use super::{AcquireOutcome, LockLease, Locks};
+use crate::{BoxFuture, Error};
 
-/// With more than so many, those that have ended are looked for and forgotten.
-const TIDY: usize = 1_024;
+/// From this many entries on, acquiring a lock first removes the expired ones.
+const CLEANUP_THRESHOLD: usize = 1_024;
 
-/// See the module.
+/// Locks in the memory of one process.
 pub struct EmbeddedLocks {
     ttl: Duration,
-    held: Mutex<Held>,
+    table: Mutex<LockTable>,
 }
 
 #[derive(Default)]
-struct Held {
-    /// The owner of each, and when it ends.
+struct LockTable {
+    /// The owner of each lock, and when its lease ends.
     locks: HashMap<Id, (String, Instant)>,
     last_owner: u64,
 }
 
 impl EmbeddedLocks {
     pub fn new(ttl: Duration) -> Self {
-        Self { ttl, held: Mutex::default() }
+        Self { ttl, table: Mutex::default() }
     }
 
-    fn take(&self, event: &Id) -> Acquired {
+    fn acquire_now(&self, event: &Id) -> AcquireOutcome {
         let now = Instant::now();
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, until)) = held.locks.get(event)
-            && *until > now
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, expires_at)) = table.locks.get(event)
+            && *expires_at > now
         {
-            return Acquired::Taken(Some(*until - now));
+            return AcquireOutcome::Taken(Some(*expires_at - now));
         }
-        if held.locks.len() >= TIDY {
-            held.locks.retain(|_, (_, until)| *until > now);
+        if table.locks.len() >= CLEANUP_THRESHOLD {
+            table.locks.retain(|_, (_, expires_at)| *expires_at > now);
         }
-        held.last_owner += 1;
-        let (owner, until) = (held.last_owner.to_string(), now + self.ttl);
-        held.locks.insert(event.clone(), (owner.clone(), until));
-        Acquired::Granted(Grant { event: event.clone(), owner, until })
+        table.last_owner += 1;
+        let (owner, expires_at) = (table.last_owner.to_string(), now + self.ttl);
+        table.locks.insert(event.clone(), (owner.clone(), expires_at));
+        AcquireOutcome::Acquired(LockLease { event: event.clone(), owner, expires_at })
     }
 
-    /// Lets a lock last until then if the grant still has it.
-    fn change(&self, grant: &Grant, until: Instant) -> bool {
+    /// Moves the end of a lease, if its owner still holds the lock. An end that is not in the future removes the lock.
+    fn set_expiry(&self, lease: &LockLease, expires_at: Instant) -> bool {
         let now = Instant::now();
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        match held.locks.get_mut(&grant.event) {
-            Some((owner, ends)) if *owner == grant.owner && *ends > now => *ends = until,
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        match table.locks.get_mut(&lease.event) {
+            Some((owner, current)) if *owner == lease.owner && *current > now => *current = expires_at,
             _ => return false,
         }
-        if until <= now {
-            held.locks.remove(&grant.event);
+        if expires_at <= now {
+            table.locks.remove(&lease.event);
         }
         true
     }
 }
 
 impl Locks for EmbeddedLocks {
-    fn acquire<'a>(&'a self, event: &'a Id) -> Boxed<'a, Result<Acquired, Error>> {
+    fn acquire<'a>(&'a self, event: &'a Id) -> BoxFuture<'a, Result<AcquireOutcome, Error>> {
         Box::pin(async move {
-            let outcome = Ok(self.take(event));
+            let outcome = Ok(self.acquire_now(event));
             super::count(&outcome);
             outcome
         })
     }
 
-    fn renew<'a>(&'a self, grant: &'a mut Grant) -> Boxed<'a, Result<bool, Error>> {
+    fn renew<'a>(&'a self, lease: &'a mut LockLease) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
-            let until = Instant::now() + self.ttl;
-            let renewed = self.change(grant, until);
+            let expires_at = Instant::now() + self.ttl;
+            let renewed = self.set_expiry(lease, expires_at);
             if renewed {
-                grant.until = until;
+                lease.expires_at = expires_at;
             }
             Ok(renewed)
         })
     }
 
-    fn release<'a>(&'a self, grant: &'a Grant) -> Boxed<'a, Result<bool, Error>> {
+    fn release<'a>(&'a self, lease: &'a LockLease) -> BoxFuture<'a, Result<bool, Error>> {
         let now = Instant::now();
-        Box::pin(async move { Ok(self.change(grant, now)) })
+        Box::pin(async move { Ok(self.set_expiry(lease, now)) })
     }
 
     fn ttl(&self) -> Duration {

@@ -1,8 +1,8 @@
-//! Coordination on a Redis Cluster: the contract.
+//! Runs the contracts on a Redis Cluster.
 
 use crate::contract;
-use crate::hub::shared;
+use crate::hub::fleet_engine;
 
-shared!(OnCluster, bongsu_testkit::Engine::Cluster);
+fleet_engine!(ClusterEngine, bongsu_testkit::Engine::Cluster);
 
-contract!(OnCluster, fleet);
+contract!(ClusterEngine, fleet);

@@ -1,26 +1,26 @@
-//! Coordination within one process: the contract, and what only the embedded file promises.
+//! Runs the contracts on the embedded engine, and tests revocations in its file.
 
 use std::sync::Arc;
 
 use bongsu_coordination::MIGRATIONS;
+use bongsu_coordination::access_commands::REVOCATION_RETENTION;
+use bongsu_coordination::access_commands::embedded::EmbeddedAccessCommands;
 use bongsu_coordination::lock::embedded::EmbeddedLocks;
-use bongsu_coordination::orders::REVOCATION_LIFE;
-use bongsu_coordination::orders::embedded::EmbeddedOrders;
 use bongsu_kernel::Clock;
 use bongsu_kernel::task::Supervisor;
 use bongsu_sql::rusqlite::Connection;
-use bongsu_sql::{DataFolder, Database, Migrations, Store, WriterState};
+use bongsu_sql::{DataFolder, Database, Migrations, Store, WriterThread};
 use tempfile::TempDir;
 
 use crate::contract;
-use crate::hub::{Coordination, Engine, Hub, LEASE, Memory, PATIENCE, revoke};
+use crate::hub::{CommandRecorder, Coordination, Engine, Hub, LEASE_TTL, WAIT_TIMEOUT, revoke};
 
 contract!(Embedded);
 
-/// When the tests' clock begins.
+/// The initial time of the manual clock, in milliseconds since 1970.
 const NOW: u64 = 1_708_070_400_000;
 
-/// A data folder, and the one hub on it.
+/// A data folder, and the hub that is open on it.
 struct Embedded {
     folder: TempDir,
     clock: Clock,
@@ -29,10 +29,10 @@ struct Embedded {
 
 struct Open {
     coordination: Coordination,
-    applied: Arc<Memory>,
+    recorder: Arc<CommandRecorder>,
     supervisor: Supervisor,
     store: Store,
-    thread: WriterState,
+    thread: WriterThread,
 }
 
 impl Embedded {
@@ -47,13 +47,14 @@ impl Embedded {
     async fn open(&self) -> Open {
         let supervisor = Supervisor::new();
         let (store, thread) = Store::start(self.database(), &supervisor).unwrap();
-        let applied = Arc::new(Memory::default());
-        let orders = EmbeddedOrders::open(store.clone(), self.clock.clone(), applied.clone(), &supervisor);
+        let recorder = Arc::new(CommandRecorder::default());
+        let commands =
+            EmbeddedAccessCommands::open(store.clone(), self.clock.clone(), recorder.clone(), &supervisor);
         let coordination = Coordination {
-            locks: Arc::new(EmbeddedLocks::new(LEASE)),
-            orders: Arc::new(orders.await.unwrap()),
+            locks: Arc::new(EmbeddedLocks::new(LEASE_TTL)),
+            access_commands: Arc::new(commands.await.unwrap()),
         };
-        Open { coordination, applied, supervisor, store, thread }
+        Open { coordination, recorder, supervisor, store, thread }
     }
 }
 
@@ -66,47 +67,47 @@ impl Engine for Embedded {
         if self.open.is_none() {
             self.open = Some(self.open().await);
         }
-        let Open { coordination, applied, .. } = self.open.as_ref().unwrap();
-        let (coordination, applied) = (coordination.clone(), applied.clone());
-        Hub { coordination, applied, supervisor: Supervisor::new(), process: None }
+        let Open { coordination, recorder, .. } = self.open.as_ref().unwrap();
+        let (coordination, recorder) = (coordination.clone(), recorder.clone());
+        Hub { coordination, recorder, supervisor: Supervisor::new(), process: None }
     }
 
-    /// Goes on with a copy of the files as the kernel has them at this moment, which is what a kill leaves.
+    /// Continues with a copy of the files as the kernel has them now, which is what a killed process leaves.
     async fn kill(&mut self, hubs: Vec<Hub>) {
-        let left = tempfile::tempdir().unwrap();
+        let copy = tempfile::tempdir().unwrap();
         for file in std::fs::read_dir(self.folder.path()).unwrap().flatten() {
-            // SQLite makes this one anew from the log beside the database.
+            // SQLite recreates this file from the write-ahead log.
             if !file.file_name().to_string_lossy().ends_with("-shm") {
-                std::fs::copy(file.path(), left.path().join(file.file_name())).unwrap();
+                std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
             }
         }
         drop(hubs);
         if let Some(open) = self.open.take() {
             open.store.writer().close().await;
-            assert!(open.supervisor.shut_down(PATIENCE).await);
-            tokio::task::spawn_blocking(move || assert!(open.thread.join(PATIENCE))).await.unwrap();
+            assert!(open.supervisor.shut_down(WAIT_TIMEOUT).await);
+            tokio::task::spawn_blocking(move || assert!(open.thread.join(WAIT_TIMEOUT))).await.unwrap();
         }
-        self.folder = left;
+        self.folder = copy;
     }
 }
 
 #[tokio::test]
-async fn a_revocation_is_kept_until_no_token_can_be_older() {
+async fn a_revocation_is_kept_for_the_retention_time() {
     let mut engine = Embedded::new();
     let hub = engine.hub().await;
-    hub.give(revoke("anna", NOW)).await;
-    let life = REVOCATION_LIFE.as_millis() as u64;
-    engine.clock.set(NOW + life - 1);
+    hub.issue(revoke("anna", NOW)).await;
+    let retention_ms = REVOCATION_RETENTION.as_millis() as u64;
+    engine.clock.set(NOW + retention_ms - 1);
     engine.kill(vec![hub]).await;
     let hub = engine.hub().await;
     assert_eq!(hub.revoked("anna").await, Some(NOW));
-    engine.clock.set(NOW + life);
+    engine.clock.set(NOW + retention_ms);
     engine.kill(vec![hub]).await;
     assert_eq!(engine.hub().await.revoked("anna").await, None);
 }
 
 #[tokio::test]
-async fn more_revocations_than_fit_into_memory_are_looked_up() {
+async fn revocations_beyond_the_memory_limit_are_read_from_the_file() {
     let mut engine = Embedded::new();
     drop(engine.database());
     let mut file = Connection::open(engine.folder.path().join("bongsu.db")).unwrap();
@@ -124,8 +125,8 @@ async fn more_revocations_than_fit_into_memory_are_looked_up() {
         assert_eq!(hub.revoked(&format!("user{n}")).await, Some(NOW), "user{n}");
     }
     assert_eq!(hub.revoked("user100003").await, None);
-    for (user, before) in [("user100002", NOW + 5), ("somebody", NOW + 6), ("user0", NOW + 7)] {
-        hub.give(revoke(user, before)).await;
-        assert_eq!(hub.revoked(user).await, Some(before), "{user}");
+    for (user, issued_before) in [("user100002", NOW + 5), ("somebody", NOW + 6), ("user0", NOW + 7)] {
+        hub.issue(revoke(user, issued_before)).await;
+        assert_eq!(hub.revoked(user).await, Some(issued_before), "{user}");
     }
 }

@@ -1,303 +1,312 @@
-//! What happens when Redis is killed, stands still or forgets, and when the way to it is cut.
+//! Coordination while Redis is killed, suspended or emptied, and while the connection to it is cut.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bongsu_coordination::Locks;
-use bongsu_coordination::lock::Acquired;
+use bongsu_coordination::lock::AcquireOutcome;
 use bongsu_coordination::lock::redis::RedisLocks;
-use bongsu_coordination::registry::{Records, Standing};
+use bongsu_coordination::registry::{LeaseState, RecordsLocation};
 use bongsu_testkit::proxy::Direction;
 use bongsu_testkit::redis::Cluster;
 use bongsu_testkit::{Proxy, Redis, tier, wait};
 
-use crate::hub::{Hub, PATIENCE, id, kick, revoke};
-use crate::orders_contract::some_orders;
-use crate::runner_contract::{Diary, run, run_quietly};
+use crate::access_command_contract::sample_commands;
+use crate::hub::{Hub, WAIT_TIMEOUT, disconnect, id, revoke};
+use crate::runner_contract::{RunHistory, run, run_pending};
 
-/// A Redis, one hub on it, and another one behind a proxy. None where there is no Redis.
+/// A Redis, a hub `near` with a direct connection, and a hub `far` behind a proxy. None if Redis is not available in
+/// this run.
 async fn redis_with_hubs() -> Option<(Redis, Hub, Proxy, Hub)> {
     if !tier::needs_engine("redis") {
         return None;
     }
     let redis = Redis::start().await;
     let proxy = Proxy::start(redis.addr()).await;
-    let near = Hub::start(&redis.url(), "", Records::Off).await;
-    let far = Hub::start(&format!("redis://{}", proxy.addr()), "", Records::Off).await;
+    let near = Hub::start(&redis.url(), "", RecordsLocation::Off).await;
+    let far = Hub::start(&format!("redis://{}", proxy.addr()), "", RecordsLocation::Off).await;
     for hub in [&near, &far] {
         hub.join().await;
-        hub.is_current().await;
+        hub.wait_until_current().await;
     }
     Some((redis, near, proxy, far))
 }
 
-async fn becomes_uncertain(hub: &Hub) {
-    wait::until(PATIENCE, || async { !hub.coordination.orders.is_current() }).await;
+async fn wait_until_not_current(hub: &Hub) {
+    wait::until(WAIT_TIMEOUT, || async { !hub.coordination.access_commands.is_current() }).await;
 }
 
-/// Catches up as soon as that is possible.
-async fn catches_up(hub: &Hub) {
-    wait::until(PATIENCE, || async { hub.coordination.orders.catch_up().await.is_ok() }).await;
+/// Retries until the hub has caught up.
+async fn wait_until_caught_up(hub: &Hub) {
+    wait::until(WAIT_TIMEOUT, || async { hub.coordination.access_commands.catch_up().await.is_ok() }).await;
 }
 
 #[tokio::test]
-async fn orders_that_were_given_while_the_bus_was_cut_are_applied_before_catch_up_returns() {
+async fn commands_issued_while_the_bus_is_cut_are_applied_before_catch_up_returns() {
     let Some((_redis, near, proxy, far)) = redis_with_hubs().await else { return };
     assert_eq!(far.revoked("anna").await, None);
     proxy.cut();
-    becomes_uncertain(&far).await;
-    // More than are read at once.
-    let orders = [some_orders(300), vec![revoke("anna", 100)]].concat();
-    for order in &orders {
-        near.give(order.clone()).await;
+    wait_until_not_current(&far).await;
+    // `near` issues more commands than one read returns.
+    let commands = [sample_commands(300), vec![revoke("anna", 100)]].concat();
+    for command in &commands {
+        near.issue(command.clone()).await;
     }
-    assert!(far.coordination.orders.catch_up().await.is_err(), "Redis cannot be asked");
+    assert!(far.coordination.access_commands.catch_up().await.is_err(), "Redis is unreachable");
     assert!(
-        far.coordination.orders.revoked_before(&id("anna")).await.is_err(),
-        "nor whether that still holds"
+        far.coordination.access_commands.revoked_before(&id("anna")).await.is_err(),
+        "a cached answer is not used without Redis"
     );
-    assert!(!far.coordination.orders.is_current());
-    assert_eq!(far.applied.orders(), []);
+    assert!(!far.coordination.access_commands.is_current());
+    assert_eq!(far.recorder.commands(), []);
     proxy.heal();
-    catches_up(&far).await;
-    assert_eq!(far.applied.orders(), orders, "all of them, when it returned");
+    wait_until_caught_up(&far).await;
+    assert_eq!(far.recorder.commands(), commands, "all commands are applied when catch_up returns");
     assert_eq!(far.revoked("anna").await, Some(100));
-    far.is_current().await;
-    assert_eq!((far.applied.orders().len(), far.applied.missed()), (301, 1));
+    far.wait_until_current().await;
+    assert_eq!((far.recorder.commands().len(), far.recorder.missed_count()), (301, 1));
 }
 
 #[tokio::test]
-async fn a_hub_that_was_away_for_longer_than_the_feed_holds_is_told_that_it_missed_something() {
+async fn an_instance_that_is_behind_the_trimmed_feed_reports_missed_commands() {
     let Some((redis, near, proxy, far)) = redis_with_hubs().await else { return };
-    near.give(kick("before")).await;
-    far.applied.comes_to(&[kick("before")]).await;
+    near.issue(disconnect("before")).await;
+    far.recorder.wait_for_commands(&[disconnect("before")]).await;
     proxy.cut();
-    near.give(revoke("anna", 100)).await;
-    near.give(kick("ben")).await;
-    redis.command(&["XTRIM", "{orders}:feed", "MAXLEN", "1"]).await.accepted();
+    near.issue(revoke("anna", 100)).await;
+    near.issue(disconnect("ben")).await;
+    redis.command(&["XTRIM", "{orders}:feed", "MAXLEN", "1"]).await.expect_ok();
     proxy.heal();
-    catches_up(&far).await;
-    assert_eq!((far.applied.orders(), far.applied.missed()), (vec![kick("before")], 2));
+    wait_until_caught_up(&far).await;
+    assert_eq!((far.recorder.commands(), far.recorder.missed_count()), (vec![disconnect("before")], 2));
     assert_eq!(far.revoked("anna").await, Some(100));
-    near.give(kick("cho")).await;
-    far.applied.comes_to(&[kick("before"), kick("cho")]).await;
-    assert_eq!(near.applied.missed(), 1);
+    near.issue(disconnect("cho")).await;
+    far.recorder.wait_for_commands(&[disconnect("before"), disconnect("cho")]).await;
+    assert_eq!(near.recorder.missed_count(), 1);
 }
 
 #[tokio::test]
-async fn an_order_whose_message_was_lost_in_silence_is_found() {
+async fn a_command_whose_message_is_lost_is_found() {
     let Some((_redis, near, proxy, far)) = redis_with_hubs().await else { return };
     assert_eq!(far.revoked("anna").await, None);
     proxy.drop_next_message(b"revoke anna");
-    near.give(revoke("anna", 100)).await;
-    // Without another message that would show the gap.
-    far.applied.comes_to(&[revoke("anna", 100)]).await;
-    wait::until(PATIENCE, || async { proxy.dropped() == 1 }).await;
+    near.issue(revoke("anna", 100)).await;
+    // No later message shows the gap.
+    far.recorder.wait_for_commands(&[revoke("anna", 100)]).await;
+    wait::until(WAIT_TIMEOUT, || async { proxy.dropped_messages() == 1 }).await;
     assert_eq!(far.revoked("anna").await, Some(100));
     proxy.drop_next_message(b"disconnect ben");
-    near.give(kick("ben")).await;
-    near.give(kick("cho")).await;
-    far.applied.comes_to(&[revoke("anna", 100), kick("ben"), kick("cho")]).await;
+    near.issue(disconnect("ben")).await;
+    near.issue(disconnect("cho")).await;
+    far.recorder.wait_for_commands(&[revoke("anna", 100), disconnect("ben"), disconnect("cho")]).await;
 }
 
 #[tokio::test]
-async fn while_only_the_bus_is_down_nobody_is_current_but_catching_up_works() {
+async fn without_the_bus_an_instance_is_not_current_but_can_catch_up() {
     let Some((redis, near, _proxy, _far)) = redis_with_hubs().await else { return };
     let allow = async |channels: &str| {
-        redis.command(&["ACL", "SETUSER", "deaf", "on", ">word", "~*", "+@all", channels]).await.accepted();
+        redis.command(&["ACL", "SETUSER", "deaf", "on", ">word", "~*", "+@all", channels]).await.expect_ok();
     };
     allow("allchannels").await;
     let url = redis.url().replace("redis://", "redis://deaf:word@");
-    let deaf = Hub::start(&url, "", Records::Off).await;
-    deaf.is_current().await;
-    // Its subscriptions are ended, and new ones refused; all else goes on.
+    let deaf = Hub::start(&url, "", RecordsLocation::Off).await;
+    deaf.wait_until_current().await;
+    // Redis ends the subscriptions of this user and refuses new ones; all other commands work.
     allow("resetchannels").await;
-    becomes_uncertain(&deaf).await;
+    wait_until_not_current(&deaf).await;
     for n in 1..20 {
-        near.give(revoke("anna", n)).await;
+        near.issue(revoke("anna", n)).await;
         deaf.catch_up().await;
         assert_eq!(deaf.revoked("anna").await, Some(n));
-        assert!(!deaf.coordination.orders.is_current());
+        assert!(!deaf.coordination.access_commands.is_current());
     }
     allow("allchannels").await;
-    deaf.is_current().await;
-    assert_eq!((deaf.applied.orders().len(), deaf.applied.missed()), (19, 1));
+    deaf.wait_until_current().await;
+    assert_eq!((deaf.recorder.commands().len(), deaf.recorder.missed_count()), (19, 1));
 }
 
 #[tokio::test]
-async fn a_hub_on_a_dead_wire_is_not_current() {
+async fn an_instance_with_a_stalled_connection_is_not_current() {
     let Some((_redis, near, proxy, far)) = redis_with_hubs().await else { return };
-    // Nothing closes: only silence.
+    // The connection stays open, but delivers no bytes.
     proxy.stall(Direction::ToClient);
-    becomes_uncertain(&far).await;
-    near.give(kick("anna")).await;
-    assert!(far.coordination.orders.catch_up().await.is_err());
+    wait_until_not_current(&far).await;
+    near.issue(disconnect("anna")).await;
+    assert!(far.coordination.access_commands.catch_up().await.is_err());
     proxy.heal();
-    catches_up(&far).await;
-    assert_eq!(far.applied.orders(), [kick("anna")]);
-    far.is_current().await;
+    wait_until_caught_up(&far).await;
+    assert_eq!(far.recorder.commands(), [disconnect("anna")]);
+    far.wait_until_current().await;
 }
 
 #[tokio::test]
-async fn a_redis_that_was_killed_loses_no_order_no_lock_and_no_instance_for_good() {
+async fn a_restarted_redis_has_lost_no_command_lock_or_instance() {
     let Some((redis, near, _proxy, far)) = redis_with_hubs().await else { return };
-    let own = near.process.as_ref().unwrap().redis.clone();
-    let locks: Arc<dyn Locks> = Arc::new(RedisLocks::new(own, Duration::from_secs(600)));
-    let Acquired::Granted(mut grant) = locks.acquire(&id("42")).await.unwrap() else { panic!("it is free") };
-    near.give(revoke("anna", 100)).await;
+    let client = near.process.as_ref().unwrap().redis.clone();
+    let locks: Arc<dyn Locks> = Arc::new(RedisLocks::new(client, Duration::from_secs(600)));
+    let AcquireOutcome::Acquired(mut lease) = locks.acquire(&id("42")).await.unwrap() else {
+        panic!("the lock is not free")
+    };
+    near.issue(revoke("anna", 100)).await;
     redis.kill9().await;
-    becomes_uncertain(&near).await;
-    assert!(near.coordination.orders.give(kick("ben")).await.is_err());
+    wait_until_not_current(&near).await;
+    assert!(near.coordination.access_commands.issue(disconnect("ben")).await.is_err());
     assert!(locks.acquire(&id("43")).await.is_err());
     redis.restart().await;
-    catches_up(&far).await;
-    assert_eq!(far.applied.orders(), [revoke("anna", 100)]);
-    wait::until(PATIENCE, || async { near.coordination.locks.acquire(&id("44")).await.is_ok() }).await;
-    assert_eq!(locks.renew(&mut grant).await, Ok(true));
-    assert!(matches!(far.coordination.locks.acquire(&id("42")).await, Ok(Acquired::Taken(_))));
+    wait_until_caught_up(&far).await;
+    assert_eq!(far.recorder.commands(), [revoke("anna", 100)]);
+    wait::until(WAIT_TIMEOUT, || async { near.coordination.locks.acquire(&id("44")).await.is_ok() }).await;
+    assert_eq!(locks.renew(&mut lease).await, Ok(true));
+    assert!(matches!(far.coordination.locks.acquire(&id("42")).await, Ok(AcquireOutcome::Taken(_))));
     for hub in [&near, &far] {
-        hub.sees(&[&near, &far]).await;
-        hub.is_current().await;
+        hub.wait_until_alive(&[&near, &far]).await;
+        hub.wait_until_current().await;
     }
-    near.give(kick("cho")).await;
+    near.issue(disconnect("cho")).await;
     for hub in [&near, &far] {
-        hub.applied.comes_to(&[revoke("anna", 100), kick("cho")]).await;
-        assert_eq!(hub.applied.missed(), 1, "only before its first look");
+        hub.recorder.wait_for_commands(&[revoke("anna", 100), disconnect("cho")]).await;
+        assert_eq!(hub.recorder.missed_count(), 1, "only once at start");
     }
 }
 
 #[tokio::test]
-async fn while_redis_stands_still_nobody_runs_and_everybody_counts_as_lost() {
+async fn while_redis_is_suspended_no_loop_runs_and_every_lease_is_lost() {
     let Some((redis, near, _proxy, far)) = redis_with_hubs().await else { return };
-    let diary = Arc::new(Diary::default());
-    for (who, hub) in [&near, &far].into_iter().enumerate() {
-        run(hub, who, &diary);
+    let history = Arc::new(RunHistory::default());
+    for (index, hub) in [&near, &far].into_iter().enumerate() {
+        run(hub, index, &history);
     }
-    let (_, turn) = diary.runs_on().await;
-    let quiet = Arc::new(Diary::default());
-    run_quietly(&near, &quiet);
-    wait::until(PATIENCE, || async { quiet.running() == 1 }).await;
+    let (_, run_before) = history.wait_for_next_step().await;
+    let pending = Arc::new(RunHistory::default());
+    run_pending(&near, &pending);
+    wait::until(WAIT_TIMEOUT, || async { pending.running() == 1 }).await;
     redis.pause();
-    wait::until(PATIENCE, || async { diary.running() == 0 && quiet.running() == 0 }).await;
+    wait::until(WAIT_TIMEOUT, || async { history.running() == 0 && pending.running() == 0 }).await;
     for hub in [&near, &far] {
         let registry = hub.registry();
-        wait::until(PATIENCE, || async { registry.fleet().borrow().standing == Standing::Lost }).await;
-        assert!(!registry.holds());
-        assert!(!hub.coordination.orders.is_current());
+        wait::until(WAIT_TIMEOUT, || async { registry.fleet().borrow().lease_state == LeaseState::Lost })
+            .await;
+        assert!(!registry.is_lease_held());
+        assert!(!hub.coordination.access_commands.is_current());
     }
     redis.resume();
-    assert!(diary.runs_on().await.1 > turn);
-    assert!(diary.was_in_order());
+    assert!(history.wait_for_next_step().await.1 > run_before);
+    assert!(history.is_in_order());
     for hub in [&near, &far] {
-        wait::until(PATIENCE, || async { hub.registry().holds() }).await;
-        hub.sees(&[&near, &far]).await;
-        hub.is_current().await;
+        wait::until(WAIT_TIMEOUT, || async { hub.registry().is_lease_held() }).await;
+        hub.wait_until_alive(&[&near, &far]).await;
+        hub.wait_until_current().await;
     }
 }
 
 #[tokio::test]
-async fn a_redis_that_lost_everything_is_noticed_by_all() {
+async fn every_instance_notices_that_redis_lost_its_data() {
     let Some((redis, near, _proxy, far)) = redis_with_hubs().await else { return };
-    near.give(revoke("anna", 100)).await;
+    near.issue(revoke("anna", 100)).await;
     for hub in [&near, &far] {
-        hub.applied.comes_to(&[revoke("anna", 100)]).await;
+        hub.recorder.wait_for_commands(&[revoke("anna", 100)]).await;
         assert_eq!(hub.revoked("ben").await, None);
     }
     let joined = near.registry().fleet().borrow().alive.clone();
-    redis.command(&["FLUSHALL"]).await.accepted();
-    redis.command(&["SET", "{orders}:revoked:ben", "200"]).await.accepted();
+    redis.command(&["FLUSHALL"]).await.expect_ok();
+    redis.command(&["SET", "{orders}:revoked:ben", "200"]).await.expect_ok();
     for hub in [&near, &far] {
-        wait::until(PATIENCE, || async { hub.applied.missed() == 2 }).await;
-        assert_eq!(hub.revoked("anna").await, Some(100), "what it knew itself");
-        assert_eq!(hub.revoked("ben").await, Some(200), "that there was none is no longer believed");
+        wait::until(WAIT_TIMEOUT, || async { hub.recorder.missed_count() == 2 }).await;
+        assert_eq!(hub.revoked("anna").await, Some(100), "the instance remembers it");
+        assert_eq!(hub.revoked("ben").await, Some(200), "the cached absence of a revocation is dropped");
     }
     for hub in [&near, &far] {
-        hub.is_current().await;
+        hub.wait_until_current().await;
     }
-    near.give(kick("cho")).await;
+    near.issue(disconnect("cho")).await;
     for hub in [&near, &far] {
-        wait::until(PATIENCE, || async { hub.applied.orders().last() == Some(&kick("cho")) }).await;
-        // What was written back may have been applied a second time.
-        let mut applied = hub.applied.orders();
+        wait::until(WAIT_TIMEOUT, || async { hub.recorder.commands().last() == Some(&disconnect("cho")) })
+            .await;
+        // A restored revocation may be applied a second time.
+        let mut applied = hub.recorder.commands();
         applied.dedup();
-        assert_eq!(applied, [revoke("anna", 100), kick("cho")]);
-        let again = || hub.registry().fleet().borrow().alive.clone();
-        wait::until(PATIENCE, || async {
-            again().len() == 2 && again().iter().all(|instance| !joined.contains(instance))
+        assert_eq!(applied, [revoke("anna", 100), disconnect("cho")]);
+        let alive = || hub.registry().fleet().borrow().alive.clone();
+        wait::until(WAIT_TIMEOUT, || async {
+            alive().len() == 2 && alive().iter().all(|instance| !joined.contains(instance))
         })
         .await;
     }
 }
 
 #[tokio::test]
-async fn revocations_that_redis_has_lost_are_written_back_by_those_who_remember_them() {
+async fn revocations_that_redis_lost_are_restored_from_the_memory_of_instances() {
     let Some((redis, near, proxy, far)) = redis_with_hubs().await else { return };
-    // Only the one that gives it knows it: the other one has missed it, and Redis loses it before it is back.
+    // Only `near` knows the revocation: `far` missed its message, and Redis loses it before `far` is connected again.
     proxy.cut();
-    near.give(revoke("anna", 100)).await;
-    near.applied.comes_to(&[revoke("anna", 100)]).await;
-    // More than are asked about at once.
+    near.issue(revoke("anna", 100)).await;
+    near.recorder.wait_for_commands(&[revoke("anna", 100)]).await;
+    // `near` issues more revocations than one batch restores.
     let many = tier::size(600, 20_000) as u64;
     for n in 0..many {
-        near.give(revoke(&format!("user{n}"), n + 1)).await;
+        near.issue(revoke(&format!("user{n}"), n + 1)).await;
     }
-    redis.command(&["FLUSHALL"]).await.accepted();
+    redis.command(&["FLUSHALL"]).await.expect_ok();
     proxy.heal();
     let users = [0, many / 2, many - 1].map(|n| (format!("user{n}"), n + 1));
     let known: Vec<_> = users.into_iter().chain([("anna".to_owned(), 100)]).collect();
-    let is_back = async |user: &str| redis.command(&["EXISTS", &format!("{{orders}}:revoked:{user}")]).await;
-    // The second time nothing but what was written back is lost.
+    let exists = async |user: &str| redis.command(&["EXISTS", &format!("{{orders}}:revoked:{user}")]).await;
+    // In the second round Redis loses only the restored revocations.
     for round in 0..2 {
         for (user, _) in &known {
-            wait::until(PATIENCE, || async { is_back(user).await.integer() == 1 }).await;
+            wait::until(WAIT_TIMEOUT, || async { exists(user).await.integer() == 1 }).await;
         }
-        let new = Hub::start(&redis.url(), "", Records::Off).await;
+        let new = Hub::start(&redis.url(), "", RecordsLocation::Off).await;
         for hub in [&near, &far, &new] {
-            hub.is_current().await;
+            hub.wait_until_current().await;
             for (user, before) in &known {
                 assert_eq!(hub.revoked(user).await, Some(*before), "{user} in round {round}");
             }
             assert_eq!(hub.revoked("ben").await, None);
         }
         new.stop().await;
-        redis.command(&["FLUSHALL"]).await.accepted();
+        redis.command(&["FLUSHALL"]).await.expect_ok();
     }
 }
 
 #[tokio::test]
-async fn orders_go_on_while_their_slot_moves() {
+async fn commands_continue_while_their_slot_migrates() {
     if !tier::needs_engine("redis") {
         return;
     }
     let cluster = Cluster::start().await;
     let hubs = [
-        Hub::start(&cluster.url(), "", Records::Off).await,
-        Hub::start(&cluster.url(), "", Records::Off).await,
+        Hub::start(&cluster.url(), "", RecordsLocation::Off).await,
+        Hub::start(&cluster.url(), "", RecordsLocation::Off).await,
     ];
     for hub in &hubs {
-        hub.is_current().await;
+        hub.wait_until_current().await;
     }
     let slot = Cluster::slot_of("{orders}:feed");
     let to = (cluster.node_of(slot).await + 1) % 3;
-    let mut given = vec![kick("before")];
-    hubs[0].give(kick("before")).await;
+    let mut issued = vec![disconnect("before")];
+    hubs[0].issue(disconnect("before")).await;
     let mut migration = cluster.start_migration(slot, to).await;
     migration.move_keys(1).await;
-    given.push(kick("meanwhile"));
-    wait::until(PATIENCE, || async { hubs[1].coordination.orders.give(kick("meanwhile")).await.is_ok() })
-        .await;
+    issued.push(disconnect("meanwhile"));
+    wait::until(WAIT_TIMEOUT, || async {
+        hubs[1].coordination.access_commands.issue(disconnect("meanwhile")).await.is_ok()
+    })
+    .await;
     let mut moves = 0..1_000;
     while migration.move_keys(100).await > 0 {
-        assert!(moves.next().is_some(), "the keys of slot {slot} have no end");
+        assert!(moves.next().is_some(), "the migration of slot {slot} does not finish");
     }
     migration.finish().await;
-    given.push(revoke("after", 5));
-    wait::until(PATIENCE, || async { hubs[0].coordination.orders.give(revoke("after", 5)).await.is_ok() })
-        .await;
+    issued.push(revoke("after", 5));
+    wait::until(WAIT_TIMEOUT, || async {
+        hubs[0].coordination.access_commands.issue(revoke("after", 5)).await.is_ok()
+    })
+    .await;
     for hub in &hubs {
-        catches_up(hub).await;
-        assert_eq!(hub.applied.orders(), given);
-        hub.is_current().await;
-        assert_eq!((hub.revoked("after").await, hub.applied.missed()), (Some(5), 1));
+        wait_until_caught_up(hub).await;
+        assert_eq!(hub.recorder.commands(), issued);
+        hub.wait_until_current().await;
+        assert_eq!((hub.revoked("after").await, hub.recorder.missed_count()), (Some(5), 1));
     }
 }

@@ -1,89 +1,89 @@
-//! Hubs of a fleet on an engine, as far as coordination goes: each on a thread of its own, so that it can be killed and
-//! can stand still. On the embedded engine there is one, however often it is asked for.
+//! Hubs with only their coordination. Each hub of a fleet has its own runtime thread, so that a test can kill or
+//! suspend it. On the embedded engine all handles share one hub.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bongsu_coordination::access_commands::redis::RedisAccessCommands;
 use bongsu_coordination::lock::redis::RedisLocks;
-use bongsu_coordination::orders::redis::RedisOrders;
 use bongsu_coordination::registry::redis::RedisRegistry;
-use bongsu_coordination::registry::{About, Records};
-use bongsu_coordination::{Apply, Locks, Order, Orders};
+use bongsu_coordination::registry::{InstanceInfo, RecordsLocation};
+use bongsu_coordination::{AccessCommand, AccessCommandHandler, AccessCommands, Locks};
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, random};
-use bongsu_redis::{Address, Options, Redis};
-use bongsu_testkit::{Island, wait};
+use bongsu_redis::{Options, Redis, RedisAddress};
+use bongsu_testkit::{IsolatedRuntime, wait};
 
-/// How long instances and locks last here. Short, so that their end can be waited for, and longer than a busy machine
-/// holds up whoever renews them.
-pub(crate) const LEASE: Duration = Duration::from_secs(5);
-/// What has not happened by then will not.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// The time to live of leases and locks in these tests. Short, so that tests can wait for its end, but longer than a
+/// busy machine delays a renewal.
+pub(crate) const LEASE_TTL: Duration = Duration::from_secs(5);
+/// A test fails if what it waits for takes longer.
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where hubs find each other.
+/// An engine that the contracts run on.
 pub(crate) trait Engine: Sized {
-    /// An empty place. None where the engine cannot be had.
+    /// An engine without data. None if the engine is not available in this run.
     async fn start() -> Option<Self>;
 
-    /// Another hub. It has joined.
+    /// Starts a hub that has joined the fleet.
     async fn hub(&mut self) -> Hub;
 
-    /// Ends everything as a kill would. Hubs that are asked for afterwards find what is left.
+    /// Kills the hubs. Hubs that start later find the data that is left.
     async fn kill(&mut self, hubs: Vec<Hub>);
 }
 
-/// What every hub has.
+/// The coordination of a hub.
 #[derive(Clone)]
 pub(crate) struct Coordination {
     pub(crate) locks: Arc<dyn Locks>,
-    pub(crate) orders: Arc<dyn Orders>,
+    pub(crate) access_commands: Arc<dyn AccessCommands>,
 }
 
 pub(crate) struct Hub {
     pub(crate) coordination: Coordination,
-    pub(crate) applied: Arc<Memory>,
+    pub(crate) recorder: Arc<CommandRecorder>,
     pub(crate) supervisor: Supervisor,
-    /// None for the embedded one.
+    /// None on the embedded engine.
     pub(crate) process: Option<Process>,
 }
 
 pub(crate) struct Process {
-    pub(crate) island: Island,
+    pub(crate) runtime: IsolatedRuntime,
     pub(crate) redis: Redis,
     registry: RedisRegistry,
 }
 
 impl Hub {
-    /// Starts one, without waiting for it to join.
-    pub(crate) async fn start(url: &str, prefix: &str, records: Records) -> Self {
-        Self::start_as(url, prefix, &about(records)).await
+    /// Starts a hub without waiting until it has joined.
+    pub(crate) async fn start(url: &str, prefix: &str, records: RecordsLocation) -> Self {
+        Self::start_as(url, prefix, &instance_info(records)).await
     }
 
-    pub(crate) async fn start_as(url: &str, prefix: &str, about: &About) -> Self {
-        let (island, supervisor) = (Island::start(), Supervisor::new());
-        let options = Options { address: Address::parse(url).unwrap(), prefix: prefix.to_owned() };
-        let applied = Arc::new(Memory::default());
+    pub(crate) async fn start_as(url: &str, prefix: &str, info: &InstanceInfo) -> Self {
+        let (runtime, supervisor) = (IsolatedRuntime::start(), Supervisor::new());
+        let options = Options { address: RedisAddress::parse(url).unwrap(), prefix: prefix.to_owned() };
+        let recorder = Arc::new(CommandRecorder::default());
         let (coordination, redis, registry) = {
-            let _there = island.enter();
+            let _guard = runtime.enter();
             let redis = Redis::start(options, &supervisor);
-            let registry = RedisRegistry::start(redis.clone(), about, LEASE, &supervisor);
-            let orders = RedisOrders::start(redis.clone(), None, applied.clone(), &supervisor);
+            let registry = RedisRegistry::start(redis.clone(), info, LEASE_TTL, &supervisor);
+            let commands = RedisAccessCommands::start(redis.clone(), None, recorder.clone(), &supervisor);
             let coordination = Coordination {
-                locks: Arc::new(RedisLocks::new(redis.clone(), LEASE)),
-                orders: Arc::new(orders),
+                locks: Arc::new(RedisLocks::new(redis.clone(), LEASE_TTL)),
+                access_commands: Arc::new(commands),
             };
             (coordination, redis, registry)
         };
-        // So that its connections live there, too.
-        let looking = redis.clone();
-        island.run(async move { looking.look().await }).await;
-        Self { coordination, applied, supervisor, process: Some(Process { island, redis, registry }) }
+        // Opens the connections to Redis on the hub's own runtime.
+        let client = redis.clone();
+        runtime.run(async move { client.check_servers().await }).await;
+        Self { coordination, recorder, supervisor, process: Some(Process { runtime, redis, registry }) }
     }
 
-    pub(crate) fn island(&self) -> &Island {
-        &self.process.as_ref().expect("a hub of a fleet").island
+    pub(crate) fn runtime(&self) -> &IsolatedRuntime {
+        &self.process.as_ref().expect("a hub of a fleet").runtime
     }
 
     pub(crate) fn registry(&self) -> &RedisRegistry {
@@ -91,56 +91,56 @@ impl Hub {
     }
 
     pub(crate) fn id(&self) -> &str {
-        self.registry().me()
+        self.registry().instance_id()
     }
 
     pub(crate) async fn join(&self) {
         self.registry().join().await.unwrap();
     }
 
-    /// Ends it in order.
+    /// Stops the hub as a shutdown does.
     pub(crate) async fn stop(self) {
         let Self { supervisor, process, .. } = self;
-        assert!(supervisor.shut_down(PATIENCE).await);
+        assert!(supervisor.shut_down(WAIT_TIMEOUT).await);
         drop(process);
     }
 
     pub(crate) fn kill(self) {
-        self.process.expect("a hub of a fleet").island.kill();
+        self.process.expect("a hub of a fleet").runtime.kill();
     }
 
-    /// The ids of those that it thinks alive.
+    /// The ids of the instances that this hub considers alive.
     pub(crate) fn alive(&self) -> Vec<String> {
         let fleet = self.registry().fleet().borrow().clone();
         fleet.alive.into_iter().map(|instance| instance.id).collect()
     }
 
-    pub(crate) async fn sees(&self, hubs: &[&Hub]) {
+    pub(crate) async fn wait_until_alive(&self, hubs: &[&Hub]) {
         let mut ids: Vec<&str> = hubs.iter().map(|hub| hub.id()).collect();
         ids.sort_unstable();
-        wait::until(PATIENCE, || async { self.alive() == ids }).await;
+        wait::until(WAIT_TIMEOUT, || async { self.alive() == ids }).await;
     }
 
-    pub(crate) async fn give(&self, order: Order) {
-        self.coordination.orders.give(order).await.unwrap();
+    pub(crate) async fn issue(&self, command: AccessCommand) {
+        self.coordination.access_commands.issue(command).await.unwrap();
     }
 
     pub(crate) async fn catch_up(&self) {
-        self.coordination.orders.catch_up().await.unwrap();
+        self.coordination.access_commands.catch_up().await.unwrap();
     }
 
-    pub(crate) async fn is_current(&self) {
-        wait::until(PATIENCE, || async { self.coordination.orders.is_current() }).await;
+    pub(crate) async fn wait_until_current(&self) {
+        wait::until(WAIT_TIMEOUT, || async { self.coordination.access_commands.is_current() }).await;
     }
 
     pub(crate) async fn revoked(&self, user: &str) -> Option<u64> {
-        self.coordination.orders.revoked_before(&id(user)).await.unwrap()
+        self.coordination.access_commands.revoked_before(&id(user)).await.unwrap()
     }
 }
 
-pub(crate) fn about(records: Records) -> About {
+pub(crate) fn instance_info(records: RecordsLocation) -> InstanceInfo {
     let settings = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
-    About {
+    InstanceInfo {
         records,
         version: "0.1.0".to_owned(),
         address: "hub.test:8083".to_owned(),
@@ -154,52 +154,53 @@ pub(crate) fn id(text: &str) -> Id {
     Id::new(text).unwrap()
 }
 
-pub(crate) fn kick(user: &str) -> Order {
-    Order::Disconnect { user: id(user) }
+pub(crate) fn disconnect(user: &str) -> AccessCommand {
+    AccessCommand::Disconnect { user: id(user) }
 }
 
-pub(crate) fn revoke(user: &str, issued_before: u64) -> Order {
-    Order::Revoke { user: id(user), issued_before }
+pub(crate) fn revoke(user: &str, issued_before: u64) -> AccessCommand {
+    AccessCommand::Revoke { user: id(user), issued_before }
 }
 
-/// Remembers the orders that were applied.
+/// Records the commands that were applied.
 #[derive(Default)]
-pub(crate) struct Memory {
-    orders: Mutex<Vec<Order>>,
-    missed: AtomicU64,
+pub(crate) struct CommandRecorder {
+    commands: Mutex<Vec<AccessCommand>>,
+    missed_count: AtomicU64,
 }
 
-impl Memory {
-    pub(crate) fn orders(&self) -> Vec<Order> {
-        self.orders.lock().unwrap().clone()
+impl CommandRecorder {
+    pub(crate) fn commands(&self) -> Vec<AccessCommand> {
+        self.commands.lock().unwrap().clone()
     }
 
-    pub(crate) fn missed(&self) -> u64 {
-        self.missed.load(Ordering::SeqCst)
+    /// How often some commands may have been missed.
+    pub(crate) fn missed_count(&self) -> u64 {
+        self.missed_count.load(Ordering::SeqCst)
     }
 
-    pub(crate) async fn comes_to(&self, orders: &[Order]) {
-        wait::until(PATIENCE, || async { self.orders().len() >= orders.len() }).await;
-        assert_eq!(self.orders(), orders);
-    }
-}
-
-impl Apply for Memory {
-    fn apply(&self, order: &Order) {
-        self.orders.lock().unwrap().push(order.clone());
-    }
-
-    fn missed(&self) {
-        self.missed.fetch_add(1, Ordering::SeqCst);
+    pub(crate) async fn wait_for_commands(&self, commands: &[AccessCommand]) {
+        wait::until(WAIT_TIMEOUT, || async { self.commands().len() >= commands.len() }).await;
+        assert_eq!(self.commands(), commands);
     }
 }
 
-/// A prefix that no other test has, in whichever process it runs.
+impl AccessCommandHandler for CommandRecorder {
+    fn apply(&self, command: &AccessCommand) {
+        self.commands.lock().unwrap().push(command.clone());
+    }
+
+    fn handle_missed(&self) {
+        self.missed_count.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A random key prefix, so that tests in several processes can share one engine.
 pub(crate) fn prefix() -> String {
     format!("coordination{:016x}:", random::between(0, u64::MAX - 1))
 }
 
-/// A fleet on an engine that all tests share.
+/// A fleet on an engine that all tests share, with its own key prefix.
 pub(crate) struct Fleet {
     url: String,
     prefix: String,
@@ -210,33 +211,33 @@ impl Fleet {
         if !bongsu_testkit::tier::needs_engine("redis") {
             return None;
         }
-        let url = engine.shared_url().await.expect("an engine that hubs share");
+        let url = engine.shared_url().await.expect("the engine has a shared server");
         Some(Self { url, prefix: prefix() })
     }
 
-    pub(crate) async fn start_hub(&self, about: &About) -> Hub {
-        Hub::start_as(&self.url, &self.prefix, about).await
+    pub(crate) async fn start_hub(&self, info: &InstanceInfo) -> Hub {
+        Hub::start_as(&self.url, &self.prefix, info).await
     }
 
-    pub(crate) async fn next_hub(&self) -> Hub {
-        let hub = self.start_hub(&about(Records::Off)).await;
+    pub(crate) async fn start_joined_hub(&self) -> Hub {
+        let hub = self.start_hub(&instance_info(RecordsLocation::Off)).await;
         hub.join().await;
         hub
     }
 }
 
-/// An engine on which there can be a fleet.
-pub(crate) trait Shared: Engine {
-    /// Another hub that says this of itself, and has not joined.
-    async fn hub_as(&mut self, about: &About) -> Hub;
+/// An engine on which a fleet of several instances can run.
+pub(crate) trait FleetEngine: Engine {
+    /// Starts a hub with this instance info. The hub has not joined.
+    async fn hub_with_info(&mut self, info: &InstanceInfo) -> Hub;
 
-    async fn hub_with(&mut self, records: Records) -> Hub {
-        self.hub_as(&about(records)).await
+    async fn hub_with_records(&mut self, records: RecordsLocation) -> Hub {
+        self.hub_with_info(&instance_info(records)).await
     }
 }
 
-/// Makes an engine of a fleet.
-macro_rules! shared {
+/// Declares a type that implements [`FleetEngine`] on an engine of the testkit.
+macro_rules! fleet_engine {
     ($name:ident, $engine:expr) => {
         pub(crate) struct $name($crate::hub::Fleet);
 
@@ -246,7 +247,7 @@ macro_rules! shared {
             }
 
             async fn hub(&mut self) -> $crate::hub::Hub {
-                self.0.next_hub().await
+                self.0.start_joined_hub().await
             }
 
             async fn kill(&mut self, hubs: Vec<$crate::hub::Hub>) {
@@ -254,11 +255,14 @@ macro_rules! shared {
             }
         }
 
-        impl $crate::hub::Shared for $name {
-            async fn hub_as(&mut self, about: &bongsu_coordination::registry::About) -> $crate::hub::Hub {
-                self.0.start_hub(about).await
+        impl $crate::hub::FleetEngine for $name {
+            async fn hub_with_info(
+                &mut self,
+                info: &bongsu_coordination::registry::InstanceInfo,
+            ) -> $crate::hub::Hub {
+                self.0.start_hub(info).await
             }
         }
     };
 }
-pub(crate) use shared;
+pub(crate) use fleet_engine;

@@ -1,30 +1,30 @@
-//! What coordination promises, held against every engine, and what it does when engines and hubs fail.
+//! Tests of coordination on every engine, and of its behaviour when engines and hubs fail.
 //!
-//! The promises stand on `RedisRegistry`, the ports (`Locks`, `Orders`) and `runner::start`; the `*_contract` files test
-//! them once, over any engine. `faults` has a Redis of its own for every test, and does things to it.
+//! The `*_contract` files test `RedisRegistry`, the ports (`Locks`, `AccessCommands`) and `runner::start` on any
+//! engine. Each test in `faults` has its own Redis, which it kills, suspends or cuts off.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
+mod access_command_contract;
 mod cluster;
 mod embedded;
 mod faults;
 mod golden;
 mod hub;
 mod lock_contract;
-mod orders_contract;
 mod redis;
 mod registry_contract;
 mod runner_contract;
 
 use hub::Engine;
 
-/// One test for every promise.
+/// Declares one test for each function of the contracts.
 macro_rules! contract {
-    ($engine:ty: $($file:ident { $($promise:ident)* })*) => {
+    ($engine:ty: $($file:ident { $($test:ident)* })*) => {
         $($(
             #[tokio::test]
-            async fn $promise() {
+            async fn $test() {
                 if let Some(engine) = <$engine as $crate::Engine>::start().await {
-                    $crate::$file::$promise(engine).await;
+                    $crate::$file::$test(engine).await;
                 }
             }
         )*)*
@@ -33,22 +33,22 @@ macro_rules! contract {
         $crate::contract! { $engine:
             lock_contract {
                 a_lock_has_one_owner
-                a_lock_that_was_released_is_free
-                a_lock_ends_by_itself_and_its_late_owner_cannot_touch_it
-                a_lock_that_is_renewed_lasts
-                of_many_at_once_one_gets_the_lock
+                a_released_lock_can_be_acquired
+                an_expired_lock_can_be_acquired_and_its_former_owner_cannot_renew_or_release_it
+                a_renewed_lock_does_not_expire
+                one_of_many_concurrent_requests_acquires_the_lock
             }
             runner_contract {
-                a_loop_runs_and_comes_again_after_it_returned
-                a_loop_runs_once_in_the_fleet_and_moves_when_its_hub_stops
-                a_name_that_is_none_is_refused
+                a_loop_is_restarted_after_it_returns
+                a_loop_runs_on_one_instance_and_moves_when_it_stops
+                an_invalid_runner_name_is_refused
             }
-            orders_contract {
-                orders_are_applied_once_and_in_order
-                what_was_given_is_applied_when_catch_up_returns
-                many_catch_up_at_once_and_each_has_what_was_given_before
-                a_revocation_is_known_and_never_falls_back
-                a_revocation_outlasts_a_kill
+            access_command_contract {
+                commands_are_applied_once_and_in_order
+                catch_up_returns_after_all_issued_commands_are_applied
+                concurrent_catch_ups_each_apply_the_commands_issued_before
+                a_revocation_never_moves_to_an_earlier_time
+                a_revocation_survives_a_kill
             }
         }
     };
@@ -56,23 +56,23 @@ macro_rules! contract {
         $crate::contract!($engine);
         $crate::contract! { $engine:
             registry_contract {
-                who_joins_is_alive
-                those_who_join_see_each_other_and_who_leaves_is_gone
-                who_is_killed_is_gone_when_its_lease_ends
-                who_stood_still_knows_that_it_was_given_up
-                records_decide_who_may_join
-                required_settings_decide_who_may_join
-                of_many_with_records_of_their_own_one_joins
-                the_place_of_one_that_was_killed_is_free_after_its_lease
+                a_joined_instance_is_alive
+                joined_instances_see_each_other_until_they_stop
+                a_killed_instance_is_removed_when_its_lease_ends
+                a_suspended_instance_notices_that_its_lease_has_ended
+                an_instance_with_other_records_is_refused
+                an_instance_with_other_required_settings_is_refused
+                one_of_many_instances_with_their_own_records_joins
+                another_instance_can_join_after_the_lease_of_a_killed_one_ends
             }
             runner_contract {
-                a_loop_moves_when_its_hub_is_killed
-                a_holder_that_stood_still_takes_no_further_step
-                a_holder_that_stood_still_and_goes_on_at_once_takes_no_further_step
+                a_loop_moves_when_its_instance_is_killed
+                a_suspended_runner_takes_no_further_step
+                a_suspended_runner_that_is_polled_at_once_takes_no_further_step
             }
-            orders_contract {
-                every_hub_applies_the_same_orders
-                a_new_hub_knows_revocations_and_applies_what_comes
+            access_command_contract {
+                every_instance_applies_the_same_commands
+                a_new_instance_knows_revocations_and_applies_new_commands
             }
         }
     };

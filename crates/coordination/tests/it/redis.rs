@@ -1,63 +1,68 @@
-//! Coordination on one Redis: the contract, and how other programs find what is theirs, too.
+//! Runs the contracts on one Redis, and tests the keys of locks that other programs share.
 
 use std::time::Duration;
 
-use bongsu_coordination::lock::Acquired;
-use bongsu_coordination::registry::Records;
+use bongsu_coordination::lock::AcquireOutcome;
+use bongsu_coordination::registry::RecordsLocation;
 use bongsu_testkit::Redis;
 
 use crate::contract;
-use crate::hub::{Hub, LEASE, id, shared};
+use crate::hub::{Hub, LEASE_TTL, fleet_engine, id};
 
-shared!(OnRedis, bongsu_testkit::Engine::Redis);
+fleet_engine!(RedisEngine, bongsu_testkit::Engine::Redis);
 
-contract!(OnRedis, fleet);
+contract!(RedisEngine, fleet);
 
 #[tokio::test]
-async fn other_programs_take_and_see_the_same_locks() {
+async fn other_programs_share_locks_by_their_documented_key() {
     if !bongsu_testkit::tier::needs_engine("redis") {
         return;
     }
     let redis = Redis::start().await;
-    let hub = Hub::start(&redis.url(), "app:", Records::Off).await;
+    let hub = Hub::start(&redis.url(), "app:", RecordsLocation::Off).await;
     let locks = &hub.coordination.locks;
-    let Acquired::Granted(grant) = locks.acquire(&id("42")).await.unwrap() else { panic!("it is free") };
+    let AcquireOutcome::Acquired(lease) = locks.acquire(&id("42")).await.unwrap() else {
+        panic!("the lock is not free")
+    };
     let key = "app:lock:event:42";
     assert!(redis.command(&["GET", key]).await.text().starts_with(hub.id()));
-    let left = redis.command(&["PTTL", key]).await.integer();
-    assert!((1..=LEASE.as_millis() as i64).contains(&left), "{left}");
-    assert!(locks.release(&grant).await.unwrap());
+    let ttl_ms = redis.command(&["PTTL", key]).await.integer();
+    assert!((1..=LEASE_TTL.as_millis() as i64).contains(&ttl_ms), "{ttl_ms}");
+    assert!(locks.release(&lease).await.unwrap());
     assert_eq!(redis.command(&["EXISTS", key]).await.integer(), 0);
-    // Another program's, with an end and without one.
-    redis.command(&["SET", key, "somebody", "NX", "EX", "100"]).await.accepted();
-    let Acquired::Taken(Some(ends)) = locks.acquire(&id("42")).await.unwrap() else { panic!("it is taken") };
-    assert!(ends > Duration::from_secs(50), "{ends:?}");
-    redis.command(&["SET", key, "somebody"]).await.accepted();
-    assert!(matches!(locks.acquire(&id("42")).await.unwrap(), Acquired::Taken(None)));
+    // Another program sets the key, with an expiry and without one.
+    redis.command(&["SET", key, "somebody", "NX", "EX", "100"]).await.expect_ok();
+    let AcquireOutcome::Taken(Some(remaining)) = locks.acquire(&id("42")).await.unwrap() else {
+        panic!("the lock is free")
+    };
+    assert!(remaining > Duration::from_secs(50), "{remaining:?}");
+    redis.command(&["SET", key, "somebody"]).await.expect_ok();
+    assert!(matches!(locks.acquire(&id("42")).await.unwrap(), AcquireOutcome::Taken(None)));
 }
 
-/// As the source names it among its integration scenarios.
+/// An integration scenario of the source, under its name there.
 #[tokio::test]
 async fn distributed_lock_one_of_three_tasks_gets_it_and_only_its_owner_releases_it() {
     if !bongsu_testkit::tier::needs_engine("redis") {
         return;
     }
     let redis = Redis::start().await;
-    let hub = Hub::start(&redis.url(), "", Records::Off).await;
+    let hub = Hub::start(&redis.url(), "", RecordsLocation::Off).await;
     let (locks, event) = (&hub.coordination.locks, id("42"));
-    let tries = tokio::join!(locks.acquire(&event), locks.acquire(&event), locks.acquire(&event));
-    let granted = [tries.0, tries.1, tries.2].into_iter().filter_map(|tried| match tried.unwrap() {
-        Acquired::Granted(grant) => Some(grant),
-        Acquired::Taken(_) => None,
-    });
-    let [grant] = <[_; 1]>::try_from(granted.collect::<Vec<_>>()).expect("one of three has it");
+    let outcomes = tokio::join!(locks.acquire(&event), locks.acquire(&event), locks.acquire(&event));
+    let acquired =
+        [outcomes.0, outcomes.1, outcomes.2].into_iter().filter_map(|outcome| match outcome.unwrap() {
+            AcquireOutcome::Acquired(lease) => Some(lease),
+            AcquireOutcome::Taken(_) => None,
+        });
+    let [lease] = <[_; 1]>::try_from(acquired.collect::<Vec<_>>()).expect("one of three has it");
     let key = "lock:event:42";
     let owner = redis.command(&["GET", key]).await.text().to_owned();
-    // It ended, and another has it now: the first one's release does not touch it.
-    redis.command(&["SET", key, "another"]).await.accepted();
-    assert!(!locks.release(&grant).await.unwrap());
+    // The lock expired and has another owner now: a release by the first owner does not delete it.
+    redis.command(&["SET", key, "another"]).await.expect_ok();
+    assert!(!locks.release(&lease).await.unwrap());
     assert_eq!(redis.command(&["GET", key]).await.text(), "another");
-    redis.command(&["SET", key, owner.as_str()]).await.accepted();
-    assert!(locks.release(&grant).await.unwrap());
+    redis.command(&["SET", key, owner.as_str()]).await.expect_ok();
+    assert!(locks.release(&lease).await.unwrap());
     assert_eq!(redis.command(&["EXISTS", key]).await.integer(), 0);
 }

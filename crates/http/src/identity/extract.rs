@@ -1,6 +1,7 @@
-//! Identity as extractors: where credentials may stand, and in which order they are looked for.
+//! Extractors of identity: where a request may carry credentials, and which of them counts.
 //!
-//! The first credential that is there decides: one that is malformed or expired does not fall through to the next.
+//! The first credential that is present counts: if it is malformed or expired, the request is refused, and the next one
+//! is not tried.
 
 use axum::extract::{FromRef, FromRequestParts};
 use bongsu_kernel::Code;
@@ -11,20 +12,20 @@ use http::request::Parts;
 
 use super::{Identity, Person};
 use crate::answer::ApiError;
-use crate::fields::Query;
-use crate::frame::header_items;
+use crate::fields::UrlQuery;
 use crate::in_flight::RequestSlot;
-use crate::server::Peer;
+use crate::request_scope::header_items;
+use crate::server::ConnectionControl;
 
-/// A person who opens a stream or a WebSocket, and the connection that becomes one: as [`Person`], and also by
+/// A person who opens a stream or a WebSocket, and the connection for it. Authenticated like [`Person`], and also by
 /// `?ticket=` or `?token=`, because an EventSource cannot send headers.
 ///
-/// Only a request makes one, and the hub opens streams for nothing else: so none can be opened past the rule for
-/// cookies. On a WebSocket it comes after the [`Upgrade`](crate::websocket::Upgrade) in a handler, so that a ticket is
-/// not spent on a refused handshake.
+/// Only the extractor creates this type, and streams are opened only with it, so that the rule for cookies applies to
+/// every stream. A handler of a WebSocket takes it after the [`Upgrade`](crate::websocket::Upgrade), so that a refused
+/// handshake does not use up a ticket.
 pub struct StreamPerson {
     person: Person,
-    peer: Peer,
+    peer: ConnectionControl,
 }
 
 impl StreamPerson {
@@ -32,25 +33,25 @@ impl StreamPerson {
         &self.person
     }
 
-    pub fn into_parts(self) -> (Person, Peer) {
+    pub fn into_parts(self) -> (Person, ConnectionControl) {
         (self.person, self.peer)
     }
 }
 
-/// A service of the same application.
+/// A service, authenticated by `X-Internal-Key`.
 #[derive(Debug)]
 pub struct Service;
 
-/// Whether a request brings a service's key beside a person's credentials, as the hub's own tools do: then its stream
-/// observes, and is not part of who is there. A person alone cannot hide that way.
+/// Whether a request carries the key of a service in addition to a person's credentials, as the hub's own tools do.
+/// Then its stream does not make the person present. A person without a service's key cannot hide in this way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Observes(pub bool);
+pub struct ObserverFlag(pub bool);
 
-/// Somebody who runs the hub.
+/// An operator, authenticated by `X-Admin-Key` or a token with the role `admin`.
 #[derive(Debug)]
 pub struct Operator;
 
-/// Somebody who runs the hub, or any person: where people may do to what is theirs what operators may do everywhere.
+/// An operator or a person, for routes on which a person may do for themselves what an operator may do for everyone.
 #[derive(Debug)]
 pub enum Caller {
     Operator,
@@ -64,12 +65,13 @@ impl Identity {
         Ok(person)
     }
 
-    /// Whether a person's token still counts. Asked when it is shown, of a ticket because the token that it was got with
-    /// may have been revoked since, and again once a stream is open: an order that came between did not find it.
+    /// Returns an error if the person's token was revoked. Called for every token and ticket; for a ticket because its
+    /// token may have been revoked since it was issued. Called again when a stream is open, because a revocation in
+    /// between did not find the stream.
     pub async fn check_revoked(&self, person: &Person) -> Result<(), ApiError> {
         let Some(revocations) = &self.0.revocations else { return Ok(()) };
-        let before = revocations.before(&person.id).await.map_err(|error| {
-            tracing::error!(error, "nobody knows whether a token was revoked");
+        let before = revocations.revoked_before(&person.id).await.map_err(|error| {
+            tracing::error!(error, "failed to check whether a token was revoked; refusing the request");
             let text =
                 Text::new("지금은 로그인 상태를 확인할 수 없습니다.", "Tokens cannot be checked right now.");
             ApiError::new(Code::Redis5001, text)
@@ -80,7 +82,7 @@ impl Identity {
         Ok(())
     }
 
-    /// The `Authorization` header, else the cookie. A malformed header does not fall through.
+    /// The person of the `Authorization` header, or else of the cookie. A malformed header is an error.
     async fn person(&self, parts: &Parts, is_stream: bool) -> Result<Option<Person>, ApiError> {
         if let Some(header) = parts.headers.get(AUTHORIZATION) {
             let token = bearer(header).filter(|_| is_single(parts, AUTHORIZATION)).ok_or_else(|| {
@@ -93,30 +95,30 @@ impl Identity {
         }
         let Some(token) = cookie(parts, "access_token") else { return Ok(None) };
         let person = self.verify(token).await?;
-        if !self.0.origins.permit_cookie(parts, is_stream) {
-            return Err(foreign());
+        if !self.0.origins.permits_cookie(parts, is_stream) {
+            return Err(foreign_origin(parts));
         }
         Ok(Some(person))
     }
 
-    /// Whether the request brings a service's key.
+    /// Whether the request carries the key of a service.
     fn is_service(&self, parts: &Parts) -> bool {
         let key = parts.headers.get("x-internal-key");
-        is_single(parts, "x-internal-key") && key.is_some_and(|key| self.0.internal.holds(key.as_bytes()))
+        is_single(parts, "x-internal-key") && key.is_some_and(|key| self.0.internal.contains(key.as_bytes()))
     }
 
-    /// Refuses a WebSocket that a page of a foreign origin opens, with whatever credentials: nothing else keeps a
-    /// browser from letting that page read along. A client that names no origin is no browser.
-    pub(crate) fn permit_socket(&self, parts: &Parts) -> Result<(), ApiError> {
-        let permitted = !parts.headers.contains_key(ORIGIN) || self.0.origins.permit(parts);
-        if permitted { Ok(()) } else { Err(foreign()) }
+    /// Refuses a WebSocket from a page of a foreign origin, whatever its credentials are, because CORS does not apply
+    /// to WebSockets. A client that sends no Origin is not a browser.
+    pub(crate) fn check_socket_origin(&self, parts: &Parts) -> Result<(), ApiError> {
+        let is_permitted = !parts.headers.contains_key(ORIGIN) || self.0.origins.permits_origin(parts);
+        if is_permitted { Ok(()) } else { Err(foreign_origin(parts)) }
     }
 
     async fn stream_person(&self, parts: &Parts) -> Result<Option<Person>, ApiError> {
         if let Some(person) = self.person(parts, true).await? {
             return Ok(Some(person));
         }
-        let query = Query::of(parts.uri.query())?;
+        let query = UrlQuery::parse(parts.uri.query())?;
         if let Some(ticket) = query.get("ticket") {
             let person = self.0.tickets.redeem(ticket).await?.ok_or_else(|| {
                 ApiError::unauthorized(
@@ -134,7 +136,7 @@ impl Identity {
     }
 }
 
-/// Of two credentials, a proxy may have looked at the other one.
+/// Whether a header occurs exactly once. Of two values, a proxy may have checked the other one.
 fn is_single(parts: &Parts, name: impl AsHeaderName) -> bool {
     parts.headers.get_all(name).iter().count() == 1
 }
@@ -149,24 +151,31 @@ fn cookie<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
     pairs.find(|(key, value)| *key == name && !value.is_empty()).map(|(_, value)| value)
 }
 
-fn foreign() -> ApiError {
-    ApiError::forbidden("허용되지 않은 Origin입니다.", "This origin is not allowed to do this.")
+fn foreign_origin(parts: &Parts) -> ApiError {
+    if parts.headers.contains_key(ORIGIN) {
+        let text = "The Origin of this request is not in ALLOWED_ORIGINS.";
+        return ApiError::forbidden("허용되지 않은 Origin입니다.", text);
+    }
+    ApiError::forbidden(
+        "쿠키로 인증하는 이 요청에는 허용된 Origin 헤더가 필요합니다.",
+        "With a cookie, this request needs an Origin header that is in ALLOWED_ORIGINS.",
+    )
 }
 
-fn sign_in() -> ApiError {
+fn not_signed_in() -> ApiError {
     ApiError::unauthorized("로그인이 필요합니다.", "Sign in first.")
 }
 
-/// The person whose request this is, which counts as one of theirs from here on.
-fn signed_in(person: Option<Person>, parts: &Parts) -> Result<Person, ApiError> {
-    let person = person.ok_or_else(sign_in)?;
+/// Counts the request as one of this person's requests in flight. An error if the request has no person.
+fn admit(person: Option<Person>, parts: &Parts) -> Result<Person, ApiError> {
+    let person = person.ok_or_else(not_signed_in)?;
     if let Some(slot) = parts.extensions.get::<RequestSlot>() {
-        slot.enter(&person.id)?;
+        slot.assign(&person.id)?;
     }
     Ok(person)
 }
 
-/// Makes an extractor of every type that reads itself from a request with `read`.
+/// Implements the extractor for types with a function `read`, which reads the value from a request.
 macro_rules! extractors {
     ($($extracted:ty),*) => {
         $(impl<S: Sync> FromRequestParts<S> for $extracted
@@ -182,18 +191,18 @@ macro_rules! extractors {
     };
 }
 
-extractors!(Person, StreamPerson, Service, Observes, Caller, Operator);
+extractors!(Person, StreamPerson, Service, ObserverFlag, Caller, Operator);
 
 impl Person {
     async fn read(identity: &Identity, parts: &Parts) -> Result<Self, ApiError> {
-        signed_in(identity.person(parts, false).await?, parts)
+        admit(identity.person(parts, false).await?, parts)
     }
 }
 
 impl StreamPerson {
     async fn read(identity: &Identity, parts: &Parts) -> Result<Self, ApiError> {
-        let person = signed_in(identity.stream_person(parts).await?, parts)?;
-        let peer = parts.extensions.get::<Peer>().cloned().ok_or_else(ApiError::unexpected)?;
+        let person = admit(identity.stream_person(parts).await?, parts)?;
+        let peer = parts.extensions.get::<ConnectionControl>().cloned().ok_or_else(ApiError::unexpected)?;
         Ok(Self { person, peer })
     }
 }
@@ -210,7 +219,7 @@ impl Service {
     }
 }
 
-impl Observes {
+impl ObserverFlag {
     async fn read(identity: &Identity, parts: &Parts) -> Result<Self, ApiError> {
         Ok(Self(identity.is_service(parts)))
     }
@@ -219,7 +228,7 @@ impl Observes {
 impl Caller {
     async fn read(identity: &Identity, parts: &Parts) -> Result<Self, ApiError> {
         if let Some(key) = parts.headers.get("x-admin-key") {
-            return if identity.0.admin.holds(key.as_bytes()) {
+            return if identity.0.admin.contains(key.as_bytes()) {
                 Ok(Self::Operator)
             } else {
                 Err(ApiError::unauthorized(
@@ -265,7 +274,7 @@ mod tests {
         let values = load(SETTINGS, &input).unwrap();
         let options = Options::from_settings(&values).unwrap();
         let origins = Origins::from_settings(&values).unwrap();
-        let tickets = std::sync::Arc::new(crate::identity::OwnTickets::new(Clock::system()));
+        let tickets = std::sync::Arc::new(crate::identity::MemoryTickets::new(Clock::system()));
         let identity =
             Identity::new(&options, origins, tickets, None, Clock::system(), &Supervisor::new()).unwrap();
         Router::new().route("/", get(|_: Operator| async {})).with_state(identity)
@@ -285,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_operator_comes_with_a_key_old_or_new_or_with_the_admin_role() {
+    async fn an_operator_has_a_key_or_the_admin_role() {
         assert_eq!(status("x-admin-key", "old key").await, 200);
         assert_eq!(status("x-admin-key", "new key").await, 200);
         assert_eq!(status("authorization", &bearer_of(Some("admin"))).await, 200);

@@ -1,7 +1,8 @@
-//! Public keys from a JWKS URL: fetched at start, refreshed in the background and when a token names a new one.
+//! Public keys from a JWKS URL: fetched at start, and refreshed in the background and when a token names an unknown
+//! key.
 //!
-//! A failed refresh keeps the keys that are known. Tokens that name unknown keys cannot make the hub fetch more
-//! often than every few seconds.
+//! A failed refresh keeps the previous keys. Tokens that name unknown keys cannot cause more than one fetch per
+//! `RETRY_DELAY`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,10 +15,10 @@ use tokio::sync::Mutex;
 
 use crate::answer::ApiError;
 
-const REFRESH: Duration = Duration::from_secs(300);
-const RETRY: Duration = Duration::from_secs(5);
-const TIMEOUT: Duration = Duration::from_secs(5);
-const MOST_BYTES: usize = 1 << 20;
+const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
+const RETRY_DELAY: Duration = Duration::from_secs(5);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_RESPONSE_SIZE: usize = 1 << 20;
 
 #[derive(Clone)]
 pub(super) struct Jwks(Arc<Inner>);
@@ -26,14 +27,14 @@ struct Inner {
     url: reqwest::Url,
     algorithm: Algorithm,
     client: reqwest::Client,
-    known: RwLock<Option<HashMap<String, DecodingKey>>>,
-    /// When the last fetch began; held while one is under way, so that many unknown keys cost one fetch.
-    fetched: Mutex<Option<Instant>>,
+    keys: RwLock<Option<HashMap<String, DecodingKey>>>,
+    /// When the last fetch began. Locked during a fetch, so that many tokens with unknown keys cause one fetch.
+    last_fetch: Mutex<Option<Instant>>,
 }
 
-/// No keys could be fetched yet.
+/// No fetch of the keys has succeeded yet.
 #[derive(Debug)]
-pub(super) struct Unavailable;
+pub(super) struct KeysUnavailable;
 
 impl Jwks {
     pub(super) fn start(
@@ -42,50 +43,56 @@ impl Jwks {
         supervisor: &Supervisor,
     ) -> Result<Self, ApiError> {
         let client = reqwest::Client::builder()
-            .timeout(TIMEOUT)
-            // No redirect leads from https to http.
+            .timeout(FETCH_TIMEOUT)
+            // A redirect must not lead from https to http.
             .https_only(url.scheme() == "https")
             .redirect(reqwest::redirect::Policy::limited(3))
             .build()
             .map_err(|error| {
-                tracing::error!(%error, "no HTTP client for JWKS_URL");
+                tracing::error!(%error, "failed to create the HTTP client for JWKS_URL; answering COMMON500");
                 ApiError::unexpected()
             })?;
         let this = Self(Arc::new(Inner {
             url,
             algorithm,
             client,
-            known: RwLock::default(),
-            fetched: Mutex::default(),
+            keys: RwLock::default(),
+            last_fetch: Mutex::default(),
         }));
         supervisor.run("jwks-refresh", &this, |jwks| async move {
             loop {
                 jwks.fetch(Duration::ZERO).await;
-                tokio::time::sleep(if jwks.trouble().is_none() { REFRESH } else { RETRY }).await;
+                tokio::time::sleep(if jwks.degraded_reason().is_none() {
+                    REFRESH_INTERVAL
+                } else {
+                    RETRY_DELAY
+                })
+                .await;
             }
         });
         Ok(this)
     }
 
-    /// The key of that name. A token without a name is good when there is only one key.
-    pub(super) async fn key(&self, kid: &str) -> Result<Option<DecodingKey>, Unavailable> {
-        match self.known(kid) {
+    /// The key with this id. An empty id matches if there is only one key.
+    pub(super) async fn key(&self, kid: &str) -> Result<Option<DecodingKey>, KeysUnavailable> {
+        match self.find(kid) {
             Some(Some(key)) => Ok(Some(key)),
             _ => {
-                self.fetch(RETRY).await;
-                self.known(kid).ok_or(Unavailable)
+                self.fetch(RETRY_DELAY).await;
+                self.find(kid).ok_or(KeysUnavailable)
             }
         }
     }
 
-    pub(super) fn trouble(&self) -> Option<&'static str> {
-        let known = self.0.known.read().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn degraded_reason(&self) -> Option<&'static str> {
+        let known = self.0.keys.read().unwrap_or_else(PoisonError::into_inner);
         known.is_none().then_some("the keys of JWKS_URL could not be fetched")
     }
 
-    /// Outer nothing: no keys at all. Inner nothing: no such key.
-    fn known(&self, kid: &str) -> Option<Option<DecodingKey>> {
-        let known = self.0.known.read().unwrap_or_else(PoisonError::into_inner);
+    /// The key with this id. The outer Option is None before the first successful fetch, the inner one if there is no
+    /// such key.
+    fn find(&self, kid: &str) -> Option<Option<DecodingKey>> {
+        let known = self.0.keys.read().unwrap_or_else(PoisonError::into_inner);
         known.as_ref().map(|keys| match keys.get(kid) {
             Some(key) => Some(key.clone()),
             None if kid.is_empty() && keys.len() == 1 => keys.values().next().cloned(),
@@ -93,30 +100,30 @@ impl Jwks {
         })
     }
 
-    /// Fetches, unless that was done less than `pause` ago.
-    async fn fetch(&self, pause: Duration) {
-        let mut fetched = self.0.fetched.lock().await;
-        if fetched.is_some_and(|at| at.elapsed() < pause) {
+    /// Fetches the keys, unless the last fetch began less than `min_age` ago.
+    async fn fetch(&self, min_age: Duration) {
+        let mut last_fetch = self.0.last_fetch.lock().await;
+        if last_fetch.is_some_and(|at| at.elapsed() < min_age) {
             return;
         }
-        *fetched = Some(Instant::now());
+        *last_fetch = Some(Instant::now());
         match self.download().await {
             Ok(keys) => {
-                *self.0.known.write().unwrap_or_else(PoisonError::into_inner) = Some(keys);
+                *self.0.keys.write().unwrap_or_else(PoisonError::into_inner) = Some(keys);
             }
-            Err(error) => tracing::warn!(error, "the keys of JWKS_URL could not be fetched"),
+            Err(error) => tracing::warn!(error, "failed to fetch the keys from JWKS_URL; retrying"),
         }
     }
 
     async fn download(&self) -> Result<HashMap<String, DecodingKey>, String> {
-        // The URL may carry a credential, so an error is told without it.
-        let told = |error: reqwest::Error| error.without_url().to_string();
-        let answer = self.0.client.get(self.0.url.clone()).send().await.map_err(told)?;
-        let mut answer = answer.error_for_status().map_err(told)?;
+        // The URL may contain a credential, so errors are reported without it.
+        let error_text = |error: reqwest::Error| error.without_url().to_string();
+        let response = self.0.client.get(self.0.url.clone()).send().await.map_err(error_text)?;
+        let mut response = response.error_for_status().map_err(error_text)?;
         let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await.map_err(told)? {
-            if body.len() + chunk.len() > MOST_BYTES {
-                return Err(format!("more than {MOST_BYTES} bytes"));
+        while let Some(chunk) = response.chunk().await.map_err(error_text)? {
+            if body.len() + chunk.len() > MAX_RESPONSE_SIZE {
+                return Err(format!("more than {MAX_RESPONSE_SIZE} bytes"));
             }
             body.extend_from_slice(&chunk);
         }
@@ -124,7 +131,7 @@ impl Jwks {
         Ok(set
             .keys
             .iter()
-            .filter(|key| fits(key, self.0.algorithm))
+            .filter(|key| is_usable(key, self.0.algorithm))
             .filter_map(|key| {
                 Some((key.common.key_id.clone().unwrap_or_default(), DecodingKey::from_jwk(key).ok()?))
             })
@@ -132,18 +139,18 @@ impl Jwks {
     }
 }
 
-/// Whether a key is meant for signatures with the pinned algorithm.
-fn fits(key: &Jwk, algorithm: Algorithm) -> bool {
-    let kind = match key.algorithm {
+/// Whether a key is for signatures with the configured algorithm.
+fn is_usable(key: &Jwk, algorithm: Algorithm) -> bool {
+    let type_matches = match key.algorithm {
         AlgorithmParameters::RSA(_) => algorithm == Algorithm::RS256,
         AlgorithmParameters::EllipticCurve(_) => algorithm == Algorithm::ES256,
         _ => false,
     };
-    let named = match key.common.key_algorithm {
+    let algorithm_matches = match key.common.key_algorithm {
         None => true,
         Some(KeyAlgorithm::RS256) => algorithm == Algorithm::RS256,
         Some(KeyAlgorithm::ES256) => algorithm == Algorithm::ES256,
         Some(_) => false,
     };
-    kind && named && !matches!(key.common.public_key_use, Some(PublicKeyUse::Encryption))
+    type_matches && algorithm_matches && !matches!(key.common.public_key_use, Some(PublicKeyUse::Encryption))
 }

@@ -1,6 +1,6 @@
-//! Tokens of people: verified with one pinned algorithm, whatever the token says of itself.
+//! Verifies persons' tokens with the one configured algorithm, whatever algorithm the token's header names.
 //!
-//! The library checks the signature; times are checked here, by our clock and with words of their own.
+//! The library checks the signature. Times are checked here, with the hub's clock and with specific error messages.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use super::jwks::Jwks;
 use super::{Options, Person};
 use crate::answer::ApiError;
 
-/// What a token says. Fields that the hub has no use for (`jti`, `email`, `provider`) are let pass.
+/// The claims of a token. Claims that the hub does not use (`jti`, `email`, `provider`) are ignored.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Claims {
-    /// Written as text, as the standard has it; a number is understood, too.
-    #[serde(serialize_with = "as_text")]
+    /// Written as text, as the standard demands; a number is accepted as well.
+    #[serde(serialize_with = "serialize_as_text")]
     pub sub: Id,
     #[serde(deserialize_with = "seconds")]
     pub iat: u64,
     #[serde(deserialize_with = "seconds")]
     pub exp: u64,
-    #[serde(default, deserialize_with = "maybe_seconds", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "optional_seconds", skip_serializing_if = "Option::is_none")]
     pub nbf: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_type: Option<String>,
@@ -33,12 +33,12 @@ pub struct Claims {
     pub role: Option<String>,
 }
 
-/// A time in whole seconds; libraries that write fractions are right, too.
+/// A time in whole seconds. Fractions, which some libraries write, are allowed and cut off.
 fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    maybe_seconds(deserializer)?.ok_or_else(|| serde::de::Error::custom("a time is null"))
+    optional_seconds(deserializer)?.ok_or_else(|| serde::de::Error::custom("a time is null"))
 }
 
-fn maybe_seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+fn optional_seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
     let fraction = || number.as_f64().filter(|n| (0.0..1e15).contains(n)).map(|n| n as u64);
     number
@@ -48,7 +48,7 @@ fn maybe_seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Op
         .ok_or_else(|| serde::de::Error::custom("a time is out of range"))
 }
 
-fn as_text<S: serde::Serializer>(id: &Id, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_as_text<S: serde::Serializer>(id: &Id, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(id.as_str())
 }
 
@@ -57,10 +57,12 @@ pub fn mint(claims: &Claims, secret: &str) -> Result<String, jsonwebtoken::error
     encode(&Header::new(Algorithm::HS256), claims, &EncodingKey::from_secret(secret.as_bytes()))
 }
 
-/// How far a token may be ahead of our clock: the machine that signed it has one of its own.
-/// However late it expires, a token counts no longer than this: nobody could revoke it any more.
-pub const LONGEST_LIFE: Duration = Duration::from_secs(400 * 24 * 60 * 60);
-const LEEWAY_SECS: u64 = 5;
+/// A token is valid no longer than this after its `iat`, however late it expires, because revocations are not
+/// remembered for longer.
+pub const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+/// Seconds by which a token's `iat` or `nbf` may be ahead of the hub's clock, because the clock of the machine that
+/// signed the token may be fast.
+const MAX_CLOCK_SKEW_SECS: u64 = 5;
 
 pub(super) struct Verifier {
     clock: Clock,
@@ -70,7 +72,7 @@ pub(super) struct Verifier {
 
 enum Keys {
     Secret(DecodingKey),
-    Published(Jwks),
+    Jwks(Jwks),
 }
 
 impl Verifier {
@@ -81,7 +83,7 @@ impl Verifier {
         validation.required_spec_claims.clear();
         let keys = match &options.jwks_url {
             None => Keys::Secret(DecodingKey::from_secret(options.secret.as_bytes())),
-            Some(url) => Keys::Published(Jwks::start(url.clone(), options.algorithm, supervisor)?),
+            Some(url) => Keys::Jwks(Jwks::start(url.clone(), options.algorithm, supervisor)?),
         };
         Ok(Self { clock, validation, keys })
     }
@@ -89,19 +91,19 @@ impl Verifier {
     pub(super) async fn verify(&self, token: &str) -> Result<Person, ApiError> {
         let claims = match &self.keys {
             Keys::Secret(key) => self.decode(token, key)?,
-            Keys::Published(jwks) => {
-                let kid = decode_header(token).map_err(|_| forged())?.kid.unwrap_or_default();
+            Keys::Jwks(jwks) => {
+                let kid = decode_header(token).map_err(|_| invalid_token())?.kid.unwrap_or_default();
                 let key = jwks.key(&kid).await.map_err(|_| unavailable())?;
-                self.decode(token, &key.ok_or_else(forged)?)?
+                self.decode(token, &key.ok_or_else(invalid_token)?)?
             }
         };
         let now = self.clock.now() / 1_000;
-        let expires = claims.exp.min(claims.iat.saturating_add(LONGEST_LIFE.as_secs()));
+        let expires = claims.exp.min(claims.iat.saturating_add(MAX_TOKEN_LIFETIME.as_secs()));
         if expires <= now {
             return Err(ApiError::unauthorized("토큰이 만료되었습니다.", "The token has expired."));
         }
-        // One from the future would outlast every revocation.
-        if claims.iat.max(claims.nbf.unwrap_or(0)) > now + LEEWAY_SECS {
+        // A token with an `iat` in the future would remain valid after a revocation.
+        if claims.iat.max(claims.nbf.unwrap_or(0)) > now + MAX_CLOCK_SKEW_SECS {
             return Err(ApiError::unauthorized(
                 "아직 사용할 수 없는 토큰입니다.",
                 "The token is not valid yet.",
@@ -121,7 +123,7 @@ impl Verifier {
     fn decode(&self, token: &str, key: &DecodingKey) -> Result<Claims, ApiError> {
         let decoded = decode::<Claims>(token, key, &self.validation);
         let decoded = decoded.map_err(|error| match error.kind() {
-            // Only for those whose signature is good.
+            // Reached only if the signature is valid, so the detail is not revealed to a forger.
             ErrorKind::Json(detail) => ApiError::new(
                 Code::Auth4001,
                 Text::owned(
@@ -129,10 +131,11 @@ impl Verifier {
                     format!("The token's claims cannot be read: {detail}"),
                 ),
             ),
-            _ => forged(),
+            _ => invalid_token(),
         })?;
         if decoded.header.crit.is_some() {
-            // RFC 7515, 4.1.11: what is marked critical and not understood makes a token invalid. No extension is known here.
+            // RFC 7515, 4.1.11: a token is invalid if its `crit` header names an extension that is not supported. The
+            // hub supports none.
             return Err(ApiError::unauthorized(
                 "토큰의 crit 헤더가 지원하지 않는 확장을 요구합니다.",
                 "The token's crit header asks for extensions that are not supported.",
@@ -141,15 +144,15 @@ impl Verifier {
         Ok(decoded.claims)
     }
 
-    pub(super) fn trouble(&self) -> Option<&'static str> {
+    pub(super) fn degraded_reason(&self) -> Option<&'static str> {
         match &self.keys {
             Keys::Secret(_) => None,
-            Keys::Published(jwks) => jwks.trouble(),
+            Keys::Jwks(jwks) => jwks.degraded_reason(),
         }
     }
 }
 
-fn forged() -> ApiError {
+fn invalid_token() -> ApiError {
     ApiError::unauthorized(
         "토큰의 서명이나 형식이 올바르지 않습니다.",
         "The token is not valid: its signature or its form is wrong.",
@@ -159,6 +162,6 @@ fn forged() -> ApiError {
 fn unavailable() -> ApiError {
     ApiError::new(
         Code::Sse5001,
-        Text::new("지금은 로그인을 확인할 수 없습니다.", "Sign-in cannot be checked right now."),
+        Text::new("지금은 로그인을 확인할 수 없습니다.", "Tokens cannot be verified right now."),
     )
 }

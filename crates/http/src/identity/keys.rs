@@ -1,9 +1,9 @@
-//! Keys of services and operators: several valid at once, compared in constant time.
+//! Keys of services and operators. Several are valid at the same time; they are compared in constant time.
 
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-/// Holds only digests, so that neither a length nor a prefix can be measured.
+/// The digests of the valid keys. Comparing digests reveals neither the length nor a prefix of a key by its time.
 pub(super) struct KeyRing(Vec<[u8; 32]>);
 
 impl KeyRing {
@@ -11,10 +11,10 @@ impl KeyRing {
         Self(keys.iter().map(|key| digest(key.as_bytes())).collect())
     }
 
-    pub(super) fn holds(&self, given: &[u8]) -> bool {
-        let given = digest(given);
-        // Every key is compared, whichever matches.
-        self.0.iter().fold(Choice::from(0), |found, key| found | key.ct_eq(&given)).into()
+    pub(super) fn contains(&self, key: &[u8]) -> bool {
+        let candidate = digest(key);
+        // Compares every key, also after a match, so that the time does not depend on the key that matches.
+        self.0.iter().fold(Choice::from(0), |found, known| found | known.ct_eq(&candidate)).into()
     }
 }
 
@@ -29,8 +29,8 @@ mod tests {
     #[test]
     fn old_and_new_keys_are_valid_together() {
         let ring = KeyRing::new(&["old".to_owned(), "new".to_owned()]);
-        assert!(ring.holds(b"old") && ring.holds(b"new"));
-        assert!(!ring.holds(b"") && !ring.holds(b"ol") && !ring.holds(b"old,new"));
-        assert!(!KeyRing::new(&[]).holds(b""));
+        assert!(ring.contains(b"old") && ring.contains(b"new"));
+        assert!(!ring.contains(b"") && !ring.contains(b"ol") && !ring.contains(b"old,new"));
+        assert!(!KeyRing::new(&[]).contains(b""));
     }
 }

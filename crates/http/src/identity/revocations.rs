@@ -1,10 +1,10 @@
-//! Tokens that are worth nothing any more, although their signature is good: a port that the wiring fills.
+//! The port of revocations: tokens that are refused although their signature is valid. The wiring provides the adapter.
 
-use bongsu_kernel::{Boxed, Id, Millis};
+use bongsu_kernel::{BoxFuture, Id, Millis};
 
-/// Knows from when on a person's tokens count.
+/// Knows which tokens of a person were revoked.
 pub trait Revocations: Send + Sync {
-    /// Tokens of this person that were issued before this time are worth nothing. An error says why nobody knows; then
-    /// nobody is let in.
-    fn before<'a>(&'a self, person: &'a Id) -> Boxed<'a, Result<Option<Millis>, String>>;
+    /// The time before which the person's tokens were revoked, if any were. After an error, which says why this is
+    /// unknown, every token is refused.
+    fn revoked_before<'a>(&'a self, person: &'a Id) -> BoxFuture<'a, Result<Option<Millis>, String>>;
 }

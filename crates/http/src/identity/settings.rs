@@ -1,9 +1,9 @@
-//! The settings of identity, and the refusal to run with secrets that anybody knows; in production also with keys that
-//! are shared, or fetched over a line that anybody can change.
+//! The settings of identity, and the checks of secrets: publicly known and short secrets are allowed only on loopback,
+//! and production also needs different keys for services and operators, and an https URL for public keys.
 
 use std::net::IpAddr;
 
-use bongsu_kernel::settings::{Bad, Kind, Setting, Values};
+use bongsu_kernel::settings::{Kind, Setting, SettingError, Values};
 use jsonwebtoken::Algorithm;
 
 bongsu_kernel::settings! { pub SETTINGS of "identity":
@@ -12,16 +12,16 @@ bongsu_kernel::settings! { pub SETTINGS of "identity":
     pub JWT_SECRET = "local_dev_secret", kind(Kind::Secret):
         "The secret that people's tokens are signed with (HS256).";
     pub JWKS_URL = "", kind(Kind::Url):
-        "Where the public keys for people's tokens are published (RS256, ES256). Then JWT_SECRET is not used.";
+        "The URL of the public keys for people's tokens (RS256, ES256). With it, JWT_SECRET is not used.";
     pub JWT_ALGORITHM = "", kind(Kind::OneOf(&["HS256", "RS256", "ES256"])):
-        "The one algorithm that tokens may have, whatever they say themselves. Unset: HS256, or RS256 with JWKS_URL.";
+        "The algorithm of people's tokens; tokens with another one are refused. Unset: HS256, or RS256 with JWKS_URL.";
     pub INTERNAL_API_KEY = "local_dev_internal_key", kind(Kind::Secret):
-        "What services send as X-Internal-Key. Several, separated by commas, are valid at once, for rotation.";
+        "The key that services send as X-Internal-Key. Several keys, separated by commas, are valid at the same time, for rotation.";
     pub ADMIN_API_KEY = "local_dev_admin_key", kind(Kind::Secret):
-        "What operators send as X-Admin-Key. Several, separated by commas, are valid at once, for rotation.";
+        "The key that operators send as X-Admin-Key. Several keys, separated by commas, are valid at the same time, for rotation.";
 }
 
-/// A secret is at least so long where others can reach the hub.
+/// Bytes of a secret if the hub can be reached from other machines.
 pub const MIN_SECRET_BYTES: usize = 32;
 
 /// How credentials are checked.
@@ -35,18 +35,22 @@ pub struct Options {
 }
 
 impl Options {
-    pub fn from_settings(values: &Values) -> Result<Self, Bad> {
+    pub fn from_settings(values: &Values) -> Result<Self, SettingError> {
         let jwks_url =
-            values.given(&JWKS_URL).map(|given| read_jwks_url(given, is_production(values))).transpose()?;
-        let algorithm = match (values.given(&JWT_ALGORITHM), &jwks_url) {
+            values.get(&JWKS_URL).map(|url| parse_jwks_url(url, is_production(values))).transpose()?;
+        let algorithm = match (values.get(&JWT_ALGORITHM), &jwks_url) {
             (None | Some("HS256"), None) => Algorithm::HS256,
             (None | Some("RS256"), Some(_)) => Algorithm::RS256,
             (Some("ES256"), Some(_)) => Algorithm::ES256,
             (Some(other), Some(_)) => {
-                return Err(Bad::value(&JWT_ALGORITHM, other, "RS256 or ES256 with JWKS_URL"));
+                return Err(SettingError::invalid_value(
+                    &JWT_ALGORITHM,
+                    other,
+                    "RS256 or ES256 with JWKS_URL",
+                ));
             }
             (Some(other), None) => {
-                return Err(Bad::value(&JWT_ALGORITHM, other, "HS256 without JWKS_URL"));
+                return Err(SettingError::invalid_value(&JWT_ALGORITHM, other, "HS256 without JWKS_URL"));
             }
         };
         Ok(Self {
@@ -58,43 +62,44 @@ impl Options {
         })
     }
 
-    /// The settings whose secrets anybody knows or could guess.
-    pub fn unsafe_secrets(&self) -> Vec<&'static str> {
-        let weak = |setting: &Setting, keys: &[String]| {
+    /// The names of the settings whose secrets are development values or too short.
+    pub fn weak_secrets(&self) -> Vec<&'static str> {
+        let is_weak = |setting: &Setting, keys: &[String]| {
             keys.is_empty() || keys.iter().any(|key| key == setting.default || key.len() < MIN_SECRET_BYTES)
         };
         let mut found = Vec::new();
-        if self.jwks_url.is_none() && weak(&JWT_SECRET, std::slice::from_ref(&self.secret)) {
+        if self.jwks_url.is_none() && is_weak(&JWT_SECRET, std::slice::from_ref(&self.secret)) {
             found.push(JWT_SECRET.name);
         }
-        if weak(&INTERNAL_API_KEY, &self.internal_keys) {
+        if is_weak(&INTERNAL_API_KEY, &self.internal_keys) {
             found.push(INTERNAL_API_KEY.name);
         }
-        if weak(&ADMIN_API_KEY, &self.admin_keys) {
+        if is_weak(&ADMIN_API_KEY, &self.admin_keys) {
             found.push(ADMIN_API_KEY.name);
         }
         found
     }
 
-    /// Refuses to be reachable by others, or to be in production, with such secrets. On loopback they are named.
-    pub fn check_secrets(&self, values: &Values, host: IpAddr) -> Result<Vec<&'static str>, Bad> {
-        let found = self.unsafe_secrets();
+    /// Returns an error if a secret is weak in production or on an address other than loopback, or if services and
+    /// operators share a key in production. Otherwise returns the names of the settings with weak secrets.
+    pub fn check_secrets(&self, values: &Values, host: IpAddr) -> Result<Vec<&'static str>, SettingError> {
+        let weak = self.weak_secrets();
         let production = is_production(values);
-        if !found.is_empty() && (production || !host.is_loopback()) {
-            let place =
+        if !weak.is_empty() && (production || !host.is_loopback()) {
+            let condition =
                 if production { "with BONGSU_ENV=production".to_owned() } else { format!("on {host}") };
-            return Err(Bad(format!(
-                "to serve {place}, real secrets are needed (at least {MIN_SECRET_BYTES} bytes, not the development values): {}",
-                found.join(", ")
+            return Err(SettingError(format!(
+                "to serve {condition}, set real secrets (at least {MIN_SECRET_BYTES} bytes, not the development values): {}",
+                weak.join(", ")
             )));
         }
         if production && self.admin_keys.iter().any(|key| self.internal_keys.contains(key)) {
-            return Err(Bad(format!(
-                "{} and {} have a key in common: with BONGSU_ENV=production services and operators need different ones",
+            return Err(SettingError(format!(
+                "{} and {} have a key in common; with BONGSU_ENV=production, services and operators need different keys",
                 INTERNAL_API_KEY.name, ADMIN_API_KEY.name
             )));
         }
-        Ok(found)
+        Ok(weak)
     }
 }
 
@@ -102,14 +107,14 @@ fn is_production(values: &Values) -> bool {
     values.text(&BONGSU_ENV) == "production"
 }
 
-/// Whoever can change what an http URL answers can sign in as anyone.
-fn read_jwks_url(given: &str, is_production: bool) -> Result<reqwest::Url, Bad> {
+/// Parses `JWKS_URL`. Production needs https: an attacker who can change a response over http can sign in as anyone.
+fn parse_jwks_url(text: &str, is_production: bool) -> Result<reqwest::Url, SettingError> {
     let (schemes, allowed): (&[&str], _) = if is_production {
         (&["https"], "an https URL with BONGSU_ENV=production")
     } else {
         (&["https", "http"], "an http or https URL")
     };
-    let url = reqwest::Url::parse(given).ok();
+    let url = reqwest::Url::parse(text).ok();
     let url = url.filter(|url| schemes.contains(&url.scheme()) && url.has_host());
-    url.ok_or_else(|| Bad::value(&JWKS_URL, given, allowed))
+    url.ok_or_else(|| SettingError::invalid_value(&JWKS_URL, text, allowed))
 }

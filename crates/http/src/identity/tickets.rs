@@ -1,7 +1,7 @@
-//! Stream tickets: single use, 30 seconds, so that a JWT need not stand in a URL.
+//! Stream tickets: credentials for URLs, used once and valid for 30 seconds, so that no JWT has to be part of a URL.
 //!
-//! [`Tickets`] is a port: one process keeps them in its memory ([`OwnTickets`]), a fleet where all hubs find them. A
-//! ticket that is lost with a process is asked for again.
+//! [`Tickets`] is a port: one process stores tickets in memory ([`MemoryTickets`]), a fleet in Redis. A client whose
+//! ticket is lost requests another one.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -17,121 +17,122 @@ use utoipa::ToSchema;
 
 use super::Person;
 
-/// How long a ticket may wait.
-pub const LIFETIME: Millis = 30_000;
-/// So many may wait at once; then the next one is refused until the oldest have run out.
-const MOST: usize = 100_000;
-/// So many of them may be one person's, so that nobody can take the others' places.
-pub const MOST_PER_PERSON: u32 = 64;
+/// How long a ticket is valid, in milliseconds.
+pub const TICKET_LIFETIME_MS: Millis = 30_000;
+/// Unused tickets of one process. More are refused until the oldest have expired.
+const MAX_TICKETS: usize = 100_000;
+/// Unused tickets of one person, so that one person cannot use up all tickets.
+pub const MAX_TICKETS_PER_PERSON: u32 = 64;
 
-/// A future that a trait object can give.
-pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, TicketError>> + Send + 'a>>;
+/// The future that [`Tickets`] returns.
+pub type TicketFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, TicketError>> + Send + 'a>>;
 
-/// Where tickets wait.
+/// Issues and redeems tickets.
 ///
-/// A ticket is good once, whoever asks and however many at the same moment, and not after the token that it was got
-/// with. It cannot be guessed. How many wait is bounded, also for one person.
+/// A ticket can be redeemed once, also by concurrent requests, and not after the token has expired with which it was
+/// requested. It cannot be guessed. The number of unused tickets is bounded, in total and per person.
 pub trait Tickets: Send + Sync {
-    fn issue(&self, person: Person) -> Boxed<'_, Ticket>;
+    fn issue(&self, person: Person) -> TicketFuture<'_, Ticket>;
 
-    /// Takes a ticket; nothing when there is no such one (any more).
-    fn redeem<'a>(&'a self, ticket: &'a str) -> Boxed<'a, Option<Person>>;
+    /// Removes a ticket and returns its person. None if the ticket does not exist, has expired or was redeemed.
+    fn redeem<'a>(&'a self, ticket: &'a str) -> TicketFuture<'a, Option<Person>>;
 }
 
-/// Why there is no ticket.
+/// Why a ticket could not be issued or redeemed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TicketError {
-    #[error("too many tickets wait")]
+    #[error("too many unused tickets")]
     TooMany,
-    #[error("tickets cannot be kept right now: {0}")]
-    Away(#[from] Outage),
+    #[error("tickets are unavailable: {0}")]
+    Unavailable(#[from] Outage),
 }
 
-/// What a new ticket is called.
+/// A new random ticket.
 pub fn new_ticket() -> String {
     URL_SAFE_NO_PAD.encode(random::secret())
 }
 
-/// The waiting tickets of one process.
-pub struct OwnTickets {
+/// The tickets of a hub that runs as one process.
+pub struct MemoryTickets {
     clock: Clock,
-    waiting: Mutex<Waiting>,
+    tickets: Mutex<TicketTable>,
 }
 
+/// The unused tickets.
 #[derive(Default)]
-struct Waiting {
-    people: HashMap<String, (Person, Millis)>,
+struct TicketTable {
+    by_ticket: HashMap<String, (Person, Millis)>,
     per_person: HashMap<Id, u32>,
-    /// In the order of issue: none runs out later than 30 seconds after it was put here.
-    order: VecDeque<(Millis, String)>,
+    /// In the order of issue, each with the latest time at which it expires.
+    by_age: VecDeque<(Millis, String)>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ticket {
     pub ticket: String,
-    /// In seconds: 30, or less when the token ends earlier.
+    /// In seconds: 30, or less if the token expires earlier.
     #[schema(example = 30)]
     pub expires_in: u64,
 }
 
-impl OwnTickets {
+impl MemoryTickets {
     pub fn new(clock: Clock) -> Self {
-        Self { clock, waiting: Mutex::default() }
+        Self { clock, tickets: Mutex::default() }
     }
 
     fn issue_now(&self, person: Person) -> Result<Ticket, TicketError> {
         let now = self.clock.now();
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.forget_old(now);
-        let own = waiting.per_person.get(&person.id).copied().unwrap_or_default();
-        if waiting.order.len() >= MOST || own >= MOST_PER_PERSON {
+        let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        tickets.remove_expired(now);
+        let unused = tickets.per_person.get(&person.id).copied().unwrap_or_default();
+        if tickets.by_age.len() >= MAX_TICKETS || unused >= MAX_TICKETS_PER_PERSON {
             return Err(TicketError::TooMany);
         }
         let ticket = new_ticket();
-        let until = person.expires_at.min(now + LIFETIME);
-        waiting.per_person.insert(person.id.clone(), own + 1);
-        waiting.people.insert(ticket.clone(), (person, until));
-        waiting.order.push_back((now + LIFETIME, ticket.clone()));
-        Ok(Ticket { ticket, expires_in: until.saturating_sub(now).div_ceil(1_000) })
+        let expires_at = person.expires_at.min(now + TICKET_LIFETIME_MS);
+        tickets.per_person.insert(person.id.clone(), unused + 1);
+        tickets.by_ticket.insert(ticket.clone(), (person, expires_at));
+        tickets.by_age.push_back((now + TICKET_LIFETIME_MS, ticket.clone()));
+        Ok(Ticket { ticket, expires_in: expires_at.saturating_sub(now).div_ceil(1_000) })
     }
 
     fn redeem_now(&self, ticket: &str) -> Option<Person> {
         let now = self.clock.now();
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let (person, until) = waiting.remove(ticket)?;
-        (now < until).then_some(person)
+        let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        let (person, expires_at) = tickets.remove(ticket)?;
+        (now < expires_at).then_some(person)
     }
 }
 
-impl Tickets for OwnTickets {
-    fn issue(&self, person: Person) -> Boxed<'_, Ticket> {
+impl Tickets for MemoryTickets {
+    fn issue(&self, person: Person) -> TicketFuture<'_, Ticket> {
         Box::pin(std::future::ready(self.issue_now(person)))
     }
 
-    fn redeem<'a>(&'a self, ticket: &'a str) -> Boxed<'a, Option<Person>> {
+    fn redeem<'a>(&'a self, ticket: &'a str) -> TicketFuture<'a, Option<Person>> {
         Box::pin(std::future::ready(Ok(self.redeem_now(ticket))))
     }
 }
 
-impl Waiting {
-    fn forget_old(&mut self, now: Millis) {
-        while self.order.front().is_some_and(|(until, _)| *until <= now) {
-            if let Some((_, ticket)) = self.order.pop_front() {
+impl TicketTable {
+    fn remove_expired(&mut self, now: Millis) {
+        while self.by_age.front().is_some_and(|(expires_at, _)| *expires_at <= now) {
+            if let Some((_, ticket)) = self.by_age.pop_front() {
                 self.remove(&ticket);
             }
         }
     }
 
     fn remove(&mut self, ticket: &str) -> Option<(Person, Millis)> {
-        let taken = self.people.remove(ticket)?;
-        if let Entry::Occupied(mut own) = self.per_person.entry(taken.0.id.clone()) {
-            *own.get_mut() -= 1;
-            if *own.get() == 0 {
-                own.remove();
+        let removed = self.by_ticket.remove(ticket)?;
+        if let Entry::Occupied(mut unused) = self.per_person.entry(removed.0.id.clone()) {
+            *unused.get_mut() -= 1;
+            if *unused.get() == 0 {
+                unused.remove();
             }
         }
-        Some(taken)
+        Some(removed)
     }
 }
 
@@ -144,8 +145,8 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_good_once() {
-        let tickets = OwnTickets::new(Clock::manual(0));
+    fn a_ticket_can_be_redeemed_once() {
+        let tickets = MemoryTickets::new(Clock::manual(0));
         let Ticket { ticket, expires_in } = tickets.issue_now(person("1")).unwrap();
         assert_eq!(expires_in, 30);
         assert_eq!(tickets.redeem_now(&ticket), Some(person("1")));
@@ -156,7 +157,7 @@ mod tests {
     #[test]
     fn a_ticket_does_not_outlive_its_token() {
         let clock = Clock::manual(0);
-        let tickets = OwnTickets::new(clock.clone());
+        let tickets = MemoryTickets::new(clock.clone());
         let Ticket { ticket, expires_in } =
             tickets.issue_now(Person { expires_at: 2_000, ..person("1") }).unwrap();
         assert_eq!(expires_in, 2);
@@ -165,27 +166,27 @@ mod tests {
     }
 
     #[test]
-    fn tickets_run_out_and_take_no_room_then() {
+    fn expired_tickets_are_removed() {
         let clock = Clock::manual(0);
-        let tickets = OwnTickets::new(clock.clone());
+        let tickets = MemoryTickets::new(clock.clone());
         let ticket = tickets.issue_now(person("1")).unwrap().ticket;
         clock.set(30_000);
         assert_eq!(tickets.redeem_now(&ticket), None);
-        for n in 0..MOST {
+        for n in 0..MAX_TICKETS {
             tickets.issue_now(person(&n.to_string())).unwrap();
         }
         assert_eq!(tickets.issue_now(person("late")), Err(TicketError::TooMany));
         clock.set(60_000);
         tickets.issue_now(person("1")).unwrap();
-        let waiting = tickets.waiting.lock().unwrap();
-        assert_eq!((waiting.people.len(), waiting.per_person.len(), waiting.order.len()), (1, 1, 1));
+        let table = tickets.tickets.lock().unwrap();
+        assert_eq!((table.by_ticket.len(), table.per_person.len(), table.by_age.len()), (1, 1, 1));
     }
 
     #[test]
-    fn one_person_cannot_take_the_others_places() {
-        let tickets = OwnTickets::new(Clock::manual(0));
+    fn one_person_cannot_use_up_all_tickets() {
+        let tickets = MemoryTickets::new(Clock::manual(0));
         let first = tickets.issue_now(person("1")).unwrap().ticket;
-        for _ in 1..MOST_PER_PERSON {
+        for _ in 1..MAX_TICKETS_PER_PERSON {
             tickets.issue_now(person("1")).unwrap();
         }
         assert_eq!(tickets.issue_now(person("1")), Err(TicketError::TooMany));

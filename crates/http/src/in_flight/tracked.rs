@@ -1,7 +1,7 @@
-//! The body of a tracked response, and the bytes that came out of it.
+//! The body of a tracked response, and the bytes that it produced.
 //!
-//! The count of the bytes travels inside them: hyper and h2 drop a piece when the kernel has taken it, or when its request was
-//! cut off, and neither tells anybody.
+//! Each piece of bytes updates the count when it is dropped: hyper and h2 drop a piece when the kernel has accepted it
+//! or when its request was aborted, and neither offers a callback for that.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,29 +11,29 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 
-use super::{CountedRequest, InFlight};
-use crate::server::Peer;
+use super::{CountedRequest, InFlightRequests};
+use crate::server::ConnectionControl;
 
-/// Bytes that a connection is given at once. Each piece that it comes back for counts as progress.
-const PIECE_BYTES: usize = 16 << 10;
+/// Bytes that a connection receives at once. Each time the connection asks for the next piece counts as progress.
+const PIECE_SIZE: usize = 16 << 10;
 
-/// A response that is open until its body and all bytes that came out of it are gone.
-struct Tracked {
-    in_flight: InFlight,
+/// A tracked response, open until its body and all bytes that it produced are dropped.
+struct TrackedResponse {
+    in_flight: InFlightRequests,
     id: u64,
     _person: Option<CountedRequest>,
 }
 
-impl Drop for Tracked {
+impl Drop for TrackedResponse {
     fn drop(&mut self) {
         self.in_flight.close(self.id);
     }
 }
 
-/// Bytes of a response, counted until the connection has let go of them.
+/// Bytes of a response, counted until the connection drops them.
 struct CountedBytes {
     bytes: Bytes,
-    tracked: Arc<Tracked>,
+    tracked: Arc<TrackedResponse>,
 }
 
 impl AsRef<[u8]> for CountedBytes {
@@ -48,27 +48,27 @@ impl Drop for CountedBytes {
     }
 }
 
-/// The body of a tracked response: hands out what the handler's body gives, in pieces.
+/// The body of a tracked response: returns the bytes of the handler's body in pieces.
 pub(super) struct TrackedBody {
     inner: Body,
-    /// What is left of the last frame of `inner`.
+    /// The rest of the last frame of `inner`.
     rest: Bytes,
-    /// Bytes that `inner` holds already: counted, and not in a frame yet.
+    /// Bytes that `inner` already holds in memory: counted, but not returned in a frame yet.
     held_bytes: usize,
-    tracked: Arc<Tracked>,
+    tracked: Arc<TrackedResponse>,
 }
 
 impl TrackedBody {
     pub(super) fn new(
         inner: Body,
-        in_flight: InFlight,
+        in_flight: InFlightRequests,
         person: Option<CountedRequest>,
-        peer: Option<Peer>,
+        peer: Option<ConnectionControl>,
     ) -> Self {
         let held_bytes = usize::try_from(inner.size_hint().lower()).unwrap_or(usize::MAX);
         let id = in_flight.open(peer);
         in_flight.reserve(id, held_bytes);
-        let tracked = Arc::new(Tracked { in_flight, id, _person: person });
+        let tracked = Arc::new(TrackedResponse { in_flight, id, _person: person });
         Self { inner, rest: Bytes::new(), held_bytes, tracked }
     }
 
@@ -93,7 +93,7 @@ impl http_body::Body for TrackedBody {
         let this = &mut *self;
         while this.rest.is_empty() {
             let polled = Pin::new(&mut this.inner).poll_frame(cx);
-            this.tracked.in_flight.note_progress(this.tracked.id, polled.is_pending());
+            this.tracked.in_flight.record_progress(this.tracked.id, polled.is_pending());
             match ready!(polled) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(bytes) if bytes.is_empty() => {}
@@ -103,8 +103,8 @@ impl http_body::Body for TrackedBody {
                 end => return Poll::Ready(end),
             }
         }
-        this.tracked.in_flight.note_progress(this.tracked.id, false);
-        let piece = this.rest.split_to(this.rest.len().min(PIECE_BYTES));
+        this.tracked.in_flight.record_progress(this.tracked.id, false);
+        let piece = this.rest.split_to(this.rest.len().min(PIECE_SIZE));
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 

@@ -1,7 +1,7 @@
-//! One connection: which protocol it speaks, and its life until it ends, the server drains, or a stream or a WebSocket
-//! takes it.
+//! Serves one connection: detects its protocol, and runs it until it ends, the server drains, or a stream or a
+//! WebSocket takes it out of hyper.
 //!
-//! hyper parses and answers; what is needed afterwards is in `carrier`.
+//! hyper parses requests and writes responses; `detached` serves the connection after that.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -22,133 +22,150 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use super::carrier::{Carrier, Leaving};
-use super::drain::Drain;
-use super::socket::{Peer, Socket};
-use crate::carried::Carried;
+use super::detached::{DetachedConnection, Handover};
+use super::drain_signal::DrainSignal;
+use super::socket::{ConnectionControl, Socket};
+use crate::detached_body::DetachedBody;
 
-/// A request head must be complete by then; an idle connection is closed after it, too.
-const HEAD_PATIENCE: Duration = Duration::from_secs(30);
-/// While the server drains, one who has just come has so long to begin a request.
-const LAST_PATIENCE: Duration = Duration::from_millis(300);
-/// A request head may have so many bytes. hyper's buffer never shrinks, so this also bounds an idle connection.
-const HEAD_BYTES: usize = 16 << 10;
+/// The time in which a request head must be complete; also how long a connection may be idle.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a new connection may take to begin a request while the server drains.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_millis(300);
+/// Bytes of a request head. hyper's buffer never shrinks, so this also bounds the memory of an idle connection.
+const MAX_HEAD_SIZE: usize = 16 << 10;
 
-/// Serves a connection to its end, or until an answer takes it.
-pub(super) async fn serve(stream: TcpStream, shard: usize, app: Router, drain: Drain) -> Option<Carrier> {
-    prepare(&stream);
+/// Serves a connection until it ends, or until a response takes it out of hyper; then returns what remains to be
+/// served.
+pub(super) async fn serve(
+    stream: TcpStream,
+    shard: usize,
+    app: Router,
+    drain: DrainSignal,
+) -> Option<DetachedConnection> {
+    configure_socket(&stream);
     let socket = Socket::new(stream);
-    let too_late = async {
+    let timeout = async {
         let drained = async {
             drain.wait().await;
-            tokio::time::sleep(LAST_PATIENCE).await;
+            tokio::time::sleep(FIRST_REQUEST_TIMEOUT).await;
         };
-        let _ = tokio::time::timeout(HEAD_PATIENCE, drained).await;
+        let _ = tokio::time::timeout(HEAD_TIMEOUT, drained).await;
     };
-    let sniffed = tokio::select! {
-        () = too_late => return None,
-        sniffed = speaks_http2(socket.stream()) => sniffed,
+    let detected = tokio::select! {
+        () = timeout => return None,
+        detected = is_http2(socket.tcp()) => detected,
     };
-    if sniffed.ok()? {
+    if detected.ok()? {
         serve_http2(socket, shard, app, drain).await;
         return None;
     }
     serve_http1(socket, shard, app, drain).await
 }
 
-// hyper's connections are boxed: a task is as large as the largest state it can be in, and HTTP/2's is several KiB.
+// hyper's connections are boxed, because a task is as large as its largest state, and an HTTP/2 connection has several
+// KiB.
 
-async fn serve_http1(socket: Socket, shard: usize, app: Router, drain: Drain) -> Option<Carrier> {
-    let (peer, remains) = (Peer::new(shard, &socket), socket.remains());
+async fn serve_http1(
+    socket: Socket,
+    shard: usize,
+    app: Router,
+    drain: DrainSignal,
+) -> Option<DetachedConnection> {
+    let (peer, detached) = (ConnectionControl::new(shard, &socket), socket.detached());
     let service = service_fn(move |request| call(app.clone(), peer.clone(), request));
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).max_buf_size(HEAD_BYTES);
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_SIZE);
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(socket), service));
-    let leaving =
-        drain.end(&mut connection, http1::Connection::graceful_shutdown, || remains.take_leaving()).await;
-    if let Some(leaving) = leaving {
+    let handover =
+        drain.run(&mut connection, http1::Connection::graceful_shutdown, || detached.take_handover()).await;
+    if let Some(handover) = handover {
         let early = Pin::into_inner(connection).into_parts().read_buf;
-        return Some(Carrier::new(remains, *leaving, &early, drain));
+        return Some(DetachedConnection::new(detached, *handover, &early, drain));
     }
     drop(connection);
     if !drain.has_begun() {
-        remains.linger().await;
+        detached.linger().await;
     }
     None
 }
 
-async fn serve_http2(socket: Socket, shard: usize, app: Router, drain: Drain) {
-    let (peer, scissors) = (Peer::new(shard, &socket), Scissors::default());
-    let executor = scissors.clone();
-    let service = service_fn(move |request| call(app.clone(), peer.clone().alone(scissors.next()), request));
+async fn serve_http2(socket: Socket, shard: usize, app: Router, drain: DrainSignal) {
+    let (peer, canceller) = (ConnectionControl::new(shard, &socket), RequestCanceller::default());
+    let executor = canceller.clone();
+    let service = service_fn(move |request| {
+        call(app.clone(), peer.clone().with_request_token(canceller.next_token()), request)
+    });
     let mut builder = http2::Builder::new(executor);
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(Some(Duration::from_secs(20)))
         .keep_alive_timeout(Duration::from_secs(20))
         .max_concurrent_streams(100)
-        .max_header_list_size(u32::try_from(HEAD_BYTES).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(MAX_HEAD_SIZE).unwrap_or(u32::MAX))
         .max_send_buf_size(64 << 10);
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(socket), service));
-    let nothing = || None::<Infallible>;
-    drain.end(&mut connection, http2::Connection::graceful_shutdown, nothing).await;
+    let no_handover = || None::<Infallible>;
+    drain.run(&mut connection, http2::Connection::graceful_shutdown, no_handover).await;
 }
 
-/// Runs each request of an HTTP/2 connection as a task that can be cut off by itself: the others on the connection
-/// have done nothing wrong.
+/// Runs each request of an HTTP/2 connection as a task that can be cancelled alone, without ending the other requests
+/// of the connection. Holds the token of the request that hyper is starting.
 #[derive(Clone, Default)]
-struct Scissors(Arc<Mutex<Option<CancellationToken>>>);
+struct RequestCanceller(Arc<Mutex<Option<CancellationToken>>>);
 
-impl Scissors {
-    /// What cuts the request that is being called. hyper hands its future over right after the call.
-    fn next(&self) -> CancellationToken {
-        let cut = CancellationToken::new();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(cut.clone());
-        cut
+impl RequestCanceller {
+    /// Returns the token that cancels the request whose service is being called. hyper calls `execute` with the
+    /// request's future right after this call.
+    fn next_token(&self) -> CancellationToken {
+        let token = CancellationToken::new();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+        token
     }
 }
 
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Scissors {
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for RequestCanceller {
     #[expect(clippy::disallowed_methods, reason = "hyper's own tasks; they end with their connection")]
     fn execute(&self, request: F) {
-        let cut = self.0.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+        let token = self.0.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
         tokio::spawn(async move {
             tokio::select! {
                 () = request => {}
-                () = cut.cancelled() => {}
+                () = token.cancelled() => {}
             }
         });
     }
 }
 
-/// Answers a request. A stream that has its connection to itself, or a WebSocket's session, takes it out of hyper,
-/// which then waits for an answer that never comes, until it is let go of.
+/// Answers a request. A stream that shares its connection with no other request, or a WebSocket's session, takes the
+/// connection out of hyper: hyper then waits for a response that never comes, until its connection is dropped.
 fn call(
     mut app: Router,
-    peer: Peer,
+    peer: ConnectionControl,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Body>, Infallible>> {
-    let leaves = peer.is_alone() && request.version() == Version::HTTP_11;
-    let only_head = request.method() == Method::HEAD;
+    let can_detach = peer.has_own_connection() && request.version() == Version::HTTP_11;
+    let is_head = request.method() == Method::HEAD;
     let mut request = request.map(Body::new);
     request.extensions_mut().insert(peer.clone());
-    let answer = app.call(request);
+    let response = app.call(request);
     async move {
-        let mut response = answer.await?;
-        match Carried::take_from(&mut response) {
-            Some(carried) if leaves && !only_head => {
-                peer.leave_with(Leaving::new(response.headers(), carried));
+        let mut response = response.await?;
+        match DetachedBody::take_from(&mut response) {
+            Some(body) if can_detach && !is_head => {
+                peer.hand_over(Handover::new(response.headers(), body));
                 std::future::pending().await
             }
-            Some(Carried::Stream(stream)) if !only_head => Ok(response.map(|_| Body::new(stream))),
-            // A session is only ever given to a request that it can leave with: see `websocket::Upgrade`.
+            Some(DetachedBody::Stream(stream)) if !is_head => Ok(response.map(|_| Body::new(stream))),
+            // A session is always detached: `websocket::Upgrade` accepts only requests whose connection can be
+            // detached.
             _ => Ok(response),
         }
     }
 }
 
-/// Small frames leave at once, and a peer that vanished without a word is noticed.
-fn prepare(stream: &TcpStream) {
+/// Disables Nagle's algorithm, so that small frames are sent at once, and enables TCP keepalive, so that a client that
+/// vanished without closing the connection is noticed.
+fn configure_socket(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     let _ = sockopt::set_socket_keepalive(stream, true);
     let _ = sockopt::set_tcp_keepidle(stream, Duration::from_secs(60));
@@ -156,19 +173,19 @@ fn prepare(stream: &TcpStream) {
     let _ = sockopt::set_tcp_keepcnt(stream, 3);
 }
 
-/// What every HTTP/2 client begins with.
+/// The first bytes of every HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Looks at the first bytes without taking them, until they differ from the preface or are all of it: hyper itself
-/// would wait for the rest of a preface for ever.
-async fn speaks_http2(stream: &TcpStream) -> std::io::Result<bool> {
+/// Peeks at the first bytes until they differ from the preface or contain all of it. Done here because hyper's own
+/// detection waits without a timeout for the rest of a preface.
+async fn is_http2(stream: &TcpStream) -> std::io::Result<bool> {
     let mut first = [0; PREFACE.len()];
     loop {
         match stream.peek(&mut first).await? {
             0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
             seen if first[..seen] != PREFACE[..seen] => return Ok(false),
             seen if seen == PREFACE.len() => return Ok(true),
-            // The socket stays readable until the bytes are taken: there is no event for "one more byte".
+            // The socket stays readable until the bytes are read, so no readiness event announces one more byte.
             _ => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }

@@ -1,7 +1,8 @@
-//! A socket that hyper drives and the stream on it can reach: to see that it is slow, and to let go of it.
+//! A socket that hyper drives, and that a stream on it can reach as well: to measure how fast the client reads, and to
+//! close the connection.
 //!
-//! hyper owns one half; the other travels with the request as a [`Peer`] and holds nothing open. A stream that has
-//! the connection to itself, or a WebSocket, leaves hyper with it: see `carrier`.
+//! hyper owns the [`Socket`]; the request carries a [`ConnectionControl`], which does not keep the connection open. An HTTP/1.1
+//! stream or a WebSocket is detached from hyper together with its connection: see `detached`.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -17,223 +18,226 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use super::carrier::Leaving;
+use super::detached::Handover;
 
-/// Unsent bytes that the kernel may hold for a connection. It would take megabytes for a client that does not read, and a
-/// client that reads is no faster for them.
-const UNSENT: u32 = 64 << 10;
-/// Unsent bytes that the kernel may hold for a stream: little, so that a slow reader costs little and its slowness
-/// shows, and enough for a fast one never to wait.
-const STREAM_UNSENT: u32 = 16 << 10;
-/// A stream's bytes are offered to the kernel in such pieces: it takes a piece as a whole, however slow the reader.
-const STREAM_PIECE: usize = 8 << 10;
+/// Unsent bytes that the kernel may buffer for a connection. Without this limit it buffers megabytes for a client that
+/// does not read; a client that reads gains nothing from a larger buffer.
+const MAX_UNSENT_SIZE: u32 = 64 << 10;
+/// Unsent bytes that the kernel may buffer for a stream: little, so that a slow reader costs little memory and is
+/// recognised as slow, and enough that a fast reader never waits.
+const MAX_STREAM_UNSENT_SIZE: u32 = 16 << 10;
+/// Bytes of a stream that one write offers to the kernel. The kernel accepts a write as a whole, however slow the
+/// reader.
+const MAX_STREAM_WRITE_SIZE: usize = 8 << 10;
 
-/// So long, and so many bytes, an ended connection is read on.
-const LINGER: Duration = Duration::from_secs(2);
-const LINGER_BYTES: usize = 16 << 20;
+/// How long a closing connection is still read.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How many bytes a closing connection still reads.
+const MAX_LINGER_SIZE: usize = 16 << 20;
 
-/// What hyper's half and the stream's half of a connection share.
-pub(super) struct Shared {
+/// The socket, shared by hyper and by the stream on it.
+pub(super) struct SocketState {
     pub(super) tcp: TcpStream,
-    carries_stream: AtomicBool,
-    /// Whether hyper has bytes that the kernel did not take.
-    owes: AtomicBool,
-    /// Bytes that the kernel has taken for the peer.
-    taken: AtomicU64,
-    /// The answer that leaves hyper together with the connection.
-    leaving: Mutex<Option<Box<Leaving>>>,
+    is_stream: AtomicBool,
+    /// Whether hyper has bytes that the kernel did not accept yet.
+    has_unwritten: AtomicBool,
+    /// Bytes that the kernel has accepted for the client.
+    bytes_written: AtomicU64,
+    /// The response that takes the connection out of hyper.
+    handover: Mutex<Option<Box<Handover>>>,
 }
 
-/// The connection that a request came over, as an extension of the request.
+/// The connection on which a request arrived, as an extension of the request.
 #[derive(Clone)]
-pub struct Peer {
-    /// The shard whose thread serves it.
+pub struct ConnectionControl {
+    /// The shard whose thread serves the connection.
     pub shard: usize,
-    /// Ends this request alone, where others share the connection (HTTP/2).
-    alone: Option<CancellationToken>,
-    /// Weak: the descriptor goes with the connection, whoever still remembers it.
-    shared: Weak<Shared>,
+    /// Cancels this request alone, where other requests share the connection (HTTP/2).
+    request_token: Option<CancellationToken>,
+    /// Weak, so that a remaining `ConnectionControl` does not keep the descriptor of an ended connection open.
+    shared: Weak<SocketState>,
 }
 
-impl Peer {
+impl ConnectionControl {
     pub(super) fn new(shard: usize, socket: &Socket) -> Self {
-        Self { shard, alone: None, shared: Arc::downgrade(&socket.0) }
+        Self { shard, request_token: None, shared: Arc::downgrade(&socket.0) }
     }
 
-    /// One of several requests on a connection.
-    pub(super) fn alone(self, cut: CancellationToken) -> Self {
-        Self { alone: Some(cut), ..self }
+    /// Marks the request as one of several on the connection, cancelled by `token`.
+    pub(super) fn with_request_token(self, token: CancellationToken) -> Self {
+        Self { request_token: Some(token), ..self }
     }
 
-    /// Whether the connection is this request's alone, as in HTTP/1.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.alone.is_none()
+    /// Whether no other request shares the connection, as in HTTP/1.
+    pub(crate) fn has_own_connection(&self) -> bool {
+        self.request_token.is_none()
     }
 
-    /// Lets the connection leave hyper with this answer.
-    pub(super) fn leave_with(&self, leaving: Leaving) {
+    /// Takes the connection out of hyper once earlier responses were written, to go on with this response.
+    pub(super) fn hand_over(&self, handover: Handover) {
         if let Some(shared) = self.shared.upgrade() {
-            *shared.leaving.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(leaving));
+            *shared.handover.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(handover));
         }
     }
 
-    /// From now on the connection carries a stream.
-    pub fn becomes_stream(&self) {
+    /// Lowers the limits for unsent bytes and for the size of a write to those of a stream.
+    pub fn set_stream_mode(&self) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.becomes_stream();
+            shared.set_stream_mode();
         }
     }
 
-    /// Makes room for a last frame to a reader that takes nothing.
-    pub fn make_room(&self) {
+    /// Lifts the limit for unsent bytes, so that the kernel accepts a last frame for a client that does not read.
+    pub fn lift_send_limit(&self) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.hold_unsent(u32::MAX >> 1);
+            shared.limit_unsent(u32::MAX >> 1);
         }
     }
 
-    /// Grows as the kernel takes bytes for the peer, which it does only as the peer takes them. What the connection
-    /// takes says nothing of one request among several.
-    pub fn bytes_taken(&self) -> u64 {
-        let shared = if self.alone.is_some() { None } else { self.shared.upgrade() };
-        shared.map_or(0, |shared| shared.taken.load(Ordering::Relaxed))
+    /// Bytes that the kernel accepted for the client. With the limit for unsent bytes this grows only as the client
+    /// reads. 0 where requests share the connection, because its bytes do not say which request made progress.
+    pub fn bytes_written(&self) -> u64 {
+        let shared = if self.request_token.is_some() { None } else { self.shared.upgrade() };
+        shared.map_or(0, |shared| shared.bytes_written.load(Ordering::Relaxed))
     }
 
-    /// Ends the request, whatever is still to be sent, and the connection, if it is its own.
-    pub fn cut(&self) {
-        match &self.alone {
-            Some(alone) => alone.cancel(),
-            None => self.close(),
+    /// Ends the request without sending the rest of the response, and also the connection if no other request shares
+    /// it.
+    pub fn abort_request(&self) {
+        match &self.request_token {
+            Some(token) => token.cancel(),
+            None => self.close_connection(),
         }
     }
 
-    /// Ends the connection, and every request on it.
-    pub fn close(&self) {
+    /// Closes the connection and thereby ends every request on it.
+    pub fn close_connection(&self) {
         if let Some(shared) = self.shared.upgrade() {
-            // A socket that the peer closed meanwhile is as good.
+            // An error means that the client has already closed the connection.
             let _ = rustix::net::shutdown(&shared.tcp, Shutdown::Both);
         }
     }
 }
 
-impl Shared {
-    pub(super) fn becomes_stream(&self) {
-        self.carries_stream.store(true, Ordering::Relaxed);
-        self.hold_unsent(STREAM_UNSENT);
+impl SocketState {
+    pub(super) fn set_stream_mode(&self) {
+        self.is_stream.store(true, Ordering::Relaxed);
+        self.limit_unsent(MAX_STREAM_UNSENT_SIZE);
     }
 
-    fn hold_unsent(&self, bytes: u32) {
-        // Where the option is missing a slow reader costs more kernel memory, and nothing else.
+    fn limit_unsent(&self, bytes: u32) {
+        // On a system without this socket option a slow reader costs more kernel memory, with no other effect.
         let _ = SockRef::from(&self.tcp).set_tcp_notsent_lowat(bytes);
     }
 
-    /// Writes what the kernel takes now.
-    pub(super) fn offer(&self, bytes: &[u8]) -> io::Result<usize> {
-        let piece = if self.carries_stream.load(Ordering::Relaxed) { STREAM_PIECE } else { usize::MAX };
-        let taken = self.tcp.try_write(&bytes[..bytes.len().min(piece)])?;
-        self.taken.fetch_add(taken as u64, Ordering::Relaxed);
-        Ok(taken)
+    /// Writes as much as the kernel accepts without waiting.
+    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = if self.is_stream.load(Ordering::Relaxed) { MAX_STREAM_WRITE_SIZE } else { usize::MAX };
+        let written = self.tcp.try_write(&bytes[..bytes.len().min(piece)])?;
+        self.bytes_written.fetch_add(written as u64, Ordering::Relaxed);
+        Ok(written)
     }
 
-    /// The same for bytes that lie in several places. Little is copied together, which costs less than a vectored write
-    /// does; so are a stream's bytes, of which the kernel gets a piece at a time.
-    fn offer_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    /// Like [`SocketState::try_write`] for several slices. Few bytes are copied into one buffer, which is cheaper than a
+    /// vectored write; so are a stream's bytes, of which one write takes at most [`MAX_STREAM_WRITE_SIZE`].
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
-        if total > STREAM_PIECE && !self.carries_stream.load(Ordering::Relaxed) {
-            let taken = self.tcp.try_write_vectored(slices)?;
-            self.taken.fetch_add(taken as u64, Ordering::Relaxed);
-            return Ok(taken);
+        if total > MAX_STREAM_WRITE_SIZE && !self.is_stream.load(Ordering::Relaxed) {
+            let written = self.tcp.try_write_vectored(slices)?;
+            self.bytes_written.fetch_add(written as u64, Ordering::Relaxed);
+            return Ok(written);
         }
-        GATHERED.with_borrow_mut(|gathered| {
-            gathered.clear();
+        WRITE_BUFFER.with_borrow_mut(|buffer| {
+            buffer.clear();
             for slice in slices {
-                gathered.extend_from_slice(&slice[..slice.len().min(STREAM_PIECE - gathered.len())]);
+                buffer.extend_from_slice(&slice[..slice.len().min(MAX_STREAM_WRITE_SIZE - buffer.len())]);
             }
-            self.offer(gathered)
+            self.try_write(buffer)
         })
     }
 }
 
 thread_local! {
-    /// Where small writes are put together.
-    static GATHERED: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(STREAM_PIECE));
+    /// The buffer into which small writes are copied.
+    static WRITE_BUFFER: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(MAX_STREAM_WRITE_SIZE));
 }
 
-/// The half that hyper owns.
-pub(super) struct Socket(Arc<Shared>);
+/// The handle on a socket that hyper owns; a stream on the socket has a [`ConnectionControl`] instead.
+pub(super) struct Socket(Arc<SocketState>);
 
 impl Socket {
     pub(super) fn new(tcp: TcpStream) -> Self {
-        let shared = Shared {
+        let shared = SocketState {
             tcp,
-            carries_stream: AtomicBool::new(false),
-            owes: AtomicBool::new(false),
-            taken: AtomicU64::new(0),
-            leaving: Mutex::new(None),
+            is_stream: AtomicBool::new(false),
+            has_unwritten: AtomicBool::new(false),
+            bytes_written: AtomicU64::new(0),
+            handover: Mutex::new(None),
         };
-        shared.hold_unsent(UNSENT);
+        shared.limit_unsent(MAX_UNSENT_SIZE);
         Self(Arc::new(shared))
     }
 
-    fn poll_offer(
+    fn poll_try_write(
         &self,
         cx: &mut Context<'_>,
-        offered: usize,
-        offer: impl FnMut() -> io::Result<usize>,
+        len: usize,
+        attempt: impl FnMut() -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        let written = try_when_ready(|| self.0.tcp.poll_write_ready(cx), offer);
-        let all = matches!(&written, Poll::Ready(Ok(count)) if *count == offered);
-        self.0.owes.store(!all, Ordering::Relaxed);
+        let written = try_when_ready(|| self.0.tcp.poll_write_ready(cx), attempt);
+        let all_written = matches!(&written, Poll::Ready(Ok(count)) if *count == len);
+        self.0.has_unwritten.store(!all_written, Ordering::Relaxed);
         written
     }
 
-    /// For after hyper.
-    pub(super) fn remains(&self) -> Remains {
-        Remains(self.0.clone())
+    /// A handle on the socket for use after hyper has released it.
+    pub(super) fn detached(&self) -> DetachedSocket {
+        DetachedSocket(self.0.clone())
     }
 
-    pub(super) fn stream(&self) -> &TcpStream {
+    pub(super) fn tcp(&self) -> &TcpStream {
         &self.0.tcp
     }
 }
 
-/// What is left of a connection when hyper has let go of it.
+/// A socket that hyper releases when its connection ends there.
 #[derive(Clone)]
-pub(super) struct Remains(Arc<Shared>);
+pub(super) struct DetachedSocket(Arc<SocketState>);
 
-impl Remains {
-    /// The answer that the connection leaves hyper with, once the answers before it were written.
-    pub(super) fn take_leaving(&self) -> Option<Box<Leaving>> {
-        if self.0.owes.load(Ordering::Relaxed) {
+impl DetachedSocket {
+    /// The response that takes the connection out of hyper; None until all earlier responses were written.
+    pub(super) fn take_handover(&self) -> Option<Box<Handover>> {
+        if self.0.has_unwritten.load(Ordering::Relaxed) {
             return None;
         }
-        self.0.leaving.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.handover.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<SocketState> {
         &self.0
     }
 
-    /// Reads on for a moment what the peer is still sending, for nobody. A socket that is closed with unread bytes is
-    /// reset, and a peer that was refused in the middle of a long body would never see the answer.
+    /// Reads and discards for a short time what the client is still sending. Closing a socket with unread bytes resets
+    /// the connection, and a client that was refused in the middle of a long body would never see the response.
     pub(super) async fn linger(self) {
-        // hyper has done so already, unless it gave up.
+        // hyper has shut the socket down already, unless it ended with an error.
         let _ = rustix::net::shutdown(&self.0.tcp, Shutdown::Write);
         let mut scratch = vec![0; 16 << 10];
-        let mut left = LINGER_BYTES;
+        let mut remaining = MAX_LINGER_SIZE;
         let discard = async {
             while self.0.tcp.readable().await.is_ok() {
                 match self.0.tcp.try_read(&mut scratch) {
-                    Ok(read) if read > 0 && read < left => left -= read,
+                    Ok(read) if read > 0 && read < remaining => remaining -= read,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     _ => return,
                 }
             }
         };
-        let _ = tokio::time::timeout(LINGER, discard).await;
+        let _ = tokio::time::timeout(LINGER_TIMEOUT, discard).await;
     }
 }
 
-/// Tries until it works or the system says when to try again.
+/// Repeats `attempt` until it does not return `WouldBlock`, or until `ready` is pending and has registered the waker.
 fn try_when_ready<T>(
     mut ready: impl FnMut() -> Poll<io::Result<()>>,
     mut attempt: impl FnMut() -> io::Result<T>,
@@ -254,11 +258,11 @@ impl AsyncRead for Socket {
     }
 }
 
-/// Vectored, so that hyper keeps a response's bytes as they are and lets go of them as the kernel takes them: it would copy
-/// them otherwise, out of sight of those who count them (`in_flight`).
+/// Writes are vectored, so that hyper keeps a response's bytes uncopied and releases them as the kernel accepts them.
+/// Otherwise hyper copies them, and `in_flight` cannot count the copies.
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_offer(cx, buf.len(), || self.0.offer(buf))
+        self.poll_try_write(cx, buf.len(), || self.0.try_write(buf))
     }
 
     fn poll_write_vectored(
@@ -266,7 +270,7 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_offer(cx, bufs.iter().map(|buf| buf.len()).sum(), || self.0.offer_vectored(bufs))
+        self.poll_try_write(cx, bufs.iter().map(|buf| buf.len()).sum(), || self.0.try_write_vectored(bufs))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,5 +1,5 @@
-//! Writes the server's frames. They are not masked, so the bytes of one are the same for every client and can be
-//! shared by all; what clients send is read by `parser`.
+//! Writes the frames of the server. They are not masked, so the bytes of a frame are the same for every client and can
+//! be shared. The frames of clients are read by `parser`.
 
 use bytes::Bytes;
 
@@ -11,27 +11,27 @@ pub(super) const CLOSE: u8 = 0x8;
 pub(super) const PING: u8 = 0x9;
 pub(super) const PONG: u8 = 0xA;
 
-/// A control frame's payload has at most so many bytes.
-pub(super) const CONTROL_BYTES: usize = 125;
+/// Bytes of the payload of a control frame, by the standard.
+pub(super) const MAX_CONTROL_SIZE: usize = 125;
 
-/// A whole text message. The payload has to be UTF-8.
+/// A whole text message. The payload must be UTF-8.
 pub fn text(payload: &[u8]) -> Bytes {
     frame(TEXT, payload)
 }
 
-/// Asks whether the client is there.
+/// A ping without a payload, which the client answers with a pong.
 pub fn ping() -> Bytes {
     Bytes::from_static(&[FINAL | PING, 0])
 }
 
-/// The answer to a ping with this payload.
+/// The pong that answers a ping with this payload.
 pub(crate) fn pong(payload: &[u8]) -> Bytes {
     frame(PONG, payload)
 }
 
-/// Says why the connection ends. A reason that is too long is cut at the end of a character.
+/// A close frame. A reason that is too long is cut at a character boundary.
 pub(crate) fn close(code: u16, reason: &str) -> Bytes {
-    let reason = &reason[..reason.floor_char_boundary(CONTROL_BYTES - 2)];
+    let reason = &reason[..reason.floor_char_boundary(MAX_CONTROL_SIZE - 2)];
     frame(CLOSE, &[&code.to_be_bytes(), reason.as_bytes()].concat())
 }
 
@@ -40,12 +40,12 @@ fn frame(opcode: u8, payload: &[u8]) -> Bytes {
     [&head[..length], payload].concat().into()
 }
 
-/// The head of a whole message in one frame, and how many of the bytes it has. Its length is written in the shortest
-/// of the three forms.
+/// The head of a frame with a whole message, and its number of bytes. The payload length has the shortest of the three
+/// forms.
 fn head(opcode: u8, payload: usize) -> ([u8; 10], usize) {
     let mut head = [0; 10];
     head[0] = FINAL | opcode;
-    if payload <= CONTROL_BYTES {
+    if payload <= MAX_CONTROL_SIZE {
         head[1] = payload as u8;
         (head, 2)
     } else if let Ok(short) = u16::try_from(payload) {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn control_frames_are_as_the_standard_has_them() {
+    fn control_frames_follow_the_standard() {
         assert_eq!(&ping()[..], [0x89, 0]);
         assert_eq!(&pong(b"hi")[..], [0x8a, 2, b'h', b'i']);
         assert_eq!(&close(3000, "go")[..], [0x88, 4, 0x0b, 0xb8, b'g', b'o']);

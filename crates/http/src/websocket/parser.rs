@@ -1,24 +1,25 @@
-//! Reads a client's frames, in whatever pieces they come, and gives whole messages.
+//! Parses the frames of a client, in pieces of any size, into whole messages.
 //!
-//! Strict: what the standard forbids ends the connection with the code that says so. Memory grows with what has
-//! arrived, never with what was announced, and never past a message's limit; between messages there is none.
+//! The parser is strict: a violation of the standard closes the connection with the code for it. Memory grows with the
+//! bytes that have arrived, not with the announced length, up to the limit of a message. Between messages the parser
+//! holds no buffer.
 
-use super::frame::{BINARY, CLOSE, CONTINUATION, CONTROL_BYTES, FINAL, PING, PONG, TEXT};
+use super::frame::{BINARY, CLOSE, CONTINUATION, FINAL, MAX_CONTROL_SIZE, PING, PONG, TEXT};
 
-/// A message from a client has at most so many bytes, as a request's body.
-pub const MESSAGE_BYTES: usize = crate::body::SMALL_BODY;
+/// Bytes of a message of a client: as many as of a small request body.
+pub const MAX_MESSAGE_SIZE: usize = crate::body::MAX_SMALL_BODY_SIZE;
 
-/// Something whole that a client sent.
+/// A complete message or control frame of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Message(String),
     Ping(Vec<u8>),
     Pong,
-    /// With the client's reason, if it gave one.
+    /// With the close code, if the client sent one.
     Close(Option<u16>),
 }
 
-/// Something that a client must not send, as the close frame says it.
+/// A violation of the protocol, with the code and the reason of the close frame that answers it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) code: u16,
@@ -26,43 +27,44 @@ pub(crate) struct Violation {
 }
 
 impl Violation {
-    const BINARY: Self = Self { code: 1003, reason: "only text is understood" };
+    const BINARY: Self = Self { code: 1003, reason: "only text messages are supported" };
     const NOT_TEXT: Self = Self { code: 1007, reason: "text must be UTF-8" };
-    const TOO_BIG: Self = Self { code: 1009, reason: "a message has at most 64 KiB" };
+    const TOO_LARGE: Self = Self { code: 1009, reason: "a message is limited to 64 KiB" };
 
     const fn protocol(reason: &'static str) -> Self {
         Self { code: 1002, reason }
     }
 }
 
-/// Two bytes, up to eight more of length, four of mask.
-const LONGEST_HEAD: usize = 14;
+/// Bytes of a frame's head: two, up to eight more for the length, and four for the mask.
+const MAX_HEAD_SIZE: usize = 14;
 
 #[derive(Default)]
 pub(crate) struct Parser {
-    /// The head of the next frame, as far as it has come.
-    head: [u8; LONGEST_HEAD],
-    known: usize,
+    /// The bytes of the next frame's head that have arrived.
+    head: [u8; MAX_HEAD_SIZE],
+    head_len: usize,
     /// The frame whose payload is being read.
     frame: Option<Frame>,
-    /// The text so far, over all its frames.
+    /// The unmasked payload of the current message, over all its frames.
     message: Vec<u8>,
-    /// Whether a message has begun that further frames belong to.
-    continues: bool,
-    /// The payload of a control frame, which may come between the frames of a message.
+    /// Whether a message has begun whose last frame has not arrived.
+    is_in_message: bool,
+    /// The payload of a control frame, which may arrive between the frames of a message.
     control: Vec<u8>,
 }
 
 struct Frame {
     opcode: u8,
     is_final: bool,
-    left: usize,
-    /// Turned so that it begins with the byte for what comes next.
+    /// Bytes of the payload that have not arrived.
+    remaining: usize,
+    /// Rotated so that its first byte applies to the next byte of the payload.
     mask: [u8; 4],
 }
 
 impl Parser {
-    /// Reads on until something is whole, or the input is used up. After a violation there is nothing to read on.
+    /// Parses input until an event is complete or all input is consumed (None). Must not be called after a violation.
     pub(crate) fn next(&mut self, input: &mut &[u8]) -> Result<Option<Event>, Violation> {
         loop {
             let mut frame = match self.frame.take() {
@@ -72,11 +74,11 @@ impl Parser {
                     None => return Ok(None),
                 },
             };
-            let (piece, rest) = input.split_at(frame.left.min(input.len()));
+            let (piece, rest) = input.split_at(frame.remaining.min(input.len()));
             *input = rest;
             let payload = if is_control(frame.opcode) { &mut self.control } else { &mut self.message };
             frame.unmask(piece, payload);
-            if frame.left > 0 {
+            if frame.remaining > 0 {
                 self.frame = Some(frame);
                 return Ok(None);
             }
@@ -87,21 +89,21 @@ impl Parser {
     }
 
     fn read_head(&mut self, input: &mut &[u8]) -> Result<Option<Frame>, Violation> {
-        if !self.gather(2, input) {
+        if !self.fill_head(2, input) {
             return Ok(None);
         }
         let [first, second, ..] = self.head;
         let (opcode, is_final) = (first & 0xf, first & FINAL != 0);
-        self.check(first, second)?;
+        self.check_head(first, second)?;
         let length_bytes = match second & 0x7f {
             126 => 2,
             127 => 8,
             _ => 0,
         };
-        if !self.gather(2 + length_bytes + 4, input) {
+        if !self.fill_head(2 + length_bytes + 4, input) {
             return Ok(None);
         }
-        self.known = 0;
+        self.head_len = 0;
         let (length, mask) = self.head[2..].split_at(length_bytes);
         let announced = length.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
         let length = match length_bytes {
@@ -110,43 +112,43 @@ impl Parser {
             8 if announced > 0xffff && announced >> 63 == 0 => announced,
             _ => return Err(Violation::protocol("a length must have its shortest form")),
         };
-        let left = usize::try_from(length).unwrap_or(usize::MAX);
-        if !is_control(opcode) && left > MESSAGE_BYTES - self.message.len() {
-            return Err(Violation::TOO_BIG);
+        let remaining = usize::try_from(length).unwrap_or(usize::MAX);
+        if !is_control(opcode) && remaining > MAX_MESSAGE_SIZE - self.message.len() {
+            return Err(Violation::TOO_LARGE);
         }
         let mask = [mask[0], mask[1], mask[2], mask[3]];
-        Ok(Some(Frame { opcode, is_final, left, mask }))
+        Ok(Some(Frame { opcode, is_final, remaining, mask }))
     }
 
-    /// Takes bytes of the head until there are as many as wanted.
-    fn gather(&mut self, wanted: usize, input: &mut &[u8]) -> bool {
-        let (piece, rest) = input.split_at(wanted.saturating_sub(self.known).min(input.len()));
-        self.head[self.known..self.known + piece.len()].copy_from_slice(piece);
-        self.known += piece.len();
+    /// Moves input into the head until the head has `len` bytes. Returns whether it has them.
+    fn fill_head(&mut self, len: usize, input: &mut &[u8]) -> bool {
+        let (piece, rest) = input.split_at(len.saturating_sub(self.head_len).min(input.len()));
+        self.head[self.head_len..self.head_len + piece.len()].copy_from_slice(piece);
+        self.head_len += piece.len();
         *input = rest;
-        self.known >= wanted
+        self.head_len >= len
     }
 
-    /// Whether a frame may begin with these two bytes.
-    fn check(&self, first: u8, second: u8) -> Result<(), Violation> {
-        let refused = match first & 0xf {
-            _ if first & 0x70 != 0 => "no extension was agreed on",
+    /// Checks the first two bytes of a frame.
+    fn check_head(&self, first: u8, second: u8) -> Result<(), Violation> {
+        let violation = match first & 0xf {
+            _ if first & 0x70 != 0 => "no extension was negotiated",
             _ if second & 0x80 == 0 => "a client must mask its frames",
-            TEXT | BINARY if self.continues => "the message before has not ended",
-            CONTINUATION if !self.continues => "there is no message to continue",
+            TEXT | BINARY if self.is_in_message => "the previous message has not ended",
+            CONTINUATION if !self.is_in_message => "there is no message to continue",
             BINARY => return Err(Violation::BINARY),
             TEXT | CONTINUATION => return Ok(()),
             CLOSE | PING | PONG if first & FINAL == 0 => "a control frame must not be fragmented",
-            CLOSE | PING | PONG if usize::from(second & 0x7f) > CONTROL_BYTES => {
+            CLOSE | PING | PONG if usize::from(second & 0x7f) > MAX_CONTROL_SIZE => {
                 "a control frame is too long"
             }
             CLOSE | PING | PONG => return Ok(()),
             _ => "unknown opcode",
         };
-        Err(Violation::protocol(refused))
+        Err(Violation::protocol(violation))
     }
 
-    /// A frame is whole; so may be a message.
+    /// Handles a complete frame. Returns an event if a message or a control frame is complete.
     fn complete(&mut self, frame: &Frame) -> Result<Option<Event>, Violation> {
         match frame.opcode {
             PING => return Ok(Some(Event::Ping(std::mem::take(&mut self.control)))),
@@ -155,17 +157,18 @@ impl Parser {
                 return Ok(Some(Event::Pong));
             }
             CLOSE => return read_close(&std::mem::take(&mut self.control)).map(Some),
-            _ => self.continues = !frame.is_final,
+            _ => self.is_in_message = !frame.is_final,
         }
-        if self.continues {
+        if self.is_in_message {
             return Ok(None);
         }
         let text = String::from_utf8(std::mem::take(&mut self.message)).map_err(|_| Violation::NOT_TEXT)?;
         Ok(Some(Event::Message(text)))
     }
 
+    /// Bytes of the buffers.
     #[cfg(test)]
-    fn held(&self) -> usize {
+    fn buffer_size(&self) -> usize {
         self.message.capacity() + self.control.capacity()
     }
 }
@@ -174,13 +177,13 @@ impl Frame {
     fn unmask(&mut self, piece: &[u8], payload: &mut Vec<u8>) {
         let room = payload.capacity() - payload.len();
         if room < piece.len() {
-            // Twice as much each time, as a vector does by itself, but never past the limit.
-            let doubled = (payload.capacity() * 2).min(MESSAGE_BYTES).saturating_sub(payload.len());
+            // Doubles the capacity like a vector, but not above the limit.
+            let doubled = (payload.capacity() * 2).min(MAX_MESSAGE_SIZE).saturating_sub(payload.len());
             payload.reserve_exact(doubled.max(piece.len()));
         }
         payload.extend(piece.iter().zip(self.mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
         self.mask.rotate_left(piece.len() % 4);
-        self.left -= piece.len();
+        self.remaining -= piece.len();
     }
 }
 
@@ -188,18 +191,18 @@ fn is_control(opcode: u8) -> bool {
     opcode & 0x8 != 0
 }
 
-/// A close frame is empty, or has a code that may be sent and a reason in UTF-8.
+/// Parses the payload of a close frame: empty, or an allowed code and a reason in UTF-8.
 fn read_close(payload: &[u8]) -> Result<Event, Violation> {
     let Some((code, reason)) = payload.split_first_chunk() else {
         return if payload.is_empty() {
             Ok(Event::Close(None))
         } else {
-            Err(Violation::protocol("half a close code"))
+            Err(Violation::protocol("a close frame with one byte"))
         };
     };
     let code = u16::from_be_bytes(*code);
     if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
-        return Err(Violation::protocol("no such close code"));
+        return Err(Violation::protocol("this close code must not be sent"));
     }
     str::from_utf8(reason).map(|_| Event::Close(Some(code))).map_err(|_| Violation::NOT_TEXT)
 }

@@ -1,13 +1,13 @@
-//! Frames as clients send them, good and bad, in whatever pieces: they always mean the same.
+//! Valid and invalid frames are parsed alike, whatever pieces they arrive in.
 //!
-//! Whatever is fed, no more is held than a message may have.
+//! The parser never holds more memory than a message may have.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A client's frame, by an encoder that shares nothing with the product's. `first` has the opcode and the flags.
-fn sent(first: u8, payload: &[u8], mask: [u8; 4]) -> Vec<u8> {
+/// A masked frame of a client, encoded independently of the product. `first` has the opcode and the flags.
+fn client_frame(first: u8, payload: &[u8], mask: [u8; 4]) -> Vec<u8> {
     let mut wire = vec![first];
     match payload.len() {
         length @ ..126 => wire.push(0x80 + length as u8),
@@ -24,7 +24,7 @@ fn sent(first: u8, payload: &[u8], mask: [u8; 4]) -> Vec<u8> {
     wire
 }
 
-/// All that comes of the bytes when they arrive in pieces of these sizes.
+/// The events and the violation that result when the bytes arrive in pieces of these sizes.
 fn parse(wire: &[u8], cuts: &[usize]) -> (Vec<Event>, Option<Violation>) {
     let (mut parser, mut events) = (Parser::default(), Vec::new());
     let (mut rest, mut cuts) = (wire, cuts.iter().cycle());
@@ -33,10 +33,14 @@ fn parse(wire: &[u8], cuts: &[usize]) -> (Vec<Event>, Option<Violation>) {
         rest = later;
         loop {
             let event = parser.next(&mut piece);
-            assert!(parser.held() <= MESSAGE_BYTES + 2 * CONTROL_BYTES, "{} bytes are held", parser.held());
+            assert!(
+                parser.buffer_size() <= MAX_MESSAGE_SIZE + 2 * MAX_CONTROL_SIZE,
+                "{} bytes are buffered",
+                parser.buffer_size()
+            );
             match event {
                 Ok(Some(event)) => events.push(event),
-                Ok(None) => break assert!(piece.is_empty(), "something was left over"),
+                Ok(None) => break assert!(piece.is_empty(), "input was not consumed"),
                 Err(violation) => return (events, Some(violation)),
             }
         }
@@ -44,27 +48,27 @@ fn parse(wire: &[u8], cuts: &[usize]) -> (Vec<Event>, Option<Violation>) {
     (events, None)
 }
 
-fn whole(wire: &[u8]) -> (Vec<Event>, Option<Violation>) {
+fn parse_whole(wire: &[u8]) -> (Vec<Event>, Option<Violation>) {
     parse(wire, &[usize::MAX])
 }
 
 fn code_of(wire: &[u8]) -> Option<u16> {
-    whole(wire).1.map(|violation| violation.code)
+    parse_whole(wire).1.map(|violation| violation.code)
 }
 
 const MASK: [u8; 4] = [1, 20, 0, 255];
 
 #[derive(Clone, Debug)]
-enum Sent {
-    /// In so many frames, with a ping after each but the last.
+enum ClientMessage {
+    /// A text in this number of frames, with an optional ping after each but the last.
     Text(String, usize, Option<Vec<u8>>),
     Ping(Vec<u8>),
     Pong(Vec<u8>),
     Close(u16, String),
 }
 
-impl Sent {
-    fn any() -> impl Strategy<Value = Sent> {
+impl ClientMessage {
+    fn any() -> impl Strategy<Value = ClientMessage> {
         let control = || prop::collection::vec(any::<u8>(), 0..=125);
         prop_oneof![
             4 => ("\\PC{0,300}", 1_usize..6, prop::option::of(control())).prop_map(|(a, b, c)| Self::Text(a, b, c)),
@@ -74,7 +78,7 @@ impl Sent {
         ]
     }
 
-    /// What goes over the wire, and what is to be understood of it.
+    /// Appends the bytes of the message, and the expected events.
     fn write(&self, mask: [u8; 4], wire: &mut Vec<u8>, events: &mut Vec<Event>) {
         match self {
             Self::Text(text, frames, between) => {
@@ -83,32 +87,36 @@ impl Sent {
                     let piece =
                         &bytes[(frame * each).min(bytes.len())..((frame + 1) * each).min(bytes.len())];
                     let last = frame + 1 == *frames;
-                    wire.extend(sent(u8::from(frame == 0) + if last { 0x80 } else { 0 }, piece, mask));
+                    wire.extend(client_frame(
+                        u8::from(frame == 0) + if last { 0x80 } else { 0 },
+                        piece,
+                        mask,
+                    ));
                     if let Some(payload) = between.as_ref().filter(|_| !last) {
-                        wire.extend(sent(0x89, payload, mask));
+                        wire.extend(client_frame(0x89, payload, mask));
                         events.push(Event::Ping(payload.clone()));
                     }
                 }
                 events.push(Event::Message(text.clone()));
             }
             Self::Ping(payload) => {
-                wire.extend(sent(0x89, payload, mask));
+                wire.extend(client_frame(0x89, payload, mask));
                 events.push(Event::Ping(payload.clone()));
             }
             Self::Pong(payload) => {
-                wire.extend(sent(0x8a, payload, mask));
+                wire.extend(client_frame(0x8a, payload, mask));
                 events.push(Event::Pong);
             }
             Self::Close(code, reason) => {
-                wire.extend(sent(0x88, &[&code.to_be_bytes(), reason.as_bytes()].concat(), mask));
+                wire.extend(client_frame(0x88, &[&code.to_be_bytes(), reason.as_bytes()].concat(), mask));
                 events.push(Event::Close(Some(*code)));
             }
         }
     }
 }
 
-/// A frame that is nearly right: every field may be wrong, its length may be a lie.
-fn nearly() -> impl Strategy<Value = Vec<u8>> {
+/// A nearly valid frame: every field may be wrong, and the length may not match the payload.
+fn nearly_valid_frame() -> impl Strategy<Value = Vec<u8>> {
     let first = prop_oneof![
         4 => Just(0x81_u8),
         2 => Just(0x01),
@@ -134,78 +142,84 @@ fn cuts() -> impl Strategy<Value = Vec<usize>> {
 
 proptest! {
     #[test]
-    fn understands_what_was_sent_whatever_the_pieces(
-        all in prop::collection::vec(Sent::any(), 0..8),
+    fn frames_are_parsed_alike_in_any_pieces(
+        all in prop::collection::vec(ClientMessage::any(), 0..8),
         mask in any::<[u8; 4]>(),
         cuts in cuts(),
     ) {
         let (mut wire, mut events) = (Vec::new(), Vec::new());
-        all.iter().for_each(|sent| sent.write(mask, &mut wire, &mut events));
+        all.iter().for_each(|message| message.write(mask, &mut wire, &mut events));
         prop_assert_eq!(parse(&wire, &cuts), (events, None));
     }
 
     #[test]
-    fn hostile_bytes_mean_the_same_whatever_the_pieces(
-        frames in prop::collection::vec(nearly(), 1..12),
+    fn hostile_frames_are_parsed_alike_in_any_pieces(
+        frames in prop::collection::vec(nearly_valid_frame(), 1..12),
         cuts in cuts(),
     ) {
         let wire = frames.concat();
-        prop_assert_eq!(parse(&wire, &cuts), whole(&wire));
+        prop_assert_eq!(parse(&wire, &cuts), parse_whole(&wire));
     }
 
     #[test]
-    fn random_bytes_do_no_harm(wire in prop::collection::vec(any::<u8>(), 0..400), cuts in cuts()) {
-        prop_assert_eq!(parse(&wire, &cuts), whole(&wire));
+    fn random_bytes_are_parsed_alike_in_any_pieces(wire in prop::collection::vec(any::<u8>(), 0..400), cuts in cuts()) {
+        prop_assert_eq!(parse(&wire, &cuts), parse_whole(&wire));
     }
 }
 
 #[test]
 fn a_message_has_at_most_64_kib_over_all_its_frames() {
-    let (half, longest) = (vec![b'a'; MESSAGE_BYTES / 2], vec![b'a'; MESSAGE_BYTES]);
+    let (half, longest) = (vec![b'a'; MAX_MESSAGE_SIZE / 2], vec![b'a'; MAX_MESSAGE_SIZE]);
     let text = String::from_utf8(longest.clone()).unwrap();
     for cuts in [&[usize::MAX][..], &[1], &[4_096], &[1_000]] {
-        let halves = [sent(0x01, &half, MASK), sent(0x80, &half, MASK)].concat();
+        let halves = [client_frame(0x01, &half, MASK), client_frame(0x80, &half, MASK)].concat();
         assert_eq!(parse(&halves, cuts), (vec![Event::Message(text.clone())], None));
-        assert_eq!(parse(&sent(0x81, &longest, MASK), cuts), (vec![Event::Message(text.clone())], None));
-        let more = [sent(0x01, &longest, MASK), sent(0x80, b"a", MASK)].concat();
-        assert_eq!(parse(&more, cuts), (Vec::new(), Some(Violation::TOO_BIG)));
+        assert_eq!(
+            parse(&client_frame(0x81, &longest, MASK), cuts),
+            (vec![Event::Message(text.clone())], None)
+        );
+        let more = [client_frame(0x01, &longest, MASK), client_frame(0x80, b"a", MASK)].concat();
+        assert_eq!(parse(&more, cuts), (Vec::new(), Some(Violation::TOO_LARGE)));
     }
 }
 
 #[test]
-fn a_length_is_refused_before_anything_of_it_is_held() {
+fn a_too_long_length_is_refused_before_memory_is_allocated() {
     let mut parser = Parser::default();
     let head = [&[0x81, 0xff][..], &65_537_u64.to_be_bytes(), &MASK].concat();
-    assert_eq!(parser.next(&mut &head[..]), Err(Violation::TOO_BIG));
-    assert_eq!(parser.held(), 0);
+    assert_eq!(parser.next(&mut &head[..]), Err(Violation::TOO_LARGE));
+    assert_eq!(parser.buffer_size(), 0);
     let head = [&[0x81, 0xff][..], &65_536_u64.to_be_bytes(), &MASK].concat();
     let mut parser = Parser::default();
     assert_eq!(parser.next(&mut &head[..]), Ok(None));
-    assert_eq!(parser.held(), 0, "what was announced is no reason to hold anything");
+    assert_eq!(parser.buffer_size(), 0, "the announced length allocates no memory");
 }
 
 #[test]
-fn nothing_is_held_between_messages() {
+fn no_buffer_is_held_between_messages() {
     let mut parser = Parser::default();
-    let wire = [sent(0x81, b"hello", MASK), sent(0x8a, b"pong", MASK)].concat();
+    let wire = [client_frame(0x81, b"hello", MASK), client_frame(0x8a, b"pong", MASK)].concat();
     let mut input = &wire[..];
     while parser.next(&mut input).unwrap().is_some() {}
-    assert_eq!(parser.held(), 0);
+    assert_eq!(parser.buffer_size(), 0);
 }
 
 #[test]
-fn text_is_judged_over_all_its_frames() {
+fn utf_8_is_checked_over_all_frames_of_a_message() {
     let beacon = "봉수".as_bytes();
-    let split =
-        [sent(0x01, &beacon[..1], MASK), sent(0x00, &beacon[1..4], MASK), sent(0x80, &beacon[4..], MASK)];
-    assert_eq!(whole(&split.concat()), (vec![Event::Message("봉수".to_owned())], None));
-    assert_eq!(code_of(&sent(0x81, &beacon[..1], MASK)), Some(1007));
-    assert_eq!(code_of(&sent(0x81, b"\xed\xa0\x80", MASK)), Some(1007), "half of a surrogate pair");
+    let split = [
+        client_frame(0x01, &beacon[..1], MASK),
+        client_frame(0x00, &beacon[1..4], MASK),
+        client_frame(0x80, &beacon[4..], MASK),
+    ];
+    assert_eq!(parse_whole(&split.concat()), (vec![Event::Message("봉수".to_owned())], None));
+    assert_eq!(code_of(&client_frame(0x81, &beacon[..1], MASK)), Some(1007));
+    assert_eq!(code_of(&client_frame(0x81, b"\xed\xa0\x80", MASK)), Some(1007), "half of a surrogate pair");
 }
 
 #[test]
-fn what_the_standard_forbids_is_refused_by_its_code() {
-    let text = |first| sent(first, b"a", MASK);
+fn a_violation_has_the_code_of_the_standard() {
+    let text = |first| client_frame(first, b"a", MASK);
     for (wire, code) in [
         (vec![0x81, 1, b'a'], 1002),
         (text(0xc1), 1002),
@@ -216,7 +230,7 @@ fn what_the_standard_forbids_is_refused_by_its_code() {
         ([text(0x01), text(0x81)].concat(), 1002),
         ([text(0x01), text(0x82)].concat(), 1002),
         (text(0x09), 1002),
-        (sent(0x89, &[0; 126], MASK), 1002),
+        (client_frame(0x89, &[0; 126], MASK), 1002),
         (vec![0x81, 0xfe, 0, 125, 0, 0, 0, 0], 1002),
         (vec![0x81, 0xff, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0], 1002),
         (vec![0x81, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1002),
@@ -228,8 +242,8 @@ fn what_the_standard_forbids_is_refused_by_its_code() {
 }
 
 #[test]
-fn a_close_is_empty_or_has_a_code_that_may_be_sent() {
-    let close = |payload: &[u8]| whole(&sent(0x88, payload, MASK));
+fn a_close_frame_is_empty_or_has_an_allowed_code() {
+    let close = |payload: &[u8]| parse_whole(&client_frame(0x88, payload, MASK));
     assert_eq!(close(b""), (vec![Event::Close(None)], None));
     for code in [1000_u16, 1001, 1003, 1007, 1014, 3000, 4999] {
         assert_eq!(close(&code.to_be_bytes()), (vec![Event::Close(Some(code))], None));

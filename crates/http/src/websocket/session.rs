@@ -1,34 +1,34 @@
-//! What a WebSocket does: a handler makes a [`Session`], the server runs it on the socket.
+//! The port of WebSocket sessions: a handler creates a [`Session`], and the server runs it on the socket.
 //!
-//! The session says what to send and hears what came. Framing, pings, the closing handshake and the socket are the
-//! server's affair (`server::duplex`).
+//! The session provides the output and receives the messages of the client. The server does the framing, answers pings,
+//! and runs the closing handshake (`server::websocket_driver`).
 
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-/// One client's two-way conversation. It is dropped when either side ends it, or the client is gone.
+/// The application side of one WebSocket. Dropped when either side closes the connection or the client disconnects.
 pub trait Session: Send {
-    /// What to send next. Asked only when the socket has taken all that was given before, so a slow client costs what
-    /// is in one answer. A pending session wakes when it has something to say, and also when it can hear again.
+    /// The next output. Called only when the socket has accepted all earlier output, so that a slow client costs the
+    /// memory of one output. A pending session wakes the task when it has output or can receive messages again.
     fn poll_output(&mut self, cx: &mut Context<'_>) -> Poll<Output>;
 
-    /// A whole message came. [`Session::poll_output`] is asked afterwards.
+    /// Handles a whole message of the client. [`Session::poll_output`] is called afterwards.
     fn on_message(&mut self, text: &str);
 
-    /// Whether the session can hear a message now. While it cannot, nothing is read: the client waits, and its end is
-    /// noticed later. So this is for a moment's work, not for a state to stay in.
-    fn ready_for_message(&self) -> bool;
+    /// Whether the session can receive a message now. While it cannot, the server reads nothing: the client waits, and
+    /// a disconnect is not noticed. So a session should return false only for a short time.
+    fn can_receive_message(&self) -> bool;
 
-    /// The client answered a ping, or says by itself that it lives.
+    /// Called when the client sent a pong, as an answer to a ping or unasked.
     fn on_pong(&mut self) {}
 }
 
-/// What a session sends.
+/// The output of a session.
 #[derive(Debug)]
 pub enum Output {
     /// One or more whole frames, made by [`super::text`] or [`super::ping`].
     Frames(Bytes),
-    /// The end: the client is told, has a moment to confirm, and the connection ends.
+    /// A close frame. The connection ends when the client has confirmed it, or after a timeout.
     Close { code: u16, reason: &'static str },
 }

@@ -1,4 +1,4 @@
-//! What unfinished requests cost: clients that ask for much and read nothing, over HTTP/1.1 and HTTP/2.
+//! Limits of unfinished requests: clients that request large responses and read nothing, over HTTP/1.1 and HTTP/2.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use axum::extract::FromRef;
 use axum::routing::get;
 use bongsu_http::identity::Identity;
 use bongsu_http::in_flight::Options;
-use bongsu_http::{Part, Person, listed};
+use bongsu_http::{ListChunk, Person, list_response};
 use bongsu_testkit::http2::{self, Http2};
 use bongsu_testkit::wait::until;
 use bongsu_testkit::{Api, raw, tokens};
@@ -16,15 +16,16 @@ use serde::Serialize;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use crate::LONG;
-use crate::serving::Serving;
+use crate::WAIT_TIMEOUT;
+use crate::test_server::TestServer;
 
-/// Much more than the kernel takes for a client that does not read.
-const PARTS: usize = 200;
-const ITEM: usize = 32 << 10;
-/// Longer than a test takes.
-const NEVER: Duration = Duration::from_secs(3_600);
-const SOON: Duration = Duration::from_secs(1);
+/// Items of a response: many more than the kernel buffers for a client that does not read.
+const ITEM_COUNT: usize = 200;
+/// Bytes of an item.
+const ITEM_SIZE: usize = 32 << 10;
+/// A stall timeout that no test reaches.
+const LONG_STALL: Duration = Duration::from_secs(3_600);
+const SHORT_STALL: Duration = Duration::from_secs(1);
 
 #[derive(Default, Serialize)]
 struct Listing {
@@ -42,20 +43,22 @@ impl FromRef<App> for Identity {
 }
 
 fn item(number: usize) -> String {
-    format!("{number:08}").repeat(ITEM / 8)
+    format!("{number:08}").repeat(ITEM_SIZE / 8)
 }
 
-/// A list of items, each a part of its own, for a person.
-async fn serve(per_person: usize, waiting_bytes: usize, stall: Duration) -> Serving {
+/// A server with a list of items, each in a chunk of its own, for persons.
+async fn serve(per_person: usize, waiting_bytes: usize, stall: Duration) -> TestServer {
     let list = async |_: Person| {
-        let parts = (1..=PARTS).map(|number| match item(number) {
-            last if number == PARTS => Part::Last(vec![last], Listing { items: Vec::new(), count: PARTS }),
-            item => Part::Items(vec![item]),
+        let chunks = (1..=ITEM_COUNT).map(|number| match item(number) {
+            last if number == ITEM_COUNT => {
+                ListChunk::Last(vec![last], Listing { items: Vec::new(), count: ITEM_COUNT })
+            }
+            item => ListChunk::Items(vec![item]),
         });
-        listed("items", stream::iter(parts)).await
+        list_response("items", stream::iter(chunks)).await
     };
     let limits = Options { per_person, waiting_bytes, stall };
-    Serving::start_within(limits, |identity| {
+    TestServer::start_with_limits(limits, |identity| {
         Router::new().route("/list", get(list)).with_state(App(identity))
     })
     .await
@@ -67,126 +70,132 @@ fn request(person: u32) -> Vec<u8> {
         .into_bytes()
 }
 
-/// A client that reads the first bytes of its response, so that this has begun, and nothing more.
-async fn unread(serving: &Serving, person: u32) -> (TcpStream, String) {
-    let mut client = raw::unread(serving.addr, &request(person)).await;
+/// Sends a request and reads only the first bytes of the response, so that the response has begun. Returns the client
+/// and those bytes.
+async fn open_without_reading(test_server: &TestServer, person: u32) -> (TcpStream, String) {
+    let mut client = raw::send_without_reading(test_server.addr, &request(person)).await;
     let mut status = [0; 12];
     client.read_exact(&mut status).await.unwrap();
     (client, String::from_utf8_lossy(&status).into_owned())
 }
 
 #[tokio::test]
-async fn a_person_with_too_many_requests_in_flight_is_refused_until_one_of_them_ends() {
-    let serving = serve(3, 1 << 30, NEVER).await;
+async fn a_person_with_too_many_requests_is_refused_until_one_ends() {
+    let test_server = serve(3, 1 << 30, LONG_STALL).await;
     let mut open = Vec::new();
     for _ in 0..3 {
-        let (client, status) = unread(&serving, 7).await;
+        let (client, status) = open_without_reading(&test_server, 7).await;
         assert_eq!(status, "HTTP/1.1 200");
         open.push(client);
     }
-    let refused = raw::answer(serving.addr, &request(7), LONG).await.unwrap();
+    let refused = raw::answer(test_server.addr, &request(7), WAIT_TIMEOUT).await.unwrap();
     assert_eq!((refused.status, refused.code()), (429, "COMMON429"));
     assert!(refused.header("retry-after").parse::<u32>().is_ok(), "{:?}", refused.headers);
-    assert_eq!(unread(&serving, 8).await.1, "HTTP/1.1 200", "another person has requests of their own");
+    assert_eq!(
+        open_without_reading(&test_server, 8).await.1,
+        "HTTP/1.1 200",
+        "another person has a separate limit"
+    );
     drop(open.pop());
-    until(LONG, || async { unread(&serving, 7).await.1 == "HTTP/1.1 200" }).await;
+    until(WAIT_TIMEOUT, || async { open_without_reading(&test_server, 7).await.1 == "HTTP/1.1 200" }).await;
 }
 
 #[tokio::test]
-async fn bytes_that_wait_are_bounded_and_those_who_read_get_everything() {
+async fn waiting_bytes_are_bounded_and_reading_clients_get_everything() {
     let limit = 512 << 10;
-    let serving = serve(0, limit, NEVER).await;
+    let test_server = serve(0, limit, LONG_STALL).await;
     let mut silent = Vec::new();
     for person in 0..60 {
-        silent.push(unread(&serving, person).await.0);
-        let waiting = serving.in_flight.waiting_bytes();
+        silent.push(open_without_reading(&test_server, person).await.0);
+        let waiting = test_server.in_flight.waiting_bytes();
         assert!(waiting <= limit, "{waiting} bytes wait after {} clients", silent.len());
     }
-    let waiting = serving.settled(|| serving.in_flight.waiting_bytes()).await;
-    assert!(waiting > limit / 2, "too little waits to show anything: {waiting}");
-    let reader = Api::at(&format!("http://{}", serving.addr)).person(61);
+    let waiting = test_server.wait_until_stable(|| test_server.in_flight.waiting_bytes()).await;
+    assert!(waiting > limit / 2, "too few bytes wait to test the limit: {waiting}");
+    let reader = Api::at(&format!("http://{}", test_server.addr)).person(61);
     let answer = reader.get("/list").await.expect(200);
-    let items: Vec<String> = (1..=PARTS).map(item).collect();
+    let items: Vec<String> = (1..=ITEM_COUNT).map(item).collect();
     assert!(answer.result()["items"] == serde_json::json!(items), "a reader did not get the list");
-    assert_eq!(answer.result()["count"], PARTS);
-    // Those that waited longest made room.
+    assert_eq!(answer.result()["count"], ITEM_COUNT);
+    // The response that waited longest was aborted.
     let mut rest = Vec::new();
-    let ended = tokio::time::timeout(LONG, silent[0].read_to_end(&mut rest)).await;
-    assert!(ended.is_ok() && rest.len() < PARTS * ITEM, "the first client still has its response");
+    let ended = tokio::time::timeout(WAIT_TIMEOUT, silent[0].read_to_end(&mut rest)).await;
+    assert!(ended.is_ok() && rest.len() < ITEM_COUNT * ITEM_SIZE, "the first client still has its response");
 }
 
 #[tokio::test]
-async fn a_response_whose_client_takes_nothing_is_cut_off() {
-    let serving = serve(1, 1 << 30, SOON).await;
-    let (mut client, _) = unread(&serving, 7).await;
-    until(LONG, || async { serving.in_flight.waiting_bytes() == 0 }).await;
+async fn a_response_whose_client_reads_nothing_is_aborted() {
+    let test_server = serve(1, 1 << 30, SHORT_STALL).await;
+    let (mut client, _) = open_without_reading(&test_server, 7).await;
+    until(WAIT_TIMEOUT, || async { test_server.in_flight.waiting_bytes() == 0 }).await;
     let mut rest = Vec::new();
     let _ = client.read_to_end(&mut rest).await;
-    assert!(rest.len() < PARTS * ITEM, "all of it came: {} bytes", rest.len());
-    // The person's place is free again.
-    until(LONG, || async { unread(&serving, 7).await.1 == "HTTP/1.1 200" }).await;
+    assert!(rest.len() < ITEM_COUNT * ITEM_SIZE, "the whole response arrived: {} bytes", rest.len());
+    // The aborted request no longer counts towards the limit of the person.
+    until(WAIT_TIMEOUT, || async { open_without_reading(&test_server, 7).await.1 == "HTTP/1.1 200" }).await;
 }
 
 #[tokio::test]
-async fn a_response_that_is_produced_slowly_is_not_the_clients_fault() {
-    // Longer than a client may take nothing for. The pause is what is tested, not a wait for something.
-    let pause = 4 * SOON;
+async fn a_response_that_is_produced_slowly_is_not_aborted() {
+    // The pause is longer than the stall timeout. The pause is what the test examines, not a wait for a condition.
+    let pause = 4 * SHORT_STALL;
     let slow = async move |_: Person| {
-        let parts = stream::iter(1..=2).then(move |number| async move {
+        let chunks = stream::iter(1..=2).then(move |number| async move {
             tokio::time::sleep(if number == 2 { pause } else { Duration::ZERO }).await;
             match number {
-                2 => Part::Last(Vec::new(), Listing { items: Vec::new(), count: 1 }),
-                number => Part::Items(vec![item(number)]),
+                2 => ListChunk::Last(Vec::new(), Listing { items: Vec::new(), count: 1 }),
+                number => ListChunk::Items(vec![item(number)]),
             }
         });
-        listed("items", Box::pin(parts)).await
+        list_response("items", Box::pin(chunks)).await
     };
-    let limits = Options { per_person: 0, waiting_bytes: 1 << 30, stall: SOON };
-    let serving = Serving::start_within(limits, |identity| {
+    let limits = Options { per_person: 0, waiting_bytes: 1 << 30, stall: SHORT_STALL };
+    let test_server = TestServer::start_with_limits(limits, |identity| {
         Router::new().route("/slow", get(slow)).with_state(App(identity))
     })
     .await;
-    let reader = Api::at(&format!("http://{}", serving.addr)).person(1);
+    let reader = Api::at(&format!("http://{}", test_server.addr)).person(1);
     assert_eq!(reader.get("/slow").await.expect(200).result()["count"], 1);
 }
 
 #[tokio::test]
-async fn a_closed_http2_window_costs_a_piece_for_each_request_and_these_are_reset_in_time() {
-    let serving = serve(10, 1 << 30, SOON).await;
+async fn requests_with_a_closed_http2_window_hold_one_piece_and_are_reset() {
+    let test_server = serve(10, 1 << 30, SHORT_STALL).await;
     let bearer = format!("Bearer {}", tokens::token(7));
-    let mut client = Http2::connect(serving.addr, 0).await;
+    let mut client = Http2::connect(test_server.addr, 0).await;
     for _ in 0..20 {
         client.get("/list", &[("authorization", &bearer)]).await.unwrap();
     }
     let (mut heads, mut reset) = (0, 0);
     while heads < 20 || reset < 20 {
-        let waiting = serving.in_flight.waiting_bytes();
-        assert!(waiting <= 10 * 2 * ITEM + 10 * 1_024, "{waiting} bytes wait");
-        let frame = tokio::time::timeout(LONG, client.next()).await.expect("a frame").expect("a connection");
+        let waiting = test_server.in_flight.waiting_bytes();
+        assert!(waiting <= 10 * 2 * ITEM_SIZE + 10 * 1_024, "{waiting} bytes wait");
+        let frame =
+            tokio::time::timeout(WAIT_TIMEOUT, client.next()).await.expect("a frame").expect("a connection");
         match frame.kind {
             http2::HEADERS => heads += 1,
             http2::RST_STREAM => reset += 1,
-            other => panic!("a frame of the kind {other} for a stream whose window is closed"),
+            other => panic!("a frame of type {other} on a stream whose window is closed"),
         }
     }
-    until(LONG, || async { serving.in_flight.waiting_bytes() == 0 }).await;
-    // The connection serves on.
+    until(WAIT_TIMEOUT, || async { test_server.in_flight.waiting_bytes() == 0 }).await;
+    // The connection is still served.
     let next = client.get("/list", &[("authorization", &bearer)]).await.unwrap();
     assert_eq!(client.next().await.map(|frame| (frame.kind, frame.stream)), Some((http2::HEADERS, next)));
 }
 
 #[tokio::test]
-async fn a_connection_that_holds_the_end_of_a_response_back_is_closed() {
-    let serving = serve(0, 1 << 30, SOON).await;
-    let mut client = Http2::connect(serving.addr, 1).await;
-    // Answered with four bytes, all of which are given to the connection at once.
+async fn a_connection_that_blocks_the_end_of_a_response_is_closed() {
+    let test_server = serve(0, 1 << 30, SHORT_STALL).await;
+    let mut client = Http2::connect(test_server.addr, 1).await;
+    // The response has four bytes, which the connection gets at once, and the window of the client is one byte.
     client.get("/", &[]).await.unwrap();
-    let mut taken = 0;
-    let ended = tokio::time::timeout(LONG, async {
+    let mut received = 0;
+    let ended = tokio::time::timeout(WAIT_TIMEOUT, async {
         while let Some(frame) = client.next().await {
-            taken += if frame.kind == http2::DATA { frame.payload.len() } else { 0 };
+            received += if frame.kind == http2::DATA { frame.payload.len() } else { 0 };
         }
     });
-    assert!(ended.await.is_ok(), "the connection is still there");
-    assert_eq!((taken, serving.in_flight.waiting_bytes()), (1, 0));
+    assert!(ended.await.is_ok(), "the connection is still open");
+    assert_eq!((received, test_server.in_flight.waiting_bytes()), (1, 0));
 }

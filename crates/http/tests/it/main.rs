@@ -1,16 +1,16 @@
-//! The server with small routes of its own, over real sockets, and clients that are written by hand.
+//! Tests of the server over real sockets, with small routes and hand-written clients.
 //!
-//! What is tested here is what a connection does; what the product's routes do on it is tested with the product.
+//! These tests cover connections. The routes of the product are tested in `crates/bongsu`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 #![allow(clippy::disallowed_methods, reason = "a test's tasks end with its runtime")]
 
 mod drain;
 mod in_flight;
-mod serving;
 mod stream;
+mod test_server;
 mod websocket;
 
 use std::time::Duration;
 
-/// Longer than anything takes that works.
-const LONG: Duration = Duration::from_secs(60);
+/// Longer than any step of a passing test takes.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! A stream on a socket that has left hyper: its bytes, its end, and a client that is gone.
+//! A stream on a socket that is detached from hyper: its bytes, its end, and a client that disconnects.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -8,20 +8,20 @@ use std::task::{Context, Poll};
 
 use axum::routing::get;
 use axum::{Extension, Router};
-use bongsu_http::Peer;
+use bongsu_http::ConnectionControl;
 use bongsu_testkit::wait::until;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::LONG;
-use crate::serving::{Serving, gone};
+use crate::WAIT_TIMEOUT;
+use crate::test_server::{TestServer, wait_until_closed};
 
-/// Sends what it has, and then ends or stays silent.
+/// A body that sends its pieces, and then ends or stays pending.
 struct Pieces {
-    left: VecDeque<Bytes>,
-    ends: bool,
+    remaining: VecDeque<Bytes>,
+    has_end: bool,
 }
 
 impl Body for Pieces {
@@ -32,38 +32,38 @@ impl Body for Pieces {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match self.left.pop_front() {
+        match self.remaining.pop_front() {
             Some(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
-            None if self.ends => Poll::Ready(None),
+            None if self.has_end => Poll::Ready(None),
             None => Poll::Pending,
         }
     }
 }
 
-async fn serve(ends: bool) -> (Serving, Arc<Mutex<Option<Peer>>>) {
-    let last: Arc<Mutex<Option<Peer>>> = Arc::default();
-    let seen = last.clone();
-    let handler = async move |Extension(peer): Extension<Peer>| {
-        *seen.lock().unwrap() = Some(peer);
-        let left = (0..40).map(|n| Bytes::from(format!(":{n}\n").repeat(1_000))).collect();
-        bongsu_http::stream::answer(Pieces { left, ends })
+async fn serve(has_end: bool) -> (TestServer, Arc<Mutex<Option<ConnectionControl>>>) {
+    let last_peer: Arc<Mutex<Option<ConnectionControl>>> = Arc::default();
+    let handler_peer = last_peer.clone();
+    let handler = async move |Extension(peer): Extension<ConnectionControl>| {
+        *handler_peer.lock().unwrap() = Some(peer);
+        let remaining = (0..40).map(|n| Bytes::from(format!(":{n}\n").repeat(1_000))).collect();
+        bongsu_http::stream::response(Pieces { remaining, has_end })
     };
-    (Serving::start(|_| Router::new().route("/stream", get(handler))).await, last)
+    (TestServer::start(|_| Router::new().route("/stream", get(handler))).await, last_peer)
 }
 
-async fn open(serving: &Serving) -> TcpStream {
-    let mut tcp = TcpStream::connect(serving.addr).await.unwrap();
+async fn open(test_server: &TestServer) -> TcpStream {
+    let mut tcp = TcpStream::connect(test_server.addr).await.unwrap();
     let request =
-        b"GET /stream HTTP/1.1\r\nhost: a\r\norigin: http://localhost:3000\r\n\r\nearly and for nobody";
+        b"GET /stream HTTP/1.1\r\nhost: a\r\norigin: http://localhost:3000\r\n\r\nearly and discarded";
     tcp.write_all(request).await.unwrap();
     tcp
 }
 
 #[tokio::test]
-async fn a_stream_is_its_head_its_pieces_and_the_end_of_the_connection() {
-    let (serving, _) = serve(true).await;
+async fn a_stream_has_a_head_its_bytes_and_the_end_of_the_connection() {
+    let (test_server, _) = serve(true).await;
     let mut received = String::new();
-    open(&serving).await.read_to_string(&mut received).await.unwrap();
+    open(&test_server).await.read_to_string(&mut received).await.unwrap();
     let (head, body) = received.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     for header in [
@@ -75,17 +75,17 @@ async fn a_stream_is_its_head_its_pieces_and_the_end_of_the_connection() {
         assert!(head.contains(header), "{header} is missing in {head}");
     }
     let expected: String = (0..40).map(|n| format!(":{n}\n").repeat(1_000)).collect();
-    assert!(body == expected, "{} of {} bytes came", body.len(), expected.len());
+    assert!(body == expected, "{} of {} bytes arrived", body.len(), expected.len());
 }
 
 #[tokio::test]
-async fn a_client_that_is_gone_takes_its_stream_with_it() {
-    let (serving, last) = serve(false).await;
-    let mut tcp = open(&serving).await;
+async fn a_stream_ends_when_its_client_disconnects() {
+    let (test_server, last_peer) = serve(false).await;
+    let mut tcp = open(&test_server).await;
     let mut first = [0; 100];
     tcp.read_exact(&mut first).await.unwrap();
-    let peer = last.lock().unwrap().clone().unwrap();
-    until(LONG, || async { peer.bytes_taken() > 0 }).await;
+    let peer = last_peer.lock().unwrap().clone().unwrap();
+    until(WAIT_TIMEOUT, || async { peer.bytes_written() > 0 }).await;
     drop(tcp);
-    gone(&peer).await;
+    wait_until_closed(&peer).await;
 }

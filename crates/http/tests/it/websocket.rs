@@ -1,10 +1,10 @@
-//! WebSockets as a client sees them: what is said, how it ends, who may open one, and what a bad client costs.
+//! WebSockets as a client sees them: messages, closing, the handshake, and limits for misbehaving clients.
 
 mod client;
-mod endings;
+mod closing;
+mod echo;
 mod handshake;
-mod notes;
-mod talking;
+mod messages;
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use axum::response::Response;
 use axum::routing::get;
 use axum::{Extension, Router};
 use bongsu_http::websocket::Upgrade;
-use bongsu_http::{Identity, Peer, StreamPerson};
+use bongsu_http::{ConnectionControl, Identity, StreamPerson};
 
-use crate::serving::Serving;
-use notes::{Noted, Notes};
+use crate::test_server::TestServer;
+use echo::{EchoSession, EchoState};
 
 #[derive(Clone)]
 struct Routes {
     identity: Identity,
-    notes: Arc<Notes>,
+    echo: Arc<EchoState>,
 }
 
 impl FromRef<Routes> for Identity {
@@ -30,25 +30,26 @@ impl FromRef<Routes> for Identity {
     }
 }
 
-/// `/ws` is for anybody, `/mine` for people.
-async fn serve() -> (Serving, Arc<Notes>) {
-    let notes = Arc::<Notes>::default();
-    let anybody = async |upgrade: Upgrade,
-                         Extension(peer): Extension<Peer>,
-                         State(routes): State<Routes>|
-           -> Response { upgrade.answer(Noted::new(routes.notes, peer)) };
-    let people = async |upgrade: Upgrade, caller: StreamPerson, State(routes): State<Routes>| -> Response {
-        let (person, peer) = caller.into_parts();
-        routes.notes.say(&format!("hello {}", person.id));
-        upgrade.answer(Noted::new(routes.notes, peer))
-    };
-    let given = notes.clone();
-    let serving = Serving::start(|identity| {
+/// A server with `/ws`, which needs no authentication, and `/mine`, which does.
+async fn serve() -> (TestServer, Arc<EchoState>) {
+    let echo = Arc::<EchoState>::default();
+    let public = async |upgrade: Upgrade,
+                        Extension(peer): Extension<ConnectionControl>,
+                        State(routes): State<Routes>|
+           -> Response { upgrade.answer(EchoSession::new(routes.echo, peer)) };
+    let authenticated =
+        async |upgrade: Upgrade, caller: StreamPerson, State(routes): State<Routes>| -> Response {
+            let (person, peer) = caller.into_parts();
+            routes.echo.send_text(&format!("hello {}", person.id));
+            upgrade.answer(EchoSession::new(routes.echo, peer))
+        };
+    let state = echo.clone();
+    let test_server = TestServer::start(|identity| {
         Router::new()
-            .route("/ws", get(anybody))
-            .route("/mine", get(people))
-            .with_state(Routes { identity, notes: given })
+            .route("/ws", get(public))
+            .route("/mine", get(authenticated))
+            .with_state(Routes { identity, echo: state })
     })
     .await;
-    (serving, notes)
+    (test_server, echo)
 }

@@ -1,6 +1,6 @@
-//! The shapes of answers. Those of requests are declared in `requests`.
+//! The response bodies, with their OpenAPI schemas. Request bodies are declared in `requests`.
 //!
-//! The document shows each in the envelope that every answer has: `bongsu_http::openapi` adds it.
+//! `bongsu_http::openapi` adds the envelope that every response has.
 
 #![allow(unused_qualifications, reason = "the derive writes its types with their paths")]
 
@@ -11,16 +11,17 @@ use bongsu_kernel::{Id, Millis};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{Entry, EventId, Notice};
+use crate::{EventId, InboxEntry, Notification};
 
 /// A page of notifications.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Items {
     pub(super) items: Vec<Item>,
-    /// Null when there are no older ones.
+    /// Null when there are no older notifications.
     #[schema(example = "17")]
     pub(super) next_cursor: Option<String>,
+    /// The unread count of the whole inbox.
     pub(super) unread: u64,
 }
 
@@ -34,7 +35,7 @@ pub(super) struct Item {
     event_id: EventId,
     #[schema(example = "POST_LIKE")]
     r#type: String,
-    /// For people, by `Accept-Language`.
+    /// The wording, in the language of `Accept-Language`.
     message: String,
     #[schema(value_type = Option<IdSchema>)]
     ref_id: Option<Id>,
@@ -48,9 +49,9 @@ pub(super) struct Item {
 }
 
 impl Item {
-    pub(super) fn new(entry: Entry, message: impl FnOnce(&Notice) -> String) -> Self {
-        let message = message(&entry.notice);
-        let Notice { event, kind, reference, actor, payload } = entry.notice;
+    pub(super) fn new(entry: InboxEntry, message: impl FnOnce(&Notification) -> String) -> Self {
+        let message = message(&entry.notification);
+        let Notification { event, kind, reference, actor, payload } = entry.notification;
         Self {
             id: entry.seq.into(),
             event_id: event,
@@ -65,11 +66,11 @@ impl Item {
     }
 }
 
-/// A notification that is read.
+/// A notification that was marked as read.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ReadAnswer {
-    /// As it was asked for.
+    /// The `id` or `eventId` by which the request named the notification.
     #[schema(value_type = IdSchema, example = 17)]
     notification_id: EventId,
     read_at: String,
@@ -81,30 +82,32 @@ impl ReadAnswer {
     }
 }
 
+/// The unread count.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Unread {
     pub(super) unread: u64,
 }
 
-/// A notification that is gone.
+/// A deleted notification.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Deleted {
+pub(super) struct DeletedNotification {
     #[schema(value_type = IdSchema, example = 17)]
     pub(super) notification_id: EventId,
 }
 
+/// The number of unread notifications.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Count {
     pub(super) count: u64,
 }
 
-/// People were told.
+/// An accepted notification.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Notified {
+pub(super) struct AcceptedNotification {
     #[schema(value_type = IdSchema)]
     pub(super) event_id: EventId,
-    /// How many were named, each once.
+    /// The number of different targets.
     pub(super) targets: usize,
 }

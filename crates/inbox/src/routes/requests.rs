@@ -1,13 +1,13 @@
-//! Requests, each declared once.
+//! The path, query and body parameters of requests. Each declaration parses the request and documents it in OpenAPI.
 
 use bongsu_http::request;
-use bongsu_http::request::{Kind, event_data, flag, id, list};
+use bongsu_http::request::{FieldKind, event_data, flag, id, list};
 use bongsu_kernel::Id;
 use bongsu_kernel::json::Object;
 use serde_json::json;
 
-use crate::notify::MOST_TARGETS;
-use crate::{EventId, Kind as NoticeKind};
+use crate::notify::MAX_TARGETS;
+use crate::{EventId, NotificationType};
 
 request! {
     pub(super) path EntryPath {
@@ -16,29 +16,29 @@ request! {
     }
 
     pub(super) query ListQuery {
-        /// Only those that are unread.
+        /// Returns only unread notifications.
         unread: bool = flag().or(false),
     }
 
-    /// Something that people are told of.
+    /// A notification and its targets.
     pub(super) body NotifyBody {
-        /// The same id is the same notice: nobody gets it twice.
+        /// Identifies the notification: a repeated request with the same id notifies no person twice.
         event_id as "eventId": EventId = id().then(|id| Ok(EventId::new(id.as_str())?)),
-        kind as "type": NoticeKind = notice_kind().example("POST_LIKE"),
+        kind as "type": NotificationType = notification_type().example("POST_LIKE"),
         ref_id as "refId": Option<Id> = id().optional(),
         actor_id as "actorId": Option<Id> = id().optional(),
-        /// What the wording may use, such as `actorName`.
+        /// Values that the template may use, such as `actorName`.
         payload: Option<Object> = event_data("").optional(),
-        target_ids as "targetIds": Vec<Id> = list(id(), 1..=MOST_TARGETS),
+        target_ids as "targetIds": Vec<Id> = list(id(), 1..=MAX_TARGETS),
     }
 }
 
-fn entry_id() -> Kind<EventId> {
+fn entry_id() -> FieldKind<EventId> {
     let pattern = format!("^[A-Za-z0-9._@:-]{{1,{}}}$", EventId::MAX_LEN);
-    Kind::new(json!({"type": "string", "pattern": pattern}), |given| Ok(EventId::new(&given.text()?)?))
+    FieldKind::new(json!({"type": "string", "pattern": pattern}), |given| Ok(EventId::new(&given.text()?)?))
 }
 
-fn notice_kind() -> Kind<NoticeKind> {
-    let kind = request::text(Id::MAX_LEN).then(|text| Ok(NoticeKind::capitals(&text)?));
+fn notification_type() -> FieldKind<NotificationType> {
+    let kind = request::text(Id::MAX_LEN).then(|text| Ok(NotificationType::of_service(&text)?));
     kind.with("pattern", "^[A-Z][A-Z0-9_]{0,127}$")
 }

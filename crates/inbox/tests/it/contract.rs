@@ -1,18 +1,18 @@
-//! What the inbox promises of its records.
+//! The contract of the inbox on its records, tested on every database.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bongsu_inbox::{
-    Beside, Changed, EntryId, EventId, Inbox, InboxSource, Kind, Live, Notice, Options, Templates, Told,
-    Wanted, marks::WriteBehind, subject,
+    EntryId, EventId, Inbox, InboxChange, InboxSource, ListFilter, LiveDelivery, Notification,
+    NotificationType, NotifyOutcome, Options, RedisDeps, Templates, marks::WriteBehindOptions, subject,
 };
 use bongsu_kernel::json::Object;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, Millis, StreamId};
-use bongsu_live::log::Most;
-use bongsu_live::{Source, Start};
+use bongsu_live::log::ReadLimits;
+use bongsu_live::{Source, StartPosition};
 use bongsu_testkit::{Rng, proof, tier};
 use serde_json::json;
 
@@ -21,42 +21,47 @@ use crate::database::Database;
 const DAY: Millis = 24 * 60 * 60 * 1_000;
 pub(crate) const NOW: Millis = 1_800_000_000_000;
 
-/// What those who are connected would have heard.
+/// Records what the inbox delivers to open streams.
 #[derive(Default)]
-pub(crate) struct Heard(pub(crate) Mutex<Vec<Told>>, pub(crate) Mutex<Vec<(Id, Changed)>>);
+pub(crate) struct RecordedDelivery {
+    pub(crate) entries: Mutex<Vec<NotifyOutcome>>,
+    pub(crate) changes: Mutex<Vec<(Id, InboxChange)>>,
+}
 
-impl Live for Heard {
-    fn saved(&self, _: &Notice, _: Millis, told: &[Told]) {
-        self.0.lock().unwrap().extend_from_slice(told);
+impl LiveDelivery for RecordedDelivery {
+    fn deliver_entries(&self, _: &Notification, _: Millis, outcomes: &[NotifyOutcome]) {
+        self.entries.lock().unwrap().extend_from_slice(outcomes);
     }
 
-    fn changed(&self, person: &Id, changed: &Changed) {
-        self.1.lock().unwrap().push((person.clone(), changed.clone()));
+    fn deliver_change(&self, person: &Id, change: &InboxChange) {
+        self.changes.lock().unwrap().push((person.clone(), change.clone()));
     }
 }
 
 pub(crate) struct Scene {
     pub(crate) inbox: Inbox,
     pub(crate) clock: Clock,
-    pub(crate) heard: Arc<Heard>,
+    pub(crate) delivered: Arc<RecordedDelivery>,
     supervisor: Supervisor,
 }
 
 async fn scene(database: &Database) -> Scene {
-    scene_beside(database, None).await
+    scene_with_redis(database, None).await
 }
 
-pub(crate) async fn scene_beside(database: &Database, beside: Option<Beside>) -> Scene {
-    let (clock, heard, supervisor) = (Clock::manual(NOW), Arc::new(Heard::default()), Supervisor::new());
-    let write_behind = WriteBehind { interval: Duration::from_secs(30), at_once: 200 };
+pub(crate) async fn scene_with_redis(database: &Database, redis_deps: Option<RedisDeps>) -> Scene {
+    let (clock, supervisor) = (Clock::manual(NOW), Supervisor::new());
+    let delivered = Arc::new(RecordedDelivery::default());
+    let write_behind = WriteBehindOptions { interval: Duration::from_secs(30), batch_size: 200 };
     let options = Options {
         templates: Templates::load(None).unwrap(),
-        keeps: Duration::from_secs(30 * 86_400),
+        retention: Duration::from_secs(30 * 86_400),
         write_behind,
     };
     let records = database.records().await;
-    let inbox = Inbox::start(records, options, clock.clone(), heard.clone(), beside, None, &supervisor);
-    Scene { inbox, clock, heard, supervisor }
+    let inbox =
+        Inbox::start(records, options, clock.clone(), delivered.clone(), redis_deps, None, &supervisor);
+    Scene { inbox, clock, delivered, supervisor }
 }
 
 pub(crate) fn id(number: u64) -> Id {
@@ -67,98 +72,110 @@ fn named(text: &str) -> Id {
     Id::new(text).unwrap()
 }
 
-pub(crate) fn notice(event: &str) -> Notice {
-    Notice {
+pub(crate) fn notification(event: &str) -> Notification {
+    Notification {
         event: EventId::new(event).unwrap(),
-        kind: Kind::new("POST_LIKE").unwrap(),
+        kind: NotificationType::new("POST_LIKE").unwrap(),
         reference: None,
         actor: None,
-        payload: Object::stored("{}").unwrap(),
+        payload: Object::from_stored("{}").unwrap(),
     }
 }
 
-/// What a room tells of an event.
-fn room_notice(event: &str) -> Notice {
+/// The notification of a room event.
+fn room_notification(event: &str) -> Notification {
     let room = event.split_once(':').unwrap().0;
-    Notice { kind: Kind::new("comment.created").unwrap(), reference: Some(named(room)), ..notice(event) }
+    Notification {
+        kind: NotificationType::new("comment.created").unwrap(),
+        reference: Some(named(room)),
+        ..notification(event)
+    }
 }
 
-fn name(event: &str) -> EntryId {
-    EntryId::of(EventId::new(event).unwrap())
+fn entry_id(event: &str) -> EntryId {
+    EntryId::from_request(EventId::new(event).unwrap())
 }
 
+/// The sequence numbers of a person's entries, and the unread count.
 async fn listed(inbox: &Inbox, person: &Id) -> (Vec<u64>, u64) {
-    let wanted = Wanted { person: person.clone(), before: None, limit: 100, unread: false };
-    let listed = inbox.list(wanted).await.unwrap();
-    (listed.entries.iter().map(|entry| entry.seq).collect(), listed.standing.unread)
+    let filter = ListFilter { person: person.clone(), before: None, limit: 100, is_unread_only: false };
+    let page = inbox.list(filter).await.unwrap();
+    (page.entries.iter().map(|entry| entry.seq).collect(), page.state.unread)
 }
 
-/// Nobody may be kept out of their inbox longer than this.
-const LONGEST: Duration = Duration::from_millis(100);
+/// The longest time for which retention may hold the locks on a person's rows.
+const MAX_LOCK_TIME: Duration = Duration::from_millis(100);
 
-pub(crate) async fn what_is_too_old_goes_in_steps_and_the_counts_with_it(database: Database) {
+pub(crate) async fn expired_entries_are_removed_in_batches_with_their_counts(database: Database) {
     let Scene { inbox, clock, supervisor, .. } = scene(&database).await;
     let (people, notices): (Vec<Id>, usize) = ((0..1_000).map(id).collect(), tier::size(20, 1_000));
     for n in 0..notices {
-        inbox.notify(notice(&format!("old{n}")), &people).await.unwrap();
+        inbox.notify(notification(&format!("old{n}")), &people).await.unwrap();
     }
     inbox.mark_read(&people[0], EntryId::Seq(1)).await.unwrap().unwrap();
     assert!(inbox.delete(&people[0], EntryId::Seq(2)).await.unwrap());
     clock.set(NOW + 10 * DAY);
-    assert_eq!(inbox.forget_before(NOW).await.unwrap().entries, 0, "nothing is older than that");
-    // Meanwhile the same people are told of other things.
-    let (over, told) = (AtomicBool::new(false), AtomicU64::new(0));
-    let telling = async {
-        while !over.load(Ordering::Relaxed) {
-            let n = told.fetch_add(1, Ordering::Relaxed);
-            inbox.notify(notice(&format!("young{n}")), &people).await.unwrap();
-            // The pace of whoever tells.
+    assert_eq!(inbox.remove_before(NOW).await.unwrap().entries, 0, "no entry is older");
+    // The same persons are notified during retention.
+    let (is_over, added) = (AtomicBool::new(false), AtomicU64::new(0));
+    let notifying = async {
+        while !is_over.load(Ordering::Relaxed) {
+            let n = added.fetch_add(1, Ordering::Relaxed);
+            inbox.notify(notification(&format!("young{n}")), &people).await.unwrap();
+            // The time between two notifications.
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     };
-    let forgetting = async {
-        let forgotten = inbox.forget_before(NOW + DAY).await.unwrap();
-        over.store(true, Ordering::Relaxed);
-        forgotten
+    let removing = async {
+        let report = inbox.remove_before(NOW + DAY).await.unwrap();
+        is_over.store(true, Ordering::Relaxed);
+        report
     };
-    let ((), forgotten) = tokio::join!(telling, forgetting);
-    let gone = (notices * people.len()) as u64;
-    assert_eq!(forgotten.entries, gone);
-    assert!(forgotten.steps >= gone / 200, "in {} steps", forgotten.steps);
-    let told = told.load(Ordering::Relaxed);
+    let ((), report) = tokio::join!(notifying, removing);
+    let expired = (notices * people.len()) as u64;
+    assert_eq!(report.entries, expired);
+    assert!(report.batches >= expired / 200, "in {} batches", report.batches);
+    let added = added.load(Ordering::Relaxed);
     for person in &people {
-        let standing = inbox.standing(person).await.unwrap();
-        assert_eq!((standing.unread, standing.last_seq), (told, notices as u64 + told), "of {person}");
+        let state = inbox.unread_state(person).await.unwrap();
+        assert_eq!((state.unread, state.last_seq), (added, notices as u64 + added), "{person}");
     }
-    let wanted = Wanted { person: people[0].clone(), before: None, limit: 100, unread: true };
-    let listed = inbox.list(wanted).await.unwrap().entries.len() as u64;
-    assert_eq!(listed, told.min(100));
+    let filter = ListFilter { person: people[0].clone(), before: None, limit: 100, is_unread_only: true };
+    let listed = inbox.list(filter).await.unwrap().entries.len() as u64;
+    assert_eq!(listed, added.min(100));
     proof::record(
         "inbox",
         &format!("retention.{}", database.name()),
-        json!({"rows": forgotten.entries, "steps": forgotten.steps, "longestHeldMs": forgotten.longest.as_millis(), "toldMeanwhile": told}),
+        json!({"rows": report.entries, "steps": report.batches, "longestHeldMs": report.max_lock_time.as_millis(), "toldMeanwhile": added}),
     );
-    // In a small run others use the same two cores, and a figure would say nothing.
-    assert!(tier::Tier::current() != tier::Tier::Prove || forgotten.longest <= LONGEST, "{forgotten:?}");
+    // Only in a proof run, because in other runs tests run in parallel, and times mean nothing.
+    assert!(
+        tier::Tier::current() != tier::Tier::Prove || report.max_lock_time <= MAX_LOCK_TIME,
+        "{report:?}"
+    );
     supervisor.shut_down(Duration::from_secs(1)).await;
 }
 
-pub(crate) async fn a_service_and_a_room_may_give_the_same_event_id(database: Database) {
+pub(crate) async fn a_service_and_a_room_may_use_the_same_event_id(database: Database) {
     let Scene { inbox, supervisor, .. } = scene(&database).await;
-    let told = async |notice: Notice| inbox.notify(notice, &[id(7)]).await.unwrap().len();
-    // In whichever order they come, and each once.
-    assert_eq!([told(notice("42:5-0")).await, told(room_notice("42:5-0")).await], [1, 1]);
-    assert_eq!([told(room_notice("42:6-0")).await, told(notice("42:6-0")).await], [1, 1]);
-    assert_eq!([told(notice("42:5-0")).await, told(room_notice("42:5-0")).await], [0, 0]);
+    let add = async |notification: Notification| inbox.notify(notification, &[id(7)]).await.unwrap().len();
+    // In either order, and each once.
+    assert_eq!([add(notification("42:5-0")).await, add(room_notification("42:5-0")).await], [1, 1]);
+    assert_eq!([add(room_notification("42:6-0")).await, add(notification("42:6-0")).await], [1, 1]);
+    assert_eq!([add(notification("42:5-0")).await, add(room_notification("42:5-0")).await], [0, 0]);
     assert_eq!(listed(&inbox, &id(7)).await, (vec![4, 3, 2, 1], 4));
-    // The name is the room's first: whoever saw the event there means that.
-    assert_eq!(inbox.mark_read(&id(7), name("42:5-0")).await.unwrap().unwrap().seq, 2);
-    assert_eq!(inbox.mark_read(&id(7), name("42:6-0")).await.unwrap().unwrap().seq, 3);
-    assert!(inbox.delete(&id(7), name("42:5-0")).await.unwrap());
+    // The id is first taken for that of the room event.
+    assert_eq!(inbox.mark_read(&id(7), entry_id("42:5-0")).await.unwrap().unwrap().seq, 2);
+    assert_eq!(inbox.mark_read(&id(7), entry_id("42:6-0")).await.unwrap().unwrap().seq, 3);
+    assert!(inbox.delete(&id(7), entry_id("42:5-0")).await.unwrap());
     assert_eq!(listed(&inbox, &id(7)).await, (vec![4, 3, 1], 2));
-    assert_eq!(inbox.mark_read(&id(7), name("42:5-0")).await.unwrap().unwrap().seq, 1, "then the service's");
-    assert!(inbox.delete(&id(7), name("42:5-0")).await.unwrap());
-    assert!(!inbox.delete(&id(7), name("42:5-0")).await.unwrap());
+    assert_eq!(
+        inbox.mark_read(&id(7), entry_id("42:5-0")).await.unwrap().unwrap().seq,
+        1,
+        "then for that of the service"
+    );
+    assert!(inbox.delete(&id(7), entry_id("42:5-0")).await.unwrap());
+    assert!(!inbox.delete(&id(7), entry_id("42:5-0")).await.unwrap());
     assert_eq!(listed(&inbox, &id(7)).await, (vec![4, 3], 1));
     supervisor.shut_down(Duration::from_secs(1)).await;
 }
@@ -166,139 +183,150 @@ pub(crate) async fn a_service_and_a_room_may_give_the_same_event_id(database: Da
 pub(crate) async fn entries_of_the_first_schema_are_not_made_again(database: Database) {
     let Scene { inbox, supervisor, .. } = scene(&database).await;
     assert_eq!(listed(&inbox, &id(7)).await, (vec![3, 2, 1], 3));
-    let told = async |notice: Notice| inbox.notify(notice, &[id(7)]).await.unwrap().len();
-    assert_eq!([told(room_notice("42:5-0")).await, told(notice("like-1")).await], [0, 0]);
-    assert_eq!(told(notice("42:6-0")).await, 0);
-    assert_eq!(told(room_notice("42:6-0")).await, 1, "the name that the service took is the room's as well");
+    let add = async |notification: Notification| inbox.notify(notification, &[id(7)]).await.unwrap().len();
+    assert_eq!([add(room_notification("42:5-0")).await, add(notification("like-1")).await], [0, 0]);
+    assert_eq!(add(notification("42:6-0")).await, 0);
+    assert_eq!(
+        add(room_notification("42:6-0")).await,
+        1,
+        "the id that the service used is free for the room"
+    );
     assert_eq!(listed(&inbox, &id(7)).await, (vec![4, 3, 2, 1], 4));
     supervisor.shut_down(Duration::from_secs(1)).await;
 }
 
-pub(crate) async fn a_list_of_large_entries_is_bounded_and_the_next_one_goes_on(database: Database) {
+pub(crate) async fn a_page_of_large_entries_is_bounded_and_the_next_one_continues(database: Database) {
     let Scene { inbox, supervisor, .. } = scene(&database).await;
     let person = id(1);
-    // Characters of three bytes: bytes count, not characters.
-    let payload = Object::stored(&format!("{{\"text\":\"{}\"}}", "봉".repeat(20_000))).unwrap();
+    // Characters of three bytes, because the limit counts bytes.
+    let payload = Object::from_stored(&format!("{{\"text\":\"{}\"}}", "봉".repeat(20_000))).unwrap();
     for n in 1..=20 {
-        let large = Notice { payload: payload.clone(), ..notice(&format!("e{n}")) };
+        let large = Notification { payload: payload.clone(), ..notification(&format!("e{n}")) };
         inbox.notify(large, std::slice::from_ref(&person)).await.unwrap();
     }
     inbox.mark_read(&person, EntryId::Seq(20)).await.unwrap().unwrap();
     for (unread, newest) in [(false, 20), (true, 19)] {
         let (mut before, mut seen) = (None, Vec::new());
         loop {
-            let wanted = Wanted { person: person.clone(), before, limit: 100, unread };
-            let listed = inbox.list(wanted).await.unwrap();
-            assert!((1..=4).contains(&listed.entries.len()), "{} entries at once", listed.entries.len());
-            assert!(listed.entries.iter().all(|entry| entry.notice.payload == payload));
-            seen.extend(listed.entries.iter().map(|entry| entry.seq));
+            let filter = ListFilter { person: person.clone(), before, limit: 100, is_unread_only: unread };
+            let page = inbox.list(filter).await.unwrap();
+            assert!((1..=4).contains(&page.entries.len()), "{} entries in a page", page.entries.len());
+            assert!(page.entries.iter().all(|entry| entry.notification.payload == payload));
+            seen.extend(page.entries.iter().map(|entry| entry.seq));
             before = seen.last().copied();
-            if !listed.more {
+            if !page.has_more {
                 break;
             }
         }
         assert_eq!(seen, (1..=newest).rev().collect::<Vec<_>>());
-        // The limit counts as well, and one entry of any size is listed.
-        let wanted = Wanted { person: person.clone(), before: None, limit: 1, unread };
-        let listed = inbox.list(wanted).await.unwrap();
-        assert_eq!((listed.entries.len(), listed.more), (1, true));
+        // The number of entries is limited as well.
+        let filter = ListFilter { person: person.clone(), before: None, limit: 1, is_unread_only: unread };
+        let page = inbox.list(filter).await.unwrap();
+        assert_eq!((page.entries.len(), page.has_more), (1, true));
     }
     supervisor.shut_down(Duration::from_secs(1)).await;
 }
 
-pub(crate) async fn a_notice_goes_with_its_last_entry_and_one_that_is_told_again_stays(database: Database) {
+pub(crate) async fn a_notice_is_removed_after_its_last_entry_and_kept_while_it_has_one(database: Database) {
     let Scene { inbox, clock, supervisor, .. } = scene(&database).await;
-    inbox.notify(notice("e"), &[id(1)]).await.unwrap();
+    inbox.notify(notification("e"), &[id(1)]).await.unwrap();
     clock.set(NOW + 10 * DAY);
-    // The notice is old, this entry of it is not.
-    inbox.notify(notice("e"), &[id(2)]).await.unwrap();
-    assert_eq!(inbox.forget_before(NOW + DAY).await.unwrap().entries, 1);
+    // The notice is old, and gets a new entry.
+    inbox.notify(notification("e"), &[id(2)]).await.unwrap();
+    assert_eq!(inbox.remove_before(NOW + DAY).await.unwrap().entries, 1);
     assert_eq!((listed(&inbox, &id(1)).await, listed(&inbox, &id(2)).await), ((vec![], 0), (vec![1], 1)));
-    assert_eq!(inbox.forget_before(NOW + 20 * DAY).await.unwrap().entries, 1);
-    // Whoever tells of it now begins anew.
-    assert_eq!(inbox.notify(notice("e"), &[id(1), id(2)]).await.unwrap().len(), 2);
+    assert_eq!(inbox.remove_before(NOW + 20 * DAY).await.unwrap().entries, 1);
+    // The notice is removed, so the same event id makes new entries.
+    assert_eq!(inbox.notify(notification("e"), &[id(1), id(2)]).await.unwrap().len(), 2);
     assert_eq!(listed(&inbox, &id(2)).await, (vec![2], 1));
     supervisor.shut_down(Duration::from_secs(1)).await;
 }
 
-pub(crate) async fn a_position_before_what_time_took_is_told_of_the_hole(database: Database) {
+pub(crate) async fn a_position_before_a_retention_gap_is_too_far_behind(database: Database) {
     let Scene { inbox, clock, supervisor, .. } = scene(&database).await;
     let (person, source) = (id(1), InboxSource(inbox.clone()));
     let start = async |after: u64| {
-        let most = Most { entries: 256, bytes: 1 << 20 };
-        let page = source.read(&subject(&person), StreamId::new(after, 0), most).await.unwrap();
-        let seqs: Vec<u64> = page.entries.iter().map(|entry| entry.place.id.ms).collect();
+        let limits = ReadLimits { entries: 256, bytes: 1 << 20 };
+        let page = source.read(&subject(&person), StreamId::new(after, 0), limits).await.unwrap();
+        let seqs: Vec<u64> = page.entries.iter().map(|entry| entry.position.id.ms).collect();
         (page.start, seqs)
     };
     for n in 1..=4 {
-        inbox.notify(notice(&format!("e{n}")), std::slice::from_ref(&person)).await.unwrap();
+        inbox.notify(notification(&format!("e{n}")), std::slice::from_ref(&person)).await.unwrap();
         clock.set(NOW + n * DAY);
     }
-    // Whoever deletes makes no hole.
+    // A deleted entry makes no gap.
     assert!(inbox.delete(&person, EntryId::Seq(2)).await.unwrap());
-    assert_eq!(start(1).await, (Start::Known, vec![3, 4]));
-    assert_eq!(inbox.forget_before(NOW + DAY + 1).await.unwrap().entries, 2);
-    assert_eq!(start(1).await, (Start::Cut, vec![3, 4]), "the second is gone");
-    assert_eq!(start(2).await, (Start::Known, vec![3, 4]));
-    inbox.forget_before(NOW + 10 * DAY).await.unwrap();
-    assert_eq!(start(2).await, (Start::Cut, vec![]), "all are gone");
-    assert_eq!(start(4).await, (Start::Known, vec![]));
-    assert_eq!(start(5).await.0, Start::Unknown);
+    assert_eq!(start(1).await, (StartPosition::Known, vec![3, 4]));
+    assert_eq!(inbox.remove_before(NOW + DAY + 1).await.unwrap().entries, 2);
+    assert_eq!(start(1).await, (StartPosition::TooFarBehind, vec![3, 4]), "entry 2 was removed");
+    assert_eq!(start(2).await, (StartPosition::Known, vec![3, 4]));
+    inbox.remove_before(NOW + 10 * DAY).await.unwrap();
+    assert_eq!(start(2).await, (StartPosition::TooFarBehind, vec![]), "all entries were removed");
+    assert_eq!(start(4).await, (StartPosition::Known, vec![]));
+    assert_eq!(start(5).await.0, StartPosition::Unknown);
     supervisor.shut_down(Duration::from_secs(1)).await;
 }
 
-pub(crate) async fn overlapping_sets_are_told_without_a_deadlock(database: Database) {
+pub(crate) async fn overlapping_targets_are_notified_without_a_deadlock(database: Database) {
     let scenes = [scene(&database).await, scene(&database).await];
     let (people, notices) = (10_u64, tier::size(60, 1_000));
-    let telling = (0..8_u64).map(async |worker| {
+    let workers = (0..8_u64).map(async |worker| {
         let mut rng = Rng::new(worker);
         for n in 0..notices {
             let mut targets: Vec<Id> = (0..people).filter(|_| rng.chance(2, 3)).map(id).collect();
             rng.shuffle(&mut targets);
             let inbox = &scenes[n % 2].inbox;
-            // Half of them are told by everybody at once.
+            // Every second notification has the same event id in all workers, so that the workers notify overlapping
+            // targets of one event concurrently.
             let event = if n % 2 == 0 { format!("all{n}") } else { format!("{worker}-{n}") };
-            inbox.notify(notice(&event), &targets).await.unwrap();
+            inbox.notify(notification(&event), &targets).await.unwrap();
             inbox.mark_read(&id(rng.below(people)), EntryId::Seq(rng.below(100) + 1)).await.unwrap();
         }
     });
-    futures_util::future::join_all(telling).await;
+    futures_util::future::join_all(workers).await;
     for person in (0..people).map(id) {
-        let standing = scenes[0].inbox.standing(&person).await.unwrap();
-        let mut told: Vec<u64> = Vec::new();
+        let state = scenes[0].inbox.unread_state(&person).await.unwrap();
+        let mut seqs: Vec<u64> = Vec::new();
         for scene in &scenes {
-            let heard = scene.heard.0.lock().unwrap();
-            told.extend(heard.iter().filter(|told| told.person == person).map(|told| told.seq));
+            let delivered = scene.delivered.entries.lock().unwrap();
+            seqs.extend(delivered.iter().filter(|entry| entry.person == person).map(|entry| entry.seq));
         }
-        told.sort_unstable();
-        assert_eq!(told, (1..=standing.last_seq).collect::<Vec<_>>(), "every number once, of {person}");
+        seqs.sort_unstable();
+        assert_eq!(seqs, (1..=state.last_seq).collect::<Vec<_>>(), "every number once for {person}");
     }
-    assert_eq!(database.deadlocks(), 0, "the database had to break up");
+    assert_eq!(database.deadlocks(), 0, "deadlocks");
     for scene in scenes {
         scene.supervisor.shut_down(Duration::from_secs(1)).await;
     }
 }
 
-pub(crate) async fn everybody_hears_of_it_once_with_where_they_stand(database: Database) {
-    let Scene { inbox, heard, supervisor, .. } = scene(&database).await;
+pub(crate) async fn every_target_gets_one_entry_with_its_unread_count(database: Database) {
+    let Scene { inbox, delivered, supervisor, .. } = scene(&database).await;
     let people = [named("B"), named("a"), named("b")];
-    let told = inbox.notify(notice("e1"), &[&people[..], &people[..1]].concat()).await.unwrap();
+    let added = inbox.notify(notification("e1"), &[&people[..], &people[..1]].concat()).await.unwrap();
     assert_eq!(
-        told.iter().map(|told| &told.person).collect::<Vec<_>>(),
+        added.iter().map(|entry| &entry.person).collect::<Vec<_>>(),
         [&people[0], &people[1], &people[2]]
     );
-    assert!(told.iter().all(|told| (told.seq, told.unread, told.version, told.silent) == (1, 1, 1, false)));
-    assert_eq!(inbox.notify(notice("e1"), &people).await.unwrap(), [], "again, nobody");
-    assert_eq!(*heard.0.lock().unwrap(), told);
+    let is_first =
+        |entry: &NotifyOutcome| (entry.seq, entry.unread, entry.version, entry.is_muted) == (1, 1, 1, false);
+    assert!(added.iter().all(is_first));
+    assert_eq!(
+        inbox.notify(notification("e1"), &people).await.unwrap(),
+        [],
+        "a repeated request adds no entry"
+    );
+    assert_eq!(*delivered.entries.lock().unwrap(), added);
     let read = inbox.mark_read(&people[1], EntryId::Seq(1)).await.unwrap().unwrap();
     assert_eq!(inbox.mark_read(&people[1], EntryId::Seq(1)).await.unwrap(), Some(read));
     assert_eq!(inbox.mark_all_read(&people[2]).await.unwrap(), 0);
     assert_eq!(inbox.mark_all_read(&people[2]).await.unwrap(), 0);
-    let changed = |seqs: &[u64]| Changed { seqs: seqs.to_vec(), unread: 0, version: 2 };
+    let change = |seqs: &[u64]| InboxChange { seqs: seqs.to_vec(), unread: 0, version: 2 };
     assert_eq!(
-        *heard.1.lock().unwrap(),
-        [(people[1].clone(), changed(&[1])), (people[2].clone(), changed(&[1]))],
-        "once for each change"
+        *delivered.changes.lock().unwrap(),
+        [(people[1].clone(), change(&[1])), (people[2].clone(), change(&[1]))],
+        "one message for each change"
     );
     supervisor.shut_down(Duration::from_secs(1)).await;
 }

@@ -1,16 +1,17 @@
-//! An empty database, and the records of hubs that share it.
+//! A database for one test, and the records of the hubs that share it.
 
 use bongsu_inbox::store::MIGRATIONS;
 use bongsu_kernel::task::Supervisor;
 use bongsu_sql::{
-    Address, DataFolder, Database as File, Migrations, Options, Records, Store, WriterState, rusqlite,
+    DataFolder, Database as File, DatabaseAddress, Migrations, Options, Records, Store, WriterThread,
+    rusqlite,
 };
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::tier;
 use tempfile::TempDir;
 
-/// As the first version wrote them: person 7 has an entry of a room's event, one of a service, and one of a service that used
-/// the name of an event that the room was still to have.
+/// Rows of the first schema: person 7 has an entry of a room event, one of a service, and one of a service whose event
+/// id is that of a later room event.
 const OLD_ROWS: &str =
     "INSERT INTO bongsu_notices (event_id, type, ref_id, actor_id, payload, created_at) VALUES
         ('42:5-0', 'comment.created', '42', NULL, '{}', 1800000000000),
@@ -23,16 +24,16 @@ const OLD_ROWS: &str =
 pub(crate) enum Database {
     Embedded {
         store: Store,
-        _writer: WriterState,
+        _writer: WriterThread,
         _folder: TempDir,
     },
     Server(&'static Server, String),
-    /// On a server of its own, for tests that ask what the whole server counts.
-    Apart(Box<Server>, String),
+    /// On a server of its own, for tests that read statistics of the whole server.
+    Isolated(Box<Server>, String),
 }
 
 impl Database {
-    /// None where it cannot be had.
+    /// Creates an empty database. None when the engine is not available to this run.
     pub(crate) async fn start(flavour: Option<Flavour>) -> Option<Self> {
         let Some(flavour) = flavour else {
             let folder = tempfile::tempdir().unwrap();
@@ -47,8 +48,8 @@ impl Database {
         Some(Self::Server(flavour.shared().await, flavour.database().await))
     }
 
-    /// As [`Database::start`], with the first schema of the inbox and [`OLD_ROWS`] in it, brought up to date afterwards.
-    pub(crate) async fn start_older(flavour: Option<Flavour>) -> Option<Self> {
+    /// Creates a database with the first schema of the inbox and [`OLD_ROWS`], and migrates it to the current schema.
+    pub(crate) async fn start_with_first_schema(flavour: Option<Flavour>) -> Option<Self> {
         let first = || Migrations::new([&MIGRATIONS[..1]]);
         let Some(flavour) = flavour else {
             let folder = tempfile::tempdir().unwrap();
@@ -63,32 +64,32 @@ impl Database {
         };
         let started = Self::start(Some(flavour)).await?;
         if let Self::Server(server, url) = &started {
-            let options = Options { address: Address::parse(url).unwrap(), most_connections: 1 };
+            let options = Options { address: DatabaseAddress::parse(url).unwrap(), max_connections: 1 };
             drop(Records::connect(&options, &first(), &Supervisor::new()).await.unwrap());
-            server.execute(Server::name_in(url), OLD_ROWS);
+            server.execute(Server::database_name(url), OLD_ROWS);
         }
         Some(started)
     }
 
-    /// As [`Database::start`], on a server that nobody else uses.
-    pub(crate) async fn start_apart(flavour: Option<Flavour>) -> Option<Self> {
+    /// Creates an empty database on a server that no other test uses.
+    pub(crate) async fn start_isolated(flavour: Option<Flavour>) -> Option<Self> {
         match flavour {
             None => Self::start(None).await,
             Some(flavour) if tier::needs_engine(flavour.name()) => {
                 let server = Server::start(flavour).await;
                 let url = server.database();
-                Some(Self::Apart(Box::new(server), url))
+                Some(Self::Isolated(Box::new(server), url))
             }
             Some(_) => None,
         }
     }
 
-    /// The server and the database's URL; none for the embedded file.
+    /// The server and the URL of the database. None for the embedded file.
     fn server(&self) -> Option<(&Server, &str)> {
         match self {
             Self::Embedded { .. } => None,
             Self::Server(server, url) => Some((server, url)),
-            Self::Apart(server, url) => Some((server, url)),
+            Self::Isolated(server, url) => Some((server, url)),
         }
     }
 
@@ -96,12 +97,12 @@ impl Database {
         self.server().map_or("embedded", |(server, _)| server.flavour().name())
     }
 
-    /// Another hub's. On the embedded file there is one hub only, whose records these are.
+    /// The records of another hub. On the embedded file all hubs of a test share the same records.
     pub(crate) async fn records(&self) -> Records {
         match self {
             Self::Embedded { store, .. } => Records::embedded(store.clone()),
-            Self::Server(_, url) | Self::Apart(_, url) => {
-                let options = Options { address: Address::parse(url).unwrap(), most_connections: 10 };
+            Self::Server(_, url) | Self::Isolated(_, url) => {
+                let options = Options { address: DatabaseAddress::parse(url).unwrap(), max_connections: 10 };
                 let (migrations, supervisor) =
                     (Migrations::new([MIGRATIONS, bongsu_sql::MIGRATIONS]), Supervisor::new());
                 Records::connect(&options, &migrations, &supervisor).await.unwrap()
@@ -109,12 +110,12 @@ impl Database {
         }
     }
 
-    /// How often the database had to undo somebody's change, because two waited for each other. A MariaDB counts it for
-    /// the whole server, so only one that nobody else uses can be asked.
+    /// The number of deadlocks that the database has resolved. MariaDB counts them for the whole server, so the server
+    /// must be isolated.
     pub(crate) fn deadlocks(&self) -> u64 {
         let Some((server, url)) = self.server() else { return 0 };
-        assert!(matches!(self, Self::Apart(..)), "other tests have deadlocks on a server that they share");
-        let question = match server.flavour() {
+        assert!(matches!(self, Self::Isolated(..)), "the server is shared with other tests");
+        let query = match server.flavour() {
             Flavour::Postgres => {
                 "SELECT pg_stat_clear_snapshot(), deadlocks FROM pg_stat_database WHERE datname = current_database()"
             }
@@ -122,7 +123,7 @@ impl Database {
                 "SELECT '', VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'INNODB_DEADLOCKS'"
             }
         };
-        let answer = server.execute(Server::name_in(url), question);
+        let answer = server.execute(Server::database_name(url), query);
         let number = answer.split_whitespace().last().unwrap_or_default().trim_start_matches('|').to_owned();
         number.parse().unwrap_or_else(|_| panic!("no number: {answer:?}"))
     }

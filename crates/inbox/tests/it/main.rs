@@ -1,25 +1,25 @@
-//! The inbox on every database: what is told, counted, read and forgotten, with time under control.
+//! Tests of the inbox on every database: notifying, counting, reading and retention, with a manual clock.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
 mod buffered;
 mod contract;
 mod database;
-mod derive;
+mod materialize;
 
-/// One test for every promise, on every database.
+/// Makes a test of every contract function, on every database.
 macro_rules! contract {
-    ($($start:ident: $($promise:ident)*;)*) => {
-        contract!(embedded, None, $($($start $promise)*)*);
-        contract!(postgres, Some(bongsu_testkit::sql::Flavour::Postgres), $($($start $promise)*)*);
-        contract!(mariadb, Some(bongsu_testkit::sql::Flavour::MariaDb), $($($start $promise)*)*);
+    ($($start:ident: $($test:ident)*;)*) => {
+        contract!(embedded, None, $($($start $test)*)*);
+        contract!(postgres, Some(bongsu_testkit::sql::Flavour::Postgres), $($($start $test)*)*);
+        contract!(mariadb, Some(bongsu_testkit::sql::Flavour::MariaDb), $($($start $test)*)*);
     };
-    ($name:ident, $flavour:expr, $($start:ident $promise:ident)*) => {
+    ($name:ident, $flavour:expr, $($start:ident $test:ident)*) => {
         mod $name {
             $(
                 #[tokio::test]
-                async fn $promise() {
+                async fn $test() {
                     if let Some(database) = crate::database::Database::$start($flavour).await {
-                        crate::contract::$promise(database).await;
+                        crate::contract::$test(database).await;
                     }
                 }
             )*
@@ -28,28 +28,28 @@ macro_rules! contract {
 }
 
 contract! {
-    start: what_is_too_old_goes_in_steps_and_the_counts_with_it
-    a_list_of_large_entries_is_bounded_and_the_next_one_goes_on
-    a_notice_goes_with_its_last_entry_and_one_that_is_told_again_stays
-    a_position_before_what_time_took_is_told_of_the_hole
-    everybody_hears_of_it_once_with_where_they_stand
-    a_service_and_a_room_may_give_the_same_event_id;
-    start_older: entries_of_the_first_schema_are_not_made_again;
-    start_apart: overlapping_sets_are_told_without_a_deadlock;
+    start: expired_entries_are_removed_in_batches_with_their_counts
+    a_page_of_large_entries_is_bounded_and_the_next_one_continues
+    a_notice_is_removed_after_its_last_entry_and_kept_while_it_has_one
+    a_position_before_a_retention_gap_is_too_far_behind
+    every_target_gets_one_entry_with_its_unread_count
+    a_service_and_a_room_may_use_the_same_event_id;
+    start_with_first_schema: entries_of_the_first_schema_are_not_made_again;
+    start_isolated: overlapping_targets_are_notified_without_a_deadlock;
 }
 
-/// One test for every promise about marks, on every pair of engines.
+/// Makes a test of every function about buffered marks, on every pair of engines.
 macro_rules! buffered {
-    ($($name:ident = $engine:ident, $flavour:ident: $($promise:ident)*;)*) => {
+    ($($name:ident = $engine:ident, $flavour:ident: $($test:ident)*;)*) => {
         $(mod $name {
             use bongsu_testkit::{Engine, sql::Flavour};
 
             $(
                 #[tokio::test]
-                async fn $promise() {
+                async fn $test() {
                     let database = crate::database::Database::start(Some(Flavour::$flavour)).await;
                     if let Some(fleet) = crate::buffered::Fleet::start(Engine::$engine, database).await {
-                        crate::buffered::$promise(fleet).await;
+                        crate::buffered::$test(fleet).await;
                     }
                 }
             )*
@@ -59,11 +59,11 @@ macro_rules! buffered {
 
 buffered! {
     redis_and_postgres = Redis, Postgres:
-        a_mark_that_comes_while_others_are_written_stays
-        what_others_wrote_among_the_marks_harms_nobody
+        a_mark_buffered_during_a_flush_is_kept
+        foreign_fields_in_the_mark_buffer_are_ignored
         versions_only_grow_and_have_one_count_each;
     cluster_and_mariadb = Cluster, MariaDb:
-        a_mark_that_comes_while_others_are_written_stays
-        what_others_wrote_among_the_marks_harms_nobody
+        a_mark_buffered_during_a_flush_is_kept
+        foreign_fields_in_the_mark_buffer_are_ignored
         versions_only_grow_and_have_one_count_each;
 }

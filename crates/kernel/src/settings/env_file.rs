@@ -1,33 +1,35 @@
-//! The file `.env`: environment variables, one a line.
+//! Parses the file `.env`: environment variables, one per line.
 //!
-//! A line is `NAME=value`, with or without `export` before it, empty, or a comment (`#`). A value is taken as it is written:
-//! nothing in it is expanded. Quotes of either kind around the value keep spaces and ` #`, which would begin a comment.
-//! Other programs may read the same file by rules of their own: lines that name none of our settings are left to them.
+//! A line is `NAME=value`, optionally after `export`, or it is empty, or a comment (`#`). A value is taken literally:
+//! the parser expands nothing in it. Single or double quotes around a value keep its spaces and a ` #`, which otherwise
+//! begins a comment. Other programs may read the same file with rules of their own, so the parser ignores every line
+//! that does not begin with the name of a setting.
 
 use std::collections::BTreeMap;
 
-use super::{Bad, Setting};
+use super::{Setting, SettingError};
 
-/// Reads the settings. An error names the line and not what is in it, which may be a secret.
-pub(super) fn parse(text: &str, settings: &[&Setting]) -> Result<BTreeMap<String, String>, Bad> {
+/// Returns the values of the settings in the file, by name. An error contains the number of the line but not its text,
+/// which may be a secret.
+pub(super) fn parse(text: &str, settings: &[&Setting]) -> Result<BTreeMap<String, String>, SettingError> {
     let mut variables = BTreeMap::new();
     for (line, number) in text.trim_start_matches('\u{feff}').lines().zip(1..) {
         let line = line.trim();
         let line = line.strip_prefix("export ").unwrap_or(line).trim_start();
-        let name = line.split(|end: char| end == '=' || end.is_whitespace()).next().unwrap_or_default();
+        let name = line.split(|c: char| c == '=' || c.is_whitespace()).next().unwrap_or_default();
         if !settings.iter().any(|setting| setting.name == name) {
             continue;
         }
         let value = parse_value(&line[name.len()..])
-            .map_err(|why| Bad(format!("the file .env is wrong: line {number}: {why}")))?;
+            .map_err(|detail| SettingError(format!("the file .env is invalid: line {number}: {detail}")))?;
         variables.insert(name.to_owned(), value.to_owned());
     }
     Ok(variables)
 }
 
-/// What stands after the name.
+/// Parses the rest of a line after the name.
 fn parse_value(line: &str) -> Result<&str, &'static str> {
-    let value = line.trim_start().strip_prefix('=').ok_or("it is not NAME=value")?;
+    let value = line.trim_start().strip_prefix('=').ok_or("the line must have the form NAME=value")?;
     let Some(quote) = value.trim_start().chars().next().filter(|first| ['"', '\''].contains(first)) else {
         let end = value.find(" #").unwrap_or(value.len());
         return Ok(value[..end].trim());
@@ -37,7 +39,7 @@ fn parse_value(line: &str) -> Result<&str, &'static str> {
     if rest.is_empty() || rest.starts_with('#') {
         Ok(value)
     } else {
-        Err("something stands after the closing quote")
+        Err("only a comment may follow the closing quote")
     }
 }
 
@@ -73,7 +75,7 @@ mod tests {
     fn a_bad_line_is_named_without_what_it_holds() {
         for bad in ["A s3cret", "A", "A B=s3cret", "A='s3cret", "A=\"s3\"cret"] {
             let error = parse(&format!("\n# fine\nA=1\n{bad}\nB=2"), &[&A, &B]).unwrap_err().to_string();
-            assert!(error.starts_with("the file .env is wrong: line 4: "), "{error}");
+            assert!(error.starts_with("the file .env is invalid: line 4: "), "{error}");
             assert!(!error.contains("s3"), "{error}");
         }
     }

@@ -2,53 +2,54 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use bongsu_kernel::{Clock, Millis, Recent};
+use bongsu_kernel::{Clock, Millis, RecentCache};
 
-use super::{Buckets, ROUNDING, Rate, Refused};
-use crate::Boxed;
+use super::{Buckets, Rate, RateLimitError, SHORTFALL_TOLERANCE};
+use crate::BoxFuture;
 
-/// So many buckets are remembered.
-const MOST: usize = 100_000;
+/// Buckets kept in memory.
+const MAX_BUCKETS: usize = 100_000;
 
-/// See the module.
+/// Buckets in the memory of one process.
 pub struct EmbeddedBuckets {
     clock: Clock,
-    buckets: Mutex<Recent<String, Bucket>>,
+    buckets: Mutex<RecentCache<String, Bucket>>,
 }
 
 struct Bucket {
     level: f64,
-    at: Millis,
+    updated_at: Millis,
 }
 
 impl EmbeddedBuckets {
     pub fn new(clock: Clock) -> Self {
-        Self { clock, buckets: Mutex::new(Recent::new(MOST)) }
+        Self { clock, buckets: Mutex::new(RecentCache::new(MAX_BUCKETS)) }
     }
 
-    fn take_now(&self, key: &str, rate: Rate, cost: f64) -> Result<(), Refused> {
+    fn take_now(&self, key: &str, rate: Rate, cost: f64) -> Result<(), RateLimitError> {
         if cost > rate.burst {
-            return Err(Refused::Never);
+            return Err(RateLimitError::ExceedsBurst);
         }
         let now = self.clock.now();
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let level = match buckets.get(key) {
             Some(bucket) => {
-                // A clock that went back lets nothing flow in, and goes on from where it is.
-                let seconds = now.saturating_sub(bucket.at) as f64 / 1_000.0;
+                // After the clock was set back, nothing flows in for the lost time, and time counts on from the new
+                // clock.
+                let seconds = now.saturating_sub(bucket.updated_at) as f64 / 1_000.0;
                 bucket.level = (bucket.level + seconds * rate.per_second).min(rate.burst);
-                bucket.at = now;
+                bucket.updated_at = now;
                 &mut bucket.level
             }
             None if cost == 0.0 => return Ok(()),
             None => {
-                buckets.insert(key.to_owned(), Bucket { level: rate.burst - cost, at: now }, 1);
+                buckets.insert(key.to_owned(), Bucket { level: rate.burst - cost, updated_at: now }, 1);
                 return Ok(());
             }
         };
         let missing = cost - *level;
-        if missing > ROUNDING {
-            return Err(Refused::RetryAfter(rate.wait(missing)));
+        if missing > SHORTFALL_TOLERANCE {
+            return Err(RateLimitError::RetryAfter(rate.wait(missing)));
         }
         *level -= cost;
         Ok(())
@@ -56,7 +57,7 @@ impl EmbeddedBuckets {
 }
 
 impl Buckets for EmbeddedBuckets {
-    fn take<'a>(&'a self, key: &'a str, rate: Rate, cost: u32) -> Boxed<'a, Result<(), Refused>> {
+    fn take<'a>(&'a self, key: &'a str, rate: Rate, cost: u32) -> BoxFuture<'a, Result<(), RateLimitError>> {
         Box::pin(async move { self.take_now(key, rate, f64::from(cost)) })
     }
 }
@@ -73,19 +74,25 @@ mod tests {
         let buckets = EmbeddedBuckets::new(clock.clone());
         let rate = Rate::new(2.0, 4).unwrap();
         assert_eq!(buckets.take_now("a", rate, 4.0), Ok(()));
-        assert_eq!(buckets.take_now("a", rate, 1.0), Err(Refused::RetryAfter(Duration::from_millis(500))));
+        assert_eq!(
+            buckets.take_now("a", rate, 1.0),
+            Err(RateLimitError::RetryAfter(Duration::from_millis(500)))
+        );
         clock.set(10_499);
-        assert_eq!(buckets.take_now("a", rate, 1.0), Err(Refused::RetryAfter(Duration::from_millis(1))));
+        assert_eq!(
+            buckets.take_now("a", rate, 1.0),
+            Err(RateLimitError::RetryAfter(Duration::from_millis(1)))
+        );
         clock.set(10_500);
         assert_eq!(buckets.take_now("a", rate, 1.0), Ok(()));
         clock.set(1_000);
-        assert!(buckets.take_now("a", rate, 1.0).is_err(), "the clock went back");
+        assert!(buckets.take_now("a", rate, 1.0).is_err(), "nothing flows in when the clock goes back");
         clock.set(1_500);
-        assert_eq!(buckets.take_now("a", rate, 1.0), Ok(()), "and goes on from there");
+        assert_eq!(buckets.take_now("a", rate, 1.0), Ok(()), "time counts on from the new clock");
         clock.set(100_000);
         assert_eq!(buckets.take_now("a", rate, 4.0), Ok(()));
-        assert!(buckets.take_now("a", rate, 1.0).is_err(), "no more than the burst was there");
-        assert_eq!(buckets.take_now("a", rate, 5.0), Err(Refused::Never));
+        assert!(buckets.take_now("a", rate, 1.0).is_err(), "the bucket holds no more than its burst");
+        assert_eq!(buckets.take_now("a", rate, 5.0), Err(RateLimitError::ExceedsBurst));
         assert_eq!(buckets.take_now("b", rate, 0.0), Ok(()));
     }
 }

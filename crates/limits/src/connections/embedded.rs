@@ -5,19 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bongsu_kernel::{Id, shrink};
 
-use super::{Connections, Limit, OnReplaced, Place, Policy, Refused};
-use crate::Boxed;
+use super::{ConnectionLimitError, ConnectionPermit, Connections, Limit, OnReplaced, Policy};
+use crate::BoxFuture;
 
-/// See the module.
+/// Connections in the memory of one process.
 pub struct EmbeddedConnections {
     limit: Limit,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<OpenConnections>>,
 }
 
 #[derive(Default)]
-struct Open {
-    /// The oldest first, each with its number.
-    people: HashMap<Id, VecDeque<(u64, OnReplaced)>, foldhash::fast::RandomState>,
+struct OpenConnections {
+    /// The connections of each person with their numbers, the oldest first.
+    by_person: HashMap<Id, VecDeque<(u64, OnReplaced)>, foldhash::fast::RandomState>,
     last_number: u64,
 }
 
@@ -26,41 +26,49 @@ impl EmbeddedConnections {
         Self { limit, open: Arc::default() }
     }
 
-    fn enter_now(&self, person: &Id, on_replaced: OnReplaced) -> Result<Place, Refused> {
+    fn acquire_now(
+        &self,
+        person: &Id,
+        on_replaced: OnReplaced,
+    ) -> Result<ConnectionPermit, ConnectionLimitError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = open.people.get(person).map_or(0, VecDeque::len);
-        if self.limit.policy == Policy::Refuse && held >= self.limit.max {
-            return Err(Refused::Full);
+        let count = open.by_person.get(person).map_or(0, VecDeque::len);
+        if self.limit.policy == Policy::Refuse && count >= self.limit.max {
+            return Err(ConnectionLimitError::Full);
         }
         open.last_number += 1;
         let number = open.last_number;
-        let own = open.people.entry(person.clone()).or_default();
+        let own = open.by_person.entry(person.clone()).or_default();
         own.push_back((number, on_replaced));
-        let replaced = own.len().saturating_sub(self.limit.max);
-        let replaced: Vec<_> = own.drain(..replaced).collect();
+        let excess = own.len().saturating_sub(self.limit.max);
+        let replaced: Vec<_> = own.drain(..excess).collect();
         drop(open);
-        for (_, end) in replaced {
-            end();
+        for (_, on_replaced) in replaced {
+            on_replaced();
         }
         let (open, person) = (self.open.clone(), person.clone());
-        Ok(Place(Box::new(move || leave(&open, &person, number))))
+        Ok(ConnectionPermit(Box::new(move || release(&open, &person, number))))
     }
 }
 
 impl Connections for EmbeddedConnections {
-    fn enter(&self, person: &Id, on_replaced: OnReplaced) -> Boxed<'_, Result<Place, Refused>> {
-        Box::pin(std::future::ready(self.enter_now(person, on_replaced)))
+    fn acquire(
+        &self,
+        person: &Id,
+        on_replaced: OnReplaced,
+    ) -> BoxFuture<'_, Result<ConnectionPermit, ConnectionLimitError>> {
+        Box::pin(std::future::ready(self.acquire_now(person, on_replaced)))
     }
 }
 
-/// Counts a connection out.
-fn leave(open: &Mutex<Open>, person: &Id, number: u64) {
+/// Removes a connection, unless it was replaced before.
+fn release(open: &Mutex<OpenConnections>, person: &Id, number: u64) {
     let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(own) = open.people.get_mut(person) {
+    if let Some(own) = open.by_person.get_mut(person) {
         own.retain(|(of, _)| *of != number);
         if own.is_empty() {
-            open.people.remove(person);
-            shrink(&mut open.people);
+            open.by_person.remove(person);
+            shrink(&mut open.by_person);
         }
     }
 }
@@ -74,11 +82,11 @@ mod tests {
         for policy in [Policy::Refuse, Policy::Replace] {
             let limit = Limit { name: "test", max: 3, policy, lifetime: None };
             let (connections, anna) = (EmbeddedConnections::new(limit), Id::new("anna").unwrap());
-            let enter = || connections.enter_now(&anna, Box::new(|| {}));
-            let places = [(); 3].map(|()| enter().unwrap());
-            assert_eq!(enter().is_err(), policy == Policy::Refuse);
-            drop(places);
-            assert!(connections.open.lock().unwrap().people.is_empty());
+            let acquire = || connections.acquire_now(&anna, Box::new(|| {}));
+            let permits = [(); 3].map(|()| acquire().unwrap());
+            assert_eq!(acquire().is_err(), policy == Policy::Refuse);
+            drop(permits);
+            assert!(connections.open.lock().unwrap().by_person.is_empty());
         }
     }
 }

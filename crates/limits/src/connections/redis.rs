@@ -1,11 +1,12 @@
-//! A person's connections in Redis: an instance reports all that it holds of a person in one script (`lua/report.lua`), each
-//! with the time that Redis gave it, when one comes, when one has gone, after every doubt of the bus, and now and then. So
-//! whatever Redis has forgotten is put back, and nothing stays that nobody holds. The lease of an instance is its place in
-//! the fleet: a connection needs none of its own. Before a connection is replaced because of what a silent instance holds,
-//! that instance is asked: it may have been killed a moment ago, and the people who come now may be just those whom it held.
+//! Connections of a fleet, counted in Redis. An instance reports all connections of a person that it holds to one
+//! script (`lua/report_connections.lua`): when one is opened or closed, after messages of the bus may have been lost, and
+//! periodically. The reports restore what Redis has lost, and remove connections that no instance holds. Connections
+//! have no leases of their own: those of an instance count while it is in the fleet. Before a connection is replaced
+//! because of those of a silent instance, the instances are asked for reports: the silent one may have been killed, and
+//! its clients may be the ones that connect now.
 
-mod held;
-mod notes;
+mod held_connections;
+mod lost_instances;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,15 +21,16 @@ use serde::Deserialize;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
-use super::{Connections, Limit, OnReplaced, Place, Policy, Refused};
-use crate::Boxed;
-use held::{Held, Purpose, Report};
+use super::{ConnectionLimitError, ConnectionPermit, Connections, Limit, OnReplaced, Policy};
+use crate::BoxFuture;
+use held_connections::{HeldConnections, Purpose, Report};
 
-static REPORT: Script = Script::new("connections_report", include_str!("../../lua/report.lua"));
+static REPORT: Script = Script::new("connections_report", include_str!("../../lua/report_connections.lua"));
 
-/// Time between two checks of all connections that this instance holds. A lost bus, as after a restart of Redis, has them
-/// checked at once. What else was lost shows with the next check: a connection that was replaced without a message has to
-/// end soon, while a count that is too low only lets one more in.
+/// Time between two checks, which report all connections that this instance holds. A check also starts as soon as the
+/// bus may have lost messages, as after a restart of Redis. Other losses are found by the next check: under `Replace` a
+/// replaced connection whose message was lost has to close soon, while under `Refuse` a count that is too low only
+/// admits one more.
 pub fn check_interval(policy: Policy) -> Duration {
     match policy {
         Policy::Replace => Duration::from_secs(30),
@@ -36,80 +38,88 @@ pub fn check_interval(policy: Policy) -> Duration {
     }
 }
 
-/// People who are checked in a second. With more of them than fit into the interval a check takes longer.
+/// Persons reported per second by a check. With more persons than fit into the interval, a check takes longer.
 const CHECKS_PER_SECOND: usize = 256;
-/// How often a report is sent until it is answered, and the time between two attempts.
+/// Attempts to send a report.
 const MAX_ATTEMPTS: u32 = 3;
+/// Time between two attempts.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(100);
-/// Reports that failed are repeated after this.
+/// Time before reports that failed in all attempts are sent again.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// Reports that are under way at the same time.
+/// Reports that are sent at the same time.
 const MAX_CONCURRENT_REPORTS: usize = 64;
-/// People who are told of, or noted, in one go.
+/// Persons whose reports are sent, or whose index entries are updated, in one batch.
 const BATCH_SIZE: usize = 1_024;
-/// A connection that was not let in after this is given up.
-const ENTER_TIMEOUT: Duration = Duration::from_secs(2);
-/// An instance that is asked has this long to report what it holds.
+/// How long the admission of a connection may take.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time in which an instance has to report its connections after it was asked.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(400);
-/// People of whom other instances are asked at the same time; the next check sees to the others.
-const MAX_ASKED: usize = 65_536;
-/// Life of keys whose connections have no end, in milliseconds. Every check renews it.
-const KEY_LIFE: u128 = 3_600_000;
+/// Decisions that wait for answers of other instances. Beyond it, a decision is left to the next check.
+const MAX_DECISIONS: usize = 65_536;
+/// Expiry of the keys of a limit without a maximum age, in milliseconds. Every check renews it.
+const KEY_TTL_MS: u128 = 3_600_000;
 
 /// The instances of the fleet.
-pub struct Alive {
-    /// By id, in the same order everywhere.
+pub struct LiveInstances {
+    /// Sorted by id, so that all instances see the same order.
     pub instances: Vec<String>,
-    /// When they were alive, by Redis's clock.
+    /// When the list was read, by the clock of Redis, in milliseconds.
     pub seen_at: Millis,
 }
 
-/// Gives the instances that are alive, as they were seen last.
-pub type Fleet = Arc<dyn Fn() -> Alive + Send + Sync>;
+/// Returns the instances that were alive when the registry was last read.
+pub type FleetView = Arc<dyn Fn() -> LiveInstances + Send + Sync>;
 
-/// See the module. Cheap to clone.
+/// The connections of a fleet. Cheap to clone.
 #[derive(Clone)]
 pub struct RedisConnections(Arc<Inner>);
 
 struct Inner {
     redis: Redis,
     limit: Limit,
-    fleet: Fleet,
+    fleet: FleetView,
     check_interval: Duration,
-    key_life: String,
-    /// How long a note lives after it was written to, in milliseconds.
-    note_life: String,
-    held: Mutex<Held>,
-    /// Of whom other instances were asked: when that is decided, and when it was by Redis's clock.
-    asked: (mpsc::Sender<Asked>, tokio::sync::Mutex<mpsc::Receiver<Asked>>),
-    /// Redis may have forgotten what this instance holds, or a message may be lost.
-    doubt: Notify,
+    /// Expiry of a person's keys, in milliseconds.
+    key_ttl: String,
+    /// Expiry of the index of an instance, in milliseconds.
+    index_ttl: String,
+    held: Mutex<HeldConnections>,
+    /// The queue of decisions that wait for answers of other instances.
+    decisions: (mpsc::Sender<PendingDecision>, tokio::sync::Mutex<mpsc::Receiver<PendingDecision>>),
+    /// Starts a check at once: Redis may have lost connections of this instance, or the bus a message.
+    recheck: Notify,
 }
 
-type Asked = (Instant, Id, Millis);
+/// A report that is to be sent after other instances had time to answer.
+struct PendingDecision {
+    due: Instant,
+    person: Id,
+    /// When the instances were asked, by the clock of Redis.
+    asked_at: Millis,
+}
 
 impl RedisConnections {
-    /// Starts the reports of this instance. Connections of instances that have left `fleet` are given back.
+    /// Starts the loops of this instance. They also remove the connections of instances that have left the fleet.
     pub fn start(
         redis: Redis,
         limit: Limit,
-        fleet: Fleet,
+        fleet: FleetView,
         check_interval: Duration,
         supervisor: &Supervisor,
     ) -> Self {
-        let key_life = limit.lifetime.map_or(KEY_LIFE, |lifetime| 2 * lifetime.as_millis());
-        // A note outlasts the keys that it leads to, and several checks.
-        let note_life = key_life.max(4 * check_interval.as_millis()).to_string();
-        let (asked, deciding) = mpsc::channel(MAX_ASKED);
+        let key_ttl = limit.lifetime.map_or(KEY_TTL_MS, |lifetime| 2 * lifetime.as_millis());
+        // The index outlasts the keys of the persons in it, and several checks.
+        let index_ttl = key_ttl.max(4 * check_interval.as_millis()).to_string();
+        let (decisions, received_decisions) = mpsc::channel(MAX_DECISIONS);
         let this = Self(Arc::new(Inner {
             redis,
             fleet,
             check_interval,
-            key_life: key_life.to_string(),
-            note_life,
-            held: Mutex::new(Held::new(limit.policy)),
-            asked: (asked, deciding.into()),
-            doubt: Notify::new(),
+            key_ttl: key_ttl.to_string(),
+            index_ttl,
+            held: Mutex::new(HeldConnections::new(limit.policy)),
+            decisions: (decisions, received_decisions.into()),
+            recheck: Notify::new(),
             limit,
         }));
         let bus = this.0.redis.subscriber(Arc::new(BusListener(this.clone())));
@@ -120,10 +130,10 @@ impl RedisConnections {
                 tokio::select! {
                     () = stop.cancelled() => this.0.leave().await,
                     () = this.0.listen(&bus) => {}
-                    () = this.0.check_for_ever() => {}
-                    () = this.0.tell_for_ever() => {}
-                    () = this.0.decide_for_ever() => {}
-                    () = this.0.sweep_for_ever() => {}
+                    () = this.0.run_checks() => {}
+                    () = this.0.send_changes() => {}
+                    () = this.0.send_decisions() => {}
+                    () = this.0.run_sweeps() => {}
                 }
             }
         });
@@ -132,43 +142,44 @@ impl RedisConnections {
 }
 
 impl Inner {
-    fn key(&self, end: &str) -> String {
-        self.redis.key(format_args!("{}:{end}", self.limit.name))
+    fn key(&self, suffix: &str) -> String {
+        self.redis.key(format_args!("{}:{suffix}", self.limit.name))
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, HeldConnections> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn listen(&self, bus: &Subscriber) {
         for channel in [self.key("disconnect"), self.key("ask")] {
-            // The bus itself goes on trying, and tells what becomes of it.
+            // The bus retries a failed subscription, and calls `mark_stale` once it succeeds.
             let _ = bus.subscribe(Channel::Everywhere(channel.into())).await;
         }
         std::future::pending::<()>().await;
     }
 
-    /// Reports everything again and again: what Redis forgot is put back, and who was replaced without a message ends. Not
-    /// more than so much in a second, unless there is a doubt.
-    async fn check_for_ever(&self) {
-        let mut is_doubted = false;
+    /// Reports all connections periodically, which restores what Redis has lost and closes connections that were
+    /// replaced without a message. Sends at most [`CHECKS_PER_SECOND`] reports per second, except in a check that
+    /// `recheck` or a failed report has caused.
+    async fn run_checks(&self) {
+        let mut is_urgent = false;
         'checks: loop {
-            // A note that fails here is written by the next check.
-            let _ = self.note_instance().await;
+            // After a failure the next check indexes the instance.
+            let _ = self.index_instance().await;
             let people = self.held().people();
-            for some in people.chunks(CHECKS_PER_SECOND) {
-                some.iter().for_each(|person| self.held().note(person));
-                if self.report_all(some).await.is_err() {
+            for batch in people.chunks(CHECKS_PER_SECOND) {
+                batch.iter().for_each(|person| self.held().schedule_index_update(person));
+                if self.report_all(batch).await.is_err() {
                     tokio::time::sleep(RETRY_DELAY).await;
-                    is_doubted = true;
+                    is_urgent = true;
                     continue 'checks;
                 }
-                if !is_doubted && timeout(Duration::from_secs(1), self.doubt.notified()).await.is_ok() {
-                    is_doubted = true;
+                if !is_urgent && timeout(Duration::from_secs(1), self.recheck.notified()).await.is_ok() {
+                    is_urgent = true;
                     continue 'checks;
                 }
             }
-            is_doubted = timeout(self.check_interval, self.doubt.notified()).await.is_ok();
+            is_urgent = timeout(self.check_interval, self.recheck.notified()).await.is_ok();
         }
     }
 
@@ -178,63 +189,64 @@ impl Inner {
         reports.try_buffer_unordered(MAX_CONCURRENT_REPORTS).try_collect().await
     }
 
-    /// Tells Redis of changes, until it knows of them: a connection that nobody holds would push out one that somebody
-    /// does. Then notes whose connections are held.
-    async fn tell_for_ever(&self) {
+    /// Reports changes until Redis has them: a connection that was closed here would otherwise replace open ones. Then
+    /// updates the index of this instance.
+    async fn send_changes(&self) {
         let on_change = self.held().on_change.clone();
         loop {
-            let changed = self.held().take_changed(BATCH_SIZE);
-            if changed.is_empty() {
+            let batch = self.held().take_changed(BATCH_SIZE);
+            if batch.is_empty() {
                 on_change.notified().await;
                 continue;
             }
-            let telling: Vec<_> = changed
+            let reports: Vec<_> = batch
                 .iter()
                 .map(async |(person, purpose)| {
                     let Some(purpose) = *purpose else { return true };
-                    let is_told = self.report(person, purpose).await.is_ok();
-                    if !is_told {
-                        self.held().tell_of(person, Purpose::Change);
+                    let is_sent = self.report(person, purpose).await.is_ok();
+                    if !is_sent {
+                        self.held().schedule_report(person, Purpose::Change);
                     }
-                    is_told
+                    is_sent
                 })
                 .collect();
-            // To the end, whatever becomes of some: who is not asked any more would not be put back.
-            let telling = futures_util::stream::iter(telling).buffer_unordered(MAX_CONCURRENT_REPORTS);
-            let are_told = telling.fold(true, async |all, told| all && told).await;
-            let people: Vec<&Id> = changed.iter().map(|(person, _)| person).collect();
-            let is_noted = self.note(&people).await.is_ok();
-            if !is_noted {
-                people.iter().for_each(|person| self.held().note(person));
+            // All reports run to their end, even when some fail: a report that is dropped would not be scheduled again.
+            let reports = futures_util::stream::iter(reports).buffer_unordered(MAX_CONCURRENT_REPORTS);
+            let are_sent = reports.fold(true, async |all, is_sent| all && is_sent).await;
+            let people: Vec<&Id> = batch.iter().map(|(person, _)| person).collect();
+            let is_indexed = self.update_index(&people).await.is_ok();
+            if !is_indexed {
+                people.iter().for_each(|person| self.held().schedule_index_update(person));
             }
-            if !(are_told && is_noted) {
+            if !(are_sent && is_indexed) {
                 tokio::time::sleep(RETRY_DELAY).await;
             }
         }
     }
 
-    /// Reports again once those who were asked have had their time.
-    async fn decide_for_ever(&self) {
-        let mut asked = self.asked.1.lock().await;
-        while let Some((when, person, since)) = asked.recv().await {
-            tokio::time::sleep_until(when.into()).await;
-            if self.report(&person, Purpose::Decision(since)).await.is_err() {
-                self.held().tell_of(&person, Purpose::Change);
+    /// Reports again after other instances had time to answer.
+    async fn send_decisions(&self) {
+        let mut decisions = self.decisions.1.lock().await;
+        while let Some(PendingDecision { due, person, asked_at }) = decisions.recv().await {
+            tokio::time::sleep_until(due.into()).await;
+            if self.report(&person, Purpose::Decision(asked_at)).await.is_err() {
+                self.held().schedule_report(&person, Purpose::Change);
             }
         }
     }
 
-    /// Reports what this instance holds of a person, and does what is answered. Every attempt reports what is held by then: a
-    /// connection that was given up meanwhile is not to count, and to push out another one.
+    /// Reports the connections of a person, and applies the answer. Every attempt reports the connections that are held
+    /// at its time, so that a connection that was closed meanwhile does not count and replaces no other one.
     async fn report(&self, person: &Id, purpose: Purpose) -> Result<(), Error> {
         let mut failed = 0;
-        // The first report learns Redis's clock by being too late; so does one to a server with another clock.
+        // The first report of a process is too late, and its answer brings the clock of Redis. After a failover the
+        // clock may differ, which has the same effect.
         let mut is_clock_known = false;
         loop {
             match self.report_once(person, purpose).await {
                 Ok(true) => return Ok(()),
                 Ok(false) if is_clock_known => {
-                    return Err(Error::Unreachable("it stood still meanwhile".to_owned()));
+                    return Err(Error::Unreachable("the report arrived after its deadline".to_owned()));
                 }
                 Ok(false) => is_clock_known = true,
                 Err(error) => {
@@ -248,35 +260,37 @@ impl Inner {
         }
     }
 
-    /// False when it came too late.
+    /// Sends a report once. Returns false when it arrived too late.
     async fn report_once(&self, person: &Id, purpose: Purpose) -> Result<bool, Error> {
-        let report = self.held().report(person);
+        let report = self.held().build_report(person);
         let answer = self.send(person, &report, purpose).await?;
-        let (now, answer) = answer.split_first().ok_or_else(|| unexpected("no answer to a report"))?;
+        let (now, answer) = answer.split_first().ok_or_else(|| unexpected("a report has an empty answer"))?;
         self.held().set_clock(now.parse().map_err(unexpected)?);
         let [asked_at, was_known, times @ ..] = answer else { return Ok(false) };
-        if let Ok(since) = asked_at.parse() {
-            let _ = self.asked.0.try_send((Instant::now() + ANSWER_TIMEOUT, person.clone(), since));
+        if let Ok(asked_at) = asked_at.parse() {
+            let due = Instant::now() + ANSWER_TIMEOUT;
+            let _ = self.decisions.0.try_send(PendingDecision { due, person: person.clone(), asked_at });
         }
+        // Redis has lost the last report of this instance, and so may have lost other ones.
         if was_known == "0" && report.connections.iter().any(|(_, time)| !time.is_empty()) {
-            self.doubt.notify_one();
+            self.recheck.notify_one();
         }
         let replaced: Vec<OnReplaced> = {
             let mut held = self.held();
             let answers = report.connections.iter().zip(times);
-            answers.filter_map(|((id, _), time)| held.answered(person, id, time)).collect()
+            answers.filter_map(|((id, _), time)| held.apply_answer(person, id, time)).collect()
         };
-        replaced.into_iter().for_each(|end| end());
+        replaced.into_iter().for_each(|on_replaced| on_replaced());
         Ok(true)
     }
 
     async fn send(&self, person: &Id, report: &Report, purpose: Purpose) -> Result<Vec<String>, Error> {
-        let [connections, reports] = ["", ":hubs"].map(|end| self.key(&format!("{{{person}}}{end}")));
-        let Alive { instances, seen_at } = (self.fleet)();
+        let [connections, reports] = ["", ":hubs"].map(|suffix| self.key(&format!("{{{person}}}{suffix}")));
+        let LiveInstances { instances, seen_at } = (self.fleet)();
         let asked = match purpose {
             Purpose::Change => "0".to_owned(),
             Purpose::Answer => "-1".to_owned(),
-            Purpose::Decision(since) => since.to_string(),
+            Purpose::Decision(asked_at) => asked_at.to_string(),
         };
         let policy = match self.limit.policy {
             Policy::Refuse => "refuse",
@@ -288,10 +302,10 @@ impl Inner {
             &self.limit.max.to_string(),
             policy,
             &self.limit.lifetime.unwrap_or_default().as_millis().to_string(),
-            &self.key_life,
+            &self.key_ttl,
             &self.key("disconnect"),
             &serde_json::to_string(person).unwrap_or_default(),
-            &report.until.to_string(),
+            &report.deadline.to_string(),
             &asked,
             &self.key("ask"),
             &seen_at.to_string(),
@@ -306,27 +320,32 @@ impl Inner {
         from_redis_value(answer).map_err(unexpected)
     }
 
-    async fn enter(self: Arc<Self>, person: Id, on_replaced: OnReplaced) -> Result<Place, Refused> {
-        if !self.held().can_change(&person) {
-            return Err(Outage("too many have gone of whom Redis was not told".to_owned()).into());
+    async fn acquire(
+        self: Arc<Self>,
+        person: Id,
+        on_replaced: OnReplaced,
+    ) -> Result<ConnectionPermit, ConnectionLimitError> {
+        if !self.held().has_room_for_change(&person) {
+            return Err(Outage("too many changes wait to be reported to Redis".to_owned()).into());
         }
-        let (id, deadline): (Arc<str>, _) = (random::uuid().into(), Instant::now() + ENTER_TIMEOUT);
-        self.held().enter(&person, id.clone(), on_replaced, deadline);
-        // From here on it is counted out again, whatever happens.
-        let (inner, left) = (self.clone(), (person.clone(), id.clone()));
-        let place = Place(Box::new(move || drop(inner.held().remove(&left.0, &left.1))));
+        let (id, deadline): (Arc<str>, _) = (random::uuid().into(), Instant::now() + ACQUIRE_TIMEOUT);
+        self.held().insert(&person, id.clone(), on_replaced, deadline);
+        // The permit exists before the report, so that the connection is also removed when this future fails or is
+        // dropped.
+        let (inner, released) = (self.clone(), (person.clone(), id.clone()));
+        let permit = ConnectionPermit(Box::new(move || drop(inner.held().remove(&released.0, &released.1))));
         match tokio::time::timeout_at(deadline.into(), self.report(&person, Purpose::Change)).await {
             Ok(outcome) => outcome.map_err(Outage::from)?,
-            Err(_) => return Err(Outage("Redis does not answer".to_owned()).into()),
+            Err(_) => return Err(Outage("Redis did not answer in time".to_owned()).into()),
         }
-        let is_refused = self.limit.policy == Policy::Refuse && !self.held().holds(&person, &id);
-        if is_refused { Err(Refused::Full) } else { Ok(place) }
+        let is_refused = self.limit.policy == Policy::Refuse && !self.held().contains(&person, &id);
+        if is_refused { Err(ConnectionLimitError::Full) } else { Ok(permit) }
     }
 
     /// Reports at shutdown that this instance holds no connections any more.
     async fn leave(&self) {
         let people = self.held().clear();
-        // A report that is lost is made up for when the instance leaves the fleet.
+        // If a report is lost, the connections stop counting when the instance has left the fleet.
         let _ = self.report_all(&people).await;
     }
 }
@@ -336,14 +355,19 @@ fn unexpected(error: impl std::fmt::Display) -> Error {
 }
 
 impl Connections for RedisConnections {
-    fn enter(&self, person: &Id, on_replaced: OnReplaced) -> Boxed<'_, Result<Place, Refused>> {
-        Box::pin(self.0.clone().enter(person.clone(), on_replaced))
+    fn acquire(
+        &self,
+        person: &Id,
+        on_replaced: OnReplaced,
+    ) -> BoxFuture<'_, Result<ConnectionPermit, ConnectionLimitError>> {
+        Box::pin(self.0.clone().acquire(person.clone(), on_replaced))
     }
 }
 
+/// Receives questions of other instances, and messages about replaced connections.
 struct BusListener(RedisConnections);
 
-/// The message by which the instance that holds a connection learns that it was replaced.
+/// The message that a connection was replaced, for the instance that holds it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Disconnect {
@@ -357,16 +381,16 @@ impl Listener for BusListener {
         let outcome = if channel.name() == inner.key("ask") {
             serde_json::from_slice::<Id>(payload).map(|person| {
                 let mut held = inner.held();
-                // Only who holds something has an answer.
-                if held.counts(&person) {
-                    held.tell_of(&person, Purpose::Answer);
+                // Only an instance with a counted connection of the person answers.
+                if held.has_counted(&person) {
+                    held.schedule_report(&person, Purpose::Answer);
                 }
             })
         } else {
-            serde_json::from_slice::<Disconnect>(payload).map(|one| {
-                let replaced = inner.held().remove(&one.member_id, &one.connection_id);
-                if let Some(end) = replaced {
-                    end();
+            serde_json::from_slice::<Disconnect>(payload).map(|message| {
+                let replaced = inner.held().remove(&message.member_id, &message.connection_id);
+                if let Some(on_replaced) = replaced {
+                    on_replaced();
                 }
             })
         };
@@ -376,6 +400,6 @@ impl Listener for BusListener {
     }
 
     fn mark_stale(&self, _: &Channel) {
-        self.0.0.doubt.notify_one();
+        self.0.0.recheck.notify_one();
     }
 }

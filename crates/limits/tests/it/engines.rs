@@ -1,4 +1,4 @@
-//! The engines, each of which runs the whole contract.
+//! Runs the contracts on every engine: embedded, Redis and Redis Cluster.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use bongsu_limits::{Connections, Limit};
 
 use crate::hub::{Engine, Fleet, Hub};
 
-/// One process with one limit: the first one that it is asked for.
+/// One process. Its limit is that of the first hub.
 struct Embedded(Option<Arc<dyn Connections>>, Arc<EmbeddedBuckets>);
 
 impl Engine for Embedded {

@@ -1,5 +1,5 @@
-//! Hubs of a fleet on an engine, as far as limits go: each on a thread of its own, so that it can be killed and can
-//! stand still. On the embedded engine there is one, however often it is asked for.
+//! The instances of a fleet, reduced to their limits. Each has a runtime of its own, so that a test can kill or pause
+//! it. On the embedded engine all hubs of a test are the same one.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,25 +9,24 @@ use std::time::{Duration, Instant};
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, random};
 use bongsu_limits::bucket::redis::RedisBuckets;
-use bongsu_limits::connections::Refused;
-use bongsu_limits::connections::redis::{Alive, RedisConnections};
-use bongsu_limits::{Buckets, Connections, Limit, Place, Policy};
-use bongsu_redis::{Address, Options, Redis};
-use bongsu_testkit::{Island, tier, wait};
+use bongsu_limits::connections::ConnectionLimitError;
+use bongsu_limits::connections::redis::{LiveInstances, RedisConnections};
+use bongsu_limits::{Buckets, ConnectionPermit, Connections, Limit, Policy};
+use bongsu_redis::{Options, Redis, RedisAddress};
+use bongsu_testkit::{IsolatedRuntime, tier, wait};
 
-/// How long instances last here. Short, so that their end can be waited for, and longer than a busy machine holds up
-/// whoever renews them.
+/// The lease of an instance: short enough to wait for its end, and longer than a busy machine delays a renewal.
 pub(crate) const LEASE: Duration = Duration::from_secs(5);
-/// Time between two checks of what a hub holds.
+/// Time between two checks of a hub's connections.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// What has not happened by then will not.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// What happens to an open connection that is not meant to be ended would have happened by then.
-const MOMENT: Duration = Duration::from_millis(800);
+/// How long a test waits for an expected change.
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time after which a wrong replacement of an open connection would have happened.
+const SETTLE_TIME: Duration = Duration::from_millis(800);
 
-/// Where hubs count together.
+/// An engine on which hubs count together.
 pub(crate) trait Engine: Sized {
-    /// An empty place. None where the engine cannot be had.
+    /// Starts without data. None when the engine is not available to this run.
     async fn start() -> Option<Self>;
 
     async fn hub(&mut self, limit: Limit) -> Hub;
@@ -49,23 +48,23 @@ pub(crate) struct Hub {
     pub(crate) connections: Arc<dyn Connections>,
     pub(crate) buckets: Arc<dyn Buckets>,
     supervisor: Supervisor,
-    /// None for the embedded one.
-    island: Option<Island>,
+    /// None on the embedded engine.
+    runtime: Option<IsolatedRuntime>,
 }
 
-/// A connection that counts.
-pub(crate) struct Open {
-    _place: Place,
+/// An admitted connection.
+pub(crate) struct OpenConnection {
+    _permit: ConnectionPermit,
     replaced: Arc<AtomicBool>,
 }
 
-impl Open {
+impl OpenConnection {
     pub(crate) fn is_replaced(&self) -> bool {
         self.replaced.load(Ordering::SeqCst)
     }
 }
 
-/// Which hubs are alive, as a registry knows it: when each was heard of last.
+/// The instance registry: when each instance was last renewed.
 #[derive(Clone, Default)]
 pub(crate) struct Registry(Arc<Mutex<BTreeMap<String, Instant>>>);
 
@@ -74,17 +73,17 @@ impl Registry {
         self.0.lock().unwrap().insert(instance.to_owned(), Instant::now());
     }
 
-    fn alive(&self) -> Alive {
+    fn alive(&self) -> LiveInstances {
         let hubs = self.0.lock().unwrap();
-        let alive = hubs.iter().filter(|(_, heard)| heard.elapsed() < LEASE);
-        // Redis runs on this machine.
-        Alive { instances: alive.map(|(id, _)| id.clone()).collect(), seen_at: Clock::system().now() }
+        let alive = hubs.iter().filter(|(_, renewed_at)| renewed_at.elapsed() < LEASE);
+        // Redis runs on this machine, so its clock is that of the system.
+        LiveInstances { instances: alive.map(|(id, _)| id.clone()).collect(), seen_at: Clock::system().now() }
     }
 }
 
 impl Hub {
     pub(crate) fn embedded(connections: Arc<dyn Connections>, buckets: Arc<dyn Buckets>) -> Self {
-        Self { connections, buckets, supervisor: Supervisor::new(), island: None }
+        Self { connections, buckets, supervisor: Supervisor::new(), runtime: None }
     }
 
     pub(crate) async fn start(
@@ -94,70 +93,71 @@ impl Hub {
         limit: Limit,
         check_interval: Duration,
     ) -> Self {
-        let (island, supervisor) = (Island::start(), Supervisor::new());
-        let options = Options { address: Address::parse(url).unwrap(), prefix: prefix.to_owned() };
+        let (runtime, supervisor) = (IsolatedRuntime::start(), Supervisor::new());
+        let options = Options { address: RedisAddress::parse(url).unwrap(), prefix: prefix.to_owned() };
         let (connections, redis) = {
-            let _there = island.enter();
+            let _guard = runtime.enter();
             let redis = Redis::start(options, &supervisor);
-            let (seen, own) = (registry.clone(), redis.instance().to_owned());
+            let (view, own) = (registry.clone(), redis.instance().to_owned());
             registry.renew(&own);
             supervisor.every("lease", LEASE / 20, &(registry.clone(), own), |(registry, own)| async move {
                 registry.renew(&own);
             });
-            let alive = Arc::new(move || seen.alive());
+            let alive = Arc::new(move || view.alive());
             (RedisConnections::start(redis.clone(), limit, alive, check_interval, &supervisor), redis)
         };
         let buckets = Arc::new(RedisBuckets(redis.clone()));
-        // So that its connections live there, too.
-        island.run(async move { redis.look().await }).await;
-        Self { connections: Arc::new(connections), buckets, supervisor, island: Some(island) }
+        // On the isolated runtime, so that its connections to Redis belong to that runtime.
+        runtime.run(async move { redis.check_servers().await }).await;
+        Self { connections: Arc::new(connections), buckets, supervisor, runtime: Some(runtime) }
     }
 
-    pub(crate) fn island(&self) -> &Island {
-        self.island.as_ref().expect("a hub of a fleet")
+    pub(crate) fn runtime(&self) -> &IsolatedRuntime {
+        self.runtime.as_ref().expect("a hub of a fleet")
     }
 
-    pub(crate) async fn enter(&self, person: &str) -> Result<Open, Refused> {
+    pub(crate) async fn acquire(&self, person: &str) -> Result<OpenConnection, ConnectionLimitError> {
         let replaced = Arc::new(AtomicBool::new(false));
-        let ended = replaced.clone();
-        let on_replaced = Box::new(move || ended.store(true, Ordering::SeqCst));
-        let place = self.connections.enter(&Id::new(person).unwrap(), on_replaced).await?;
-        Ok(Open { _place: place, replaced })
+        let flag = replaced.clone();
+        let on_replaced = Box::new(move || flag.store(true, Ordering::SeqCst));
+        let permit = self.connections.acquire(&Id::new(person).unwrap(), on_replaced).await?;
+        Ok(OpenConnection { _permit: permit, replaced })
     }
 
-    /// Enters as soon as that is possible.
-    pub(crate) async fn enters(&self, person: &str) -> Open {
-        let entered = wait::value_within(PATIENCE, || async { self.enter(person).await.ok() });
-        entered.await.expect("a place")
+    /// Opens a connection as soon as the limit allows it.
+    pub(crate) async fn acquire_soon(&self, person: &str) -> OpenConnection {
+        let acquired = wait::value_within(WAIT_TIMEOUT, || async { self.acquire(person).await.ok() });
+        acquired.await.expect("the limit allows a connection")
     }
 
     pub(crate) async fn is_full(&self, person: &str) -> bool {
-        match self.enter(person).await {
+        match self.acquire(person).await {
             Ok(_) => false,
-            Err(Refused::Full) => true,
-            Err(away) => panic!("{away}"),
+            Err(ConnectionLimitError::Full) => true,
+            Err(error) => panic!("{error}"),
         }
     }
 
-    /// Ends it in order.
+    /// Shuts the hub down.
     pub(crate) async fn stop(self) {
-        assert!(self.supervisor.shut_down(PATIENCE).await);
+        assert!(self.supervisor.shut_down(WAIT_TIMEOUT).await);
     }
 
     pub(crate) fn kill(self) {
-        self.island.expect("a hub of a fleet").kill();
+        self.runtime.expect("a hub of a fleet").kill();
     }
 }
 
-/// Waits until so many of these, the oldest, are replaced, and sees that no other is.
-pub(crate) async fn only_the_oldest_are_replaced(open: &[Open], count: usize) {
-    wait::until(PATIENCE, || async { open[..count].iter().all(Open::is_replaced) }).await;
-    tokio::time::sleep(MOMENT).await;
-    let replaced: Vec<bool> = open.iter().map(Open::is_replaced).collect();
+/// Waits until the `count` oldest connections are replaced, and asserts that no other one is.
+pub(crate) async fn assert_oldest_replaced(open: &[OpenConnection], count: usize) {
+    wait::until(WAIT_TIMEOUT, || async { open[..count].iter().all(OpenConnection::is_replaced) }).await;
+    tokio::time::sleep(SETTLE_TIME).await;
+    let replaced: Vec<bool> = open.iter().map(OpenConnection::is_replaced).collect();
     assert!(!replaced[count..].contains(&true), "{replaced:?}");
 }
 
-/// A fleet on an engine that all tests share, with a prefix that no other test has, in whichever process it runs.
+/// A fleet on an engine that all tests share. Its key prefix is random, so that tests in other processes have other
+/// keys.
 pub(crate) struct Fleet {
     url: String,
     prefix: String,
@@ -169,7 +169,7 @@ impl Fleet {
         if !tier::needs_engine("redis") {
             return None;
         }
-        let url = engine.shared_url().await.expect("an engine that hubs share");
+        let url = engine.shared_url().await.expect("a shared engine");
         let prefix = format!("limits{:016x}:", random::between(0, u64::MAX - 1));
         Some(Self { url, prefix, registry: Registry::default() })
     }

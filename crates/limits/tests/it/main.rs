@@ -1,7 +1,7 @@
-//! What limits promise, held against every engine, and what they do when engines and hubs fail.
+//! Tests of the limits: their contracts on every engine, and their behaviour when engines and hubs fail.
 //!
-//! The promises stand on the ports (`Connections`, `Buckets`); the `*_contract` files test them once, over any engine.
-//! `faults` has a Redis of its own for every test, and does things to it.
+//! The contracts are documented on the ports (`Connections`, `Buckets`); the `*_contract` files test them on any
+//! engine. Every test in `faults` has a Redis of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
 mod bucket_contract;
@@ -13,14 +13,14 @@ mod report_script;
 
 use hub::Engine;
 
-/// One test for every promise.
+/// Makes a test of every contract function, on one engine.
 macro_rules! contract {
-    ($engine:ty: $($file:ident { $($promise:ident)* })*) => {
+    ($engine:ty: $($file:ident { $($test:ident)* })*) => {
         $($(
             #[tokio::test]
-            async fn $promise() {
+            async fn $test() {
                 if let Some(engine) = <$engine as $crate::Engine>::start().await {
-                    $crate::$file::$promise(engine).await;
+                    $crate::$file::$test(engine).await;
                 }
             }
         )*)*
@@ -28,22 +28,22 @@ macro_rules! contract {
     ($engine:ty) => {
         $crate::contract! { $engine:
             connections_contract {
-                refuse_lets_in_as_many_as_the_limit
-                refuse_gives_a_free_place_to_every_instance
-                refuse_never_lets_in_more_than_the_limit_of_many_at_once
-                replace_ends_the_oldest_and_no_other
-                replace_lets_the_limit_stay_of_many_at_once
-                replace_counts_nobody_who_has_gone
-                people_do_not_disturb_each_other
-                who_gives_up_in_the_middle_keeps_no_place
+                refuse_admits_up_to_the_limit
+                refuse_admits_a_connection_on_any_instance_after_a_release
+                refuse_never_admits_more_than_the_limit_concurrently
+                replace_closes_only_the_oldest
+                replace_keeps_the_limit_of_concurrent_connections
+                replace_does_not_count_released_connections
+                persons_have_separate_limits
+                a_cancelled_acquire_does_not_count
             }
             bucket_contract {
-                a_bucket_holds_its_burst_and_says_when_there_is_more
-                what_was_announced_is_there
-                of_many_at_once_no_more_is_taken_than_is_there
-                more_than_a_bucket_holds_is_never_given
-                a_smaller_burst_holds_at_once
-                buckets_do_not_disturb_each_other
+                an_empty_bucket_returns_the_time_until_it_has_tokens
+                a_retry_after_the_returned_delay_succeeds
+                concurrent_takes_never_exceed_the_burst
+                a_cost_above_the_burst_is_refused
+                a_smaller_burst_takes_effect_at_once
+                buckets_are_independent
             }
         }
     };
@@ -52,11 +52,11 @@ macro_rules! contract {
         $crate::contract! { $engine:
             connections_contract {
                 instances_may_have_different_limits
-                refuse_counts_a_killed_instance_until_it_is_not_in_the_fleet
-                replace_ends_nobody_because_of_a_killed_instance
-                places_of_an_instance_that_stops_are_free_at_once
-                connections_count_for_much_longer_than_a_lease
-                who_stood_still_puts_its_connections_back
+                refuse_counts_a_killed_instance_until_it_has_left_the_fleet
+                connections_of_a_killed_instance_replace_no_others
+                a_stopping_instance_releases_its_connections_at_once
+                connections_count_beyond_one_lease
+                a_paused_instance_restores_its_connections
             }
         }
     };

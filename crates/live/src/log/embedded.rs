@@ -1,14 +1,14 @@
 //! The log in the embedded SQLite file.
 //!
-//! Appends are jobs of the one writer thread: a group of them is one synced transaction, then each is delivered and
-//! answered in order. Reads use snapshots beside it.
+//! Appends are jobs of the writer thread, which commits a group of them in one synced transaction, and then delivers
+//! and answers each in order. Reads use their own connections and snapshots.
 
 mod append;
+mod event_trace;
 mod follow_ups;
-mod look;
+mod key_sweep;
 mod membership;
 mod read;
-mod upkeep;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,11 +19,13 @@ use bongsu_sql::{Error, Migration, Store};
 use tokio::sync::{Notify, oneshot};
 
 use self::membership::MembershipVersions;
-use super::{Append, AppendError, Appended, Boxed, Log, LogError, Most, Page, Place, Sink};
+use super::{
+    Append, AppendError, AppendOutcome, BoxFuture, Log, LogError, LogPosition, Page, ReadLimits, Sink,
+};
 use crate::SubjectName;
 
+pub use event_trace::trace_event;
 pub use follow_ups::EmbeddedFollowUps;
-pub use look::look;
 
 /// The tables of this log.
 pub const MIGRATIONS: &[Migration] = &[
@@ -41,40 +43,43 @@ pub const MIGRATIONS: &[Migration] = &[
     },
 ];
 
-/// A caller that has waited so long is told; the append may still happen.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a caller waits for an append. After a timeout the append may still be committed.
+const APPEND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// The log of a hub with embedded storage.
 pub struct EmbeddedLog {
     store: Store,
     clock: Clock,
     sink: Arc<dyn Sink>,
-    /// For whoever waits for follow-ups.
-    news: Arc<Notify>,
+    /// Notified after an append with follow-up records was committed.
+    follow_up_added: Arc<Notify>,
     memberships: Arc<MembershipVersions>,
 }
 
 impl EmbeddedLog {
-    /// Keeps at most so many idempotency keys, whatever their age.
+    /// Keeps at most `max_keys` idempotency keys, also if that removes keys that have not expired.
     pub fn start(
         store: Store,
-        most_keys: u64,
+        max_keys: u64,
         clock: Clock,
         sink: Arc<dyn Sink>,
         supervisor: &Supervisor,
     ) -> Self {
-        upkeep::start(store.clone(), most_keys, clock.clone(), supervisor);
-        Self { store, clock, sink, news: Arc::default(), memberships: Arc::default() }
+        key_sweep::start(store.clone(), max_keys, clock.clone(), supervisor);
+        Self { store, clock, sink, follow_up_added: Arc::default(), memberships: Arc::default() }
     }
 
-    /// What this log writes down for people.
+    /// The follow-up records that this log stores.
     pub fn follow_ups(&self) -> EmbeddedFollowUps {
-        EmbeddedFollowUps { store: self.store.clone(), news: self.news.clone() }
+        EmbeddedFollowUps { store: self.store.clone(), added: self.follow_up_added.clone() }
     }
 }
 
 impl Log for EmbeddedLog {
-    fn append(&self, events: Vec<Append>) -> Boxed<'_, Result<Vec<Result<Appended, AppendError>>, LogError>> {
+    fn append(
+        &self,
+        events: Vec<Append>,
+    ) -> BoxFuture<'_, Result<Vec<Result<AppendOutcome, AppendError>>, LogError>> {
         Box::pin(async move {
             if self.store.writer().is_stuck() {
                 return Err(LogError::Failed("the disk does not answer".to_owned()));
@@ -85,7 +90,7 @@ impl Log for EmbeddedLog {
                 events,
                 clock: self.clock.clone(),
                 sink: self.sink.clone(),
-                news: self.news.clone(),
+                follow_up_added: self.follow_up_added.clone(),
                 memberships: self.memberships.clone(),
                 reply,
                 accepted: Instant::now(),
@@ -94,30 +99,35 @@ impl Log for EmbeddedLog {
                 self.store.writer().submit(Box::new(job)).await?;
                 answer.await.unwrap_or(Err(Error::Closed))
             };
-            match tokio::time::timeout(PATIENCE, appended).await {
+            match tokio::time::timeout(APPEND_TIMEOUT, appended).await {
                 Ok(outcome) => outcome.map_err(LogError::from),
                 Err(_) => Err(LogError::TimedOut),
             }
         })
     }
 
-    fn read(&self, subject: &SubjectName, after: StreamId, most: Most) -> Boxed<'_, Result<Page, LogError>> {
+    fn read(
+        &self,
+        subject: &SubjectName,
+        after: StreamId,
+        limits: ReadLimits,
+    ) -> BoxFuture<'_, Result<Page, LogError>> {
         let subject = subject.clone();
         Box::pin(async move {
             let page =
-                self.store.readers().read(move |connection| read::page(connection, &subject, after, most));
+                self.store.readers().read(move |connection| read::page(connection, &subject, after, limits));
             Ok(page.await?)
         })
     }
 
-    fn head(&self, subject: &SubjectName) -> Boxed<'_, Result<Place, LogError>> {
+    fn head(&self, subject: &SubjectName) -> BoxFuture<'_, Result<LogPosition, LogError>> {
         let subject = subject.clone();
         Box::pin(async move {
             Ok(self.store.readers().read(move |connection| read::head(connection, &subject)).await?)
         })
     }
 
-    fn purge(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>> {
+    fn purge(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>> {
         let subject = subject.clone();
         Box::pin(async move {
             self.store.write(move |connection| append::purge(connection, &subject)).await?;
@@ -125,17 +135,17 @@ impl Log for EmbeddedLog {
         })
     }
 
-    fn membership_version(&self, subject: &SubjectName) -> Boxed<'_, Result<u64, LogError>> {
+    fn membership_version(&self, subject: &SubjectName) -> BoxFuture<'_, Result<u64, LogError>> {
         Box::pin(std::future::ready(Ok(self.memberships.current(subject))))
     }
 
-    fn change_membership_version(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>> {
+    fn change_membership_version(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>> {
         self.memberships.change(subject);
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn trouble(&self) -> Option<&'static str> {
-        self.store.writer().trouble()
+    fn outage(&self) -> Option<&'static str> {
+        self.store.writer().outage()
     }
 }
 
@@ -148,11 +158,11 @@ impl From<Error> for LogError {
     }
 }
 
-/// SQLite's integers are signed. A number that does not fit belongs to no event of ours.
-fn signed(number: u64) -> i64 {
+/// Converts a number for SQLite, whose integers are signed. A larger number is stored in no row, so it may be capped.
+fn to_sql(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn unsigned(number: i64) -> u64 {
+fn from_sql(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }

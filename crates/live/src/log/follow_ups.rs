@@ -1,6 +1,7 @@
-//! The port of follow-ups: what was written down for people with an event, for whoever sees to it.
+//! The port of follow-up records: who is to be notified of an event.
 //!
-//! The log writes it down ([`Log::append`](super::Log::append)); the inbox takes it, and lets go of it when it is done.
+//! [`Log::append`](super::Log::append) stores the record together with the event. The inbox takes the record, makes
+//! inbox entries from it and acknowledges it.
 
 use std::sync::Arc;
 
@@ -9,56 +10,60 @@ use bongsu_kernel::{Id, Millis, StreamId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::{Append, Boxed, LogError};
+use super::{Append, BoxFuture, LogError};
 use crate::SubjectName;
 
-/// What was written down for people, until somebody has seen to it.
+/// The follow-up records that were not acknowledged yet.
 ///
-/// - **Durable** with the event it is about, and there until it is [`done`](FollowUps::done), however often it was taken.
-/// - **In order** per subject. Several hubs may take the same ones: seeing to one twice has to be harmless.
-/// - **Found.** Who goes on taking comes by everything within seconds, also where the news of it was lost.
+/// - **Durable** like the event, and kept until [`FollowUps::acknowledge`], however often a record was taken.
+/// - **In order** per subject. Several instances may take the same record, so handling one twice must be harmless.
+/// - **Found.** A caller that repeats `take` gets every record within seconds, also if its announcement was lost.
 pub trait FollowUps: Send + Sync {
-    /// Some of the oldest, leaving out those that were taken before and could not be seen to.
-    fn take<'a>(&'a self, most: usize, but: &'a [Pending]) -> Boxed<'a, Result<Vec<Pending>, LogError>>;
+    /// Returns about `limit` of the oldest records, without those in `excluded`, which were taken before and failed.
+    fn take<'a>(
+        &'a self,
+        limit: usize,
+        excluded: &'a [PendingFollowUp],
+    ) -> BoxFuture<'a, Result<Vec<PendingFollowUp>, LogError>>;
 
-    /// These were seen to.
-    fn done(&self, pending: Vec<Pending>) -> Boxed<'_, Result<(), LogError>>;
+    /// Removes records that were handled.
+    fn acknowledge(&self, pending: Vec<PendingFollowUp>) -> BoxFuture<'_, Result<(), LogError>>;
 
-    /// What waits for one event. It costs little however much waits, so that anybody may ask for anything; therefore one with
-    /// hundreds of newer ones behind it may not be found.
-    fn find(&self, subject: &SubjectName, id: StreamId) -> Boxed<'_, Result<Option<FollowUp>, LogError>>;
+    /// The record of one event. The cost is bounded however many records wait, because every person may ask for any
+    /// event; therefore a record that is older than hundreds of others may not be found.
+    fn find(&self, subject: &SubjectName, id: StreamId) -> BoxFuture<'_, Result<Option<FollowUp>, LogError>>;
 
-    /// Has news of what is written down from when it returns, until it is dropped. One at a time.
-    fn watch(&self) -> Boxed<'_, Watch>;
+    /// Watches for new records, from when this returns until the watch is dropped. At most one watch may exist.
+    fn watch(&self) -> BoxFuture<'_, FollowUpWatch>;
 }
 
-/// Says when something was written down. It may miss that, and may say it for nothing: whoever waits looks again after a
-/// while in any case.
-pub struct Watch {
-    pub(super) news: Arc<Notify>,
+/// Reports that records were added. It may miss a record and may report one that does not exist, so the caller also
+/// polls.
+pub struct FollowUpWatch {
+    pub(super) added: Arc<Notify>,
     pub(super) on_drop: Box<dyn Fn() + Send + Sync>,
 }
 
-impl Drop for Watch {
+impl Drop for FollowUpWatch {
     fn drop(&mut self) {
         (self.on_drop)();
     }
 }
 
-impl Watch {
-    /// Waits until there is something new since it returned last.
-    pub async fn news(&self) {
-        self.news.notified().await;
+impl FollowUpWatch {
+    /// Waits until records were added since the previous call returned.
+    pub async fn changed(&self) {
+        self.added.notified().await;
     }
 }
 
 /// Who gets an inbox entry of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recipients {
-    /// These people. When there are none, no record is written.
+    /// The people in this list. No record is stored for an empty list.
     Named(Vec<Id>),
-    /// Whoever is a registered member of the subject when the entries are made, less the publisher: an append needs no
-    /// records in SQL for that.
+    /// The registered members of the subject when the inbox makes the entries, without the publisher. The append does
+    /// not read the members from SQL.
     Members,
 }
 
@@ -70,31 +75,34 @@ impl Recipients {
     }
 }
 
-/// A record, and how its keeper finds it again. Its bytes are as they were found, whoever wrote them.
+/// A stored record, unparsed, and the key by which the adapter finds it again.
 #[derive(Clone, Debug)]
-pub struct Pending {
+pub struct PendingFollowUp {
     pub key: String,
     pub record: Vec<u8>,
 }
 
-impl Pending {
-    /// None when it is not readable, or of a version that is not known here.
-    pub fn read(&self) -> Option<FollowUp> {
-        FollowUp::read(&self.record)
+impl PendingFollowUp {
+    /// The decoded record. None if it is malformed or of an unknown version.
+    pub fn decode(&self) -> Option<FollowUp> {
+        FollowUp::decode(&self.record)
     }
 }
 
-/// What is to be done for people, written down with the event and read by the inbox. Version 1 names its recipients;
-/// version 2 is for the registered members of the subject.
+/// A follow-up record. Version 1 names its recipients; version 2 is for the registered members of the subject.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FollowUp {
-    /// The version of this record.
+    /// The version of the record format.
     pub v: u32,
     pub subject: String,
     pub stream_id: String,
     pub event_type: String,
-    #[serde(default, deserialize_with = "trace::stored", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "trace::deserialize_stored",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub traceparent: Option<TraceParent>,
     pub data: Box<serde_json::value::RawValue>,
     pub publisher_id: Option<Id>,
@@ -104,13 +112,13 @@ pub struct FollowUp {
 }
 
 impl FollowUp {
-    fn read(record: &[u8]) -> Option<Self> {
+    fn decode(record: &[u8]) -> Option<Self> {
         let read: Self = serde_json::from_slice(record).ok()?;
         matches!((read.v, &read.recipients), (1, Some(_)) | (2, None)).then_some(read)
     }
 
-    /// The record of an event that got this id at this time, as it is stored. None when nobody gets an entry.
-    pub(super) fn written(
+    /// Encodes the record of an event that was stored with this id at this time. None if the event has no recipients.
+    pub(super) fn encode(
         event: &Append,
         stream_id: String,
         timestamp: Millis,
@@ -134,17 +142,17 @@ impl FollowUp {
         serde_json::to_string(&record).map(Some)
     }
 
-    /// Those of the registered members who get an entry.
-    pub fn among(&self, mut members: Vec<Id>) -> Vec<Id> {
+    /// Removes the publisher from the registered members; the rest get an entry.
+    pub fn filter_recipients(&self, mut members: Vec<Id>) -> Vec<Id> {
         members.retain(|member| Some(member) != self.publisher_id.as_ref());
         members
     }
 
-    /// Reads a record, if it is the one of this event.
-    pub(super) fn of(subject: &SubjectName, id: StreamId, record: &[u8]) -> Option<Self> {
+    /// Decodes a record if it is the one of this event.
+    pub(super) fn decode_if_of(subject: &SubjectName, id: StreamId, record: &[u8]) -> Option<Self> {
         let (id, text) = (id.to_string(), std::str::from_utf8(record).ok()?);
-        // Most are not, and are not worth reading.
-        let read = if text.contains(&id) { Self::read(record) } else { None };
+        // Parses only records that contain the id, because most records are of other events.
+        let read = if text.contains(&id) { Self::decode(record) } else { None };
         read.filter(|record| record.subject == subject.as_str() && record.stream_id == id)
     }
 }

@@ -1,18 +1,18 @@
-//! The contract suite of the log port: written once, run against every adapter.
+//! The contract suite of the log port, which runs on every adapter.
 //!
-//! An adapter joins by implementing [`Adapter`] and calling [`contract!`]: one test per promise, by the same names.
-//! Each test has an empty place of its own, a clock in its hand, and a sink that writes down what it is told.
+//! An adapter implements [`Adapter`] and calls [`contract!`], which makes one test per function of the suite, with the
+//! same name. Each test has an empty log of its own, a manual clock, and a sink that records the deliveries.
 
 pub(crate) mod concurrency;
-pub(crate) mod follow_up;
+pub(crate) mod delivery;
+pub(crate) mod follow_up_record;
+pub(crate) mod idempotency;
 pub(crate) mod membership;
 pub(crate) mod model;
-pub(crate) mod once;
 pub(crate) mod order;
+pub(crate) mod pending_follow_ups;
 pub(crate) mod reading;
-pub(crate) mod seen_to;
 pub(crate) mod support;
-pub(crate) mod told;
 pub(crate) mod trimming;
 
 use std::sync::Arc;
@@ -21,52 +21,52 @@ use bongsu_kernel::Clock;
 use bongsu_live::log::{FollowUps, Sink};
 use bongsu_live::{Log, SubjectName};
 
-/// A place where a log lives: it outlasts the log, which can be opened there again.
+/// The storage of a log. It outlives the log, which can be opened on it again.
 pub(crate) trait Adapter: Sized {
     type Running;
 
-    /// Whether its engine can be had in this run.
+    /// Whether the engine is available in this test run.
     fn is_available() -> bool {
         true
     }
 
-    /// A new place with nothing in it.
+    /// New, empty storage.
     async fn empty() -> Self;
 
-    /// As `empty`, where nobody else is disturbed by a kill.
-    async fn mortal() -> Self {
+    /// Like `empty`, on an engine that no other test uses, so that it can be killed.
+    async fn killable() -> Self {
         Self::empty().await
     }
 
-    /// Opens the log. Nothing else has it open.
+    /// Opens the log. It is not open elsewhere.
     async fn open(&self, clock: Clock, sink: Arc<dyn Sink>) -> Self::Running;
 
     fn log(running: &Self::Running) -> Arc<dyn Log>;
 
-    /// What the log writes down for people.
-    fn seen_to(running: &Self::Running) -> Arc<dyn FollowUps>;
+    /// The port of the follow-up records of the log.
+    fn follow_ups(running: &Self::Running) -> Arc<dyn FollowUps>;
 
-    /// Has the sink told of a subject from now on, where that has to be asked for.
-    async fn listen(_: &Self::Running, _: &SubjectName) {}
+    /// Subscribes the sink to a subject, if the adapter delivers only subscribed subjects.
+    async fn subscribe(_: &Self::Running, _: &SubjectName) {}
 
-    /// Ends it in order.
+    /// Closes the log cleanly.
     async fn close(&self, running: Self::Running);
 
-    /// Ends it as a kill would: nothing is flushed, finished or tidied up.
+    /// Ends the log as a kill would: without flushing, completing or cleaning up anything.
     async fn kill(&mut self, running: Self::Running);
 
-    /// The records that were written down for people, oldest first.
-    async fn follow_ups(&self) -> Vec<String>;
+    /// The stored follow-up records, oldest first, read from the storage directly.
+    async fn stored_follow_ups(&self) -> Vec<String>;
 }
 
-/// One test for every promise.
+/// Makes one test for each function of the suite.
 macro_rules! contract {
-    ($adapter:ty: $($file:ident { $($promise:ident)* })*) => {
+    ($adapter:ty: $($file:ident { $($test:ident)* })*) => {
         $($(
             #[tokio::test]
-            async fn $promise() {
+            async fn $test() {
                 if <$adapter as $crate::log_contract::Adapter>::is_available() {
-                    $crate::log_contract::$file::$promise::<$adapter>().await;
+                    $crate::log_contract::$file::$test::<$adapter>().await;
                 }
             }
         )*)*
@@ -77,78 +77,78 @@ macro_rules! contract {
                 ids_grow_in_the_order_of_a_batch
                 ids_grow_while_the_clock_stands_still_or_goes_back
                 ids_grow_over_reopening_with_a_clock_that_went_back
-                ids_are_not_given_again_after_everything_was_trimmed
+                ids_are_not_reused_after_trimming
                 subjects_do_not_disturb_each_other
-                what_was_acknowledged_is_there_after_a_kill
+                acknowledged_events_survive_a_kill
             }
-            once {
+            idempotency {
                 the_same_key_and_content_is_one_event
                 the_same_key_with_other_content_is_refused
-                a_digest_that_an_earlier_version_stored_is_the_same_content
+                a_digest_of_an_earlier_version_counts_as_the_same_content
                 the_same_key_in_another_subject_is_another_event
                 without_a_key_every_append_is_an_event
                 a_key_is_kept_for_24_hours
                 keys_outlast_reopening_and_kills
                 keys_outlast_the_trimming_of_their_event
                 a_key_twice_in_one_batch_is_one_event
-                a_refused_event_leaves_the_rest_of_its_batch_alone
-                many_at_once_with_one_key_are_one_event
+                a_refused_event_does_not_affect_the_rest_of_its_batch
+                concurrent_appends_with_one_key_are_one_event
             }
-            told {
-                the_sink_hears_of_a_batch_in_order_before_the_answer
-                every_event_names_the_one_before_it
-                the_chain_goes_on_over_reopening_and_trimming
-                repeated_and_refused_events_are_not_told
-                what_is_told_is_what_is_read
+            delivery {
+                a_batch_is_delivered_in_order_before_the_answer
+                every_delivery_has_the_id_of_the_previous_event
+                previous_ids_stay_chained_over_reopening_and_trimming
+                repeated_and_refused_events_are_not_delivered
+                delivered_events_equal_those_in_the_log
             }
             reading {
-                an_empty_subject_has_a_beginning_and_nothing_else
-                reading_goes_on_after_a_position
-                a_position_from_nowhere_is_unknown
-                a_position_older_than_the_log_is_told_with_the_oldest
-                positions_at_the_limits_of_numbers_do_no_harm
-                a_reader_that_sets_no_bound_gets_everything
+                an_empty_subject_knows_only_its_beginning
+                a_page_begins_after_its_position
+                a_position_that_never_existed_is_unknown
+                a_position_older_than_the_log_is_reported_as_trimmed
+                positions_with_the_largest_numbers_are_handled
+                a_read_without_limits_returns_every_entry
                 the_beginning_of_an_empty_subject_is_known_while_nothing_is_trimmed
                 pages_are_bounded_in_entries
                 pages_are_bounded_in_bytes_and_never_empty
                 the_head_is_the_newest_event
-                everything_that_was_appended_is_read_back
+                appended_events_are_read_back_unchanged
             }
             trimming {
                 a_subject_keeps_its_newest_events_and_not_many_more
                 a_subject_that_keeps_one_event_keeps_the_newest
-                a_lower_number_to_keep_is_reached_with_the_next_events
-                events_are_counted_on_over_trimming
-                a_purge_leaves_the_newest_entry_and_forgets_keys
+                a_lowered_number_to_keep_is_reached_with_the_next_events
+                numbers_continue_over_trimming
+                a_purge_keeps_the_newest_entry_and_removes_keys
             }
-            follow_up {
-                who_is_to_be_told_is_written_down_with_the_event
-                the_trace_of_an_event_is_kept_with_it_and_with_its_record
+            follow_up_record {
+                an_event_with_recipients_has_a_follow_up_record
+                the_trace_is_stored_with_the_event_and_in_its_record
                 events_without_recipients_leave_no_record
                 repeated_and_refused_events_leave_no_record
                 records_outlast_trimming_and_kills
-                the_record_is_exactly_the_golden_one
-                the_record_for_members_is_exactly_the_golden_one
+                a_record_equals_the_golden_file
+                a_record_for_members_equals_the_golden_file
             }
             membership {
                 an_event_made_for_the_current_membership_is_stored
-                an_event_made_for_an_earlier_membership_keeps_nothing
+                an_event_made_for_an_earlier_membership_stores_nothing
                 a_repeated_key_gets_its_first_answer_after_the_membership_changed
-                a_stale_event_is_not_overtaken_and_holds_up_no_other_subject
-                an_append_beside_changes_is_taken_with_the_current_version_only
+                a_stale_event_stops_its_subject_and_no_other
+                an_append_during_a_change_needs_the_current_version
             }
-            seen_to {
-                a_record_is_taken_until_it_is_done
-                what_could_not_be_seen_to_holds_up_nothing_behind_it
-                the_record_of_an_event_is_found_while_it_waits
-                news_of_a_record_comes_to_who_watches
+            pending_follow_ups {
+                a_record_is_taken_until_it_is_acknowledged
+                excluded_records_do_not_block_later_ones
+                the_record_of_an_event_is_found_until_it_is_acknowledged
+                a_watch_reports_a_new_record
             }
             concurrency {
-                many_appenders_are_told_and_read_in_the_order_of_ids
+                concurrent_appends_are_delivered_and_read_in_the_order_of_ids
                 readers_beside_appenders_see_no_gap
             }
             model {
-                any_sequence_of_requests_restarts_and_clocks_is_answered_as_promised
+                random_requests_restarts_and_clock_changes_match_the_model
             }
         }
     };

@@ -1,21 +1,22 @@
-//! An empty database, and the records of hubs that share it.
+//! A database for one test, and the records of the hubs that share it.
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_outbox::store::MIGRATIONS;
 use bongsu_sql::{
-    Address, DataFolder, Database as File, Error, Migrations, Options, Records, Store, WriterState, rusqlite,
+    DataFolder, Database as File, DatabaseAddress, Error, Migrations, Options, Records, Store, WriterThread,
+    rusqlite,
 };
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::tier;
 use tempfile::TempDir;
 
 pub(crate) enum Database {
-    Embedded { store: Store, _writer: WriterState, folder: TempDir },
+    Embedded { store: Store, _writer: WriterThread, folder: TempDir },
     Server(Flavour, String),
 }
 
 impl Database {
-    /// None where it cannot be had.
+    /// Creates an empty database. None when the engine is not available to this run.
     pub(crate) async fn start(flavour: Option<Flavour>) -> Option<Self> {
         let Some(flavour) = flavour else {
             let folder = tempfile::tempdir().unwrap();
@@ -37,7 +38,7 @@ impl Database {
         }
     }
 
-    /// Another hub's. On the embedded file there is one hub only, whose records these are.
+    /// The records of another hub. On the embedded file all hubs of a test share the same records.
     pub(crate) async fn records(&self) -> Records {
         match self {
             Self::Embedded { store, .. } => Records::embedded(store.clone()),
@@ -45,15 +46,15 @@ impl Database {
         }
     }
 
-    /// Those of a server, if it can be had.
+    /// Connects to the server and migrates the database.
     pub(crate) async fn try_records(&self) -> Result<Records, Error> {
-        let Self::Server(_, url) = self else { panic!("there is no server") };
-        let options = Options { address: Address::parse(url).unwrap(), most_connections: 10 };
+        let Self::Server(_, url) = self else { panic!("the embedded database has no server") };
+        let options = Options { address: DatabaseAddress::parse(url).unwrap(), max_connections: 10 };
         let (migrations, supervisor) = (Migrations::new([MIGRATIONS]), Supervisor::new());
         Records::connect(&options, &migrations, &supervisor).await
     }
 
-    /// Runs SQL as another program does.
+    /// Runs SQL as another program would, on a connection of its own. Returns the output of a server.
     pub(crate) async fn execute(&self, sql: &str) -> String {
         match self {
             Self::Embedded { folder, .. } => {
@@ -62,7 +63,7 @@ impl Database {
                 file.execute_batch(sql).unwrap();
                 String::new()
             }
-            Self::Server(flavour, url) => flavour.shared().await.execute(Server::name_in(url), sql),
+            Self::Server(flavour, url) => flavour.shared().await.execute(Server::database_name(url), sql),
         }
     }
 }

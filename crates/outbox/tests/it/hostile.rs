@@ -1,30 +1,31 @@
-//! What other programs may do to the tables, by mistake or on purpose: nobody else's rows stop for it, and nobody gets in.
+//! Invalid rows and changes by other programs, by mistake or on purpose: they stop no other row and give access to no
+//! stream.
 
 use std::path::Path;
 
 use bongsu_kernel::Id;
-use bongsu_outbox::sequence::sequence_some;
+use bongsu_outbox::sequence::sequence_batch;
 use bongsu_outbox::store::MIGRATIONS;
-use bongsu_outbox::tail::{Read, Tail};
-use bongsu_outbox::{Fault, RightError, Row};
+use bongsu_outbox::tail::{Tail, TailRead};
+use bongsu_outbox::{Fault, MembershipError, OutboxRow};
 use bongsu_sql::{DataFolder, Database as File, Dialect, Error, Migrations, rusqlite};
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::tier;
 
 use crate::database::Database;
-use crate::gaps::next;
-use crate::held::{begin, sequence_all};
-use crate::places::{insert, source};
-use crate::work::dead_letters;
+use crate::gaps::read_rows;
+use crate::locked_rows::{begin, sequence_all};
+use crate::positions::{insert, source};
+use crate::worker::dead_letters;
 
 async fn sequence(database: &Database) {
     let records = database.records().await;
     sequence_all(&records).await;
 }
 
-pub(crate) async fn positions_that_others_wrote_are_given_anew(database: Database) {
+pub(crate) async fn positions_written_by_other_programs_are_replaced(database: Database) {
     let records = database.records().await;
-    // As a table is imported without the counter, and as nobody should write.
+    // Positions of an imported table without its counter, and invalid ones.
     for (id, position) in [(1, "2"), (2, "1"), (3, "-7"), (4, "0"), (5, "9223372036854775807")] {
         let row = format!("({id}, 'test.row.v1', '{{\"n\":{id}}}', 'a', {position})");
         let columns = "outbox_events (id, event_type, payload, target_event_id, position)";
@@ -32,9 +33,9 @@ pub(crate) async fn positions_that_others_wrote_are_given_anew(database: Databas
     }
     sequence(&database).await;
     let mut tail = Tail::from_start(records);
-    let places = |rows: &[Row]| rows.iter().map(|row| (row.id, row.position)).collect::<Vec<_>>();
-    assert_eq!(places(&next(&mut tail, 5).await), [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]);
-    // And one more, right above the counter.
+    let positions = |rows: &[OutboxRow]| rows.iter().map(|row| (row.id, row.position)).collect::<Vec<_>>();
+    assert_eq!(positions(&read_rows(&mut tail, 5).await), [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]);
+    // One more foreign position, right above the counter.
     database
         .execute(
             "INSERT INTO outbox_events (id, event_type, payload, target_event_id, position) \
@@ -42,10 +43,10 @@ pub(crate) async fn positions_that_others_wrote_are_given_anew(database: Databas
         )
         .await;
     sequence(&database).await;
-    assert_eq!(places(&next(&mut tail, 2).await), [(7, 6), (8, 7)]);
+    assert_eq!(positions(&read_rows(&mut tail, 2).await), [(7, 6), (8, 7)]);
 }
 
-pub(crate) async fn text_that_is_no_utf8_stops_nobody(database: Database) {
+pub(crate) async fn invalid_utf8_does_not_stop_other_rows(database: Database) {
     if !matches!(database, Database::Embedded { .. }) {
         return tier::not_applicable("servers refuse text that is not UTF-8 themselves");
     }
@@ -60,45 +61,45 @@ pub(crate) async fn text_that_is_no_utf8_stops_nobody(database: Database) {
     }
     sequence(&database).await;
     let records = database.records().await;
-    let rows = next(&mut Tail::from_start(records), 4).await;
+    let rows = read_rows(&mut Tail::from_start(records), 4).await;
     let faults: Vec<bool> = rows.iter().map(|row| row.fault().is_some()).collect();
     assert_eq!(faults, [true, true, true, false]);
 }
 
-pub(crate) async fn requests_that_take_every_connection_hold_up_no_positions(database: Database) {
+pub(crate) async fn requests_that_take_every_connection_do_not_delay_the_sequencer(database: Database) {
     let records = database.records().await;
     if records.dialect() == Dialect::Sqlite {
-        return tier::not_applicable("a file has no connections that requests could take");
+        return tier::not_applicable("the embedded file has no pool of connections");
     }
     insert(&database, "a", 3).await;
-    let mut held = Vec::new();
+    let mut open = Vec::new();
     for _ in 0..10 {
-        held.push(begin(records.clone(), "b", None).await);
+        open.push(begin(records.clone(), "b", None).await);
     }
-    assert_eq!(sequence_some(&records.own_lane()).await.unwrap(), 3);
-    assert_eq!(next(&mut Tail::from_start(records.own_lane()), 3).await.len(), 3);
-    for (end, running) in held {
+    assert_eq!(sequence_batch(&records.reserved_pool()).await.unwrap(), 3);
+    assert_eq!(read_rows(&mut Tail::from_start(records.reserved_pool()), 3).await.len(), 3);
+    for (end, running) in open {
         end.send_replace(true);
         running.await.unwrap().unwrap();
     }
 }
 
-pub(crate) async fn rights_are_nobodys_who_is_only_named_alike(database: Database) {
+pub(crate) async fn membership_requires_the_exact_ids(database: Database) {
     let records = database.records().await;
     let (_, outbox) = source(&records).await;
     database
         .execute("INSERT INTO memberships VALUES ('ev', 'Ada', 'ACCEPTED'), ('ev', '7 ', 'ACCEPTED')")
         .await;
-    let may = async |event: &str, person: &str| {
-        outbox.may_follow(&Id::new(event).unwrap(), &Id::new(person).unwrap()).await.is_ok()
+    let is_member = async |event: &str, person: &str| {
+        outbox.check_membership(&Id::new(event).unwrap(), &Id::new(person).unwrap()).await.is_ok()
     };
-    assert!(may("ev", "Ada").await);
+    assert!(is_member("ev", "Ada").await);
     for (event, person) in [("ev", "ada"), ("Ev", "Ada"), ("ev", "7"), ("ev", "Ada.")] {
-        assert!(!may(event, person).await, "{person} in {event}");
+        assert!(!is_member(event, person).await, "{person} in {event}");
     }
 }
 
-pub(crate) async fn memberships_that_cannot_tell_people_apart_are_refused(database: Database) {
+pub(crate) async fn membership_columns_that_merge_different_ids_are_refused(database: Database) {
     let table = |kind: &str| {
         format!(
             "CREATE TABLE memberships (event_id {kind}, user_id {kind}, status VARCHAR(16), PRIMARY KEY (event_id, user_id))"
@@ -130,7 +131,7 @@ pub(crate) async fn memberships_that_cannot_tell_people_apart_are_refused(databa
     database.records().await;
 }
 
-/// A file that has a table already.
+/// Opens an embedded database in which a table exists before the migrations.
 pub(crate) fn file_with(folder: &Path, table: &str) -> Result<rusqlite::Connection, Error> {
     drop(File::open(DataFolder::take(folder).unwrap(), &Migrations::new([])).unwrap());
     let file = rusqlite::Connection::open(folder.join("bongsu.db")).unwrap();
@@ -139,18 +140,18 @@ pub(crate) fn file_with(folder: &Path, table: &str) -> Result<rusqlite::Connecti
     Ok(file)
 }
 
-pub(crate) async fn a_membership_that_is_nothing_any_more_has_ended(database: Database) {
-    const ENDS: &str = "INSERT INTO memberships VALUES ('ev', '7', 'ACCEPTED'); \
+pub(crate) async fn a_membership_with_a_null_status_has_ended(database: Database) {
+    const END_MEMBERSHIP: &str = "INSERT INTO memberships VALUES ('ev', '7', 'ACCEPTED'); \
         UPDATE memberships SET status = NULL WHERE user_id = '7'";
-    const ENDED: &str = "SELECT COUNT(*) FROM outbox_events WHERE event_type = 'system.removed'";
-    // A program's own table may allow that.
+    const COUNT_REMOVALS: &str = "SELECT COUNT(*) FROM outbox_events WHERE event_type = 'system.removed'";
+    // A table that a program created may allow NULL.
     let Database::Server(flavour, _) = &database else {
         let folder = tempfile::tempdir().unwrap();
         let table =
             "CREATE TABLE memberships (event_id TEXT, user_id TEXT, status TEXT, UNIQUE (event_id, user_id))";
         let file = file_with(folder.path(), table).unwrap();
-        file.execute_batch(ENDS).unwrap();
-        assert_eq!(file.query_row(ENDED, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+        file.execute_batch(END_MEMBERSHIP).unwrap();
+        assert_eq!(file.query_row(COUNT_REMOVALS, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
         return;
     };
     let allow = match flavour {
@@ -158,36 +159,41 @@ pub(crate) async fn a_membership_that_is_nothing_any_more_has_ended(database: Da
         Flavour::MariaDb => "MODIFY status VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin",
     };
     database.records().await;
-    database.execute(&format!("ALTER TABLE memberships {allow}; {ENDS}")).await;
-    assert_eq!(database.execute(ENDED).await.trim(), "1");
+    database.execute(&format!("ALTER TABLE memberships {allow}; {END_MEMBERSHIP}")).await;
+    assert_eq!(database.execute(COUNT_REMOVALS).await.trim(), "1");
 }
 
-pub(crate) async fn a_right_that_is_somebody_elses_by_a_blank_has_ended(database: Database) {
+pub(crate) async fn a_trailing_blank_in_an_id_ends_the_membership(database: Database) {
     let records = database.records().await;
     let (_, outbox) = source(&records).await;
     let event = Id::new("ev").unwrap();
     for (user, change) in [("7", "user_id = '7 '"), ("8", "event_id = 'ev '")] {
         database.execute(&format!("INSERT INTO memberships VALUES ('ev', '{user}', 'ACCEPTED')")).await;
-        outbox.may_follow(&event, &Id::new(user).unwrap()).await.unwrap();
+        outbox.check_membership(&event, &Id::new(user).unwrap()).await.unwrap();
         database.execute(&format!("UPDATE memberships SET {change} WHERE user_id = '{user}'")).await;
-        let refused = outbox.may_follow(&event, &Id::new(user).unwrap()).await;
-        assert!(matches!(refused, Err(RightError::Stranger | RightError::NoEvent)), "{refused:?}");
+        let refused = outbox.check_membership(&event, &Id::new(user).unwrap()).await;
+        assert!(
+            matches!(refused, Err(MembershipError::NotAMember | MembershipError::UnknownEvent)),
+            "{refused:?}"
+        );
     }
     sequence_all(&records).await;
-    let Read::Rows { rows, .. } = Tail::from_start(records).read_on().await.unwrap() else { panic!("rows") };
-    let ended = |row: &Row, user: &str| {
+    let TailRead::Rows { rows, .. } = Tail::from_start(records).read_next().await.unwrap() else {
+        panic!("rows")
+    };
+    let is_removal = |row: &OutboxRow, user: &str| {
         row.target == "ev"
             && row.payload.as_ref().is_some_and(|payload| payload.contains(&format!("\"{user}\"")))
     };
-    assert!(rows.len() == 2 && ended(&rows[0], "7") && ended(&rows[1], "8"), "{rows:?}");
+    assert!(rows.len() == 2 && is_removal(&rows[0], "7") && is_removal(&rows[1], "8"), "{rows:?}");
 }
 
-pub(crate) async fn a_right_ends_here_wherever_its_program_looks_for_tables(database: Database) {
+pub(crate) async fn the_search_path_does_not_hide_a_removal(database: Database) {
     let Database::Server(Flavour::Postgres, url) = &database else {
         return tier::not_applicable("only PostgreSQL has a search path for tables");
     };
     database.records().await;
-    let name = Server::name_in(url);
+    let name = Server::database_name(url);
     database.execute("INSERT INTO memberships VALUES ('ev', '7', 'ACCEPTED'), ('ev', '8', 'ACCEPTED')").await;
     database
         .execute(
@@ -202,11 +208,11 @@ pub(crate) async fn a_right_ends_here_wherever_its_program_looks_for_tables(data
              DELETE FROM memberships WHERE user_id = '8'; RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}"
         ))
         .await;
-    let ended = "SELECT COUNT(*) FROM public.outbox_events WHERE event_type = 'system.removed'";
-    assert_eq!(database.execute(ended).await.trim(), "2");
+    let count = "SELECT COUNT(*) FROM public.outbox_events WHERE event_type = 'system.removed'";
+    assert_eq!(database.execute(count).await.trim(), "2");
 }
 
-pub(crate) async fn a_sessions_own_tables_hide_no_right_that_ends(database: Database) {
+pub(crate) async fn temporary_tables_do_not_hide_a_removal(database: Database) {
     let records = database.records().await;
     let columns =
         "(event_type VARCHAR(99), payload VARCHAR(99), target_event_id VARCHAR(99), status VARCHAR(99))";
@@ -216,17 +222,17 @@ pub(crate) async fn a_sessions_own_tables_hide_no_right_that_ends(database: Data
              CREATE TEMPORARY TABLE outbox_events {columns}; DELETE FROM memberships WHERE user_id = '7'"
         ))
         .await;
-    assert_eq!(sequence_some(&records).await.unwrap(), 1);
+    assert_eq!(sequence_batch(&records).await.unwrap(), 1);
 }
 
-pub(crate) async fn names_of_any_length_are_read_in_part(database: Database) {
+pub(crate) async fn long_event_types_are_read_up_to_a_limit(database: Database) {
     const LENGTH: usize = 1_000_000;
     let records = database.records().await;
     let long = match database.name() {
         "embedded" => format!("hex(zeroblob({}))", LENGTH / 2),
         "postgres" => format!("repeat('0', {LENGTH})"),
         _ => {
-            // A program's own table may have room for it.
+            // A table that a program created may have a wider column.
             database.execute("ALTER TABLE outbox_events MODIFY event_type LONGTEXT").await;
             format!("repeat('0', {LENGTH})")
         }
@@ -236,17 +242,17 @@ pub(crate) async fn names_of_any_length_are_read_in_part(database: Database) {
             "INSERT INTO outbox_events (event_type, payload, target_event_id) VALUES ({long}, '{{}}', 'ev')"
         ))
         .await;
-    assert_eq!(sequence_some(&records).await.unwrap(), 1);
+    assert_eq!(sequence_batch(&records).await.unwrap(), 1);
     let (_, outbox) = source(&records).await;
     let letters = dead_letters(&outbox).await;
-    let rows = next(&mut Tail::from_start(records), 1).await;
+    let rows = read_rows(&mut Tail::from_start(records), 1).await;
     for event_type in [&letters[0].kind, &rows[0].event_type] {
         assert!(event_type.len() <= 200, "{}", event_type.len());
     }
     assert_eq!(rows[0].fault(), Some(Fault::Type));
 }
 
-pub(crate) async fn a_table_that_was_emptied_is_told_to_everybody(database: Database) {
+pub(crate) async fn truncating_the_table_is_reported_to_every_tail(database: Database) {
     if database.name() != "postgres" {
         return tier::not_applicable("only PostgreSQL has triggers for TRUNCATE");
     }
@@ -254,10 +260,10 @@ pub(crate) async fn a_table_that_was_emptied_is_told_to_everybody(database: Data
     insert(&database, "a", 5).await;
     sequence(&database).await;
     let mut tail = Tail::from_start(records);
-    next(&mut tail, 5).await;
+    read_rows(&mut tail, 5).await;
     database.execute("TRUNCATE outbox_events RESTART IDENTITY").await;
     insert(&database, "a", 7).await;
     sequence(&database).await;
-    let read = tail.read_on().await.unwrap();
-    assert!(matches!(read, Read::Restored { is_noted: true }), "{read:?}");
+    let read = tail.read_next().await.unwrap();
+    assert!(matches!(read, TailRead::Restored { is_recorded: true }), "{read:?}");
 }

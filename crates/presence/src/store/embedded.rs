@@ -1,7 +1,7 @@
-//! People in memory, for one process: exact, and gone with it.
+//! Presence in the memory of one process; it is lost when the process ends.
 //!
-//! A stream's sign ends with the stream, so only people without one expire; a loop of its own looks for them, also in
-//! rooms that have no stream. Rooms are there while somebody is in them. The rules are those of `lua/tell.lua`.
+//! The lease of a stream ends with the stream, so only heartbeat leases expire. A loop removes expired ones, also in
+//! rooms without streams. A room exists while people are in it. The rules are those of `lua/report_people.lua`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -10,100 +10,111 @@ use std::time::Duration;
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, Millis, shrink};
-use bongsu_live::log::Boxed;
+use bongsu_live::log::BoxFuture;
 
-use super::{Change, Ears, Error, GATHER, MAX_PAGE_SIZE, MOST_LISTED, Online, Store, Told, Who, millis};
+use super::{
+    CHANGE_BATCH_INTERVAL, Error, MAX_LISTED, MAX_PAGE_SIZE, Occupant, Occupants, PresenceChange,
+    PresenceListener, PresenceStore, ReportOutcome, millis,
+};
 use crate::Options;
 
-/// Looks so often whose time is up. Only those are looked at.
-const SWEEP: Duration = Duration::from_millis(250);
+/// The time between two passes over the rooms in which something is due.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 
-type Map<T> = HashMap<Id, T, foldhash::fast::RandomState>;
+type IdMap<T> = HashMap<Id, T, foldhash::fast::RandomState>;
 
 /// See the module.
 pub struct EmbeddedStore {
-    life: Millis,
+    lease_ttl: Millis,
     clock: Clock,
-    ears: Arc<dyn Ears>,
+    listener: Arc<dyn PresenceListener>,
     rooms: Mutex<Rooms>,
 }
 
 #[derive(Default)]
 struct Rooms {
-    by_id: Map<Room>,
-    /// When to look at which room.
-    agenda: BTreeSet<(Millis, Id)>,
-    /// Of the last announcement of any room.
+    by_id: IdMap<Room>,
+    /// The rooms in which a lease expires or an announcement is due, in the order of these times.
+    schedule: BTreeSet<(Millis, Id)>,
+    /// The version of the last announcement of any room.
     version: u64,
 }
 
-/// An id after its length, which is the order of lists (`in_order`).
-type Listed = (usize, Id);
+/// The length of an id and the id, which sort in the order of `compare_ids`.
+type SortKey = (usize, Id);
 
-fn listed(id: &Id) -> Listed {
+fn sort_key(id: &Id) -> SortKey {
     (id.as_str().len(), id.clone())
 }
 
 #[derive(Default)]
 struct Room {
-    people: BTreeMap<Listed, Sign>,
-    /// Those without a stream, by the time of their last heartbeat.
-    beats: BTreeSet<(Millis, Id)>,
-    gathered: Option<Gathered>,
-    /// Where it stands in the agenda.
+    people: BTreeMap<SortKey, Lease>,
+    /// The people with a heartbeat lease, by the time of their last heartbeat.
+    heartbeats: BTreeSet<(Millis, Id)>,
+    batch: Option<ChangeBatch>,
+    /// The key of this room in the schedule.
     due: Option<Millis>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sign {
+enum Lease {
     Stream,
-    Beat(Millis),
+    /// With the time of the last heartbeat.
+    Heartbeat(Millis),
 }
 
-/// Who came, or who left.
+/// The person who joined, or the one who left.
 type JoinedOrLeft = (Option<Id>, Option<Id>);
 
-/// Changes of a large room that are still to be announced.
-struct Gathered {
+/// Changes of a large room that are to be announced together.
+struct ChangeBatch {
     due: Millis,
     changes: usize,
     first: JoinedOrLeft,
 }
 
 impl EmbeddedStore {
-    pub fn start(options: Options, clock: Clock, ears: Arc<dyn Ears>, supervisor: &Supervisor) -> Arc<Self> {
-        let life = millis(options.user_ttl);
-        let this = Arc::new(Self { life, clock, ears, rooms: Mutex::default() });
-        supervisor.every("presence-sweep", SWEEP, &this, |store| async move { store.sweep() });
+    pub fn start(
+        options: Options,
+        clock: Clock,
+        listener: Arc<dyn PresenceListener>,
+        supervisor: &Supervisor,
+    ) -> Arc<Self> {
+        let lease_ttl = millis(options.user_ttl);
+        let this = Arc::new(Self { lease_ttl, clock, listener, rooms: Mutex::default() });
+        supervisor.every("presence-sweep", SWEEP_INTERVAL, &this, |store| async move { store.sweep() });
         this
     }
 
-    fn rooms(&self) -> MutexGuard<'_, Rooms> {
+    fn lock(&self) -> MutexGuard<'_, Rooms> {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sweep(&self) {
-        let (mut rooms, now) = (self.rooms(), self.clock.now());
-        while let Some((_, room)) = rooms.agenda.first().filter(|(due, _)| *due <= now).cloned() {
-            self.change(&mut rooms, &room, now, |_| {});
+        let (mut rooms, now) = (self.lock(), self.clock.now());
+        while let Some((_, room)) = rooms.schedule.first().filter(|(due, _)| *due <= now).cloned() {
+            self.update(&mut rooms, &room, now, |_| {});
         }
     }
 
-    /// Changes a room, lets those go whose time is up, announces all of it, and forgets the room when nobody is left.
-    fn change(&self, rooms: &mut Rooms, id: &Id, now: Millis, change: impl FnOnce(&mut Turn<'_>)) {
-        let Rooms { by_id, agenda, version } = rooms;
+    /// Removes the expired leases of a room, applies a change, makes the announcements that are due, and removes the
+    /// room when it is empty.
+    fn update(&self, rooms: &mut Rooms, id: &Id, now: Millis, change: impl FnOnce(&mut RoomUpdate<'_>)) {
+        let Rooms { by_id, schedule, version } = rooms;
         let room = by_id.entry(id.clone()).or_default();
-        let mut turn = Turn { room, now, version, tell: &|change| self.ears.change(id, change) };
-        turn.expire(self.life);
-        change(&mut turn);
-        turn.flush();
-        let due = room.due(self.life);
+        let mut update =
+            RoomUpdate { room, now, version, deliver: &|change| self.listener.deliver(id, change) };
+        update.expire(self.lease_ttl);
+        change(&mut update);
+        update.announce_batch_if_due();
+        let due = room.next_due(self.lease_ttl);
         if due != room.due {
             if let Some(due) = room.due {
-                agenda.remove(&(due, id.clone()));
+                schedule.remove(&(due, id.clone()));
             }
             if let Some(due) = due {
-                agenda.insert((due, id.clone()));
+                schedule.insert((due, id.clone()));
             }
             room.due = due;
         }
@@ -114,122 +125,130 @@ impl EmbeddedStore {
     }
 }
 
-impl Store for EmbeddedStore {
-    fn tell(&self, room: &Id, here: &[Id], gone: &[Id]) -> Boxed<'_, Result<Told, Error>> {
-        // At once, and in the order of the calls, not of the futures.
-        let mut rooms = self.rooms();
-        self.change(&mut rooms, room, self.clock.now(), |turn| {
-            here.iter().for_each(|person| turn.sign(person, Sign::Stream));
-            for person in gone {
-                if turn.room.people.get(&listed(person)) == Some(&Sign::Stream) {
-                    turn.leave(person);
+impl PresenceStore for EmbeddedStore {
+    fn report(&self, room: &Id, present: &[Id], left: &[Id]) -> BoxFuture<'_, Result<ReportOutcome, Error>> {
+        // Takes effect before the future is polled, so reports are applied in the order of the calls.
+        let mut rooms = self.lock();
+        self.update(&mut rooms, room, self.clock.now(), |update| {
+            present.iter().for_each(|person| update.renew(person, Lease::Stream));
+            for person in left {
+                if update.room.people.get(&sort_key(person)) == Some(&Lease::Stream) {
+                    update.remove(person);
                 }
             }
         });
         let count = rooms.by_id.get(room).map_or(0, |room| room.people.len());
-        Box::pin(std::future::ready(Ok(Told { look_within: None, version: None, count })))
+        Box::pin(std::future::ready(Ok(ReportOutcome { next_report_within: None, version: None, count })))
     }
 
-    fn beat(&self, room: &Id, person: &Id) -> Boxed<'_, Result<(), Error>> {
+    fn heartbeat(&self, room: &Id, person: &Id) -> BoxFuture<'_, Result<(), Error>> {
         let now = self.clock.now();
-        self.change(&mut self.rooms(), room, now, |turn| turn.sign(person, Sign::Beat(now)));
+        self.update(&mut self.lock(), room, now, |update| update.renew(person, Lease::Heartbeat(now)));
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn who(&self, room: &Id, after: Option<&Id>, most: usize) -> Boxed<'_, Result<Who, Error>> {
-        let (mut rooms, now) = (self.rooms(), self.clock.now());
-        self.change(&mut rooms, room, now, |_| {});
-        let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(listed(after)));
+    fn occupants(
+        &self,
+        room: &Id,
+        after: Option<&Id>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Occupants, Error>> {
+        let (mut rooms, now) = (self.lock(), self.clock.now());
+        self.update(&mut rooms, room, now, |_| {});
+        let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(sort_key(after)));
         let people = rooms.by_id.get(room).map(|room| &room.people);
         let mut following =
             people.into_iter().flat_map(|people| people.range((after.clone(), Bound::Unbounded)));
-        let online = |((_, user), sign): (&Listed, &Sign)| {
-            let last_seen = match sign {
-                Sign::Stream => now,
-                Sign::Beat(at) => *at,
+        let occupant = |((_, user), lease): (&SortKey, &Lease)| {
+            let last_seen = match lease {
+                Lease::Stream => now,
+                Lease::Heartbeat(at) => *at,
             };
-            Online { user: user.clone(), last_seen }
+            Occupant { user: user.clone(), last_seen }
         };
-        let online: Vec<Online> = following.by_ref().take(most.min(MAX_PAGE_SIZE)).map(online).collect();
+        let online: Vec<Occupant> = following.by_ref().take(limit.min(MAX_PAGE_SIZE)).map(occupant).collect();
         let (count, has_more) = (people.map_or(0, BTreeMap::len), following.next().is_some());
-        let who = Who { version: rooms.version, at: now, count, online, has_more };
-        Box::pin(std::future::ready(Ok(who)))
+        let occupants = Occupants { version: rooms.version, at: now, count, online, has_more };
+        Box::pin(std::future::ready(Ok(occupants)))
     }
 
-    fn listen(&self, _: &Id) -> Boxed<'_, Result<(), Error>> {
+    fn subscribe(&self, _: &Id) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn forget(&self, _: &Id) {}
+    fn unsubscribe(&self, _: &Id) {}
 
-    fn renewal(&self) -> Option<Duration> {
+    fn renewal_interval(&self) -> Option<Duration> {
         None
     }
 }
 
 impl Room {
-    /// When to look at it again: somebody's time is up, or an announcement is due.
-    fn due(&self, life: Millis) -> Option<Millis> {
-        let beat = self.beats.first().map(|(at, _)| at + life);
-        let gathered = self.gathered.as_ref().map(|gathered| gathered.due);
-        [beat, gathered].into_iter().flatten().min()
+    /// When the next lease expires or an announcement is due.
+    fn next_due(&self, lease_ttl: Millis) -> Option<Millis> {
+        let expiry = self.heartbeats.first().map(|(at, _)| at + lease_ttl);
+        let batch = self.batch.as_ref().map(|batch| batch.due);
+        [expiry, batch].into_iter().flatten().min()
     }
 }
 
-/// One look at a room, under the lock.
-struct Turn<'a> {
+/// One update of a room, under the lock.
+struct RoomUpdate<'a> {
     room: &'a mut Room,
     now: Millis,
     version: &'a mut u64,
-    tell: &'a dyn Fn(Change),
+    deliver: &'a dyn Fn(PresenceChange),
 }
 
-impl Turn<'_> {
-    fn sign(&mut self, person: &Id, sign: Sign) {
-        let place = listed(person);
-        let before = self.room.people.get(&place).copied();
-        if let Some(Sign::Beat(at)) = before {
-            self.room.beats.remove(&(at, person.clone()));
+impl RoomUpdate<'_> {
+    /// Takes or renews a lease of a person.
+    fn renew(&mut self, person: &Id, lease: Lease) {
+        let key = sort_key(person);
+        let previous = self.room.people.get(&key).copied();
+        if let Some(Lease::Heartbeat(at)) = previous {
+            self.room.heartbeats.remove(&(at, person.clone()));
         }
-        // A heartbeat beside a stream says nothing new.
-        let sign = if before == Some(Sign::Stream) { Sign::Stream } else { sign };
-        if let Sign::Beat(at) = sign {
-            self.room.beats.insert((at, person.clone()));
+        // A person with a stream stays present without the heartbeat.
+        let lease = if previous == Some(Lease::Stream) { Lease::Stream } else { lease };
+        if let Lease::Heartbeat(at) = lease {
+            self.room.heartbeats.insert((at, person.clone()));
         }
-        if self.room.people.insert(place, sign).is_none() {
-            self.changed((Some(person.clone()), None));
-        }
-    }
-
-    fn leave(&mut self, person: &Id) {
-        if self.room.people.remove(&listed(person)).is_some() {
-            self.changed((None, Some(person.clone())));
+        if self.room.people.insert(key, lease).is_none() {
+            self.record_change((Some(person.clone()), None));
         }
     }
 
-    fn expire(&mut self, life: Millis) {
-        while let Some((_, person)) = self.room.beats.first().filter(|(at, _)| at + life <= self.now).cloned()
+    fn remove(&mut self, person: &Id) {
+        if self.room.people.remove(&sort_key(person)).is_some() {
+            self.record_change((None, Some(person.clone())));
+        }
+    }
+
+    fn expire(&mut self, lease_ttl: Millis) {
+        while let Some((_, person)) =
+            self.room.heartbeats.first().filter(|(at, _)| at + lease_ttl <= self.now).cloned()
         {
-            self.room.beats.pop_first();
-            self.leave(&person);
+            self.room.heartbeats.pop_first();
+            self.remove(&person);
         }
     }
 
-    fn changed(&mut self, what: JoinedOrLeft) {
-        if let Some(gathered) = &mut self.room.gathered {
-            gathered.changes += 1;
-        } else if self.room.people.len() > MOST_LISTED {
-            let due = self.now + millis(GATHER);
-            self.room.gathered = Some(Gathered { due, changes: 1, first: what });
+    /// Announces a change, or adds it to the batch of a large room.
+    fn record_change(&mut self, change: JoinedOrLeft) {
+        if let Some(batch) = &mut self.room.batch {
+            batch.changes += 1;
+        } else if self.room.people.len() > MAX_LISTED {
+            let due = self.now + millis(CHANGE_BATCH_INTERVAL);
+            self.room.batch = Some(ChangeBatch { due, changes: 1, first: change });
         } else {
-            self.announce(what);
+            self.announce(change);
         }
     }
 
-    fn flush(&mut self) {
-        let small = self.room.people.len() <= MOST_LISTED;
-        if let Some(gathered) = self.room.gathered.take_if(|gathered| small || gathered.due <= self.now) {
-            self.announce(if gathered.changes == 1 { gathered.first } else { (None, None) });
+    fn announce_batch_if_due(&mut self) {
+        let is_small = self.room.people.len() <= MAX_LISTED;
+        if let Some(batch) = self.room.batch.take_if(|batch| is_small || batch.due <= self.now) {
+            self.announce(if batch.changes == 1 { batch.first } else { (None, None) });
         }
     }
 
@@ -237,9 +256,9 @@ impl Turn<'_> {
         *self.version += 1;
         let count = self.room.people.len();
         let online =
-            (count <= MOST_LISTED).then(|| self.room.people.keys().map(|(_, id)| id.clone()).collect());
-        // Nothing is lost within a process, so nobody has to look for gaps.
+            (count <= MAX_LISTED).then(|| self.room.people.keys().map(|(_, id)| id.clone()).collect());
+        // No announcement is lost within a process, so the listener need not check for gaps.
         let (version, previous) = (*self.version, None);
-        (self.tell)(Change { version, previous, at: self.now, joined, left, count, online });
+        (self.deliver)(PresenceChange { version, previous, at: self.now, joined, left, count, online });
     }
 }

@@ -1,7 +1,7 @@
-//! What presence promises: the contract of its store, held against every adapter, and fleets of hubs on Redis.
+//! Tests of presence: the contract of its store on every adapter, and instances that share a Redis.
 //!
-//! The promises of the port stand on `bongsu_presence::store::Store`; `store_contract` tests them once, over any
-//! adapter. `hubs`, `outages` and `model` look at whole hubs through what their streams would be told.
+//! The contract is documented on `bongsu_presence::store::PresenceStore`; `store_contract` tests it on any adapter. `hubs`,
+//! `outages` and `model` test whole instances by the updates that their streams would receive.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
 mod adapters;

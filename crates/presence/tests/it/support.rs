@@ -1,23 +1,23 @@
-//! What all tests speak in: ids, places on an engine, hubs that can end in every way, and what their streams are told.
+//! Helpers of all tests: ids, parts of a Redis, instances that can be shut down or killed, and recorded updates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use bongsu_coordination::registry::{About, Fleet, Instance, Records};
+use bongsu_coordination::registry::{Fleet, Instance, InstanceInfo, RecordsLocation};
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, random};
-use bongsu_live::log::{Delivery, Passing, Sink};
+use bongsu_live::log::{Delivery, EphemeralMessage, Sink};
 use bongsu_live::{SubjectName, SubscriptionGuard};
 use bongsu_presence::store::MAX_PAGE_SIZE;
-use bongsu_presence::{Joined, Options, Presence};
-use bongsu_redis::{Address, Redis};
+use bongsu_presence::{Options, Presence, PresenceGuard};
+use bongsu_redis::{Redis, RedisAddress};
 use bongsu_testkit::{Engine, tier, wait};
 use serde::Deserialize;
 use tokio::sync::{oneshot, watch};
 
-/// For what comes on a machine that has other things to do.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a test waits for a condition; long, because the machine may be busy.
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn id(text: &str) -> Id {
     Id::new(text).unwrap()
@@ -27,15 +27,15 @@ pub(crate) fn ids(texts: &[&str]) -> Vec<Id> {
     texts.iter().map(|text| id(text)).collect()
 }
 
-/// A part of a Redis that no other test uses.
+/// A Redis and a key prefix that no other test uses.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct RedisNamespace {
     url: String,
     prefix: String,
 }
 
-impl Place {
-    /// On the engine that all tests share. Nothing when it cannot be had, which has been said then.
+impl RedisNamespace {
+    /// A prefix on the engine that all tests share. None when the engine is not available, which has been logged then.
     pub(crate) async fn shared(engine: Engine) -> Option<Self> {
         if !tier::needs_engine("redis-server") {
             return None;
@@ -48,7 +48,7 @@ impl Place {
     }
 
     pub(crate) fn redis(&self, supervisor: &Supervisor) -> Redis {
-        let address = Address::parse(&self.url).unwrap();
+        let address = RedisAddress::parse(&self.url).unwrap();
         Redis::start(bongsu_redis::Options { address, prefix: self.prefix.clone() }, supervisor)
     }
 
@@ -58,37 +58,37 @@ impl Place {
     }
 }
 
-/// Which instances are alive, as a registry would say it. Until [`Instances::lose`] is called nothing is known of it.
+/// The fleet as the instance registry would show it. `seen_at` is 0 until [`TestFleet::lose`] is called.
 #[derive(Clone, Default)]
-pub(crate) struct Instances(Arc<watch::Sender<Fleet>>);
+pub(crate) struct TestFleet(Arc<watch::Sender<Fleet>>);
 
-impl Instances {
+impl TestFleet {
     pub(crate) fn fleet(&self) -> watch::Receiver<Fleet> {
         self.0.subscribe()
     }
 
     pub(crate) fn join(&self, id: &str) {
-        let about = About {
-            records: Records::Off,
+        let info = InstanceInfo {
+            records: RecordsLocation::Off,
             version: String::new(),
             address: String::new(),
             started_at: 0,
             required_settings: BTreeMap::new(),
             setting_hashes: None,
         };
-        self.0.send_modify(|fleet| fleet.alive.push(Instance { id: id.to_owned(), about, joined_at: 0 }));
+        self.0.send_modify(|fleet| fleet.alive.push(Instance { id: id.to_owned(), info, joined_at: 0 }));
     }
 
-    /// The lease of the instance that joined as this one has ended, long after it said anything.
-    pub(crate) fn lose(&self, at: usize) {
+    /// Removes the instance that joined at this index, at a time long after its last report.
+    pub(crate) fn lose(&self, index: usize) {
         self.0.send_modify(|fleet| {
-            fleet.alive.remove(at);
+            fleet.alive.remove(index);
             fleet.seen_at = Clock::system().now() + 60_000;
         });
     }
 }
 
-/// What a stream is told.
+/// The data of a `presence.update`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Update {
@@ -98,156 +98,163 @@ pub(crate) struct Update {
     pub(crate) count: usize,
 }
 
-/// Remembers what is passed on to the streams of a hub.
+/// Records the messages to the streams of an instance.
 #[derive(Default)]
-pub(crate) struct Streams(Mutex<Vec<(String, String)>>);
+pub(crate) struct RecordingSink(Mutex<Vec<(String, String)>>);
 
-impl Sink for Streams {
+impl Sink for RecordingSink {
     fn deliver(&self, _: Delivery<'_>) {
-        panic!("presence delivers nothing that a log holds");
+        panic!("presence delivers only ephemeral messages");
     }
 
-    fn pass(&self, subject: &SubjectName, passing: &Passing) {
-        assert_eq!(passing.event_type.as_str(), "presence.update");
-        self.0.lock().unwrap().push((subject.as_str().to_owned(), passing.data.as_str().to_owned()));
+    fn deliver_ephemeral(&self, subject: &SubjectName, message: &EphemeralMessage) {
+        assert_eq!(message.event_type.as_str(), "presence.update");
+        self.0.lock().unwrap().push((subject.as_str().to_owned(), message.data.as_str().to_owned()));
     }
 
-    fn doubt(&self, _: &SubjectName) {
-        panic!("presence doubts no log");
+    fn mark_stale(&self, _: &SubjectName) {
+        panic!("presence marks no log as stale");
     }
 }
 
-impl Streams {
-    /// As the streams get it.
+impl RecordingSink {
+    /// The data of all updates of a room, as JSON text.
     pub(crate) fn texts(&self, room: &str) -> Vec<String> {
         let subject = format!("room:{room}");
         let all = self.0.lock().unwrap();
-        all.iter().filter(|(of, _)| *of == subject).map(|(_, data)| data.clone()).collect()
+        all.iter().filter(|(recorded, _)| *recorded == subject).map(|(_, data)| data.clone()).collect()
     }
 
     pub(crate) fn updates(&self, room: &str) -> Vec<Update> {
         self.texts(room).iter().map(|text| serde_json::from_str(text).unwrap()).collect()
     }
 
-    /// Who is there by all that was told, which has to fit together: nothing missed, nothing twice.
-    pub(crate) fn folded(&self, room: &str) -> BTreeSet<Id> {
+    /// Applies all updates one after another, checks that none is missing or repeated, and returns who is online.
+    pub(crate) fn replay(&self, room: &str) -> BTreeSet<Id> {
         let mut online = BTreeSet::new();
-        for (at, update) in self.updates(room).into_iter().enumerate() {
-            let listed = update.online_users.clone().expect("a list");
+        for (index, update) in self.updates(room).into_iter().enumerate() {
+            let listed = update.online_users.clone().expect("the room is small");
             assert_eq!(listed.len(), update.count);
-            let is_news = match (&update.joined, &update.left) {
+            let is_change = match (&update.joined, &update.left) {
                 (Some(joined), None) => online.insert(joined.clone()),
                 (None, Some(left)) => online.remove(left),
-                // The room as it is, after a doubt.
+                // A refresh.
                 (None, None) => {
                     online = listed.clone();
                     true
                 }
                 both => panic!("{both:?} in one update"),
             };
-            // The first one of a hub tells of those who were there before.
-            assert!(at == 0 || (is_news && online == listed), "{at}: {update:?} after {online:?}");
+            // The first update of an instance also lists the people who joined before.
+            assert!(index == 0 || (is_change && online == listed), "{index}: {update:?} after {online:?}");
             online = listed;
         }
         online
     }
 
-    /// How often somebody came and left.
-    pub(crate) fn comings_and_goings(&self, room: &str, person: &str) -> (usize, usize) {
+    /// How many updates announce that a person joined, and that they left.
+    pub(crate) fn joins_and_leaves(&self, room: &str, person: &str) -> (usize, usize) {
         let (updates, person) = (self.updates(room), Some(id(person)));
-        let count = |is: &dyn Fn(&Update) -> bool| updates.iter().filter(|update| is(update)).count();
+        let count =
+            |matches: &dyn Fn(&Update) -> bool| updates.iter().filter(|update| matches(update)).count();
         (count(&|update| update.joined == person), count(&|update| update.left == person))
     }
 }
 
-/// A hub in a thread of its own, so that it can vanish as a killed process does.
+/// An instance in its own thread, which can be stopped like a killed process.
 pub(crate) struct Hub {
     pub(crate) presence: Presence,
-    pub(crate) streams: Arc<Streams>,
+    pub(crate) sink: Arc<RecordingSink>,
     end: Option<oneshot::Sender<End>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 enum End {
-    InOrder,
-    Vanishing,
+    ShutDown,
+    Killed,
 }
 
 impl Hub {
-    pub(crate) fn on(place: &Place, options: Options) -> Self {
-        Self::of_fleet(place, options, &Instances::default())
+    pub(crate) fn start_on(namespace: &RedisNamespace, options: Options) -> Self {
+        Self::start_in_fleet(namespace, options, &TestFleet::default())
     }
 
-    /// One that knows which others are alive.
-    pub(crate) fn of_fleet(place: &Place, options: Options, instances: &Instances) -> Self {
-        let (place, fleet) = (place.clone(), instances.fleet());
+    /// An instance that knows which others are alive.
+    pub(crate) fn start_in_fleet(
+        namespace: &RedisNamespace,
+        options: Options,
+        instances: &TestFleet,
+    ) -> Self {
+        let (namespace, fleet) = (namespace.clone(), instances.fleet());
         let (joined, joins) = mpsc::channel();
-        let hub = Self::start(move |streams, supervisor| {
-            let redis = place.redis(supervisor);
+        let hub = Self::start(move |sink, supervisor| {
+            let redis = namespace.redis(supervisor);
             joined.send(redis.instance().to_owned()).unwrap();
-            Presence::on_redis(options, redis, fleet, streams, supervisor)
+            Presence::on_redis(options, redis, fleet, sink, supervisor)
         });
         instances.join(&joins.recv().unwrap());
         hub
     }
 
     pub(crate) fn embedded(options: Options) -> Self {
-        Self::start(move |streams, supervisor| {
-            Presence::embedded(options, Clock::system(), streams, supervisor)
-        })
+        Self::start(move |sink, supervisor| Presence::embedded(options, Clock::system(), sink, supervisor))
     }
 
-    fn start(open: impl FnOnce(Arc<Streams>, &Supervisor) -> Presence + Send + 'static) -> Self {
-        let streams = Arc::new(Streams::default());
+    fn start(open: impl FnOnce(Arc<RecordingSink>, &Supervisor) -> Presence + Send + 'static) -> Self {
+        let recorded = Arc::new(RecordingSink::default());
         let ((end, ended), (opened, handle)) = (oneshot::channel(), mpsc::channel());
-        let sink = streams.clone();
+        let sink = recorded.clone();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let supervisor = Supervisor::new();
                 opened.send(open(sink, &supervisor)).unwrap();
-                if let Ok(End::InOrder) = ended.await {
-                    assert!(supervisor.shut_down(PATIENCE).await, "a loop was left");
+                if let Ok(End::ShutDown) = ended.await {
+                    assert!(supervisor.shut_down(WAIT_TIMEOUT).await, "a loop is still running");
                 }
             });
-            // Dropping the runtime ends all that is left without a word.
+            // Dropping the runtime stops everything that still runs, as killing the process would.
         });
-        Self { presence: handle.recv().unwrap(), streams, end: Some(end), thread: Some(thread) }
+        Self { presence: handle.recv().unwrap(), sink: recorded, end: Some(end), thread: Some(thread) }
     }
 
-    /// Ends without a word.
-    pub(crate) fn vanish(mut self) -> Arc<Streams> {
-        self.finish(End::Vanishing);
-        self.streams.clone()
+    /// Stops without a report.
+    pub(crate) fn kill(mut self) -> Arc<RecordingSink> {
+        self.stop(End::Killed);
+        self.sink.clone()
     }
 
-    /// Ends as it does when it is asked to.
-    pub(crate) fn end(mut self) -> Arc<Streams> {
-        self.finish(End::InOrder);
-        self.streams.clone()
+    /// Shuts down in order.
+    pub(crate) fn shut_down(mut self) -> Arc<RecordingSink> {
+        self.stop(End::ShutDown);
+        self.sink.clone()
     }
 
-    fn finish(&mut self, how: End) {
-        if let (Some(end), Some(thread)) = (self.end.take(), self.thread.take()) {
-            let _ = end.send(how);
+    fn stop(&mut self, end: End) {
+        if let (Some(sender), Some(thread)) = (self.end.take(), self.thread.take()) {
+            let _ = sender.send(end);
             thread.join().unwrap();
         }
     }
 
-    /// Waits until a stream that begins now is told that these are there.
+    /// Waits until the snapshot of a new stream lists these people.
     #[track_caller]
-    pub(crate) fn begins_with(&self, joined: &Joined, people: &[&str]) -> impl Future<Output = ()> {
+    pub(crate) fn wait_for_snapshot(
+        &self,
+        guard: &PresenceGuard,
+        people: &[&str],
+    ) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
         async move {
             let people: BTreeSet<Id> = ids(people).into_iter().collect();
             let snapshot = || {
                 let mut update = None;
-                joined.snapshot(&mut |passing| {
-                    update = passing.map(|passing| serde_json::from_str(passing.data.as_str()).unwrap());
+                guard.snapshot(&mut |message| {
+                    update = message.map(|message| serde_json::from_str(message.data.as_str()).unwrap());
                 });
                 update
             };
-            let same = wait::holds_within(PATIENCE, async || {
+            let same = wait::holds_within(WAIT_TIMEOUT, async || {
                 snapshot().is_some_and(|Update { online_users, joined, left, count }| {
                     assert_eq!((joined, left, count), (None, None, online_users.as_ref().unwrap().len()));
                     online_users.as_ref() == Some(&people)
@@ -257,40 +264,45 @@ impl Hub {
         }
     }
 
-    pub(crate) async fn who(&self, room: &str) -> Vec<String> {
-        let who = self.presence.who(&id(room), None, MAX_PAGE_SIZE).await.unwrap();
-        who.online.iter().map(|online| online.user.to_string()).collect()
+    pub(crate) async fn occupants(&self, room: &str) -> Vec<String> {
+        let occupants = self.presence.occupants(&id(room), None, MAX_PAGE_SIZE).await.unwrap();
+        occupants.online.iter().map(|online| online.user.to_string()).collect()
     }
 
+    /// Waits until the store lists exactly these people, in this order.
     #[track_caller]
-    pub(crate) fn sees(&self, room: &str, people: &[&str]) -> impl Future<Output = ()> {
+    pub(crate) fn wait_for_occupants(&self, room: &str, people: &[&str]) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
         async move {
-            let same = wait::holds_within(PATIENCE, async || {
-                self.presence.who(&id(room), None, MAX_PAGE_SIZE).await.is_ok_and(|who| {
-                    who.count == people.len()
-                        && who.online.iter().map(|online| online.user.as_str()).eq(people.iter().copied())
+            let same = wait::holds_within(WAIT_TIMEOUT, async || {
+                self.presence.occupants(&id(room), None, MAX_PAGE_SIZE).await.is_ok_and(|occupants| {
+                    occupants.count == people.len()
+                        && occupants
+                            .online
+                            .iter()
+                            .map(|online| online.user.as_str())
+                            .eq(people.iter().copied())
                 })
             });
-            assert!(same.await, "{:?} at {caller}", self.presence.who(&id(room), None, 10).await);
+            assert!(same.await, "{:?} at {caller}", self.presence.occupants(&id(room), None, 10).await);
         }
     }
 
-    /// Waits until this hub's streams know who is there.
+    /// Waits until the last update lists these people.
     #[track_caller]
-    pub(crate) fn tells(&self, room: &str, people: &[&str]) -> impl Future<Output = ()> {
+    pub(crate) fn wait_for_update(&self, room: &str, people: &[&str]) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
         async move {
             let people: BTreeSet<Id> = ids(people).into_iter().collect();
-            let last = || self.streams.updates(room).last().and_then(|last| last.online_users.clone());
-            let same = wait::holds_within(PATIENCE, async || last().as_ref() == Some(&people)).await;
-            assert!(same, "{:?} at {caller}", self.streams.texts(room));
+            let last = || self.sink.updates(room).last().and_then(|last| last.online_users.clone());
+            let same = wait::holds_within(WAIT_TIMEOUT, async || last().as_ref() == Some(&people)).await;
+            assert!(same, "{:?} at {caller}", self.sink.texts(room));
         }
     }
 }
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        self.finish(End::Vanishing);
+        self.stop(End::Killed);
     }
 }

@@ -10,20 +10,20 @@ use tokio::sync::mpsc;
 
 use crate::node;
 
-/// Messages that wait for the manager, over all connections. What comes beyond is dropped, and the channels of the
+/// Messages of all connections that wait for the manager. Further messages are dropped, and the channels of their
 /// connection are marked as stale.
 pub(super) const QUEUE_SIZE: usize = 65_536;
 /// Time between two pings.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Tells one connection from the next to the same server.
+/// Distinguishes a connection from later ones to the same server.
 pub(super) type ConnectionId = u64;
 
 pub(super) struct Connection {
     pub(super) id: ConnectionId,
     connection: MultiplexedConnection,
-    overflowed: Arc<AtomicBool>,
-    pinged: Instant,
+    has_overflowed: Arc<AtomicBool>,
+    last_ping: Instant,
 }
 
 /// What a server sent on a connection.
@@ -32,7 +32,7 @@ pub(super) type Received = (ConnectionId, PushInfo);
 struct PushQueue {
     connection: ConnectionId,
     queue: mpsc::Sender<Received>,
-    overflowed: Arc<AtomicBool>,
+    has_overflowed: Arc<AtomicBool>,
 }
 
 impl AsyncPushSender for PushQueue {
@@ -40,7 +40,7 @@ impl AsyncPushSender for PushQueue {
         match self.queue.try_send((self.connection, info)) {
             Ok(()) => Ok(()),
             Err(mpsc::error::TrySendError::Full(_)) => {
-                self.overflowed.store(true, Ordering::Release);
+                self.has_overflowed.store(true, Ordering::Release);
                 Ok(())
             }
             Err(mpsc::error::TrySendError::Closed(_)) => Err(SendError),
@@ -54,19 +54,19 @@ impl Connection {
         url: String,
         queue: mpsc::Sender<Received>,
     ) -> Result<Self, String> {
-        let overflowed = Arc::new(AtomicBool::new(false));
-        let queue = PushQueue { connection: id, queue, overflowed: overflowed.clone() };
+        let has_overflowed = Arc::new(AtomicBool::new(false));
+        let queue = PushQueue { connection: id, queue, has_overflowed: has_overflowed.clone() };
         let connection = node::connect(url, AsyncConnectionConfig::new().set_push_sender(queue)).await?;
-        Ok(Self { id, connection, overflowed, pinged: Instant::now() })
+        Ok(Self { id, connection, has_overflowed, last_ping: Instant::now() })
     }
 
-    /// Whether messages were dropped since this was asked last.
+    /// Whether messages were dropped since the last call.
     pub(super) fn take_overflow(&self) -> bool {
-        self.overflowed.swap(false, Ordering::AcqRel)
+        self.has_overflowed.swap(false, Ordering::AcqRel)
     }
 
-    /// Sends a command. Its effect is known from the pushes that follow, not from its reply: a server that ends a
-    /// subscription by itself says so in between, and replies are then counted wrongly.
+    /// Sends a command. Callers learn its effect from the pushes that follow, not from the reply: a push for a
+    /// subscription that the server ends by itself makes the client assign later replies to the wrong commands.
     pub(super) fn send(&self, command: Cmd) -> impl Future<Output = Result<(), RedisError>> + Send + 'static {
         let mut connection = self.connection.clone();
         async move {
@@ -75,12 +75,12 @@ impl Connection {
         }
     }
 
-    /// A ping, if one is due.
+    /// Sends a ping if one is due.
     pub(super) fn ping(&mut self) -> Option<impl Future<Output = Result<(), RedisError>> + Send + 'static> {
-        if self.pinged.elapsed() < PING_INTERVAL {
+        if self.last_ping.elapsed() < PING_INTERVAL {
             return None;
         }
-        self.pinged = Instant::now();
+        self.last_ping = Instant::now();
         Some(self.send(redis::cmd("PING")))
     }
 }

@@ -1,8 +1,9 @@
-//! Keeps every channel that has a listener subscribed on the server that has it, whatever happens to servers and
-//! connections, and routes messages to the listeners of their channel.
+//! Keeps every channel that has a listener subscribed on its server, also after servers and connections failed, and
+//! routes messages to the listeners of their channel.
 //!
 //! Losing a connection makes all its channels pending again and stale; once such a channel is subscribed again, its
-//! listeners are told. Everything that takes time is a future beside the loop, so that one slow server holds up no other.
+//! listeners are informed. Everything that waits is a separate future, so that one slow server does not delay the
+//! others.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -16,7 +17,7 @@ use redis::{PushInfo, PushKind, Value};
 use tokio::sync::{mpsc, oneshot};
 
 use super::connection::{Connection, ConnectionId, QUEUE_SIZE, Received};
-use super::{Channel, Command, Listener, RECONNECT};
+use super::{Channel, Command, Listener, RECONNECT_BACKOFF};
 use crate::Redis;
 use crate::error::Error;
 
@@ -24,23 +25,23 @@ use crate::error::Error;
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// A subscription that is not confirmed by then is requested again, perhaps from another server.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
-/// Messages that are routed before anything else has its turn.
+/// Messages that are routed before the loop handles other events.
 const BATCH_SIZE: usize = 1_024;
 
-type Task = Pin<Box<dyn Future<Output = Done> + Send>>;
+type Task = Pin<Box<dyn Future<Output = TaskResult> + Send>>;
 
-/// What a task ended with.
-enum Done {
+/// The result of a task.
+enum TaskResult {
     Located(Channel, Result<String, Error>),
     Opened(String, Result<Connection, String>),
     /// Whether the connection still works after a command.
     Sent(ConnectionId, bool),
-    MapRead,
+    MapRefreshed,
 }
 
 struct Subscription {
     state: State,
-    /// Messages may have been lost: the listeners are told once the channel is subscribed again.
+    /// Messages may have been lost: the listeners are informed once the channel is subscribed again.
     is_stale: bool,
     listeners: Vec<Arc<dyn Listener>>,
     /// Callers that wait for the confirmation.
@@ -68,7 +69,7 @@ enum State {
     Pending,
     /// The server that has the channel is being looked up.
     Locating,
-    /// On this connection, since then.
+    /// Requested on this connection at this time.
     Requested(ConnectionId, Instant),
     Subscribed(ConnectionId),
 }
@@ -82,7 +83,7 @@ enum Link {
 #[derive(Default)]
 struct Retry {
     failures: u64,
-    at: Option<Instant>,
+    due_at: Option<Instant>,
 }
 
 /// Stands for the server of a channel while no server can be asked which one that is.
@@ -105,11 +106,11 @@ pub(super) struct SubscriptionManager {
     last_connection: ConnectionId,
     tasks: FuturesUnordered<Task>,
     received: (mpsc::Sender<Received>, mpsc::Receiver<Received>),
-    /// Servers that could not be reached. Each has its own delay, so that one that is gone holds up no other.
+    /// Servers that could not be reached. Each has its own delay, so that a failed server does not delay the others.
     retries: HashMap<String, Retry>,
     /// Whether commands reached Redis at the last check.
     was_connected: bool,
-    /// How often another server had become the master, at the last check.
+    /// The value of [`Redis::promotions`] at the last check.
     promotions: u64,
 }
 
@@ -145,7 +146,7 @@ impl SubscriptionManager {
                     Some(command) => self.execute(command),
                     None => return,
                 },
-                Some(done) = self.tasks.next() => self.finish(done),
+                Some(result) = self.tasks.next() => self.finish(result),
                 _ = check.tick() => self.check(),
             }
         }
@@ -159,7 +160,7 @@ impl SubscriptionManager {
                     subscription.listeners.push(listener);
                 }
                 match subscription.state {
-                    // The caller may have gone meanwhile.
+                    // An error means that the caller was dropped.
                     State::Subscribed(_) => drop(done.send(())),
                     state => {
                         subscription.waiting.push(done);
@@ -192,42 +193,42 @@ impl SubscriptionManager {
             let redis = self.redis.clone();
             self.tasks.push(Box::pin(async move {
                 let url = redis.servers().url_of(channel.name()).await;
-                Done::Located(channel, url)
+                TaskResult::Located(channel, url)
             }));
         }
     }
 
-    fn finish(&mut self, done: Done) {
-        match done {
-            // Unsubscribed meanwhile, or located twice.
-            Done::Located(channel, _) if !self.is_locating(&channel) => {}
-            Done::Located(channel, Ok(url)) => {
+    fn finish(&mut self, result: TaskResult) {
+        match result {
+            // The channel was unsubscribed meanwhile, or located twice.
+            TaskResult::Located(channel, _) if !self.is_locating(&channel) => {}
+            TaskResult::Located(channel, Ok(url)) => {
                 if let Some(connection) = self.connection_for(&channel, &url) {
                     return self.request(connection, &channel);
                 }
-                self.set(&channel, State::Pending);
+                self.set_state(&channel, State::Pending);
                 if !self.links.contains_key(&url) && !self.is_delayed(&url) {
                     self.open(url);
                 }
             }
-            Done::Located(channel, Err(_)) => {
-                self.set(&channel, State::Pending);
+            TaskResult::Located(channel, Err(_)) => {
+                self.set_state(&channel, State::Pending);
                 self.retry_later(UNKNOWN_SERVER);
             }
-            Done::Opened(url, Ok(connection)) => {
+            TaskResult::Opened(url, Ok(connection)) => {
                 tracing::debug!(connection = connection.id, "the bus is connected to a server");
                 self.retries.remove(UNKNOWN_SERVER);
                 self.links.insert(url, Link::Open(connection));
                 self.locate_pending();
             }
-            Done::Opened(url, Err(error)) => {
+            TaskResult::Opened(url, Err(error)) => {
                 tracing::warn!(error, "the bus failed to connect to Redis; retrying");
                 self.links.remove(&url);
                 self.retry_later(&url);
             }
-            Done::Sent(connection, false) => self.lose(connection),
-            Done::Sent(_, true) => {}
-            Done::MapRead => self.locate_pending(),
+            TaskResult::Sent(connection, false) => self.lose(connection),
+            TaskResult::Sent(_, true) => {}
+            TaskResult::MapRefreshed => self.locate_pending(),
         }
     }
 
@@ -237,12 +238,12 @@ impl SubscriptionManager {
         self.links.insert(url.clone(), Link::Opening);
         self.tasks.push(Box::pin(async move {
             let connection = Connection::open(id, url.clone(), queue).await;
-            Done::Opened(url, connection)
+            TaskResult::Opened(url, connection)
         }));
     }
 
     fn request(&mut self, connection: ConnectionId, channel: &Channel) {
-        self.set(channel, State::Requested(connection, Instant::now()));
+        self.set_state(channel, State::Requested(connection, Instant::now()));
         self.send(connection, channel.subscribe(), channel);
     }
 
@@ -251,7 +252,7 @@ impl SubscriptionManager {
             let mut command = redis::cmd(command);
             command.arg(channel.name());
             let (id, sent) = (connection.id, connection.send(command));
-            self.tasks.push(Box::pin(async move { Done::Sent(id, still_works(&sent.await)) }));
+            self.tasks.push(Box::pin(async move { TaskResult::Sent(id, still_works(&sent.await)) }));
         }
     }
 
@@ -267,10 +268,10 @@ impl SubscriptionManager {
         match kind {
             PushKind::SMessage => self.route(&Channel::OfSlot(name), data.next()),
             PushKind::Message => self.route(&Channel::Everywhere(name), data.next()),
-            PushKind::SSubscribe => self.confirmed(connection, &Channel::OfSlot(name)),
-            PushKind::Subscribe => self.confirmed(connection, &Channel::Everywhere(name)),
-            PushKind::SUnsubscribe => self.ended(connection, &Channel::OfSlot(name)),
-            PushKind::Unsubscribe => self.ended(connection, &Channel::Everywhere(name)),
+            PushKind::SSubscribe => self.on_subscribed(connection, &Channel::OfSlot(name)),
+            PushKind::Subscribe => self.on_subscribed(connection, &Channel::Everywhere(name)),
+            PushKind::SUnsubscribe => self.on_unsubscribed(connection, &Channel::OfSlot(name)),
+            PushKind::Unsubscribe => self.on_unsubscribed(connection, &Channel::Everywhere(name)),
             _ => {}
         }
     }
@@ -282,21 +283,22 @@ impl SubscriptionManager {
         }
     }
 
-    /// A subscription is in force.
-    fn confirmed(&mut self, connection: ConnectionId, channel: &Channel) {
+    /// Handles the server's confirmation of a subscription.
+    fn on_subscribed(&mut self, connection: ConnectionId, channel: &Channel) {
         let Some(subscription) = self.channels.get_mut(channel) else { return };
         if !matches!(subscription.state, State::Requested(on, _) if on == connection) {
             return;
         }
         subscription.state = State::Subscribed(connection);
         for waiting in subscription.waiting.drain(..) {
-            // A caller that gave up waiting has not heard what came before this.
+            // A caller that gave up waiting does not know that it missed the messages before this confirmation.
             subscription.is_stale |= waiting.send(()).is_err();
         }
         if std::mem::take(&mut subscription.is_stale) {
             subscription.mark_stale(channel);
         }
-        // Not before: a server that takes connections and drops them has not been reached.
+        // The retries end only after a confirmed subscription, because a server that accepts connections and drops
+        // them counts as not reached.
         if !self.retries.is_empty()
             && let Some(url) = self.url_of(connection)
         {
@@ -304,16 +306,16 @@ impl SubscriptionManager {
         }
     }
 
-    /// The server ended a subscription. If no listener asked for that, the channel's slot has moved.
-    fn ended(&mut self, connection: ConnectionId, channel: &Channel) {
+    /// Handles the end of a subscription. If no listener has unsubscribed, the channel's slot has moved.
+    fn on_unsubscribed(&mut self, connection: ConnectionId, channel: &Channel) {
         let Some(subscription) = self.channels.get_mut(channel) else { return };
         if subscription.state == State::Subscribed(connection) {
             subscription.lose(channel);
-            self.read_map();
+            self.refresh_slot_map();
         }
     }
 
-    /// A connection is gone, and with it all its subscriptions.
+    /// Handles the loss of a connection, and of all its subscriptions.
     fn lose(&mut self, connection: ConnectionId) {
         let Some(url) = self.url_of(connection) else { return };
         self.links.remove(&url);
@@ -322,17 +324,17 @@ impl SubscriptionManager {
         for (channel, subscription) in &mut self.channels {
             match subscription.state {
                 State::Subscribed(on) if on == connection => subscription.lose(channel),
-                // Nobody was told that messages arrive, so none was missed.
+                // The subscription was not confirmed, so no listener relies on it yet.
                 State::Requested(on, _) if on == connection => subscription.state = State::Pending,
                 _ => {}
             }
         }
         self.retry_later(&url);
-        // Some may go to another server at once.
+        // Some channels may be on another server by now, which can be asked at once.
         self.locate_pending();
     }
 
-    /// Another server is the master: connections may lead to replicas, which pass messages on late or not at all.
+    /// Closes all connections after a promotion: they may lead to replicas, which deliver messages late or not at all.
     fn leave_replicas(&mut self) {
         let connections: Vec<ConnectionId> = self.links.values().filter_map(Link::id).collect();
         connections.into_iter().for_each(|connection| self.lose(connection));
@@ -343,7 +345,10 @@ impl SubscriptionManager {
             if let Link::Open(connection) = link
                 && connection.take_overflow()
             {
-                tracing::warn!(connection = connection.id, "the bus dropped messages: its queue was full");
+                tracing::warn!(
+                    connection = connection.id,
+                    "the bus dropped messages, because its queue was full; marking its channels stale"
+                );
                 for (channel, subscription) in &self.channels {
                     if subscription.state == State::Subscribed(connection.id) {
                         subscription.mark_stale(channel);
@@ -360,7 +365,7 @@ impl SubscriptionManager {
                 && let Some(ping) = connection.ping()
             {
                 let id = connection.id;
-                self.tasks.push(Box::pin(async move { Done::Sent(id, still_works(&ping.await)) }));
+                self.tasks.push(Box::pin(async move { TaskResult::Sent(id, still_works(&ping.await)) }));
             }
         }
         let mut has_unconfirmed = false;
@@ -371,7 +376,7 @@ impl SubscriptionManager {
             }
         }
         if has_unconfirmed {
-            self.read_map();
+            self.refresh_slot_map();
         }
         let promotions = self.redis.promotions();
         if std::mem::replace(&mut self.promotions, promotions) != promotions {
@@ -379,24 +384,24 @@ impl SubscriptionManager {
         }
         let was_connected = std::mem::replace(&mut self.was_connected, self.redis.is_connected());
         if self.was_connected && !was_connected {
-            // Redis is back: waiting out a delay that grew during the outage gains nothing.
-            self.retries.values_mut().for_each(|retry| *retry = Retry { failures: 0, at: Some(now) });
+            // Redis is back: retry now instead of after a delay that grew during the outage.
+            self.retries.values_mut().for_each(|retry| *retry = Retry { failures: 0, due_at: Some(now) });
         }
         let mut is_due = false;
         for retry in self.retries.values_mut() {
-            is_due |= retry.at.take_if(|at| *at <= now).is_some();
+            is_due |= retry.due_at.take_if(|at| *at <= now).is_some();
         }
         if is_due {
             self.locate_pending();
         }
     }
 
-    /// Reads the map of slots again, and then locates every channel that is pending.
-    fn read_map(&mut self) {
+    /// Reads the slot map again, and then locates every pending channel.
+    fn refresh_slot_map(&mut self) {
         let redis = self.redis.clone();
         self.tasks.push(Box::pin(async move {
-            redis.servers().look_again().await;
-            Done::MapRead
+            redis.servers().refresh_slot_map().await;
+            TaskResult::MapRefreshed
         }));
     }
 
@@ -410,19 +415,19 @@ impl SubscriptionManager {
 
     fn retry_later(&mut self, url: &str) {
         let retry = self.retries.entry(url.to_owned()).or_default();
-        if retry.at.is_none() {
-            retry.at = Some(Instant::now() + RECONNECT.delay(retry.failures));
+        if retry.due_at.is_none() {
+            retry.due_at = Some(Instant::now() + RECONNECT_BACKOFF.delay(retry.failures));
             retry.failures += 1;
         }
     }
 
     /// Whether the next attempt to reach a server is not due yet.
     fn is_delayed(&self, url: &str) -> bool {
-        self.retries.get(url).is_some_and(|retry| retry.at.is_some())
+        self.retries.get(url).is_some_and(|retry| retry.due_at.is_some())
     }
 
-    /// The connection on which a channel is requested: its server's, and for one that is heard everywhere any other's as
-    /// well.
+    /// The connection on which to request a channel: that of its server; for a channel everywhere, any connection if
+    /// its server has none.
     fn connection_for(&self, channel: &Channel, url: &str) -> Option<ConnectionId> {
         let own = self.links.get(url).and_then(Link::id);
         match channel {
@@ -435,7 +440,7 @@ impl SubscriptionManager {
         self.channels.get(channel).is_some_and(|subscription| subscription.state == State::Locating)
     }
 
-    fn set(&mut self, channel: &Channel, state: State) {
+    fn set_state(&mut self, channel: &Channel, state: State) {
         if let Some(subscription) = self.channels.get_mut(channel) {
             subscription.state = state;
         }
@@ -453,8 +458,8 @@ impl SubscriptionManager {
     }
 }
 
-/// Whether a connection still works after a command. A refusal does not end it: it says that the channel is elsewhere by
-/// now.
+/// Whether a connection still works after a command. A refused command does not end it: the channel is on another
+/// server by now.
 fn still_works(outcome: &Result<(), redis::RedisError>) -> bool {
     outcome.as_ref().err().is_none_or(|error| !error.is_io_error())
 }

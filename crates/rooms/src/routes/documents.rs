@@ -1,6 +1,6 @@
-//! The shapes of answers. Those of requests are declared in `requests`.
+//! The schemas of responses. `requests` declares those of requests.
 //!
-//! The document shows each in the envelope that every answer has: `bongsu_http::openapi` adds it.
+//! `bongsu_http::openapi` adds the envelope that every response has to the OpenAPI document.
 
 #![allow(unused_qualifications, reason = "the derive writes its types with their paths")]
 
@@ -8,25 +8,25 @@ use bongsu_http::openapi::IdSchema;
 use bongsu_kernel::Id;
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::json::Object;
-use bongsu_live::Entry;
+use bongsu_live::LogEntry;
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::catch_up::PageEnd;
-use crate::publish::Published;
+use crate::publish::PublishOutcome;
 
 pub(super) const STREAM: &str = "retry: 2140\n\nevent: retrospect.submitted\nid: 1708070400000-0\n\
     data: {\"userId\":1,\"retrospectId\":100,\"timestamp\":\"2026-02-16T10:30:00.000Z\"}\n\n:keepalive\n\n";
 
-/// Who is in a room.
+/// A page of the people in a room.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Present {
+pub(super) struct PresencePage {
     pub(super) online_users: Vec<OnlineUser>,
-    /// Of the whole room.
+    /// Number of people in the whole room.
     #[schema(example = 1)]
     pub(super) count: usize,
-    /// Only when others follow.
+    /// Present if there are more people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) next_cursor: Option<String>,
 }
@@ -40,27 +40,27 @@ pub(super) struct OnlineUser {
     pub(super) last_seen: String,
 }
 
-/// A heartbeat was noted.
+/// The response to a heartbeat.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Acknowledged {
+pub(super) struct HeartbeatAnswer {
     pub(super) acknowledged: bool,
     #[schema(example = 30)]
     pub(super) next_in_secs: u64,
 }
 
-/// A room that was registered or deleted.
+/// The room that was registered or deleted.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Registered {
+pub(super) struct RoomAnswer {
     #[schema(value_type = IdSchema)]
     pub(super) room_id: Id,
 }
 
-/// A member who was added or removed.
+/// The member who was added or removed.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Member {
+pub(super) struct MemberAnswer {
     #[schema(value_type = IdSchema)]
     pub(super) room_id: Id,
     #[schema(value_type = IdSchema)]
@@ -71,8 +71,8 @@ pub(super) struct Member {
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "describes the header")]
 pub(super) struct TraceParam {
-    /// The trace that the event belongs to (W3C Trace Context). It is kept with the event and travels with what comes of
-    /// it; what is not well-formed is left out.
+    /// The trace that the event belongs to (W3C Trace Context). The hub stores it with the event and passes it on with
+    /// inbox entries. A malformed value is ignored.
     #[param(example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
     traceparent: Option<String>,
 }
@@ -82,13 +82,13 @@ pub(super) struct TraceParam {
 pub(super) struct PublishAnswer {
     #[schema(example = "1708070400000-0")]
     stream_id: String,
-    /// Streams that listened at that moment: an estimate, not a receipt.
+    /// Number of subscribers when the event was published: an estimate, not a receipt.
     delivered_to: u32,
     duplicate: bool,
 }
 
-impl From<Published> for PublishAnswer {
-    fn from(published: Published) -> Self {
+impl From<PublishOutcome> for PublishAnswer {
+    fn from(published: PublishOutcome) -> Self {
         Self {
             stream_id: published.id.to_string(),
             delivered_to: published.delivered_to,
@@ -98,7 +98,7 @@ impl From<Published> for PublishAnswer {
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Batched {
+pub(super) struct BatchAnswer {
     pub(super) results: Vec<BatchResult>,
 }
 
@@ -119,20 +119,21 @@ pub(super) enum BatchResult {
     },
 }
 
-/// The list is written apart: `bongsu_http::listed`.
+/// A page of events, oldest first.
+// `bongsu_http::list_response` writes the list; the field `events` of this value stays empty.
 #[derive(Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Events {
     events: Vec<EventItem>,
-    /// Ask on with this.
+    /// The position with which to request the next page.
     last_id: String,
     has_more: bool,
-    /// Only when the position was older than the log.
+    /// Present if events after the given position were trimmed.
     #[serde(skip_serializing_if = "Option::is_none")]
     trimmed: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     oldest_id: Option<String>,
-    /// Only when the position names nothing that the log knows: some events may be missing.
+    /// Present if the given position is not one of this room's log: events may be missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown: Option<bool>,
 }
@@ -142,10 +143,10 @@ impl Events {
         Self {
             events: Vec::new(),
             last_id: end.last.to_string(),
-            has_more: end.more,
+            has_more: end.has_more,
             trimmed: end.trimmed.map(|_| true),
             oldest_id: end.trimmed.map(|oldest| oldest.to_string()),
-            unknown: end.unknown.then_some(true),
+            unknown: end.is_unknown.then_some(true),
         }
     }
 }
@@ -162,10 +163,10 @@ pub(super) struct EventItem {
     timestamp: String,
 }
 
-impl From<Entry> for EventItem {
-    fn from(entry: Entry) -> Self {
+impl From<LogEntry> for EventItem {
+    fn from(entry: LogEntry) -> Self {
         Self {
-            id: entry.place.id.to_string(),
+            id: entry.position.id.to_string(),
             event_type: entry.event_type.as_str().to_owned(),
             data: entry.data,
             publisher_id: entry.publisher,

@@ -1,45 +1,52 @@
-//! Who is in a room, and the sign of those without a stream.
+//! The routes that list the people in a room and take heartbeats.
 
 use axum::extract::State;
 use bongsu_http::answer::Answer;
-use bongsu_http::{ApiError, Observes, Person};
+use bongsu_http::{ApiError, ObserverFlag, Person};
 use bongsu_kernel::Id;
 use bongsu_kernel::clock::rfc3339;
-use bongsu_limits::bucket::{Rate, Refused};
-use bongsu_presence::{Joined, Who};
+use bongsu_limits::bucket::{Rate, RateLimitError};
+use bongsu_presence::{Occupants, PresenceGuard};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::RoomsState;
-use super::documents::{Acknowledged, OnlineUser, Present};
-use super::refusals::{no_presence, not_allowed};
+use super::documents::{HeartbeatAnswer, OnlineUser, PresencePage};
+use super::errors::{access_error, presence_error};
 use super::requests::{PresenceQuery, RoomPath};
 use crate::Rooms;
 
-/// Signs of life that one person may send, in all rooms together: each leaves something in memory for a minute.
-const BEATS_PER_SECOND: f64 = 4.0;
-const BEATS_AT_ONCE: u32 = 120;
+/// Heartbeats that one person may send, to all rooms together. They are limited because each one keeps a lease in
+/// memory for `PRESENCE_USER_TTL_SECS`.
+const HEARTBEATS_PER_SECOND: f64 = 4.0;
+const MAX_HEARTBEAT_BURST: u32 = 120;
 
 pub(super) fn router() -> OpenApiRouter<RoomsState> {
     OpenApiRouter::new().routes(routes!(present)).routes(routes!(heartbeat))
 }
 
 impl Rooms {
-    /// A stream of a person follows a room from now on.
-    pub(super) async fn join(&self, room: &Id, user: &Id, Observes(observes): Observes) -> Joined {
-        if observes { self.0.presence.observed(room).await } else { self.0.presence.joined(room, user).await }
+    /// Adds a stream to a room. Unless it is an observer, its person becomes present.
+    pub(super) async fn join(
+        &self,
+        room: &Id,
+        user: &Id,
+        ObserverFlag(is_observer): ObserverFlag,
+    ) -> PresenceGuard {
+        if is_observer { self.0.presence.observe(room).await } else { self.0.presence.join(room, user).await }
     }
 }
 
-/// Who is there
+/// List the people in a room
 ///
-/// People with a stream or a WebSocket on the room, and those who sent a heartbeat within the last minute. `count` is of the
-/// whole room. `nextCursor`, there when others follow, is given back as `cursor` for the page after this one.
+/// Returns people with a stream or a WebSocket of the room, and those who sent a heartbeat within the last minute.
+/// `count` is the number of people in the whole room. If there are more people, `nextCursor` is the `cursor` of the
+/// next page.
 #[utoipa::path(
     get,
     path = "/api/v1/rooms/{roomId}/presence",
     params(RoomPath, PresenceQuery),
-    responses((status = 200, description = "Who is there.", body = Present)),
+    responses((status = 200, description = "A page of the people in the room.", body = PresencePage)),
     security(("person" = [])),
 )]
 async fn present(
@@ -47,41 +54,45 @@ async fn present(
     RoomPath { room }: RoomPath,
     PresenceQuery { limit, cursor }: PresenceQuery,
     State(rooms): State<Rooms>,
-) -> Result<Answer<Present>, ApiError> {
-    rooms.may_read(&room, &person.id).await.map_err(not_allowed)?;
-    let who = rooms.0.presence.who(&room, cursor.as_ref(), limit).await;
-    let Who { count, online, has_more, .. } = who.map_err(|error| no_presence(&error))?;
+) -> Result<Answer<PresencePage>, ApiError> {
+    rooms.may_read(&room, &person.id).await.map_err(access_error)?;
+    let occupants = rooms.0.presence.occupants(&room, cursor.as_ref(), limit).await;
+    let Occupants { count, online, has_more, .. } = occupants.map_err(|error| presence_error(&error))?;
     let next_cursor = online.last().filter(|_| has_more).map(|last| last.user.to_string());
     let online_users = online
         .into_iter()
         .map(|online| OnlineUser { user_id: online.user, last_seen: rfc3339(online.last_seen) });
-    Ok(Answer(Present { online_users: online_users.collect(), count, next_cursor }))
+    Ok(Answer(PresencePage { online_users: online_users.collect(), count, next_cursor }))
 }
 
-/// I am still there
+/// Send a heartbeat
 ///
-/// For those who look at a room without a stream, every 30 seconds. More than 4 a second of one person are refused.
+/// Keeps a person present who watches the room without a stream. Repeat it after `nextInSecs`. A person may send 4
+/// heartbeats per second to all rooms together.
 #[utoipa::path(
     post,
     path = "/api/v1/rooms/{roomId}/presence/heartbeat",
     params(RoomPath),
-    responses((status = 200, description = "Noted.", body = Acknowledged)),
+    responses((status = 200, description = "The person is present.", body = HeartbeatAnswer)),
     security(("person" = [])),
 )]
 async fn heartbeat(
     person: Person,
     RoomPath { room }: RoomPath,
     State(rooms): State<Rooms>,
-) -> Result<Answer<Acknowledged>, ApiError> {
-    rooms.may_read(&room, &person.id).await.map_err(not_allowed)?;
-    let rate = Rate::new(BEATS_PER_SECOND, BEATS_AT_ONCE).ok_or_else(ApiError::unexpected)?;
+) -> Result<Answer<HeartbeatAnswer>, ApiError> {
+    rooms.may_read(&room, &person.id).await.map_err(access_error)?;
+    let rate = Rate::new(HEARTBEATS_PER_SECOND, MAX_HEARTBEAT_BURST).ok_or_else(ApiError::unexpected)?;
     match rooms.0.buckets.take(&format!("heartbeat:{}", person.id), rate, 1).await {
-        // Presence itself says what is wrong with an engine that is away.
-        Ok(()) | Err(Refused::Away(_)) => {}
-        Err(Refused::RetryAfter(_) | Refused::Never) => {
-            return Err(ApiError::too_many("너무 잦은 신호입니다.", "Too many signs of life; send fewer."));
+        // While the engine is unavailable the heartbeat itself fails below, with its own error.
+        Ok(()) | Err(RateLimitError::Unavailable(_)) => {}
+        Err(RateLimitError::RetryAfter(_) | RateLimitError::ExceedsBurst) => {
+            return Err(ApiError::too_many(
+                "너무 잦은 신호입니다.",
+                "Too many heartbeats; send at most 4 per second.",
+            ));
         }
     }
-    let next = rooms.0.presence.heartbeat(&room, &person.id).await.map_err(|error| no_presence(&error))?;
-    Ok(Answer(Acknowledged { acknowledged: true, next_in_secs: next.as_secs().max(1) }))
+    let next = rooms.0.presence.heartbeat(&room, &person.id).await.map_err(|error| presence_error(&error))?;
+    Ok(Answer(HeartbeatAnswer { acknowledged: true, next_in_secs: next.as_secs().max(1) }))
 }

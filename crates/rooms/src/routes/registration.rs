@@ -1,4 +1,4 @@
-//! Registering rooms and members: no body, idempotent.
+//! The routes that register and remove rooms and members. All are idempotent and take no body.
 
 use axum::extract::State;
 use bongsu_http::answer::Answer;
@@ -7,8 +7,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::RoomsState;
-use super::documents::{Member, Registered};
-use super::refusals::not_registered;
+use super::documents::{MemberAnswer, RoomAnswer};
+use super::errors::registration_error;
 use super::requests::{MemberPath, RoomPath};
 use crate::Rooms;
 
@@ -18,40 +18,40 @@ pub(super) fn router() -> OpenApiRouter<RoomsState> {
 
 /// Register a room
 ///
-/// With `ROOMS_MODE=registered` only registered rooms can be followed and published to.
+/// With `ROOMS_MODE=registered` only registered rooms can be read and published to.
 #[utoipa::path(
     put,
     path = "/api/v1/rooms/{roomId}",
     params(RoomPath),
-    responses((status = 200, description = "It is registered.", body = Registered)),
+    responses((status = 200, description = "The room is registered.", body = RoomAnswer)),
     security(("service" = [])),
 )]
 async fn register(
     _: Service,
     RoomPath { room: room_id }: RoomPath,
     State(rooms): State<Rooms>,
-) -> Result<Answer<Registered>, ApiError> {
-    rooms.register(&room_id).await.map_err(not_registered)?;
-    Ok(Answer(Registered { room_id }))
+) -> Result<Answer<RoomAnswer>, ApiError> {
+    rooms.register(&room_id).await.map_err(registration_error)?;
+    Ok(Answer(RoomAnswer { room_id }))
 }
 
 /// Delete a room
 ///
-/// Ends its streams (3501) and deletes its log and its members.
+/// Closes the room's streams (3501), and deletes its log and its members.
 #[utoipa::path(
     delete,
     path = "/api/v1/rooms/{roomId}",
     params(RoomPath),
-    responses((status = 200, description = "It is gone.", body = Registered)),
+    responses((status = 200, description = "The room is not registered any more.", body = RoomAnswer)),
     security(("service" = [])),
 )]
 async fn unregister(
     _: Service,
     RoomPath { room: room_id }: RoomPath,
     State(rooms): State<Rooms>,
-) -> Result<Answer<Registered>, ApiError> {
-    rooms.unregister(&room_id).await.map_err(not_registered)?;
-    Ok(Answer(Registered { room_id }))
+) -> Result<Answer<RoomAnswer>, ApiError> {
+    rooms.unregister(&room_id).await.map_err(registration_error)?;
+    Ok(Answer(RoomAnswer { room_id }))
 }
 
 /// Add a member
@@ -59,34 +59,34 @@ async fn unregister(
     put,
     path = "/api/v1/rooms/{roomId}/members/{userId}",
     params(MemberPath),
-    responses((status = 200, description = "They are a member.", body = Member)),
+    responses((status = 200, description = "The person is a member.", body = MemberAnswer)),
     security(("service" = [])),
 )]
 async fn add(
     _: Service,
     MemberPath { room: room_id, user: user_id }: MemberPath,
     State(rooms): State<Rooms>,
-) -> Result<Answer<Member>, ApiError> {
-    rooms.add_member(&room_id, &user_id).await.map_err(not_registered)?;
-    Ok(Answer(Member { room_id, user_id }))
+) -> Result<Answer<MemberAnswer>, ApiError> {
+    rooms.add_member(&room_id, &user_id).await.map_err(registration_error)?;
+    Ok(Answer(MemberAnswer { room_id, user_id }))
 }
 
 /// Remove a member
 ///
-/// With `ROOMS_MODE=registered` nothing that is published after this reaches them, and their streams of the room end
-/// (3501).
+/// With `ROOMS_MODE=registered`, no event that is published later reaches the person, and their streams of the room
+/// close (3501).
 #[utoipa::path(
     delete,
     path = "/api/v1/rooms/{roomId}/members/{userId}",
     params(MemberPath),
-    responses((status = 200, description = "They are no member.", body = Member)),
+    responses((status = 200, description = "The person is not a member.", body = MemberAnswer)),
     security(("service" = [])),
 )]
 async fn remove(
     _: Service,
     MemberPath { room: room_id, user: user_id }: MemberPath,
     State(rooms): State<Rooms>,
-) -> Result<Answer<Member>, ApiError> {
-    rooms.remove_member(&room_id, &user_id).await.map_err(not_registered)?;
-    Ok(Answer(Member { room_id, user_id }))
+) -> Result<Answer<MemberAnswer>, ApiError> {
+    rooms.remove_member(&room_id, &user_id).await.map_err(registration_error)?;
+    Ok(Answer(MemberAnswer { room_id, user_id }))
 }

@@ -1,21 +1,21 @@
-//! Requests: the room of a path, where streams begin, and what is published.
+//! The requests of rooms: paths, queries, bodies, and the positions of streams.
 //!
-//! An error names the field that it is about. Positions are read before credentials are looked at.
+//! An error names its field. Positions are parsed before the credentials are checked.
 
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
 use bongsu_http::answer::invalid;
-use bongsu_http::request::{Kind, Refusal, each, event_data, id, limit, list, text, text_id};
-use bongsu_http::stream::resumed;
-use bongsu_http::{ApiError, Query, request};
+use bongsu_http::request::{FieldError, FieldKind, event_data, id, item_results, limit, list, text, text_id};
+use bongsu_http::stream::resume_position;
+use bongsu_http::{ApiError, UrlQuery, request};
 use bongsu_kernel::json::Object;
 use bongsu_kernel::{Code, EventType, Id, Reason, StreamId, event, trace};
-use bongsu_live::composite::Composite;
+use bongsu_live::composite::CompositePosition;
 use http::request::Parts;
 use serde_json::json;
 
-use crate::publish::{KEY_LENGTH, MOST_IN_BATCH, MOST_RECIPIENTS, Publish};
-use crate::{MOST_ROOMS, catch_up};
+use crate::publish::{MAX_BATCH_SIZE, MAX_KEY_LEN, MAX_RECIPIENTS, PublishRequest};
+use crate::{MAX_ROOMS_PER_STREAM, catch_up};
 
 request! {
     pub(super) path RoomPath {
@@ -31,23 +31,23 @@ request! {
     }
 
     pub(super) query EventsQuery {
-        /// The last id that the caller had; 0-0: from the beginning.
+        /// The id of the last event that the caller received. 0-0: from the beginning.
         since: StreamId = stream_id().example("0-0"),
-        /// How many at most.
-        count: u64 = limit(catch_up::MOST, catch_up::USUAL),
+        /// Maximum number of events.
+        count: u64 = limit(catch_up::MAX_PAGE_SIZE, catch_up::DEFAULT_PAGE_SIZE),
     }
 
     pub(super) query PresenceQuery {
-        /// How many at most.
+        /// Maximum number of people.
         limit: usize = limit(MAX_PAGE_SIZE, DEFAULT_PAGE_SIZE),
-        /// `nextCursor` of the page before.
+        /// `nextCursor` of the previous page.
         cursor: Option<Id> = text_id("7").with("pattern", "^[A-Za-z0-9._@:-]{0,128}$").optional(),
     }
 
     pub(super) query SubjectsQuery {
-        /// 1: carry the personal stream as well.
+        /// 1: include the personal stream.
         inbox: Option<bool> = inbox().example("1").optional(),
-        /// The rooms, separated by commas. Required unless inbox is 1.
+        /// Room ids, separated by commas. Required unless inbox is 1.
         rooms: Option<Vec<Id>> = rooms().example("1,2,3").optional(),
     }
 
@@ -55,57 +55,58 @@ request! {
     pub(super) body PublishBody {
         room_id as "roomId": Id = id(),
         event_type as "eventType": EventType = event_type().example("retrospect.submitted"),
-        /// An object, passed on as it is; `timestamp` is set by the hub. At most 64 levels deep.
+        /// An object, delivered unchanged, except that the hub sets `timestamp`. At most 64 levels deep.
         data: Object = event_data("timestamp").example(json!({"userId": 1, "userName": "김철수"})),
         publisher_id as "publisherId": Option<Id> = id().optional(),
-        /// The same room and key within 24 hours is one event.
-        idempotency_key as "idempotencyKey": Option<String> = text(KEY_LENGTH).example("submit-100").optional(),
-        /// Who gets an entry in their inbox, less the publisher.
-        recipients: Option<Vec<Id>> = list(id(), 0..=MOST_RECIPIENTS).optional(),
+        /// Requests with the same room and key within 24 hours are one event.
+        idempotency_key as "idempotencyKey": Option<String> = text(MAX_KEY_LEN).example("submit-100").optional(),
+        /// The people who get an inbox entry. The publisher gets none.
+        recipients: Option<Vec<Id>> = list(id(), 0..=MAX_RECIPIENTS).optional(),
     }
 
     pub(super) body BatchBody {
-        events: Vec<Result<PublishBody, ApiError>> = each("events", MOST_IN_BATCH),
+        events: Vec<Result<PublishBody, ApiError>> = item_results("events", MAX_BATCH_SIZE),
     }
 }
 
-/// People in one page, when the caller does not say and at most. The first is what an update lists at most.
+/// People in one page, unless the caller gives another limit. Equals the maximum that a `presence.update` lists.
 const DEFAULT_PAGE_SIZE: usize = 200;
+/// People in one page at most.
 const MAX_PAGE_SIZE: u64 = 500;
 
-fn stream_id() -> Kind<StreamId> {
+fn stream_id() -> FieldKind<StreamId> {
     let pattern = "^(0|[1-9][0-9]{0,18})-(0|[1-9][0-9]{0,18})$";
-    Kind::new(json!({"type": "string", "pattern": pattern}), |given| Ok(given.text()?.parse()?))
+    FieldKind::new(json!({"type": "string", "pattern": pattern}), |given| Ok(given.text()?.parse()?))
 }
 
-/// A text that is no event type has a code of its own.
-fn event_type() -> Kind<EventType> {
+/// A malformed event type has an error code of its own.
+fn event_type() -> FieldKind<EventType> {
     let schema = json!({"type": "string", "pattern": event::PATTERN, "maxLength": EventType::MAX_LEN});
-    Kind::new(schema, |given| {
-        EventType::new(&given.text()?).map_err(|reason| Refusal::new(Code::Notif4001, reason))
+    FieldKind::new(schema, |given| {
+        EventType::new(&given.text()?).map_err(|reason| FieldError::new(Code::Notif4001, reason))
     })
 }
 
-/// Whether a stream carries the person's inbox.
-fn inbox() -> Kind<bool> {
-    Kind::new(json!({"type": "string"}), |given| match given.as_str() {
+/// Whether a stream includes the person's inbox.
+fn inbox() -> FieldKind<bool> {
+    FieldKind::new(json!({"type": "string"}), |given| match given.as_str() {
         "1" | "true" => Ok(true),
         "0" | "false" => Ok(false),
         _ => Err(Reason::OneOf(&["0", "1"]).into()),
     })
 }
 
-/// The rooms of a stream, each once, in the order given.
-fn rooms() -> Kind<Vec<Id>> {
-    Kind::new(json!({"type": "string"}), |given| {
+/// The rooms of a stream in the given order, without duplicates.
+fn rooms() -> FieldKind<Vec<Id>> {
+    FieldKind::new(json!({"type": "string"}), |given| {
         let mut rooms: Vec<Id> = Vec::new();
         for room in given.text()?.split(',') {
             let room = Id::new(room)?;
             if !rooms.contains(&room) {
                 rooms.push(room);
             }
-            if rooms.len() > MOST_ROOMS {
-                return Err(Reason::TooMany(MOST_ROOMS).into());
+            if rooms.len() > MAX_ROOMS_PER_STREAM {
+                return Err(Reason::TooMany(MAX_ROOMS_PER_STREAM).into());
             }
         }
         Ok(rooms)
@@ -113,7 +114,7 @@ fn rooms() -> Kind<Vec<Id>> {
 }
 
 impl SubjectsQuery {
-    /// The rooms, and whether the stream carries the inbox: then there may be no rooms.
+    /// Returns the rooms, and whether the stream includes the inbox. Only with the inbox may there be no rooms.
     pub(super) fn subjects(self) -> Result<(Vec<Id>, bool), ApiError> {
         match (self.rooms, self.inbox.unwrap_or_default()) {
             (None, false) => Err(invalid("rooms", Reason::Required)),
@@ -122,7 +123,7 @@ impl SubjectsQuery {
     }
 }
 
-impl From<PublishBody> for Publish {
+impl From<PublishBody> for PublishRequest {
     fn from(body: PublishBody) -> Self {
         Self {
             room: body.room_id,
@@ -136,25 +137,25 @@ impl From<PublishBody> for Publish {
     }
 }
 
-/// Where a stream begins: after this id, or from now on.
+/// The position after which a stream begins; None: from now on.
 ///
-/// It comes before the other arguments of a handler: a client that comes back although its stream ended for good is
-/// answered 204, whatever became of its token.
+/// Handlers take it before their other arguments: a client that reconnects although its stream closed for good gets
+/// 204, even when its token is not valid any more.
 pub(super) struct Resume(pub(super) Option<StreamId>);
 
 impl<S: Sync> FromRequestParts<S> for Resume {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
-        Ok(Self(resumed(parts, "lastEventId", str::parse)?.map(|(position, _)| position)))
+        Ok(Self(resume_position(parts, "lastEventId", str::parse)?.map(|(position, _)| position)))
     }
 }
 
-/// The same of a stream that follows several subjects.
+/// The position of a stream that follows several subjects.
 pub(super) enum ResumeMany {
-    /// With rooms: a position of all subjects together, and the name of the field that has it.
-    Together(Option<(Composite, &'static str)>),
-    /// Without rooms: a number of the person's inbox.
+    /// With rooms: the composite position, and the name of the field that contains it.
+    Composite(Option<(CompositePosition, &'static str)>),
+    /// Without rooms: an inbox sequence of the person.
     Inbox(Option<StreamId>),
 }
 
@@ -162,11 +163,12 @@ impl<S: Sync> FromRequestParts<S> for ResumeMany {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
-        let query = Query::of(parts.uri.query()).map_err(|error| ApiError::from(error).into_response())?;
+        let query =
+            UrlQuery::parse(parts.uri.query()).map_err(|error| ApiError::from(error).into_response())?;
         if query.get("rooms").is_some_and(|rooms| !rooms.is_empty()) {
-            return resumed(parts, "lastEventId", str::parse).map(Self::Together);
+            return resume_position(parts, "lastEventId", str::parse).map(Self::Composite);
         }
-        let number = |text: &str| StreamId::of_number(text).ok_or(Reason::Position);
-        Ok(Self::Inbox(resumed(parts, "lastEventId", number)?.map(|(number, _)| number)))
+        let parse = |text: &str| StreamId::from_number(text).ok_or(Reason::Position);
+        Ok(Self::Inbox(resume_position(parts, "lastEventId", parse)?.map(|(position, _)| position)))
     }
 }

@@ -1,49 +1,50 @@
-//! Registered rooms and members in SQL, in the process or on a server that a fleet shares.
+//! Registered rooms and their members in SQL: SQLite in the data folder, PostgreSQL or MariaDB.
 //!
-//! Whoever changes the members of a room holds its row, so that a limit of members holds with many changes at once.
+//! A transaction that changes the members of a room locks the row of the room, so that concurrent changes cannot exceed
+//! the member limit.
 
 use std::collections::HashSet;
 
 use bongsu_kernel::Id;
-use bongsu_sql::{Boxed, Error, Migration, Query, Records, Transaction, migration, query};
+use bongsu_sql::{BoxFuture, Error, Migration, Query, Records, Transaction, migration, query};
 
-use super::{Added, Standing, StoreError};
+use super::{AddOutcome, MembershipState, StoreError};
 
 /// The tables of this store.
 pub const MIGRATIONS: &[Migration] = &[migration!("rooms", 1, "0001_members")];
 
 static REGISTER: Query = query!("register", mysql);
 static FIND: Query = query!("find");
-static HOLD: Query = query!("hold");
-static FORGET_MEMBERS: Query = query!("forget_members");
-static FORGET: Query = query!("forget");
+static FIND_AND_LOCK: Query = query!("find_and_lock");
+static DELETE_MEMBERS: Query = query!("delete_members");
+static DELETE: Query = query!("delete");
 static ADD: Query = query!("add", mysql);
 static COUNT: Query = query!("count");
 static REMOVE: Query = query!("remove");
-static STANDING: Query = query!("standing");
+static MEMBERSHIP_STATE: Query = query!("membership_state");
 static MEMBERS: Query = query!("members");
 static REGISTERED: Query = query!("registered", mysql);
 
-/// All of them, for the test that every database understands them.
+/// All queries, for the test that prepares them on every database.
 pub static QUERIES: &[&Query] = &[
     &REGISTER,
     &FIND,
-    &HOLD,
-    &FORGET_MEMBERS,
-    &FORGET,
+    &FIND_AND_LOCK,
+    &DELETE_MEMBERS,
+    &DELETE,
     &ADD,
     &COUNT,
     &REMOVE,
-    &STANDING,
+    &MEMBERSHIP_STATE,
     &MEMBERS,
     &REGISTERED,
 ];
 
 /// Registered rooms and their members. Cheap to clone.
 ///
-/// - **Durable** before it answers, and seen by every question that is asked after the answer.
-/// - **Repeating** a change is no error and changes nothing more.
-/// - **Errors** mean that nothing was changed, unless the store did not answer.
+/// - **Durable.** A change is durable before it returns, and every later read sees it.
+/// - **Repeating.** A repeated change succeeds and has no further effect.
+/// - **Errors.** After an error nothing was changed, unless the store did not answer.
 #[derive(Clone)]
 pub struct SqlStore(pub Records);
 
@@ -53,104 +54,110 @@ impl SqlStore {
         self.0.write(room.clone(), register).await
     }
 
-    /// Takes a room and all its members away. Says whether it was there.
+    /// Deletes a room and all its members. Returns whether the room was registered.
     pub async fn unregister(&self, room: &Id) -> Result<bool, StoreError> {
         self.0.write(room.clone(), unregister).await
     }
 
-    /// Adds a member; a room keeps at most `most`.
-    pub async fn add(&self, room: &Id, user: &Id, most: usize) -> Result<Added, StoreError> {
-        self.0.write((room.clone(), user.clone(), most), add).await
+    /// Adds a member, unless the room has `max_members` members already.
+    pub async fn add(&self, room: &Id, user: &Id, max_members: usize) -> Result<AddOutcome, StoreError> {
+        self.0.write((room.clone(), user.clone(), max_members), add).await
     }
 
-    /// Takes a member away. Says whether the room is registered.
+    /// Removes a member. Returns whether the room is registered.
     pub async fn remove(&self, room: &Id, user: &Id) -> Result<bool, StoreError> {
         self.0.write((room.clone(), user.clone()), remove).await
     }
 
-    /// What somebody is to a room.
-    pub async fn standing(&self, room: &Id, user: &Id) -> Result<Standing, StoreError> {
-        self.0.read((room.clone(), user.clone()), standing).await
+    /// Returns whether a person is a member of a room.
+    pub async fn membership_state(&self, room: &Id, user: &Id) -> Result<MembershipState, StoreError> {
+        self.0.read((room.clone(), user.clone()), membership_state).await
     }
 
-    /// Who is a member, in order; None when the room is not registered.
+    /// Returns the members in the order of their ids; None when the room is not registered.
     pub async fn members(&self, room: &Id) -> Result<Option<Vec<Id>>, StoreError> {
         self.0.read(room.clone(), members).await
     }
 
-    /// Those of these rooms that are registered.
+    /// Returns those of the given rooms that are registered.
     pub async fn registered(&self, rooms: &[Id]) -> Result<HashSet<Id>, StoreError> {
         self.0.read(rooms.to_vec(), registered).await
     }
 }
 
-type Done<'t, T> = Boxed<'t, Result<T, StoreError>>;
+type QueryFuture<'t, T> = BoxFuture<'t, Result<T, StoreError>>;
 
-async fn number_of(tx: &mut Transaction<'_>, query: &Query, room: &Id) -> Result<Option<i64>, Error> {
+async fn room_number(tx: &mut Transaction<'_>, query: &Query, room: &Id) -> Result<Option<i64>, Error> {
     tx.row(query, &[("room", room.into())]).await?.map(|row| row.int(0)).transpose()
 }
 
-fn register<'t>(room: &'t Id, tx: &'t mut Transaction<'_>) -> Done<'t, ()> {
+fn register<'t>(room: &'t Id, tx: &'t mut Transaction<'_>) -> QueryFuture<'t, ()> {
     Box::pin(async move {
         tx.run(&REGISTER, &[("room", room.into())]).await?;
         Ok(())
     })
 }
 
-fn unregister<'t>(room: &'t Id, tx: &'t mut Transaction<'_>) -> Done<'t, bool> {
+fn unregister<'t>(room: &'t Id, tx: &'t mut Transaction<'_>) -> QueryFuture<'t, bool> {
     Box::pin(async move {
-        let Some(id) = number_of(tx, &HOLD, room).await? else { return Ok(false) };
-        tx.run(&FORGET_MEMBERS, &[("id", id.into())]).await?;
-        tx.run(&FORGET, &[("id", id.into())]).await?;
+        let Some(id) = room_number(tx, &FIND_AND_LOCK, room).await? else { return Ok(false) };
+        tx.run(&DELETE_MEMBERS, &[("id", id.into())]).await?;
+        tx.run(&DELETE, &[("id", id.into())]).await?;
         Ok(true)
     })
 }
 
-fn add<'t>((room, user, most): &'t (Id, Id, usize), tx: &'t mut Transaction<'_>) -> Done<'t, Added> {
+fn add<'t>(
+    (room, user, max_members): &'t (Id, Id, usize),
+    tx: &'t mut Transaction<'_>,
+) -> QueryFuture<'t, AddOutcome> {
     Box::pin(async move {
-        let Some(id) = number_of(tx, &HOLD, room).await? else { return Ok(Added::NoRoom) };
-        let both = [("id", id.into()), ("user", user.into())];
-        let added = tx.run(&ADD, &both).await?;
+        let Some(id) = room_number(tx, &FIND_AND_LOCK, room).await? else { return Ok(AddOutcome::NoRoom) };
+        let parameters = [("id", id.into()), ("user", user.into())];
+        let added = tx.run(&ADD, &parameters).await?;
         let count = tx.row(&COUNT, &[("id", id.into())]).await?.map_or(Ok(0), |row| row.count(0))?;
-        if added == 1 && count > *most as u64 {
-            tx.run(&REMOVE, &both).await?;
-            return Ok(Added::Full);
+        if added == 1 && count > *max_members as u64 {
+            tx.run(&REMOVE, &parameters).await?;
+            return Ok(AddOutcome::Full);
         }
-        Ok(Added::Yes)
+        Ok(AddOutcome::Added)
     })
 }
 
-fn remove<'t>((room, user): &'t (Id, Id), tx: &'t mut Transaction<'_>) -> Done<'t, bool> {
+fn remove<'t>((room, user): &'t (Id, Id), tx: &'t mut Transaction<'_>) -> QueryFuture<'t, bool> {
     Box::pin(async move {
-        let Some(id) = number_of(tx, &HOLD, room).await? else { return Ok(false) };
+        let Some(id) = room_number(tx, &FIND_AND_LOCK, room).await? else { return Ok(false) };
         tx.run(&REMOVE, &[("id", id.into()), ("user", user.into())]).await?;
         Ok(true)
     })
 }
 
-fn standing<'t>((room, user): &'t (Id, Id), tx: &'t mut Transaction<'_>) -> Done<'t, Standing> {
+fn membership_state<'t>(
+    (room, user): &'t (Id, Id),
+    tx: &'t mut Transaction<'_>,
+) -> QueryFuture<'t, MembershipState> {
     Box::pin(async move {
-        let both = [("room", room.into()), ("user", user.into())];
-        Ok(match tx.row(&STANDING, &both).await? {
-            None => Standing::NoRoom,
-            Some(row) if row.maybe_text(1)?.is_some() => Standing::Member,
-            Some(_) => Standing::Stranger,
+        let parameters = [("room", room.into()), ("user", user.into())];
+        Ok(match tx.row(&MEMBERSHIP_STATE, &parameters).await? {
+            None => MembershipState::NoRoom,
+            Some(row) if row.maybe_text(1)?.is_some() => MembershipState::Member,
+            Some(_) => MembershipState::NotMember,
         })
     })
 }
 
-fn members<'t>(room: &'t Id, tx: &'t mut Transaction<'_>) -> Done<'t, Option<Vec<Id>>> {
+fn members<'t>(room: &'t Id, tx: &'t mut Transaction<'_>) -> QueryFuture<'t, Option<Vec<Id>>> {
     Box::pin(async move {
-        let Some(id) = number_of(tx, &FIND, room).await? else { return Ok(None) };
+        let Some(id) = room_number(tx, &FIND, room).await? else { return Ok(None) };
         let rows = tx.rows(&MEMBERS, &[("id", id.into())]).await?;
         Ok(Some(rows.iter().map(|row| row.id(0)).collect::<Result<_, _>>()?))
     })
 }
 
-#[expect(clippy::ptr_arg, reason = "a question takes what it was given by reference")]
-fn registered<'t>(rooms: &'t Vec<Id>, tx: &'t mut Transaction<'_>) -> Done<'t, HashSet<Id>> {
+#[expect(clippy::ptr_arg, reason = "a read function takes a reference to its input")]
+fn registered<'t>(rooms: &'t Vec<Id>, tx: &'t mut Transaction<'_>) -> QueryFuture<'t, HashSet<Id>> {
     Box::pin(async move {
-        // Ids have no character that JSON would have to escape.
+        // Ids contain no character that JSON escapes.
         let rooms: Vec<_> = rooms.iter().map(|room| format!("\"{room}\"")).collect();
         let rooms = format!("[{}]", rooms.join(","));
         let rows = tx.rows(&REGISTERED, &[("rooms", rooms.as_str().into())]).await?;

@@ -1,23 +1,23 @@
-//! The store of registered rooms, held against its contract on every database.
+//! The contract of the store of registered rooms, tested on every database.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
 mod database;
 mod store_contract;
 
-/// One test for every promise, on every database.
+/// Makes one test of each function of the contract on every database.
 macro_rules! contract {
-    ($($promise:ident)*) => {
-        contract!(embedded, None, $($promise)*);
-        contract!(postgres, Some(bongsu_testkit::sql::Flavour::Postgres), $($promise)*);
-        contract!(mariadb, Some(bongsu_testkit::sql::Flavour::MariaDb), $($promise)*);
+    ($($test:ident)*) => {
+        contract!(embedded, None, $($test)*);
+        contract!(postgres, Some(bongsu_testkit::sql::Flavour::Postgres), $($test)*);
+        contract!(mariadb, Some(bongsu_testkit::sql::Flavour::MariaDb), $($test)*);
     };
-    ($name:ident, $flavour:expr, $($promise:ident)*) => {
+    ($name:ident, $flavour:expr, $($test:ident)*) => {
         mod $name {
             $(
                 #[tokio::test]
-                async fn $promise() {
+                async fn $test() {
                     if let Some(database) = crate::database::Database::start($flavour).await {
-                        crate::store_contract::$promise(database).await;
+                        crate::store_contract::$test(database).await;
                     }
                 }
             )*
@@ -26,9 +26,9 @@ macro_rules! contract {
 }
 
 contract! {
-    rooms_come_and_go
-    members_come_and_go
-    a_room_keeps_so_many_members_and_no_more
-    many_who_are_added_at_once_do_not_exceed_it
-    rooms_and_people_that_differ_by_case_differ
+    rooms_are_registered_and_unregistered
+    members_are_added_and_removed
+    the_member_limit_of_a_room_holds
+    the_member_limit_holds_with_concurrent_changes
+    ids_that_differ_by_case_are_different
 }

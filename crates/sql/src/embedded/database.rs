@@ -1,5 +1,5 @@
-//! The SQLite file: opened with checked settings, known by its own mark, refused when it is not ours. A new one is there
-//! whole, or not at all.
+//! The SQLite file: opened with verified settings, recognised by its application id, refused when it belongs to another
+//! program. A new file is created atomically.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -11,49 +11,50 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::folder::FILE_MODE;
 use super::writer::OpenFile;
-use crate::{DataFolder, Error, Migrations, Readers, Writer, WriterState};
+use crate::{DataFolder, Error, Migrations, Readers, Writer, WriterThread};
 
-/// `BONG` in ASCII, in the file's header: what tells our files from others.
+/// `BONG` in ASCII, stored in the file's header: marks the files of this program.
 pub(crate) const APPLICATION_ID: i32 = 0x424F_4E47;
 
-/// Larger files are checked by `bongsu doctor` only: a start must not take minutes.
-const CHECK_AT_START_UP_TO: u64 = 128 << 20;
+/// The size in bytes up to which a start checks the file for damage. Larger files would take minutes; only `bongsu
+/// doctor` checks them.
+const MAX_STARTUP_CHECK_SIZE: u64 = 128 << 20;
 
-/// An open database. Its folder stays held as long as it lives.
+/// An open database. Its folder stays locked until it is dropped.
 pub struct Database {
     folder: DataFolder,
     path: PathBuf,
 }
 
-/// A data folder whose file may be opened and migrated. Nothing in it was changed yet, and nothing is when this is dropped.
+/// A data folder whose file may be opened and migrated. Neither making nor dropping this value changes the folder.
 pub struct PreparedFile {
     folder: DataFolder,
     migrations: Migrations,
 }
 
 impl PreparedFile {
-    /// Finds whatever is wrong with an existing file.
+    /// Checks the folder and an existing file: permissions, damage, migrations.
     pub fn prepare(folder: DataFolder, migrations: &Migrations) -> Result<Self, Error> {
         folder.check_private()?;
         let path = folder.database();
         if path.symlink_metadata().is_ok() {
             inspect(&path)?;
-            if path.metadata().is_ok_and(|file| file.len() <= CHECK_AT_START_UP_TO) {
+            if path.metadata().is_ok_and(|file| file.len() <= MAX_STARTUP_CHECK_SIZE) {
                 check_integrity(&path)?;
             }
         } else if path.with_extension("db-wal").metadata().is_ok_and(|log| log.len() > 0) {
-            let why = "it is missing, and the write-ahead log beside it has changes for it";
+            let why = "the file is missing, but the write-ahead log beside it contains changes";
             return Err(Error::Damaged(path, why.to_owned()));
         }
         migrations.check(&path)?;
         Ok(Self { folder, migrations: migrations.clone() })
     }
 
-    /// Opens the file, making and migrating it as needed.
+    /// Opens the file. Creates and migrates it as needed.
     pub fn migrate(self) -> Result<Database, Error> {
         let path = self.folder.database();
         self.folder.make_private()?;
-        self.folder.sign()?;
+        self.folder.write_pid()?;
         if path.symlink_metadata().is_err() {
             create(&path)?;
         }
@@ -65,18 +66,17 @@ impl PreparedFile {
 }
 
 impl Database {
-    /// Opens the file in a folder, making and migrating it as needed. Whatever is wrong with an existing file is found before
-    /// anything is written to it.
+    /// Opens the file in a folder. Creates and migrates it as needed, after all checks of an existing file.
     pub fn open(folder: DataFolder, migrations: &Migrations) -> Result<Self, Error> {
         PreparedFile::prepare(folder, migrations)?.migrate()
     }
 
-    /// Starts the writer thread.
-    pub fn writer(&self, died: impl FnOnce() + Send + 'static) -> Result<(Writer, WriterState), Error> {
-        Writer::start(self.connect()?, OpenFile::of(&self.path)?, died)
+    /// Starts the writer thread, which calls `on_panic` when it ends by a panic.
+    pub fn writer(&self, on_panic: impl FnOnce() + Send + 'static) -> Result<(Writer, WriterThread), Error> {
+        Writer::start(self.connect()?, OpenFile::of(&self.path)?, on_panic)
     }
 
-    /// Opens the connections that read beside the writer.
+    /// Opens connections that only read.
     pub fn readers(&self, count: usize) -> Result<Readers, Error> {
         let connect = || {
             let connection = self.connect()?;
@@ -90,7 +90,8 @@ impl Database {
         &self.folder
     }
 
-    /// A connection that syncs every commit. The settings are read back: kill -9 cannot show that one is missing.
+    /// Opens a connection that syncs every commit. Reads the settings back, because no test by `kill -9` would notice a
+    /// missing sync.
     fn connect(&self) -> Result<Connection, Error> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
@@ -99,7 +100,7 @@ impl Database {
         let mode: String = connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "foreign_keys", true)?;
-        // 16 MiB of pages in memory; the log before a checkpoint stays at about 16 MiB too.
+        // A page cache of 16 MiB, and a checkpoint when the write-ahead log has about 16 MiB.
         connection.pragma_update(None, "cache_size", -16_384)?;
         connection.pragma_update(None, "wal_autocheckpoint", 4_000)?;
         connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
@@ -108,15 +109,17 @@ impl Database {
         if mode != "wal" || synchronous != 2 {
             return Err(Error::Unusable(
                 self.path.clone(),
-                format!("journal mode {mode}, synchronous {synchronous} instead of wal and 2"),
+                format!(
+                    "SQLite reports journal_mode={mode} and synchronous={synchronous} instead of wal and 2"
+                ),
             ));
         }
         Ok(connection)
     }
 }
 
-/// Makes a file that holds only our mark. It gets its name once it is durable: so one without content is never ours, and
-/// a crash at any moment leaves all of it or none.
+/// Creates a file that contains only the application id. The file gets its name once it is synced, so a crash at any
+/// moment leaves a complete file or none, and an empty file was never created here.
 fn create(path: &Path) -> Result<(), Error> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::StorageFull => Error::Full,
@@ -129,7 +132,7 @@ fn create(path: &Path) -> Result<(), Error> {
     }
     let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&new).map_err(failed)?;
     let connection = open(&new, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // What is not finished is made anew: there is nothing to roll back.
+    // An unfinished file is deleted by the next start, so it needs no journal.
     connection.execute_batch(&format!("PRAGMA journal_mode=OFF; PRAGMA application_id={APPLICATION_ID}"))?;
     drop(connection);
     file.sync_all().and_then(|()| std::fs::rename(&new, path)).map_err(failed)?;
@@ -137,7 +140,8 @@ fn create(path: &Path) -> Result<(), Error> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
 }
 
-/// Closing must not change a file that is refused: by default the last connection moves the write-ahead log into it.
+/// Opens a connection that does not move the write-ahead log into the file when it is closed, so that a refused file
+/// stays unchanged.
 pub(crate) fn open(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -145,10 +149,10 @@ pub(crate) fn open(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite
     Ok(connection)
 }
 
-/// Says whether an existing file is one of ours, without changing it.
+/// Refuses an existing file that is not a database of this program. Does not change it.
 pub fn inspect(path: &Path) -> Result<(), Error> {
     let foreign = || Error::Foreign(path.to_owned());
-    // The mark stands at a fixed place in the header, so that no engine need touch a foreign file.
+    // Read from the header at its fixed offset, without opening a foreign file in SQLite.
     let mut header = [0_u8; 100];
     let mut file = File::open(path).map_err(|error| Error::Unusable(path.to_owned(), error.to_string()))?;
     if file.metadata().is_ok_and(|file| file.len() == 0) {
@@ -163,33 +167,34 @@ pub fn inspect(path: &Path) -> Result<(), Error> {
     }
     match i32::from_be_bytes([header[68], header[69], header[70], header[71]]) {
         APPLICATION_ID => Ok(()),
-        // Killed in its first moments, our file has its mark only in the log beside it, or is still empty.
+        // A file whose first process was killed early may have the application id only in its write-ahead log, or no
+        // tables.
         0 => {
             let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-            let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
-            let ours = ask("PRAGMA application_id").is_ok_and(|mark| mark == i64::from(APPLICATION_ID));
-            let empty = ask("SELECT count(*) FROM sqlite_schema").is_ok_and(|tables| tables == 0);
-            if ours || empty { Ok(()) } else { Err(foreign()) }
+            let query = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+            let is_ours = query("PRAGMA application_id").is_ok_and(|id| id == i64::from(APPLICATION_ID));
+            let is_empty = query("SELECT count(*) FROM sqlite_schema").is_ok_and(|tables| tables == 0);
+            if is_ours || is_empty { Ok(()) } else { Err(foreign()) }
         }
         _ => Err(foreign()),
     }
 }
 
-/// Reads the whole file for damage.
+/// Checks the whole file for damage.
 pub fn check_integrity(path: &Path) -> Result<(), Error> {
     verify(path, "PRAGMA quick_check(1)")
 }
 
-/// The same by a question of SQLite's that gives `ok`, or what is wrong.
-pub(super) fn verify(path: &Path, question: &str) -> Result<(), Error> {
+/// Checks a file by a PRAGMA that returns `ok` or a description of the damage.
+pub(super) fn verify(path: &Path, pragma: &str) -> Result<(), Error> {
     let damaged = |detail: String| Error::Damaged(path.to_owned(), detail);
     let check = || -> Result<String, rusqlite::Error> {
         let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        connection.query_row(question, [], |row| row.get(0))
+        connection.query_row(pragma, [], |row| row.get(0))
     };
     match check() {
         Ok(verdict) if verdict == "ok" => Ok(()),
-        // The first line is a heading.
+        // Lines that begin with asterisks are headings.
         Ok(verdict) => {
             Err(damaged(verdict.lines().find(|line| !line.starts_with("***")).unwrap_or(&verdict).to_owned()))
         }

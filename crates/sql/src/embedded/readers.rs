@@ -1,6 +1,7 @@
-//! Reading beside the writer: a few connections, each used by one reader at a time.
+//! A pool of connections that read while the writer writes.
 //!
-//! SQLite's snapshots let them see all that is committed and nothing else. Who comes when all are busy waits.
+//! Each connection runs one query at a time, on a SQLite snapshot of the committed data. When all are busy, callers
+//! wait.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::Error;
 
-/// A bounded pool. Cheap to clone.
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct Readers {
     free: Arc<Mutex<Vec<Connection>>>,
@@ -23,7 +24,7 @@ impl Readers {
         Self { free: Arc::new(Mutex::new(connections)), permits }
     }
 
-    /// Runs a query on a thread where waiting for the disk holds nobody up.
+    /// Runs a query on a blocking thread, because it may wait for the disk.
     pub async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&mut Connection) -> Result<T, rusqlite::Error> + Send + 'static,
@@ -34,7 +35,7 @@ impl Readers {
             let _permit = permit;
             let mut connection =
                 free.lock().unwrap_or_else(PoisonError::into_inner).pop().ok_or(Error::Closed)?;
-            // A query that panics must not take its connection with it: others wait for it.
+            // The connection returns to the pool also when the query panics.
             let result = std::panic::catch_unwind(AssertUnwindSafe(|| query(&mut connection)));
             free.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
             match result {

@@ -1,4 +1,4 @@
-//! The open store, as the parts share it: one writer, a few readers, one folder.
+//! The open embedded database, shared by all parts: one writer, a few readers, one folder.
 
 use std::sync::Arc;
 
@@ -6,27 +6,27 @@ use bongsu_kernel::task::Supervisor;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::{Database, Error, Job, Readers, Writer, WriterState};
+use crate::{Database, Error, Job, Readers, Writer, WriterThread};
 
-/// Connections that read beside the writer.
-const READERS: usize = 4;
+/// Connections that only read.
+const READER_COUNT: usize = 4;
 
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
     writer: Writer,
     readers: Readers,
-    // Holds the folder until the last query is done.
+    // Keeps the folder locked until the last clone is dropped.
     _database: Arc<Database>,
 }
 
 impl Store {
-    /// Starts on an open database. The writer's thread is given back for joining at shutdown.
-    pub fn start(database: Database, supervisor: &Supervisor) -> Result<(Self, WriterState), Error> {
-        let alarm = supervisor.clone();
-        let (writer, state) = database.writer(move || alarm.fail("database-writer"))?;
-        let readers = database.readers(READERS)?;
-        Ok((Self { writer, readers, _database: Arc::new(database) }, state))
+    /// Starts the writer and the readers of a database. Returns the writer's thread, to be joined at shutdown.
+    pub fn start(database: Database, supervisor: &Supervisor) -> Result<(Self, WriterThread), Error> {
+        let on_panic = supervisor.clone();
+        let (writer, thread) = database.writer(move || on_panic.fail("database-writer"))?;
+        let readers = database.readers(READER_COUNT)?;
+        Ok((Self { writer, readers, _database: Arc::new(database) }, thread))
     }
 
     pub fn writer(&self) -> &Writer {
@@ -37,33 +37,33 @@ impl Store {
         &self.readers
     }
 
-    /// Changes something, as a part of the group that is written next, and gives what the change gave once it is
-    /// durable. It may be called again, after everything the first call did was rolled back.
+    /// Runs a change in the next group of the writer, and returns its result once it is durable. The change may be
+    /// called again after its first call was rolled back.
     pub async fn write<T: Send + 'static>(
         &self,
         change: impl FnMut(&Connection) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
-        self.writer.submit(Box::new(Change { change, given: None, reply })).await?;
+        self.writer.submit(Box::new(ChangeJob { change, result: None, reply })).await?;
         answer.await.unwrap_or(Err(Error::Closed))
     }
 }
 
-struct Change<F, T> {
+struct ChangeJob<F, T> {
     change: F,
-    given: Option<T>,
+    result: Option<T>,
     reply: oneshot::Sender<Result<T, Error>>,
 }
 
-impl<F: FnMut(&Connection) -> Result<T, Error> + Send, T: Send> Job for Change<F, T> {
+impl<F: FnMut(&Connection) -> Result<T, Error> + Send, T: Send> Job for ChangeJob<F, T> {
     fn apply(&mut self, connection: &mut Connection) -> Result<(), Error> {
-        self.given = Some((self.change)(connection)?);
+        self.result = Some((self.change)(connection)?);
         Ok(())
     }
 
     fn committed(self: Box<Self>) {
-        // A caller that went away does not need the answer.
-        let _ = self.reply.send(self.given.ok_or(Error::Closed));
+        // An error means that the caller was dropped.
+        let _ = self.reply.send(self.result.ok_or(Error::Closed));
     }
 
     fn failed(self: Box<Self>, error: &Error) {

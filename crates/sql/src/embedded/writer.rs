@@ -1,9 +1,9 @@
-//! The one thread that writes, with group commit.
+//! The only thread that writes, with group commit.
 //!
-//! While one group is being synced, the next one gathers; each group is one transaction, and a job is told that it
-//! was committed only after the sync. Jobs of a group are applied, and told, in the order in which they came. A job
-//! that fails on its own is left out and the others go on; when the store itself fails, all are told and nothing
-//! of the group is kept.
+//! Each group of jobs is one transaction; while it is being synced, the next group gathers. The thread applies the jobs
+//! in the order of their submission, and reports them as committed in the same order, after the sync. A job that fails
+//! by itself is removed from its group and the others go on. When the store itself fails, nothing of the group is
+//! stored and all its jobs are reported as failed.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -18,37 +18,37 @@ use tokio::sync::mpsc;
 
 use crate::Error;
 
-/// Work that is done within a group's transaction.
+/// A unit of work in a group's transaction.
 pub trait Job: Send {
-    /// Does it. May be called again, after everything the first call did was rolled back.
+    /// Does the work. May be called again after the first call was rolled back.
     fn apply(&mut self, connection: &mut Connection) -> Result<(), Error>;
-    /// It is durable.
+    /// Reports that the work is durable.
     fn committed(self: Box<Self>);
-    /// Nothing of it was kept.
+    /// Reports that nothing of the work is stored.
     fn failed(self: Box<Self>, error: &Error);
 }
 
-/// So many jobs may wait; who comes after that waits for a place.
-const QUEUE: usize = 4_096;
-/// So many jobs share a transaction at most: it bounds what a crash interrupts and how long the first one waits.
-const GROUP: usize = 1_024;
+/// Jobs that may wait; `submit` waits while the queue is full.
+const QUEUE_SIZE: usize = 4_096;
+/// Jobs in one transaction. Limits what a crash can interrupt, and how long the first job waits.
+const MAX_GROUP_SIZE: usize = 1_024;
 
-/// A group that takes longer than this hangs on the disk.
-const STUCK_MS: u64 = 3_000;
+/// Time after which a group counts as stuck on the disk.
+const STUCK_AFTER_MS: u64 = 3_000;
 
 /// Hands jobs to the writer thread. Cheap to clone.
 #[derive(Clone)]
 pub struct Writer {
-    /// Nothing: the end.
+    /// None ends the thread.
     queue: mpsc::Sender<Option<Box<dyn Job>>>,
     health: Arc<Health>,
 }
 
 struct Health {
-    full: AtomicBool,
-    failing: AtomicBool,
+    is_full: AtomicBool,
+    is_failing: AtomicBool,
     started: Instant,
-    /// Since when the group at hand is worked on, in milliseconds after the start; 0 between groups.
+    /// When the current group began, in milliseconds after `started`; 0 between groups.
     busy_since: AtomicU64,
 }
 
@@ -57,23 +57,23 @@ impl Health {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
-    /// The disk has not answered for so long that waiting for it would be a hang.
+    /// Whether the current group has been waiting for the disk for longer than `STUCK_AFTER_MS`.
     fn is_stuck(&self) -> bool {
         let since = self.busy_since.load(Ordering::Relaxed);
-        since != 0 && self.now().saturating_sub(since) > STUCK_MS
+        since != 0 && self.now().saturating_sub(since) > STUCK_AFTER_MS
     }
 }
 
-/// The thread itself, for joining it at shutdown.
-pub struct WriterState(JoinHandle<()>);
+/// The handle for joining the thread at shutdown.
+pub struct WriterThread(JoinHandle<()>);
 
-impl WriterState {
-    /// Waits until everything that was handed over before [`Writer::close`] is done, but not longer than `patience`:
-    /// a disk that does not answer must not keep the process. False when something was left.
-    pub fn join(self, patience: Duration) -> bool {
+impl WriterThread {
+    /// Waits up to `timeout` until all jobs that were submitted before [`Writer::close`] are done. Returns false when
+    /// some are not, because the disk does not answer.
+    pub fn join(self, timeout: Duration) -> bool {
         let started = Instant::now();
         while !self.0.is_finished() {
-            if started.elapsed() > patience {
+            if started.elapsed() > timeout {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -86,58 +86,59 @@ impl Writer {
     pub(crate) fn start(
         mut connection: Connection,
         file: OpenFile,
-        died: impl FnOnce() + Send + 'static,
-    ) -> Result<(Self, WriterState), Error> {
-        let (queue, jobs) = mpsc::channel(QUEUE);
+        on_panic: impl FnOnce() + Send + 'static,
+    ) -> Result<(Self, WriterThread), Error> {
+        let (queue, jobs) = mpsc::channel(QUEUE_SIZE);
         let health = Arc::new(Health {
-            full: AtomicBool::new(false),
-            failing: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
+            is_failing: AtomicBool::new(false),
             started: Instant::now(),
             busy_since: AtomicU64::new(0),
         });
-        let watched = health.clone();
+        let thread_health = health.clone();
         let thread = std::thread::Builder::new()
             .name("database-writer".to_owned())
             .spawn(move || {
-                let alarm = Alarm(Some(died));
-                run(&mut connection, &file, jobs, &watched);
-                alarm.disarm();
+                let guard = PanicGuard(Some(on_panic));
+                run(&mut connection, &file, jobs, &thread_health);
+                guard.disarm();
             })
             .map_err(|error| Error::Failed(error.to_string()))?;
-        Ok((Self { queue, health }, WriterState(thread)))
+        Ok((Self { queue, health }, WriterThread(thread)))
     }
 
-    /// Queues a job. It hears itself how it went.
+    /// Queues a job. The outcome is reported to the job itself.
     pub async fn submit(&self, job: Box<dyn Job>) -> Result<(), Error> {
         self.queue.send(Some(job)).await.map_err(|_| Error::Closed)
     }
 
-    /// Whether the disk has not answered for some seconds. What is handed over now may wait for long.
+    /// Whether the disk has not answered for more than three seconds. A job that is submitted now may wait for long.
     pub fn is_stuck(&self) -> bool {
         self.health.is_stuck()
     }
 
-    /// Takes no more jobs, and ends the thread once those it has are done.
+    /// Refuses further jobs, and ends the thread once the queued ones are done.
     pub async fn close(&self) {
-        // An error means that it has ended already.
+        // An error means that the thread has ended already.
         let _ = self.queue.send(None).await;
     }
 
-    /// What is wrong with the store right now, if anything.
-    pub fn trouble(&self) -> Option<&'static str> {
+    /// Why the store cannot be written at the moment. None while it works.
+    pub fn outage(&self) -> Option<&'static str> {
         if self.is_stuck() {
             Some("the disk of the data folder does not answer")
-        } else if self.health.full.load(Ordering::Relaxed) {
+        } else if self.health.is_full.load(Ordering::Relaxed) {
             Some("the disk of the data folder is full")
-        } else if self.health.failing.load(Ordering::Relaxed) {
-            Some("the database fails to write")
+        } else if self.health.is_failing.load(Ordering::Relaxed) {
+            Some("writes to the database fail")
         } else {
             None
         }
     }
 }
 
-/// The database file as it was opened. Removed or replaced by hand it would still take writes, for nobody.
+/// The identity of the open database file. After the file was removed or replaced by hand, writes would still succeed,
+/// but be lost.
 pub(crate) struct OpenFile {
     path: PathBuf,
     identity: (u64, u64),
@@ -162,19 +163,19 @@ impl OpenFile {
     }
 }
 
-/// Tells of a writer that ended by a panic.
-struct Alarm<F: FnOnce()>(Option<F>);
+/// Calls a function when the thread ends by a panic.
+struct PanicGuard<F: FnOnce()>(Option<F>);
 
-impl<F: FnOnce()> Alarm<F> {
+impl<F: FnOnce()> PanicGuard<F> {
     fn disarm(mut self) {
         self.0 = None;
     }
 }
 
-impl<F: FnOnce()> Drop for Alarm<F> {
+impl<F: FnOnce()> Drop for PanicGuard<F> {
     fn drop(&mut self) {
-        if let Some(died) = self.0.take() {
-            died();
+        if let Some(on_panic) = self.0.take() {
+            on_panic();
         }
     }
 }
@@ -187,14 +188,14 @@ fn run(
 ) {
     let commits = metrics::counter!("store_commits_total");
     let seconds = metrics::histogram!("store_commit_duration_seconds");
-    let (mut arrived, mut open) = (Vec::with_capacity(GROUP), true);
-    while open && queue.blocking_recv_many(&mut arrived, GROUP) > 0 {
-        let mut group = Vec::with_capacity(arrived.len());
-        for job in arrived.drain(..) {
+    let (mut received, mut is_open) = (Vec::with_capacity(MAX_GROUP_SIZE), true);
+    while is_open && queue.blocking_recv_many(&mut received, MAX_GROUP_SIZE) > 0 {
+        let mut group = Vec::with_capacity(received.len());
+        for job in received.drain(..) {
             match job {
-                Some(job) if open => group.push(job),
-                Some(late) => late.failed(&Error::Closed),
-                None => open = false,
+                Some(job) if is_open => group.push(job),
+                Some(job) => job.failed(&Error::Closed),
+                None => is_open = false,
             }
         }
         if group.is_empty() {
@@ -202,40 +203,40 @@ fn run(
         }
         let started = Instant::now();
         health.busy_since.store(health.now(), Ordering::Relaxed);
-        let (kept, outcome) = apply_group(connection, file, group);
+        let (jobs, outcome) = apply_group(connection, file, group);
         health.busy_since.store(0, Ordering::Relaxed);
         match outcome {
-            Ok(synced) => {
+            Ok(is_synced) => {
                 crash_point!("after-commit");
-                if synced {
-                    health.full.store(false, Ordering::Relaxed);
-                    health.failing.store(false, Ordering::Relaxed);
+                if is_synced {
+                    health.is_full.store(false, Ordering::Relaxed);
+                    health.is_failing.store(false, Ordering::Relaxed);
                     commits.increment(1);
                     seconds.record(started.elapsed().as_secs_f64());
                 }
-                for job in kept {
+                for job in jobs {
                     job.committed();
                 }
                 crash_point!("after-answer");
             }
             Err(error) => {
-                let was_well = !health.failing.swap(true, Ordering::Relaxed);
-                health.full.store(matches!(error, Error::Full), Ordering::Relaxed);
-                if was_well {
-                    tracing::error!(%error, "the database fails to write");
+                let was_failing = health.is_failing.swap(true, Ordering::Relaxed);
+                health.is_full.store(matches!(error, Error::Full), Ordering::Relaxed);
+                if !was_failing {
+                    tracing::error!(%error, "failed to write to the database; the changes are not stored");
                 }
-                for job in kept {
+                for job in jobs {
                     job.failed(&error);
                 }
             }
         }
     }
-    // The file is left whole in itself; a failure here costs nothing, the log beside it is read at the next start.
+    // Leaves a complete file without a write-ahead log. After a failure the next start reads that log.
     let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
-/// Applies and commits a group. Gives back the jobs that share its outcome, which is whether anything was synced; a
-/// job that failed on its own has been told already.
+/// Applies and commits a group. Returns the jobs that share its outcome, and whether anything was synced. Jobs that
+/// failed by themselves were reported already.
 fn apply_group(
     connection: &mut Connection,
     file: &OpenFile,
@@ -243,14 +244,16 @@ fn apply_group(
 ) -> (Vec<Box<dyn Job>>, Result<bool, Error>) {
     loop {
         match try_group(connection, file, &mut jobs) {
-            Ok(synced) => return (jobs, Ok(synced)),
+            Ok(is_synced) => return (jobs, Ok(is_synced)),
             Err((culprit, error)) => {
-                // The transaction may have been rolled back by the engine itself; then this says so, harmlessly.
+                // Fails without harm when SQLite has rolled the transaction back by itself.
                 let _ = connection.execute_batch("ROLLBACK");
                 match culprit {
-                    // What undoes itself says nothing of the store, also when it is alone.
+                    // A job that asks for its rollback does not mean that the store failed, also when it is alone in
+                    // its group.
                     Some(culprit)
-                        if matches!(error, Error::Undone) || (!error.concerns_all() && jobs.len() > 1) =>
+                        if matches!(error, Error::RolledBack)
+                            || (!error.is_store_failure() && jobs.len() > 1) =>
                     {
                         jobs.remove(culprit).failed(&error);
                     }
@@ -266,18 +269,18 @@ fn try_group(
     file: &OpenFile,
     jobs: &mut [Box<dyn Job>],
 ) -> Result<bool, (Option<usize>, Error)> {
-    let whole = |error: rusqlite::Error| (None, Error::from(error));
+    let store_error = |error: rusqlite::Error| (None, Error::from(error));
     file.check().map_err(|error| (None, error))?;
-    connection.execute_batch("BEGIN IMMEDIATE").map_err(whole)?;
-    // Counted here: what an earlier attempt changed and took back is in the engine's count, but never on the disk.
+    connection.execute_batch("BEGIN IMMEDIATE").map_err(store_error)?;
+    // Read for each attempt, because SQLite's count includes changes that were rolled back.
     let before = connection.total_changes();
-    for (at, job) in jobs.iter_mut().enumerate() {
-        job.apply(connection).map_err(|error| (Some(at), error))?;
+    for (index, job) in jobs.iter_mut().enumerate() {
+        job.apply(connection).map_err(|error| (Some(index), error))?;
         crash_point!("within-group");
     }
     crash_point!("before-commit");
-    connection.execute_batch("COMMIT").map_err(whole)?;
-    // A group that changed nothing had nothing to sync, and shows nothing of the disk.
+    connection.execute_batch("COMMIT").map_err(store_error)?;
+    // A group without changes syncs nothing, so it does not show whether the disk works.
     Ok(connection.total_changes() != before)
 }
 
@@ -287,7 +290,7 @@ mod tests {
 
     use super::*;
 
-    /// Inserts a number; a negative one violates the table's rule.
+    /// Inserts a number. A negative number violates the table's CHECK.
     struct Insert(i64, std_mpsc::Sender<(i64, bool)>);
 
     impl Job for Insert {
@@ -311,7 +314,7 @@ mod tests {
         connection
     }
 
-    /// Some file that stays.
+    /// A file that is not removed during the test.
     fn file() -> OpenFile {
         OpenFile::of(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap()
     }
@@ -322,29 +325,29 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_fails_on_its_own_is_left_out_and_the_others_are_kept() {
+    fn a_failed_job_is_left_out_and_the_others_are_committed() {
         let mut connection = numbers();
-        let (told, heard) = std_mpsc::channel();
+        let (reports, reported) = std_mpsc::channel();
         let group: Vec<Box<dyn Job>> =
-            [1, -1, 2, -2, 3].map(|n| Box::new(Insert(n, told.clone())) as Box<dyn Job>).into();
-        let (kept, outcome) = apply_group(&mut connection, &file(), group);
+            [1, -1, 2, -2, 3].map(|n| Box::new(Insert(n, reports.clone())) as Box<dyn Job>).into();
+        let (jobs, outcome) = apply_group(&mut connection, &file(), group);
         assert!(outcome.is_ok());
-        kept.into_iter().for_each(Job::committed);
-        drop(told);
+        jobs.into_iter().for_each(Job::committed);
+        drop(reports);
         assert_eq!(
-            heard.iter().collect::<Vec<_>>(),
+            reported.iter().collect::<Vec<_>>(),
             [(-1, false), (-2, false), (1, true), (2, true), (3, true)]
         );
         assert_eq!(stored(&connection), [1, 2, 3]);
     }
 
-    /// Inserts, and takes it back.
-    struct Undoes;
+    /// Inserts a number and asks for a rollback.
+    struct RolledBackInsert;
 
-    impl Job for Undoes {
+    impl Job for RolledBackInsert {
         fn apply(&mut self, connection: &mut Connection) -> Result<(), Error> {
             connection.execute("INSERT INTO numbers VALUES (1)", [])?;
-            Err(Error::Undone)
+            Err(Error::RolledBack)
         }
 
         fn committed(self: Box<Self>) {}
@@ -353,55 +356,58 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_synced_if_anything_of_it_stays() {
-        let (told, _heard) = std_mpsc::channel();
+    fn a_group_is_synced_if_a_change_of_it_remains() {
+        let (reports, _reported) = std_mpsc::channel();
         let mut connection = numbers();
-        assert!(matches!(apply_group(&mut connection, &file(), vec![Box::new(Undoes)]).1, Ok(false)));
-        let group: Vec<Box<dyn Job>> = vec![Box::new(Undoes), Box::new(Insert(2, told))];
+        assert!(matches!(
+            apply_group(&mut connection, &file(), vec![Box::new(RolledBackInsert)]).1,
+            Ok(false)
+        ));
+        let group: Vec<Box<dyn Job>> = vec![Box::new(RolledBackInsert), Box::new(Insert(2, reports))];
         assert!(matches!(apply_group(&mut connection, &file(), group).1, Ok(true)));
         assert_eq!(stored(&connection), [2]);
     }
 
     #[test]
-    fn when_the_store_is_full_nothing_of_the_group_is_kept() {
+    fn a_full_disk_fails_the_whole_group() {
         let mut connection = numbers();
         let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
         connection.pragma_update(None, "max_page_count", pages + 1).unwrap();
-        let (told, heard) = std_mpsc::channel();
-        let group = (0..5_000).map(|n| Box::new(Insert(n, told.clone())) as Box<dyn Job>).collect();
-        let (kept, outcome) = apply_group(&mut connection, &file(), group);
+        let (reports, reported) = std_mpsc::channel();
+        let group = (0..5_000).map(|n| Box::new(Insert(n, reports.clone())) as Box<dyn Job>).collect();
+        let (jobs, outcome) = apply_group(&mut connection, &file(), group);
         assert!(matches!(outcome, Err(Error::Full)), "{outcome:?}");
-        assert_eq!(kept.len(), 5_000, "all share the outcome");
-        assert!(heard.try_recv().is_err(), "nobody was told otherwise");
+        assert_eq!(jobs.len(), 5_000, "all jobs share the outcome");
+        assert!(reported.try_recv().is_err(), "no job is reported by itself");
         assert_eq!(stored(&connection), [0_i64; 0]);
     }
 
     #[test]
-    fn a_file_that_was_replaced_takes_nothing_any_more() {
+    fn a_removed_or_replaced_file_is_not_written() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         std::fs::write(&path, "one").unwrap();
         let (mut connection, file) = (numbers(), OpenFile::of(&path).unwrap());
-        let (told, _heard) = std_mpsc::channel();
-        let group = || vec![Box::new(Insert(1, told.clone())) as Box<dyn Job>];
+        let (reports, _reported) = std_mpsc::channel();
+        let group = || vec![Box::new(Insert(1, reports.clone())) as Box<dyn Job>];
         assert!(apply_group(&mut connection, &file, group()).1.is_ok());
         std::fs::rename(&path, dir.path().join("old")).unwrap();
-        assert!(apply_group(&mut connection, &file, group()).1.is_err(), "it is gone");
+        assert!(apply_group(&mut connection, &file, group()).1.is_err(), "the file was removed");
         std::fs::write(&path, "two").unwrap();
-        assert!(apply_group(&mut connection, &file, group()).1.is_err(), "it is another");
+        assert!(apply_group(&mut connection, &file, group()).1.is_err(), "another file has its name");
         assert_eq!(stored(&connection), [1]);
     }
 
     #[tokio::test]
-    async fn what_was_handed_over_before_the_end_is_done_and_what_comes_after_is_refused() {
+    async fn jobs_submitted_before_close_are_done_and_later_ones_are_refused() {
         let (writer, thread) = Writer::start(numbers(), file(), || panic!("no alarm")).unwrap();
-        let (told, heard) = std_mpsc::channel();
+        let (reports, reported) = std_mpsc::channel();
         for n in 0..100 {
-            writer.submit(Box::new(Insert(n, told.clone()))).await.unwrap();
+            writer.submit(Box::new(Insert(n, reports.clone()))).await.unwrap();
         }
         writer.close().await;
         assert!(thread.join(Duration::from_secs(10)));
-        assert!(writer.submit(Box::new(Insert(100, told))).await.is_err());
-        assert_eq!(heard.iter().collect::<Vec<_>>(), (0..100).map(|n| (n, true)).collect::<Vec<_>>());
+        assert!(writer.submit(Box::new(Insert(100, reports))).await.is_err());
+        assert_eq!(reported.iter().collect::<Vec<_>>(), (0..100).map(|n| (n, true)).collect::<Vec<_>>());
     }
 }

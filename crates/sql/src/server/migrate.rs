@@ -1,33 +1,34 @@
-//! Migrations on a server: one hub at a time, and a server of a newer version is left alone.
+//! Migrations on a server: one hub at a time; a server with a newer schema is refused.
 //!
-//! They have two halves, so that a start that fails changes nothing. [`begin`] keeps other hubs from migrating and finds
-//! whatever would refuse the migrations; [`finish`] makes them. PostgreSQL takes all of them in one transaction. MariaDB and
-//! MySQL commit every statement that changes a table by itself, so there a migration is written so that it can run again, and
-//! what it checks stands before [`END_OF_CHECKS`]: it is also run before the first table is made.
+//! They run in two steps, so that a failed start changes nothing. [`lock_and_plan`] keeps other hubs from migrating and
+//! runs all checks; [`apply`] runs the migrations. On PostgreSQL all of them are one transaction. MariaDB and MySQL
+//! commit every DDL statement by itself, so a migration for them can run twice, and its checks stand before
+//! [`END_OF_CHECKS`]: `lock_and_plan` runs the checks of all migrations before the first table is created.
 
 use bongsu_kernel::random;
 
-use super::link::{Fault, Link};
+use super::connection::{ServerConnection, ServerError};
 use super::unusable;
-use crate::migrate::Applied;
-use crate::query::write;
-use crate::{Address, Dialect, Error, Migration, Migrations, Row, Value};
+use crate::migrate::AppliedMigrations;
+use crate::query::render_arguments;
+use crate::{DatabaseAddress, Dialect, Error, Migration, Migrations, Row, Value};
 
-/// A line of a migration for MariaDB and MySQL: nothing before it changes anything.
+/// A line in migrations for MariaDB and MySQL. The statements before it change nothing.
 const END_OF_CHECKS: &str = "-- End of checks.\n";
 
-/// So long a hub waits for another one that is migrating.
+/// Waits up to 60 seconds for another hub that is migrating.
 const LOCK_POSTGRES: &str = "BEGIN; SET LOCAL lock_timeout = 60000; \
      SET LOCAL idle_in_transaction_session_timeout = 0; SELECT pg_advisory_xact_lock(4922349082318)";
-/// Locks are the whole server's there, so its name has the database in it.
+/// Waits up to 60 seconds as well. All databases of a server share the lock names, so the name contains the database's
+/// hash.
 const LOCK_MYSQL: &str = "SELECT GET_LOCK(CONCAT('bongsu:', SHA1(DATABASE())), 60)";
 const UNLOCK_MYSQL: &str = "DO RELEASE_LOCK(CONCAT('bongsu:', SHA1(DATABASE())))";
 
-/// Which of the tables below are there.
-const TABLES_THERE_POSTGRES: &str = "SELECT name FROM \
+/// Lists which of the tables below exist.
+const EXISTING_TABLES_POSTGRES: &str = "SELECT name FROM \
      unnest(ARRAY['bongsu_migrations', 'bongsu_migration_names', 'bongsu_identity']) AS name \
      WHERE to_regclass(name) IS NOT NULL";
-const TABLES_THERE_MYSQL: &str = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() \
+const EXISTING_TABLES_MYSQL: &str = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() \
      AND table_name IN ('bongsu_migrations', 'bongsu_migration_names', 'bongsu_identity')";
 
 const TABLES_POSTGRES: &str = "CREATE TABLE IF NOT EXISTS bongsu_migrations \
@@ -45,157 +46,216 @@ const TABLES_MYSQL: &str = "CREATE TABLE IF NOT EXISTS bongsu_migrations \
 
 const IDENTITY: &str = "SELECT id FROM bongsu_identity WHERE one = 1";
 
-/// Migrations that may be made: other hubs wait, and nothing was changed yet.
-pub(super) struct Begun {
+/// Migrations that may be applied.
+pub(super) struct MigrationPlan {
     pending: Vec<Migration>,
-    /// What tells this database from others.
+    /// The id of this database, stored or new.
     pub(super) identity: String,
-    has_identity: bool,
+    has_stored_identity: bool,
 }
 
-/// Keeps other hubs from migrating, and refuses a database that cannot be migrated. Changes nothing. What is begun ends with the
-/// connection.
-pub(super) async fn begin(
-    link: &mut Link,
+/// Takes the migration lock, which keeps other hubs from migrating until [`apply`] or the end of the connection, and
+/// refuses a database that cannot be migrated. Changes nothing.
+pub(super) async fn lock_and_plan(
+    connection: &mut ServerConnection,
     migrations: &Migrations,
-    address: &Address,
-) -> Result<Begun, Error> {
-    let dialect = link.dialect();
-    let fails = |fault: Fault| unusable(address, &fault);
+    address: &DatabaseAddress,
+) -> Result<MigrationPlan, Error> {
+    let dialect = connection.dialect();
+    let to_error = |error: ServerError| unusable(address, &error);
     if dialect == Dialect::Postgres {
-        let encoding = link.ask("SHOW server_encoding").await.map_err(fails)?;
+        let encoding = connection.query_raw("SHOW server_encoding").await.map_err(to_error)?;
         let encoding = encoding.first().map(|row| row.text(0)).transpose()?.unwrap_or_default();
         if encoding != "UTF8" {
-            // What is not converted, and not checked, cannot be told to anybody as text.
-            return Err(fails(Fault::Broken(format!("its encoding is {encoding}, and has to be UTF8"))));
+            // Other encodings may hold text that PostgreSQL neither checks nor converts to UTF-8.
+            return Err(to_error(ServerError::Broken(format!(
+                "its encoding is {encoding}, but must be UTF8"
+            ))));
         }
-        link.say(LOCK_POSTGRES).await.map_err(fails)?;
-    } else if !is_one(&link.ask(LOCK_MYSQL).await.map_err(fails)?) {
-        return Err(fails(Fault::Broken("another hub has been migrating for a minute".to_owned())));
+        connection.execute_raw(LOCK_POSTGRES).await.map_err(to_error)?;
+    } else if !is_one(&connection.query_raw(LOCK_MYSQL).await.map_err(to_error)?) {
+        return Err(to_error(ServerError::Broken("another hub has been migrating for a minute".to_owned())));
     }
-    let Found { applied, identity } = look(link, address).await?;
-    let pending = migrations.pending(migrations.on_servers(), &applied, address)?;
+    let DatabaseState { applied, identity } = read_state(connection, address).await?;
+    let pending = migrations.pending(migrations.for_servers(), &applied, address)?;
     for (setting, query) in migrations.names().probes(dialect) {
         let null = Value::Text(None);
         let nulls = vec![&null; query.arguments.len()];
-        let named = |fault: Fault| fails(Fault::Broken(format!("{setting} is no query here: {fault}")));
-        link.rows(&query, &nulls).await.map_err(named)?;
+        let invalid = |error: ServerError| {
+            schema_error(address, &error, |error| {
+                format!("{setting} is not a query that this database accepts: {error}")
+            })
+        };
+        connection.rows(&query, &nulls).await.map_err(invalid)?;
     }
     for migration in &pending {
         let text = migrations.text(migration, dialect);
         if let Some((checks, _)) = text.split_once(END_OF_CHECKS) {
-            link.say(checks).await.map_err(|fault| fails(named(migration, &fault)))?;
+            connection
+                .execute_raw(checks)
+                .await
+                .map_err(|error| migration_error(address, migration, &error))?;
         }
     }
-    let has_identity = identity.is_some();
-    Ok(Begun { pending, identity: identity.unwrap_or_else(new_identity), has_identity })
+    let has_stored_identity = identity.is_some();
+    Ok(MigrationPlan { pending, identity: identity.unwrap_or_else(new_identity), has_stored_identity })
 }
 
-/// Makes what was begun.
-pub(super) async fn finish(
-    link: &mut Link,
-    begun: &Begun,
+/// Applies a plan, and releases the migration lock.
+pub(super) async fn apply(
+    connection: &mut ServerConnection,
+    plan: &MigrationPlan,
     migrations: &Migrations,
-    address: &Address,
+    address: &DatabaseAddress,
 ) -> Result<(), Error> {
-    let dialect = link.dialect();
-    let fails = |fault: Fault| unusable(address, &fault);
-    link.say(if dialect == Dialect::Postgres { TABLES_POSTGRES } else { TABLES_MYSQL })
+    let dialect = connection.dialect();
+    let to_error = |error: ServerError| unusable(address, &error);
+    connection
+        .execute_raw(if dialect == Dialect::Postgres { TABLES_POSTGRES } else { TABLES_MYSQL })
         .await
-        .map_err(fails)?;
-    for migration in &begun.pending {
+        .map_err(to_error)?;
+    for migration in &plan.pending {
         let text = migrations.text(migration, dialect);
-        link.say(&text).await.map_err(|fault| fails(named(migration, &fault)))?;
-        note(link, migration, migrations).await.map_err(fails)?;
-        tracing::info!(part = migration.part, number = migration.number, "migrated the database");
+        connection.execute_raw(&text).await.map_err(|error| migration_error(address, migration, &error))?;
+        record_migration(connection, migration, migrations).await.map_err(to_error)?;
     }
-    if !begun.has_identity {
-        let identity = [1_i64.into(), begun.identity.as_str().into()];
-        insert(link, "bongsu_identity (one, id)", identity).await.map_err(fails)?;
+    if !plan.has_stored_identity {
+        let identity = [1_i64.into(), plan.identity.as_str().into()];
+        insert(connection, "bongsu_identity (one, id)", identity).await.map_err(to_error)?;
     }
-    link.say(if dialect == Dialect::Postgres { "COMMIT" } else { UNLOCK_MYSQL }).await.map_err(fails)
+    connection
+        .execute_raw(if dialect == Dialect::Postgres { "COMMIT" } else { UNLOCK_MYSQL })
+        .await
+        .map_err(to_error)?;
+    for Migration { part, number, .. } in &plan.pending {
+        tracing::info!(part, number, "applied a migration to the database");
+    }
+    Ok(())
 }
 
-/// Refuses a server that has a migration this program does not know, or tables under other names. Changes nothing.
-pub(super) async fn check(link: &mut Link, migrations: &Migrations, address: &Address) -> Result<(), Error> {
-    let found = look(link, address).await?;
-    migrations.pending(migrations.on_servers(), &found.applied, address).map(drop)
-}
-
-/// Refuses a server that has not exactly the migrations of this program. Changes nothing.
-pub(super) async fn check_complete(
-    link: &mut Link,
+/// Refuses a server with a migration that this program does not know, or with tables under other names than the
+/// settings say. Changes nothing.
+pub(super) async fn check(
+    connection: &mut ServerConnection,
     migrations: &Migrations,
-    address: &Address,
+    address: &DatabaseAddress,
 ) -> Result<(), Error> {
-    let found = look(link, address).await?;
-    migrations.must_be_complete(migrations.on_servers(), &found.applied, address)
+    let state = read_state(connection, address).await?;
+    migrations.pending(migrations.for_servers(), &state.applied, address).map(drop)
 }
 
-fn named(migration: &Migration, fault: &Fault) -> Fault {
-    Fault::Broken(format!("{} migration {}: {fault}", migration.part, migration.number))
+/// Refuses a server whose migrations are not exactly those of this program. Changes nothing.
+pub(super) async fn check_complete(
+    connection: &mut ServerConnection,
+    migrations: &Migrations,
+    address: &DatabaseAddress,
+) -> Result<(), Error> {
+    let state = read_state(connection, address).await?;
+    migrations.require_complete(migrations.for_servers(), &state.applied, address)
+}
+
+fn migration_error(address: &DatabaseAddress, migration: &Migration, error: &ServerError) -> Error {
+    schema_error(address, error, |error| {
+        format!("{} migration {}: {error}", migration.part, migration.number)
+    })
+}
+
+/// An error of a statement of ours. One that the server rejects is not cured by a restart, unlike an outage.
+fn schema_error(
+    address: &DatabaseAddress,
+    error: &ServerError,
+    describe: impl Fn(&ServerError) -> String,
+) -> Error {
+    let text = describe(error);
+    match error {
+        ServerError::Rejected(_) => Error::SchemaRejected(address.to_string(), text),
+        _ => Error::ServerUnusable(address.to_string(), text),
+    }
 }
 
 fn new_identity() -> String {
     random::secret().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Notes a migration that was made, and under which names.
-async fn note(link: &mut Link, migration: &Migration, migrations: &Migrations) -> Result<(), Fault> {
+/// Records an applied migration, and the names of its tables.
+async fn record_migration(
+    connection: &mut ServerConnection,
+    migration: &Migration,
+    migrations: &Migrations,
+) -> Result<(), ServerError> {
     let (part, number) = (migration.part, Value::from(u64::from(migration.number)));
-    let known = "DELETE FROM bongsu_migrations WHERE part = :part AND number = :number";
-    run(link, known, &[&part.into(), &number]).await?;
-    insert(link, "bongsu_migrations (part, number)", [part.into(), number]).await?;
-    if let Some((names, _)) = migrations.names().of_part(part) {
-        run(link, "DELETE FROM bongsu_migration_names WHERE part = :part", &[&part.into()]).await?;
-        insert(link, "bongsu_migration_names (part, names)", [part.into(), names.into()]).await?;
+    let delete = "DELETE FROM bongsu_migrations WHERE part = :part AND number = :number";
+    run(connection, delete, &[&part.into(), &number]).await?;
+    insert(connection, "bongsu_migrations (part, number)", [part.into(), number]).await?;
+    if let Some((names, _)) = migrations.names().part_names(part) {
+        run(connection, "DELETE FROM bongsu_migration_names WHERE part = :part", &[&part.into()]).await?;
+        insert(connection, "bongsu_migration_names (part, names)", [part.into(), names.into()]).await?;
     }
     Ok(())
 }
 
-/// What a server says of itself.
+/// What a server's tables say about its migrations and its id.
 #[derive(Default)]
-struct Found {
-    applied: Applied,
+struct DatabaseState {
+    applied: AppliedMigrations,
     identity: Option<String>,
 }
 
-async fn look(link: &mut Link, address: &Address) -> Result<Found, Error> {
-    let fails = |fault: Fault| unusable(address, &fault);
-    let there = if link.dialect() == Dialect::Postgres { TABLES_THERE_POSTGRES } else { TABLES_THERE_MYSQL };
-    let mut found = Found::default();
-    for table in link.ask(there).await.map_err(fails)? {
+async fn read_state(
+    connection: &mut ServerConnection,
+    address: &DatabaseAddress,
+) -> Result<DatabaseState, Error> {
+    let to_error = |error: ServerError| unusable(address, &error);
+    let tables = if connection.dialect() == Dialect::Postgres {
+        EXISTING_TABLES_POSTGRES
+    } else {
+        EXISTING_TABLES_MYSQL
+    };
+    let mut state = DatabaseState::default();
+    for table in connection.query_raw(tables).await.map_err(to_error)? {
         match table.text(0)? {
             "bongsu_migrations" => {
-                for row in link.ask("SELECT part, number FROM bongsu_migrations").await.map_err(fails)? {
+                for row in connection
+                    .query_raw("SELECT part, number FROM bongsu_migrations")
+                    .await
+                    .map_err(to_error)?
+                {
                     let number = u32::try_from(row.count(1)?).unwrap_or(u32::MAX);
-                    found.applied.steps.push((row.text(0)?.to_owned(), number));
+                    state.applied.steps.push((row.text(0)?.to_owned(), number));
                 }
             }
             "bongsu_migration_names" => {
-                for row in link.ask("SELECT part, names FROM bongsu_migration_names").await.map_err(fails)? {
-                    found.applied.names.push((row.text(0)?.to_owned(), row.text(1)?.to_owned()));
+                for row in connection
+                    .query_raw("SELECT part, names FROM bongsu_migration_names")
+                    .await
+                    .map_err(to_error)?
+                {
+                    state.applied.names.push((row.text(0)?.to_owned(), row.text(1)?.to_owned()));
                 }
             }
             _ => {
-                let identity = link.ask(IDENTITY).await.map_err(fails)?;
-                found.identity = identity.first().map(|row| row.text(0).map(str::to_owned)).transpose()?;
+                let identity = connection.query_raw(IDENTITY).await.map_err(to_error)?;
+                state.identity = identity.first().map(|row| row.text(0).map(str::to_owned)).transpose()?;
             }
         }
     }
-    Ok(found)
+    Ok(state)
 }
 
-async fn insert(link: &mut Link, into: &str, [one, other]: [Value; 2]) -> Result<(), Fault> {
-    run(link, &format!("INSERT INTO {into} VALUES (:one, :other)"), &[&one, &other]).await
+async fn insert(
+    connection: &mut ServerConnection,
+    table: &str,
+    [one, other]: [Value; 2],
+) -> Result<(), ServerError> {
+    run(connection, &format!("INSERT INTO {table} VALUES (:one, :other)"), &[&one, &other]).await
 }
 
 /// Runs a statement with values in the order of its arguments.
-async fn run(link: &mut Link, text: &str, values: &[&Value]) -> Result<(), Fault> {
-    let written = write(text, link.dialect());
-    link.run(&written, values).await.map(drop)
+async fn run(connection: &mut ServerConnection, text: &str, values: &[&Value]) -> Result<(), ServerError> {
+    let query = render_arguments(text, connection.dialect());
+    connection.run(&query, values).await.map(drop)
 }
 
 fn is_one(rows: &[Row]) -> bool {
-    rows.first().is_some_and(|row| row.maybe_int(0).is_ok_and(|taken| taken == Some(1)))
+    rows.first().is_some_and(|row| row.maybe_int(0).is_ok_and(|number| number == Some(1)))
 }

@@ -1,8 +1,9 @@
-//! Connections that wait for work, so many at most.
+//! A bounded pool of idle connections.
 //!
-//! A [`Session`] is a connection on loan. It goes back only by [`Pool::put_back`]; dropped in any other way, by an error,
-//! a timeout or a panic, its connection is closed and the server undoes what was under way. While the server is away
-//! everybody is told so at once, and only the watch tries to reach it. A few places are kept for what everybody else depends on.
+//! A [`Session`] is a connection on loan. It returns only by [`Pool::put_back`]. When it is dropped instead, by an
+//! error, a timeout or a panic, its connection is closed and the server rolls back its transaction. While the server is
+//! unavailable, [`Pool::begin`] fails at once, and only the periodic check tries to connect. A few connections are
+//! reserved for loops that everything else depends on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,57 +11,57 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::CONNECT;
-use super::link::{Begin, Fault, Link};
-use crate::query::Written;
-use crate::{Address, Error, Options, Row, Value};
+use super::CONNECT_TIMEOUT;
+use super::connection::{AccessMode, ServerConnection, ServerError};
+use crate::query::RenderedQuery;
+use crate::{DatabaseAddress, Error, Options, Row, Value};
 
-/// Connections that are kept for loops of which there are few, and which others wait for.
-const OWN: usize = 3;
+/// Connections beyond the configured maximum, for the few loops that use [`PoolKind::Reserved`].
+const RESERVED_CONNECTIONS: usize = 3;
 
-/// Whose places a transaction takes.
+/// Which connections a transaction may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lane {
-    /// Those of all who ask.
-    Everybody,
-    /// Those that are kept free of them.
-    Own,
+pub(crate) enum PoolKind {
+    /// The connections of requests and of most loops.
+    Shared,
+    /// The connections that requests cannot use up.
+    Reserved,
 }
 
 pub(crate) struct Pool {
-    address: Address,
-    places: Arc<Semaphore>,
-    own_places: Arc<Semaphore>,
-    idle: Mutex<Vec<Link>>,
-    away: AtomicBool,
-    /// Why it is away.
-    why: Mutex<String>,
+    address: DatabaseAddress,
+    permits: Arc<Semaphore>,
+    reserved_permits: Arc<Semaphore>,
+    idle: Mutex<Vec<ServerConnection>>,
+    is_unavailable: AtomicBool,
+    /// Why the server is unavailable.
+    outage_reason: Mutex<String>,
 }
 
-/// A connection on which a transaction was begun.
+/// A connection with an open transaction.
 pub(crate) struct Session {
-    pub(crate) link: Link,
-    /// What went wrong on it last, if anything.
-    pub(crate) fault: Option<Fault>,
-    /// From here on only the server knows whether the change is kept.
+    pub(crate) connection: ServerConnection,
+    /// The last error of a statement, if any.
+    pub(crate) error: Option<ServerError>,
+    /// COMMIT was sent: only the server knows whether the change is stored.
     pub(crate) commit_sent: bool,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Session {
-    pub(crate) async fn run(&mut self, written: &Written, values: &[&Value]) -> Result<u64, Error> {
-        let done = self.link.run(written, values).await;
-        done.map_err(|fault| self.remember(fault))
+    pub(crate) async fn run(&mut self, query: &RenderedQuery, values: &[&Value]) -> Result<u64, Error> {
+        let result = self.connection.run(query, values).await;
+        result.map_err(|error| self.remember(error))
     }
 
-    pub(crate) async fn rows(&mut self, written: &Written, values: &[&Value]) -> Result<Vec<Row>, Error> {
-        let done = self.link.rows(written, values).await;
-        done.map_err(|fault| self.remember(fault))
+    pub(crate) async fn rows(&mut self, query: &RenderedQuery, values: &[&Value]) -> Result<Vec<Row>, Error> {
+        let result = self.connection.rows(query, values).await;
+        result.map_err(|error| self.remember(error))
     }
 
-    fn remember(&mut self, fault: Fault) -> Error {
-        self.fault = Some(fault.clone());
-        fault.into()
+    fn remember(&mut self, error: ServerError) -> Error {
+        self.error = Some(error.clone());
+        error.into()
     }
 }
 
@@ -68,82 +69,90 @@ impl Pool {
     pub(crate) fn new(options: &Options) -> Self {
         Self {
             address: options.address.clone(),
-            places: Arc::new(Semaphore::new(options.most_connections)),
-            own_places: Arc::new(Semaphore::new(OWN)),
+            permits: Arc::new(Semaphore::new(options.max_connections)),
+            reserved_permits: Arc::new(Semaphore::new(RESERVED_CONNECTIONS)),
             idle: Mutex::default(),
-            away: AtomicBool::new(false),
-            why: Mutex::default(),
+            is_unavailable: AtomicBool::new(false),
+            outage_reason: Mutex::default(),
         }
     }
 
-    pub(crate) fn address(&self) -> &Address {
+    pub(crate) fn address(&self) -> &DatabaseAddress {
         &self.address
     }
 
-    pub(crate) fn is_away(&self) -> bool {
-        self.away.load(Ordering::Acquire)
+    pub(crate) fn is_unavailable(&self) -> bool {
+        self.is_unavailable.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_there(&self) {
-        self.away.store(false, Ordering::Release);
+    pub(crate) fn mark_available(&self) {
+        self.is_unavailable.store(false, Ordering::Release);
     }
 
-    /// What waits is of no use any more: the server has closed it, or cannot be reached by it.
-    pub(crate) fn set_away(&self, fault: &Fault) {
-        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = fault.to_string();
-        self.away.store(true, Ordering::Release);
+    /// Also closes the idle connections: the server has closed them, or cannot be reached by them.
+    pub(crate) fn mark_unavailable(&self, error: &ServerError) {
+        *self.outage_reason.lock().unwrap_or_else(PoisonError::into_inner) = error.to_string();
+        self.is_unavailable.store(true, Ordering::Release);
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// A connection with a transaction begun on it.
-    pub(crate) async fn begin(&self, how: Begin, lane: Lane, deadline: Instant) -> Result<Session, Error> {
-        if self.is_away() {
-            return Err(Error::Away(self.why.lock().unwrap_or_else(PoisonError::into_inner).clone()));
+    /// Returns a connection on which a transaction has begun.
+    pub(crate) async fn begin(
+        &self,
+        mode: AccessMode,
+        kind: PoolKind,
+        deadline: Instant,
+    ) -> Result<Session, Error> {
+        if self.is_unavailable() {
+            let reason = self.outage_reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            return Err(Error::Unavailable(reason));
         }
         let begun = timeout_at(deadline, async {
-            let places = if lane == Lane::Own { &self.own_places } else { &self.places };
-            let place = places.clone().acquire_owned().await.map_err(|_| Error::Closed)?;
-            let session = |link| Session { link, fault: None, commit_sent: false, _place: place };
-            // One that the server has closed meanwhile costs nobody an answer: nothing was asked of it yet.
-            while let Some(mut link) = self.next_idle() {
-                if link.begin(how).await.is_ok() {
-                    return Ok(session(link));
+            let permits = if kind == PoolKind::Reserved { &self.reserved_permits } else { &self.permits };
+            let permit = permits.clone().acquire_owned().await.map_err(|_| Error::Closed)?;
+            let session =
+                |connection| Session { connection, error: None, commit_sent: false, _permit: permit };
+            // The server may have closed idle connections. Their BEGIN fails before any work is sent, so the next is
+            // tried.
+            while let Some(mut connection) = self.next_idle() {
+                if connection.begin(mode).await.is_ok() {
+                    return Ok(session(connection));
                 }
             }
-            let mut link = self.connect().await?;
-            link.begin(how).await.map_err(Error::from)?;
-            Ok(session(link))
+            let mut connection = self.connect().await?;
+            connection.begin(mode).await.map_err(Error::from)?;
+            Ok(session(connection))
         });
         begun.await.unwrap_or_else(|_| {
-            Err(Error::Away("no connection was free or could be begun on in time".to_owned()))
+            Err(Error::Unavailable("timed out waiting for a free connection or for BEGIN".to_owned()))
         })
     }
 
     pub(crate) fn put_back(&self, session: Session) {
-        if !self.is_away() {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session.link);
+        if !self.is_unavailable() {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session.connection);
         }
     }
 
-    fn next_idle(&self) -> Option<Link> {
+    fn next_idle(&self) -> Option<ServerConnection> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    async fn connect(&self) -> Result<Link, Error> {
-        let late = || Fault::Broken(format!("no answer within {} s", CONNECT.as_secs()));
-        let connected = timeout(CONNECT, async {
-            let mut link = Link::connect(&self.address).await?;
-            link.limit().await?;
-            Ok(link)
+    async fn connect(&self) -> Result<ServerConnection, Error> {
+        let timed_out = || ServerError::Broken(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()));
+        let connected = timeout(CONNECT_TIMEOUT, async {
+            let mut connection = ServerConnection::connect(&self.address).await?;
+            connection.set_limits().await?;
+            Ok(connection)
         });
-        match connected.await.unwrap_or_else(|_| Err(late())) {
-            Ok(link) => Ok(link),
-            Err(fault) => {
-                // A server that is full, or that lets nobody else in, is there: the connections that we have go on.
-                if matches!(fault, Fault::Broken(_)) {
-                    self.set_away(&fault);
+        match connected.await.unwrap_or_else(|_| Err(timed_out())) {
+            Ok(connection) => Ok(connection),
+            Err(error) => {
+                // A server with too many connections, or one that denies the login, is up: open connections still work.
+                if matches!(error, ServerError::Broken(_)) {
+                    self.mark_unavailable(&error);
                 }
-                Err(Error::Away(fault.to_string()))
+                Err(Error::Unavailable(error.to_string()))
             }
         }
     }

@@ -1,33 +1,36 @@
-//! PostgreSQL: how values go in and come out, and what its errors mean.
+//! PostgreSQL: how values are bound and read, and how errors are classified.
 
 use sqlx::postgres::{PgArguments, PgConnection, PgDatabaseError, PgRow, PgSeverity, PgValueRef};
 use sqlx::{AssertSqlSafe, Column, Executor, Row as _, TypeInfo, ValueRef, postgres::Postgres};
 
-use super::link::{Fault, driver};
+use super::connection::{ServerError, driver};
 use super::numeric;
-use crate::query::Written;
+use crate::query::RenderedQuery;
 use crate::{Row, Value};
 
-/// Of this database only; the number is the letters of our name.
-pub(crate) const CLAIM_ALONE: &str = "SELECT pg_try_advisory_lock(108230733165429)::int::bigint";
-pub(crate) const CLAIM_SHARED: &str = "SELECT pg_try_advisory_lock_shared(108230733165429)::int::bigint";
+/// Advisory locks belong to one database. The number is the ASCII code of `bongsu`.
+pub(crate) const TRY_LOCK_EXCLUSIVE: &str = "SELECT pg_try_advisory_lock(108230733165429)::int::bigint";
+pub(crate) const TRY_LOCK_SHARED: &str = "SELECT pg_try_advisory_lock_shared(108230733165429)::int::bigint";
 pub(crate) const TIME: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 pub(crate) const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
-/// One snapshot for all that is asked, which READ COMMITTED would not give. It costs a round trip before the first
-/// question, and one after the answer was given.
+/// One snapshot for all queries, which READ COMMITTED does not give. Costs a round trip before the first query, and one
+/// after the result.
 pub(crate) const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-/// A backend that waits for a lock does not notice that its client has gone, and a hub that stands still would hold its
-/// locks for as long.
+/// Limits of 5 s for a statement and 10 s for an idle transaction, because a backend that waits for a lock does not
+/// notice that its client has disconnected, and a hub that hangs would keep its locks.
 const LIMITS: &str = "SET statement_timeout = 5000; SET idle_in_transaction_session_timeout = 10000";
 
-pub(crate) async fn limit(link: &mut PgConnection) -> Result<(), Fault> {
-    say(link, LIMITS).await
+pub(crate) async fn set_limits(connection: &mut PgConnection) -> Result<(), ServerError> {
+    execute_raw(connection, LIMITS).await
 }
 
 driver!(Postgres, PgConnection, PgArguments, PgRow);
 
-#[expect(clippy::needless_pass_by_value, reason = "the other driver takes it apart")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the same signature as in `mysql`, which consumes the value"
+)]
 fn value(kind: &str, raw: PgValueRef<'_>) -> Option<Value> {
     let bytes = if raw.is_null() { None } else { Some(raw.as_bytes().ok()?) };
     let number = |bytes: &[u8]| match *bytes {
@@ -40,7 +43,7 @@ fn value(kind: &str, raw: PgValueRef<'_>) -> Option<Value> {
     match (kind, bytes) {
         ("INT8" | "INT4" | "INT2" | "BOOL" | "NUMERIC", None) => Some(Value::Int(None)),
         ("INT8" | "INT4" | "INT2" | "BOOL", Some(bytes)) => Some(Value::Int(Some(number(bytes)?))),
-        ("NUMERIC", Some(bytes)) => Some(Value::Int(Some(numeric::whole(bytes)?))),
+        ("NUMERIC", Some(bytes)) => Some(Value::Int(Some(numeric::parse_binary(bytes)?))),
         ("TEXT" | "VARCHAR" | "CHAR" | "NAME" | "JSON" | "UNKNOWN", None) => Some(Value::Text(None)),
         ("TEXT" | "VARCHAR" | "CHAR" | "NAME" | "JSON" | "UNKNOWN", Some(bytes)) => {
             Some(Value::Text(Some(std::str::from_utf8(bytes).ok()?.to_owned())))
@@ -49,23 +52,26 @@ fn value(kind: &str, raw: PgValueRef<'_>) -> Option<Value> {
     }
 }
 
-/// The classes of <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
-pub(crate) fn judge(error: &sqlx::Error) -> Fault {
-    let Some(told) = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>())
+/// Classifies by the error codes of <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+pub(crate) fn classify_error(error: &sqlx::Error) -> ServerError {
+    let Some(server_error) =
+        error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>())
     else {
-        return Fault::of_driver(error);
+        return ServerError::from_driver(error);
     };
-    let text = format!("{} ({})", told.message(), told.code());
-    match told.code() {
-        "40001" | "40P01" => Fault::Conflict(text),
-        "53300" => Fault::Full(text),
-        // No such user, wrong password, no such database, not allowed to connect.
-        "28000" | "28P01" | "3D000" | "42501" if is_fatal(told) => Fault::Denied(text),
-        // A statement that took too long; a lock that was waited for; a server that has become a standby, that is full,
-        // or whose tables were changed under a prepared statement.
-        "57014" | "55P03" | "25006" | "53100" | "53200" | "0A000" | "26000" => Fault::Broken(text),
-        code if is_fatal(told) || code.starts_with("57P") || code.starts_with("08") => Fault::Broken(text),
-        _ => Fault::Refused(text),
+    let text = format!("{} ({})", server_error.message(), server_error.code());
+    match server_error.code() {
+        "40001" | "40P01" => ServerError::Conflict(text),
+        "53300" => ServerError::TooManyConnections(text),
+        // Unknown user, wrong password, unknown database, no permission to connect.
+        "28000" | "28P01" | "3D000" | "42501" if is_fatal(server_error) => ServerError::AccessDenied(text),
+        // Timeout of a statement or of a lock, a server that became a standby, no disk space or memory, a prepared
+        // statement that is invalid since its tables were changed.
+        "57014" | "55P03" | "25006" | "53100" | "53200" | "0A000" | "26000" => ServerError::Broken(text),
+        code if is_fatal(server_error) || code.starts_with("57P") || code.starts_with("08") => {
+            ServerError::Broken(text)
+        }
+        _ => ServerError::Rejected(text),
     }
 }
 

@@ -1,7 +1,8 @@
-//! A transaction from its beginning to its end: run again after a conflict, bounded in time, and told truly.
+//! Runs a transaction from BEGIN to COMMIT: repeats it after a conflict, limits its time, and reports its outcome
+//! exactly.
 //!
-//! As long as COMMIT was not sent nothing is kept, whatever goes wrong. From then on only the server knows, unless it
-//! says so itself.
+//! Before COMMIT is sent, a failure means that nothing is stored. After it, only the server knows, unless its answer
+//! says that the transaction was rolled back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,34 +11,35 @@ use bongsu_kernel::{random, trace};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::link::{Begin, Fault};
+use super::connection::{AccessMode, ServerError};
 use super::{Server, Session};
 use crate::transaction::Inner;
-use crate::{Boxed, Change, Error, Names, Transaction};
+use crate::{BoxFuture, Change, Error, Names, Transaction};
 
-/// All that a transaction may take: waiting for a connection, every statement, every repetition.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// So often it is run, with a pause between of this and at most so much more for each time before.
-const TRIES: u64 = 10;
-const PAUSE_MS: u64 = 5;
-const SPREAD_MS: u64 = 20;
+/// Time limit of a transaction: waiting for a connection, all statements, all attempts.
+const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_ATTEMPTS: u64 = 10;
+/// Time before the next attempt: this, and a random jitter.
+const RETRY_DELAY_MS: u64 = 5;
+/// The largest jitter after the first attempt; after attempt n it is n times as large.
+const RETRY_JITTER_MS: u64 = 20;
 
-const SLOW: &str = "it took longer than 5 s";
+const TIMED_OUT: &str = "it took longer than 5 s";
 
-/// How running it once ended.
-enum Turn<T, E> {
+/// How one attempt ended.
+enum AttemptOutcome<T, E> {
     Done(Result<T, E>),
-    /// Another one was in the way.
-    Again,
+    /// Rolled back because of a conflict with another transaction.
+    Retry,
 }
 
 impl Server {
-    /// Runs a transaction. Whoever asked may go away meanwhile.
+    /// Runs a transaction, to its end even if the caller is dropped.
     pub(crate) async fn transact<A, T, E, C>(
         &self,
-        how: Begin,
+        mode: AccessMode,
         names: Arc<Names>,
-        given: A,
+        input: A,
         change: C,
     ) -> Result<T, E>
     where
@@ -50,116 +52,119 @@ impl Server {
         let server = self.clone();
         let task = async move {
             let started = Instant::now();
-            server.until_done(how, &names, &given, change, reply).await;
-            let kind = if how == Begin::Write { "write" } else { "read" };
+            server.run_with_retries(mode, &names, &input, change, reply).await;
+            let kind = if mode == AccessMode::Write { "write" } else { "read" };
             metrics::histogram!("sql_transaction_duration_seconds", "kind" => kind)
                 .record(started.elapsed().as_secs_f64());
         };
-        // Bounded by its own patience; whoever waits for it, waits for the answer.
-        self.0.home.spawn(trace::scope(trace::current(), task));
-        // No answer: it panicked, or the process is shutting down.
+        // Not supervised: the task ends by its own timeout, and the caller waits for the answer.
+        self.0.runtime.spawn(trace::scope(trace::current(), task));
+        // Without an answer the task panicked, or the process is shutting down.
         answer.await.unwrap_or_else(|_| Err(Error::Closed.into()))
     }
 
-    async fn until_done<A: Sync, T: Send, E: From<Error>>(
+    async fn run_with_retries<A: Sync, T: Send, E: From<Error>>(
         &self,
-        how: Begin,
+        mode: AccessMode,
         names: &Names,
-        given: &A,
+        input: &A,
         change: impl for<'t, 'c> Change<&'t A, &'t mut Transaction<'c>, T, E>,
         reply: oneshot::Sender<Result<T, E>>,
     ) {
-        let deadline = Instant::now() + PATIENCE;
-        let mut tries = 1;
+        let deadline = Instant::now() + TRANSACTION_TIMEOUT;
+        let mut attempt = 1;
         loop {
-            let mut session = match self.0.pool.begin(how, self.1, deadline).await {
+            let mut session = match self.0.pool.begin(mode, self.1, deadline).await {
                 Ok(session) => session,
-                Err(error) => return answer(reply, Err(error.into())),
+                Err(error) => return send_reply(reply, Err(error.into())),
             };
-            let turn = timeout_at(deadline, session.turn(how, names, given, change)).await;
-            let done = match turn {
-                Ok(Turn::Again) if tries < TRIES => {
-                    self.give_back(session, deadline).await;
-                    let pause = PAUSE_MS + random::between(0, SPREAD_MS * tries);
-                    tokio::time::sleep(Duration::from_millis(pause)).await;
-                    tries += 1;
+            let outcome = timeout_at(deadline, session.run_once(mode, names, input, change)).await;
+            let result = match outcome {
+                Ok(AttemptOutcome::Retry) if attempt < MAX_ATTEMPTS => {
+                    self.release(session, deadline).await;
+                    let delay = RETRY_DELAY_MS + random::between(0, RETRY_JITTER_MS * attempt);
+                    tokio::time::sleep(Duration::from_millis(delay)).await;
+                    attempt += 1;
                     continue;
                 }
-                Ok(Turn::Again) => Err(Error::Away("other changes were in the way".to_owned()).into()),
-                Ok(Turn::Done(done)) => done,
+                Ok(AttemptOutcome::Retry) => {
+                    let why = format!("it conflicted with other transactions {MAX_ATTEMPTS} times");
+                    Err(Error::Unavailable(why).into())
+                }
+                Ok(AttemptOutcome::Done(result)) => result,
                 Err(_) => {
-                    session.fault = Some(Fault::Broken(SLOW.to_owned()));
-                    let told = if session.commit_sent { Error::Unanswered } else { Error::Away };
-                    Err(told(SLOW.to_owned()).into())
+                    session.error = Some(ServerError::Broken(TIMED_OUT.to_owned()));
+                    let error = if session.commit_sent { Error::Unanswered } else { Error::Unavailable };
+                    Err(error(TIMED_OUT.to_owned()).into())
                 }
             };
-            // What is left to do with the connection is nothing that anybody has to wait for.
-            answer(reply, done);
-            return self.give_back(session, deadline + PATIENCE).await;
+            // The caller does not have to wait for the connection's return to the pool.
+            send_reply(reply, result);
+            return self.release(session, deadline + TRANSACTION_TIMEOUT).await;
         }
     }
 
-    /// Puts a connection back on which nothing is under way any more, or closes it.
-    async fn give_back(&self, mut session: Session, deadline: Instant) {
-        let is_clear = match (session.commit_sent, &session.fault) {
-            (_, Some(Fault::Broken(_))) => false,
+    /// Returns a connection to the pool once no statement is under way on it, or closes it.
+    async fn release(&self, mut session: Session, deadline: Instant) {
+        let is_clean = match (session.commit_sent, &session.error) {
+            (_, Some(ServerError::Broken(_))) => false,
             // Committed, and answered.
             (true, None) => true,
             // The answer to COMMIT is missing.
             (true, Some(_)) => false,
-            (false, _) => {
-                timeout_at(deadline, session.link.say("ROLLBACK")).await.is_ok_and(|done| done.is_ok())
-            }
+            (false, _) => timeout_at(deadline, session.connection.execute_raw("ROLLBACK"))
+                .await
+                .is_ok_and(|result| result.is_ok()),
         };
-        if is_clear {
+        if is_clean {
             self.0.pool.put_back(session);
         }
     }
 }
 
-fn answer<T, E>(reply: oneshot::Sender<Result<T, E>>, done: Result<T, E>) {
-    // A caller that went away does not need it.
-    let _ = reply.send(done);
+fn send_reply<T, E>(reply: oneshot::Sender<Result<T, E>>, result: Result<T, E>) {
+    // An error means that the caller was dropped.
+    let _ = reply.send(result);
 }
 
 impl Session {
-    async fn turn<A: Sync, T: Send, E: From<Error>>(
+    async fn run_once<A: Sync, T: Send, E: From<Error>>(
         &mut self,
-        how: Begin,
+        mode: AccessMode,
         names: &Names,
-        given: &A,
+        input: &A,
         change: impl for<'t, 'c> Change<&'t A, &'t mut Transaction<'c>, T, E>,
-    ) -> Turn<T, E> {
+    ) -> AttemptOutcome<T, E> {
         let mut transaction = Transaction::new(Inner::Server(self), names);
-        // Boxed: whoever spawns this has to know that it can be sent, whatever the lifetimes are.
-        let work: Boxed<'_, Result<T, E>> = Box::pin(change(given, &mut transaction));
-        let outcome = work.await;
-        let outcome = transaction.finish(outcome);
-        match (outcome, &self.fault) {
-            // Whatever the change made of it: the server has undone it.
-            (_, Some(Fault::Conflict(_))) => Turn::Again,
-            (Ok(given), _) if how == Begin::Write => self.commit(given).await,
-            (outcome, _) => Turn::Done(outcome),
+        // Boxed, because the compiler cannot prove for all lifetimes that the future itself is Send.
+        let work: BoxFuture<'_, Result<T, E>> = Box::pin(change(input, &mut transaction));
+        let result = work.await;
+        let result = transaction.finish(result);
+        match (result, &self.error) {
+            // Whatever the change returned: the server has rolled it back.
+            (_, Some(ServerError::Conflict(_))) => AttemptOutcome::Retry,
+            (Ok(value), _) if mode == AccessMode::Write => self.commit(value).await,
+            (result, _) => AttemptOutcome::Done(result),
         }
     }
 
-    async fn commit<T, E: From<Error>>(&mut self, given: T) -> Turn<T, E> {
+    async fn commit<T, E: From<Error>>(&mut self, value: T) -> AttemptOutcome<T, E> {
         self.commit_sent = true;
-        match self.link.say("COMMIT").await {
-            Ok(()) => Turn::Done(Ok(given)),
-            // The server says itself that nothing is kept.
-            Err(Fault::Conflict(_)) => {
+        match self.connection.execute_raw("COMMIT").await {
+            Ok(()) => AttemptOutcome::Done(Ok(value)),
+            // The answer itself says that nothing is stored.
+            Err(ServerError::Conflict(_)) => {
                 self.commit_sent = false;
-                Turn::Again
+                AttemptOutcome::Retry
             }
-            Err(Fault::Refused(why)) if self.link.undoes_what_it_refuses() => {
+            Err(ServerError::Rejected(why)) if self.connection.rolls_back_rejected_commit() => {
                 self.commit_sent = false;
-                Turn::Done(Err(Error::Failed(why).into()))
+                AttemptOutcome::Done(Err(Error::Failed(why).into()))
             }
-            Err(fault) => {
-                let why = fault.to_string();
-                self.fault = Some(fault);
-                Turn::Done(Err(Error::Unanswered(why).into()))
+            Err(error) => {
+                let why = error.to_string();
+                self.error = Some(error);
+                AttemptOutcome::Done(Err(Error::Unanswered(why).into()))
             }
         }
     }

@@ -1,28 +1,28 @@
-//! What holds on every database: durable, all or nothing, and values that come back as they went in.
+//! The contract on every database: changes are durable and atomic, and values are read back unchanged.
 
 use bongsu_sql::{Error, Query, Transaction, Value};
 
-use crate::database::{COUNT, Database, GET, INCREMENT, PUT, counters, listed, put};
+use crate::database::{COUNT, Database, GET, INCREMENT, PUT, counters, item_ids, put};
 
-pub(crate) async fn what_was_answered_is_seen_by_everybody<D: Database>(database: D) {
+pub(crate) async fn acknowledged_changes_are_visible_to_all<D: Database>(database: D) {
     let (one, other) = (database.records().await, database.records().await);
     for n in 0..20 {
         put(&one, &format!("item{n:02}")).await.unwrap();
-        assert_eq!(listed(&other).await.len(), n + 1);
-        assert_eq!(listed(&one).await.len(), n + 1);
+        assert_eq!(item_ids(&other).await.len(), n + 1);
+        assert_eq!(item_ids(&one).await.len(), n + 1);
     }
-    assert_eq!(other.trouble(), None);
+    assert_eq!(other.outage(), None);
     assert!(other.warnings().is_empty(), "{:?}", other.warnings());
 }
 
-/// The change's own reason to give up.
+/// The error type of a change.
 #[derive(Debug, PartialEq)]
-enum Own {
-    Enough,
+enum ChangeError {
+    GivenUp,
     Sql(String),
 }
 
-impl From<Error> for Own {
+impl From<Error> for ChangeError {
     fn from(error: Error) -> Self {
         Self::Sql(error.to_string())
     }
@@ -30,16 +30,16 @@ impl From<Error> for Own {
 
 pub(crate) async fn a_change_that_fails_changes_nothing<D: Database>(database: D) {
     let records = database.records().await;
-    async fn change(_: &(), tx: &mut Transaction<'_>) -> Result<(), Own> {
+    async fn change(_: &(), tx: &mut Transaction<'_>) -> Result<(), ChangeError> {
         tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
         tx.run(&PUT, &[("id", "a".into()), ("number", 1_i64.into()), ("text", "".into())]).await?;
-        Err(Own::Enough)
+        Err(ChangeError::GivenUp)
     }
     for _ in 0..3 {
-        assert_eq!(records.write((), change).await, Err(Own::Enough));
+        assert_eq!(records.write((), change).await, Err(ChangeError::GivenUp));
     }
     assert_eq!(counters(&records).await, [0, 0]);
-    assert!(listed(&records).await.is_empty());
+    assert!(item_ids(&records).await.is_empty());
     put(&records, "a").await.unwrap();
 }
 
@@ -48,9 +48,9 @@ pub(crate) async fn a_change_that_goes_on_after_a_failed_query_changes_nothing<D
     put(&records, "a").await.unwrap();
     async fn change(_: &(), tx: &mut Transaction<'_>) -> Result<(), Error> {
         tx.run(&INCREMENT, &[("id", 1_i64.into())]).await?;
-        // There is one already.
-        let twice = [("id", "a".into()), ("number", 1_i64.into()), ("text", "".into())];
-        let _ = tx.run(&PUT, &twice).await;
+        // An item with this id exists already.
+        let duplicate = [("id", "a".into()), ("number", 1_i64.into()), ("text", "".into())];
+        let _ = tx.run(&PUT, &duplicate).await;
         Ok(())
     }
     let done = records.write((), change).await;
@@ -72,22 +72,23 @@ pub(crate) async fn every_kind_of_value_comes_back<D: Database>(database: D) {
         (Some(3), Some("{\"json\": [1, null]}")),
         (Some(4), Some(&long)),
     ];
-    for (at, (number, text)) in values.iter().enumerate() {
+    for (index, (number, text)) in values.iter().enumerate() {
         let text = Value::Text(text.map(str::to_owned));
-        let given = [("id", format!("v{at}").into()), ("number", (*number).into()), ("text", text)];
-        let written =
-            records.write(given, async |given: &[_; 3], tx: &mut Transaction<'_>| tx.run(&PUT, given).await);
+        let arguments = [("id", format!("v{index}").into()), ("number", (*number).into()), ("text", text)];
+        let written = records.write(arguments, async |arguments: &[_; 3], tx: &mut Transaction<'_>| {
+            tx.run(&PUT, arguments).await
+        });
         assert_eq!(written.await.unwrap_or_else(|error: Error| panic!("{error}")), 1);
     }
-    for (at, (number, text)) in values.into_iter().enumerate() {
+    for (index, (number, text)) in values.into_iter().enumerate() {
         let row = records
-            .read([("id", format!("v{at}").into())], async |id: &[_; 1], tx: &mut Transaction<'_>| {
+            .read([("id", format!("v{index}").into())], async |id: &[_; 1], tx: &mut Transaction<'_>| {
                 tx.row(&GET, id).await
             })
             .await;
         let row = row.unwrap_or_else(|error: Error| panic!("{error}")).unwrap();
-        assert_eq!(row.id(0).unwrap().as_str(), format!("v{at}"));
-        assert_eq!((row.maybe_int(1).unwrap(), row.maybe_text(2).unwrap()), (number, text), "{at}");
+        assert_eq!(row.id(0).unwrap().as_str(), format!("v{index}"));
+        assert_eq!((row.maybe_int(1).unwrap(), row.maybe_text(2).unwrap()), (number, text), "{index}");
     }
 }
 
@@ -97,7 +98,7 @@ pub(crate) async fn texts_that_differ_by_case_only_differ<D: Database>(database:
         put(&records, id).await.unwrap();
     }
     assert!(put(&records, "a").await.is_err());
-    assert_eq!(listed(&records).await, ["A", "A:1", "B", "a", "a:1", "b"], "by their bytes");
+    assert_eq!(item_ids(&records).await, ["A", "A:1", "B", "a", "a:1", "b"], "in the order of their bytes");
 }
 
 pub(crate) async fn sums_and_counts_are_numbers<D: Database>(database: D) {
@@ -117,10 +118,10 @@ pub(crate) async fn sums_and_counts_are_numbers<D: Database>(database: D) {
     let rows = rows.unwrap_or_else(|error: Error| panic!("{error}"));
     let numbers: Vec<_> = (0..7).map(|at| rows[0].maybe_int(at).unwrap()).collect();
     assert_eq!(numbers, [Some(4), Some(2), Some(3), Some(1), Some(-59_996), Some(1), None]);
-    assert_eq!(rows[0].maybe_text(6).unwrap(), None, "nothing is nothing of any kind");
+    assert_eq!(rows[0].maybe_text(6).unwrap(), None, "a NULL can be read as any type");
 }
 
-pub(crate) async fn what_is_no_number_and_no_text_is_refused<D: Database>(database: D) {
+pub(crate) async fn values_that_are_neither_integer_nor_text_are_refused<D: Database>(database: D) {
     static HALF: Query = Query::new("half", ["SELECT 0.5", "SELECT 0.5::float8", "SELECT 0.5E0"]);
     static HALF_OF_A_SUM: Query =
         Query::new("half_of_a_sum", ["SELECT 0.5", "SELECT 0.5::numeric", "SELECT 0.5"]);
@@ -132,7 +133,7 @@ pub(crate) async fn what_is_no_number_and_no_text_is_refused<D: Database>(databa
         let Err(Error::Failed(why)) = read else { panic!("{read:?}") };
         assert!(why.contains("neither a whole number nor text"), "{why}");
     }
-    assert_eq!(listed(&records).await.len(), 0, "it works on");
+    assert_eq!(item_ids(&records).await.len(), 0, "the connection still works");
 }
 
 pub(crate) async fn a_missing_argument_is_named<D: Database>(database: D) {
@@ -143,8 +144,9 @@ pub(crate) async fn a_missing_argument_is_named<D: Database>(database: D) {
     assert_eq!(counted.unwrap_or_else(|error: Error| panic!("{error}")).unwrap().count(0).unwrap(), 0);
 }
 
-/// How parts insert and ask for many rows at once: one statement, one JSON list. On MariaDB a column of that list has the
-/// character set of the database unless it names one, and turns what that lacks into question marks without a word.
+/// Parts insert and read many rows by one statement with one JSON list. On MariaDB a column of that list has the
+/// character set of the database unless the statement names one, and characters that the set lacks silently become
+/// question marks.
 pub(crate) async fn many_rows_go_in_as_one_list<D: Database>(database: D) {
     static PUT_ALL: Query = Query::new(
         "put_all",

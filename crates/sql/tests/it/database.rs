@@ -1,9 +1,9 @@
-//! Databases to test on: an empty one for each test, with the tables of this crate and two of the tests' own.
+//! The databases of the tests: each test gets an empty one, with the tables of this crate and two test tables.
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_sql::{
-    Address, DataFolder, Database as File, Dialect, Error, MIGRATIONS, Migration, Migrations, Options, Query,
-    Records, Store, Transaction, WriterState,
+    DataFolder, Database as File, DatabaseAddress, Dialect, Error, MIGRATIONS, Migration, Migrations,
+    Options, Query, Records, Store, Transaction, WriterThread,
 };
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::tier;
@@ -41,20 +41,20 @@ pub(crate) fn migrations() -> Migrations {
 }
 
 pub(crate) trait Database: Sized {
-    /// An empty one. None where it cannot be had.
+    /// Creates an empty database. None when its engine is not installed.
     async fn start() -> Option<Self>;
 
-    /// What another hub has in its hands. The embedded file has one.
+    /// Opens the database as one more hub. On the embedded file, all calls share one store.
     async fn records(&self) -> Records;
 }
 
-/// Counts up the first counter.
+/// Increments the first counter.
 pub(crate) async fn increment((): &(), tx: &mut Transaction<'_>) -> Result<u64, Error> {
     tx.run(&INCREMENT, &[("id", 1_i64.into())]).await
 }
 
-/// Ids of all items.
-pub(crate) async fn listed(records: &Records) -> Vec<String> {
+/// Returns the ids of all items.
+pub(crate) async fn item_ids(records: &Records) -> Vec<String> {
     let rows =
         records.read((), async |(): &(), tx: &mut Transaction<'_>| tx.rows(&LIST, &[]).await).await.unwrap();
     rows.iter().map(|row| row.text(0).unwrap().to_owned()).collect()
@@ -68,18 +68,18 @@ pub(crate) async fn counters(records: &Records) -> Vec<i64> {
     rows.iter().map(|row| row.int(0).unwrap()).collect()
 }
 
-/// Writes an item that has only an id.
+/// Inserts an item without a number.
 pub(crate) async fn put(records: &Records, id: &str) -> Result<(), Error> {
     let put = records.write(id.to_owned(), async |id: &String, tx: &mut Transaction<'_>| {
-        let nothing = [("id", id.as_str().into()), ("number", None::<i64>.into()), ("text", "".into())];
-        tx.run(&PUT, &nothing).await.map(drop)
+        let arguments = [("id", id.as_str().into()), ("number", None::<i64>.into()), ("text", "".into())];
+        tx.run(&PUT, &arguments).await.map(drop)
     });
     put.await
 }
 
 pub(crate) struct Embedded {
     store: Store,
-    _writer: WriterState,
+    _writer: WriterThread,
     _folder: TempDir,
 }
 
@@ -97,7 +97,7 @@ impl Database for Embedded {
 }
 
 pub(crate) fn options(url: &str) -> Options {
-    Options { address: Address::parse(url).unwrap(), most_connections: 20 }
+    Options { address: DatabaseAddress::parse(url).unwrap(), max_connections: 20 }
 }
 
 pub(crate) async fn connect(url: &str) -> Result<Records, Error> {
@@ -105,16 +105,16 @@ pub(crate) async fn connect(url: &str) -> Result<Records, Error> {
 }
 
 /// A database on a server.
-pub(crate) trait OnServer: Database {
+pub(crate) trait ServerDatabase: Database {
     fn url(&self) -> &str;
     async fn server(&self) -> &'static Server;
 
     fn name(&self) -> &str {
-        Server::name_in(self.url())
+        Server::database_name(self.url())
     }
 }
 
-macro_rules! on_server {
+macro_rules! server_database {
     ($name:ident, $flavour:expr, $dialect:expr) => {
         pub(crate) struct $name(String);
 
@@ -133,7 +133,7 @@ macro_rules! on_server {
             }
         }
 
-        impl OnServer for $name {
+        impl ServerDatabase for $name {
             fn url(&self) -> &str {
                 &self.0
             }
@@ -145,5 +145,5 @@ macro_rules! on_server {
     };
 }
 
-on_server!(Postgres, Flavour::Postgres, Dialect::Postgres);
-on_server!(MariaDb, Flavour::MariaDb, Dialect::Mysql);
+server_database!(Postgres, Flavour::Postgres, Dialect::Postgres);
+server_database!(MariaDb, Flavour::MariaDb, Dialect::Mysql);

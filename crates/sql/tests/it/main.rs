@@ -1,7 +1,7 @@
-//! What `Records` promises, held against every database, and what it does when servers fail.
+//! The contract of `Records` on every database, and its behaviour when servers fail.
 //!
 //! `contract` and `helpers_contract` run on the embedded file, PostgreSQL and MariaDB, `server_contract` on the two
-//! servers. `faults` has a server of its own for every test, and does things to it.
+//! servers. The tests of `faults` kill, pause or disconnect a server.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
 mod contract;
@@ -10,14 +10,14 @@ mod faults;
 mod helpers_contract;
 mod server_contract;
 
-/// One test for every promise.
-macro_rules! promises {
-    ($database:ty: $($file:ident { $($promise:ident)* })*) => {
+/// Defines a test for every function of a contract.
+macro_rules! contract_tests {
+    ($database:ty: $($file:ident { $($test:ident)* })*) => {
         $($(
             #[tokio::test]
-            async fn $promise() {
+            async fn $test() {
                 if let Some(database) = <$database as crate::database::Database>::start().await {
-                    crate::$file::$promise(database).await;
+                    crate::$file::$test(database).await;
                 }
             }
         )*)*
@@ -25,31 +25,31 @@ macro_rules! promises {
 }
 
 macro_rules! suite {
-    ($name:ident, $database:ty $(, $more:ident { $($promise:ident)* })*) => {
+    ($name:ident, $database:ty $(, $more:ident { $($test:ident)* })*) => {
         mod $name {
-            promises! { $database:
+            contract_tests! { $database:
                 contract {
-                    what_was_answered_is_seen_by_everybody
+                    acknowledged_changes_are_visible_to_all
                     a_change_that_fails_changes_nothing
                     a_change_that_goes_on_after_a_failed_query_changes_nothing
                     every_kind_of_value_comes_back
                     texts_that_differ_by_case_only_differ
                     sums_and_counts_are_numbers
-                    what_is_no_number_and_no_text_is_refused
+                    values_that_are_neither_integer_nor_text_are_refused
                     a_missing_argument_is_named
                     many_rows_go_in_as_one_list
                 }
                 helpers_contract {
-                    what_was_done_once_is_not_done_again
-                    of_many_at_once_one_is_the_first
-                    what_was_done_long_ago_is_forgotten_in_steps
+                    a_recorded_key_is_not_new_again
+                    one_of_many_concurrent_records_is_the_first
+                    old_keys_are_deleted_in_steps
                     work_is_claimed_in_order_by_one_worker_at_a_time
-                    a_claim_that_ended_is_another_workers_and_cannot_be_finished_late
-                    what_was_parked_comes_again_and_is_counted
+                    an_ended_claim_cannot_be_finished
+                    parked_work_is_claimed_again_and_counts_attempts
                     many_workers_do_everything_once
-                    done_work_is_forgotten_in_steps
+                    done_work_is_deleted_in_steps
                 }
-                $($more { $($promise)* })*
+                $($more { $($test)* })*
             }
         }
     };
@@ -57,28 +57,28 @@ macro_rules! suite {
 
 suite!(embedded, crate::database::Embedded);
 suite!(postgres, crate::database::Postgres, server_contract {
-    a_read_sees_one_moment
+    a_read_sees_one_snapshot
     changes_that_block_each_other_run_again
     increments_of_many_hubs_all_count
-    a_change_whose_asker_went_away_is_finished
+    a_change_is_finished_after_its_caller_was_dropped
     a_change_that_takes_too_long_is_given_up
     several_hubs_migrate_once
-    a_newer_database_is_left_alone
+    a_newer_database_is_refused
     a_database_is_known_by_its_own_identity
-    a_claimed_database_is_one_process_s_until_it_ends
-    what_is_prepared_is_not_changed_until_it_is_migrated
-    who_waits_for_a_connection_waits_not_longer_than_for_the_rest
+    a_database_lock_lasts_until_its_process_ends
+    a_prepared_server_is_unchanged_until_it_is_migrated
+    waiting_for_a_connection_counts_towards_the_time_limit
 });
 suite!(mariadb, crate::database::MariaDb, server_contract {
-    a_read_sees_one_moment
+    a_read_sees_one_snapshot
     changes_that_block_each_other_run_again
     increments_of_many_hubs_all_count
-    a_change_whose_asker_went_away_is_finished
+    a_change_is_finished_after_its_caller_was_dropped
     a_change_that_takes_too_long_is_given_up
     several_hubs_migrate_once
-    a_newer_database_is_left_alone
+    a_newer_database_is_refused
     a_database_is_known_by_its_own_identity
-    a_claimed_database_is_one_process_s_until_it_ends
-    what_is_prepared_is_not_changed_until_it_is_migrated
-    who_waits_for_a_connection_waits_not_longer_than_for_the_rest
+    a_database_lock_lasts_until_its_process_ends
+    a_prepared_server_is_unchanged_until_it_is_migrated
+    waiting_for_a_connection_counts_towards_the_time_limit
 });

@@ -1,4 +1,4 @@
-//! The Prometheus text format, read back.
+//! A parser of the Prometheus text format.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ pub struct Metrics {
     samples: Vec<Sample>,
 }
 
-/// One line of it.
+/// One sample: a line of a scrape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     pub name: String,
@@ -17,24 +17,24 @@ pub struct Sample {
 }
 
 impl Metrics {
-    /// Reads a scrape; panics on a line that Prometheus would not take.
+    /// Parses a scrape; panics on a line that Prometheus would reject.
     pub fn parse(text: &str) -> Self {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let samples = lines
             .map(|line| {
-                sample(line).unwrap_or_else(|| panic!("not a line of Prometheus's text format: {line:?}"))
+                sample(line).unwrap_or_else(|| panic!("invalid line in the Prometheus text format: {line:?}"))
             })
             .collect();
         Self { samples }
     }
 
-    /// The sum over all samples of this name that carry these labels; others may be there, too. Zero when there is
-    /// none: a counter that never counted may be absent.
+    /// The sum of all samples with this name and at least these labels. 0 if there is no such sample: a counter that
+    /// was never incremented may be absent.
     pub fn get(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.matching(name, labels).map(|sample| sample.value).sum()
     }
 
-    /// The samples of both.
+    /// The samples of `self` and `other`.
     pub(super) fn and(mut self, other: Self) -> Self {
         self.samples.extend(other.samples);
         self
@@ -44,7 +44,7 @@ impl Metrics {
         self.matching(name, labels).next().is_some()
     }
 
-    /// All samples, to look at names and label values as such.
+    /// All samples, for tests that check names and label values.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
     }
@@ -52,7 +52,9 @@ impl Metrics {
     fn matching(&self, name: &str, labels: &[(&str, &str)]) -> impl Iterator<Item = &Sample> {
         self.samples.iter().filter(move |sample| {
             sample.name == name
-                && labels.iter().all(|(label, value)| sample.labels.get(*label).is_some_and(|is| is == value))
+                && labels
+                    .iter()
+                    .all(|(label, value)| sample.labels.get(*label).is_some_and(|actual| actual == value))
         })
     }
 }
@@ -71,7 +73,7 @@ fn sample(line: &str) -> Option<Sample> {
     (is_name && !name.is_empty()).then(|| Sample { name: name.to_owned(), labels, value })
 }
 
-/// Reads `a="b",c="d"}`; gives the labels and what follows.
+/// Parses `a="b",c="d"}`; returns the labels and the rest of the line.
 fn read_labels(mut rest: &str) -> Option<(BTreeMap<String, String>, &str)> {
     let mut labels = BTreeMap::new();
     loop {
@@ -86,7 +88,7 @@ fn read_labels(mut rest: &str) -> Option<(BTreeMap<String, String>, &str)> {
     }
 }
 
-/// Reads a label's value up to its closing quote.
+/// Parses a label value up to its closing quote; returns the value and the rest of the line.
 fn read_quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -139,7 +141,7 @@ delivery_latency_seconds_bucket{le=\"0.005\",room=\"1\"} 1.5e3
 
     #[test]
     #[should_panic(expected = "Prometheus")]
-    fn a_broken_line_is_not_passed_over() {
+    fn an_invalid_line_panics() {
         Metrics::parse("name{label=\"open} 1\n");
     }
 }

@@ -1,15 +1,15 @@
-//! A stand-in plays the hub: this very test program, which takes the argument `serve` for the name of a test that it
-//! does not have, and is told to run [`serve_as_a_stand_in`] as well.
+//! Tests of the hub process with a stand-in: this test executable itself. The argument `serve` is taken as the name of
+//! a test that does not exist, and further arguments make the executable run [`serve_as_a_stand_in`].
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::Arc;
 
 use super::*;
 use crate::local_http::{LocalHttp, Reply};
-use crate::sse::{Resuming, Stream};
+use crate::sse::{ResumingClient, Stream};
 use crate::{Api, Engine};
 
-const LONG: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn serve_as_a_stand_in() {
@@ -42,15 +42,15 @@ fn serve_as_a_stand_in() {
 
 fn stand_in() -> Builder {
     let builder = Hub::builder(std::env::current_exe().unwrap()).env("STAND_IN", "first");
-    // The harness would capture what the stand-in prints.
+    // Without --nocapture the test harness would capture the output of the stand-in.
     builder.arg("--exact").arg("hub::tests::serve_as_a_stand_in").arg("--nocapture")
 }
 
 #[tokio::test]
-async fn a_hub_is_started_asked_killed_and_started_again() {
+async fn a_killed_hub_restarts_on_the_same_port() {
     let hub = stand_in().start().await;
     assert!(hub.log().contains("stand-in: first"));
-    assert!(!hub.log().contains("CARGO"), "the environment is not clean: {}", hub.log());
+    assert!(!hub.log().contains("CARGO"), "the environment was not cleared: {}", hub.log());
     assert!(hub.data_dir().is_dir());
     assert_eq!(hub.metrics().await.get("sse_active_connections", &[]), 3.0);
     assert!(hub.rss_kib() > 100 && hub.peak_rss_kib() >= 100 && hub.open_files() > 3 && hub.threads() >= 1);
@@ -73,7 +73,7 @@ async fn a_hub_is_started_asked_killed_and_started_again() {
 }
 
 #[tokio::test]
-async fn a_hub_ends_when_asked_and_when_dropped() {
+async fn a_hub_ends_on_sigterm_and_on_drop() {
     let hub = stand_in().start().await;
     assert_eq!(hub.terminate().await.signal(), Some(15));
     hub.restart().await;
@@ -83,7 +83,7 @@ async fn a_hub_ends_when_asked_and_when_dropped() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_given_back() {
+async fn a_failed_start_returns_status_and_output() {
     let (status, output) = stand_in().env("STAND_IN", "refuse").start_expecting_failure().await;
     assert_eq!(status.code(), Some(101));
     assert!(output.contains("refusing to start"));
@@ -96,8 +96,8 @@ async fn a_failed_start_shows_the_log() {
 }
 
 #[tokio::test]
-async fn a_wrapper_is_seen_through() {
-    // The shell stays above the hub, as a tracer would.
+async fn the_hub_behind_a_wrapper_is_found_and_killed() {
+    // The shell stays the parent of the hub, as a tracer does.
     let wrapper = ["sh", "-c", r#""$@"; exit $?"#, "wrapper"].map(str::to_owned).to_vec();
     let hub = stand_in().wrapper(wrapper).start().await;
     let pid = hub.pid();
@@ -118,15 +118,15 @@ async fn a_hub_is_shared_with_the_tasks_that_load_and_kill_it() {
     let (noticed, is_noticed) = tokio::sync::oneshot::channel();
     let load = tokio::spawn(async move {
         let api = Api::new(&loaded);
-        wait::until(LONG, async || api.try_publish(serde_json::json!({})).await.is_err()).await;
+        wait::until(WAIT_TIMEOUT, async || api.try_publish(serde_json::json!({})).await.is_err()).await;
         noticed.send(()).unwrap();
-        let mut stream = Resuming::new(Stream::request(&loaded, "/").person(1));
-        assert_eq!(stream.next_event(LONG).await, None);
+        let mut stream = ResumingClient::new(Stream::request(&loaded, "/").person(1));
+        assert_eq!(stream.next_event(WAIT_TIMEOUT).await, None);
     });
     let kill = tokio::spawn(async move {
         killed.kill9().await;
-        wait::until(LONG, async || killed.has_exited()).await;
-        // Started again at once, it could be back before the other task asks.
+        wait::until(WAIT_TIMEOUT, async || killed.has_exited()).await;
+        // Without this wait the hub could be back before the other task has noticed that it was down.
         is_noticed.await.unwrap();
         killed.restart_with(&[]).await;
         assert_eq!(killed.metrics().await.samples().len(), 1);
@@ -136,20 +136,21 @@ async fn a_hub_is_shared_with_the_tasks_that_load_and_kill_it() {
     hub.terminate().await;
 }
 
-/// What the stand-in that the client reaches was started with: port, folder, engine, prefix, records, roles.
+/// The environment of the stand-in that the client sends requests to: port, data folder, engine, key prefix, records,
+/// roles.
 async fn environment(api: &Api) -> [String; 6] {
     let text = api.get("/environment").await.expect(200).text();
     text.split(' ').map(str::to_owned).collect::<Vec<_>>().try_into().unwrap()
 }
 
 #[tokio::test]
-async fn on_a_shared_engine_a_hub_has_a_twin_that_lives_and_dies_with_it() {
+async fn on_a_shared_engine_a_twin_starts_and_ends_with_its_hub() {
     if !crate::tier::needs_engine("redis") {
         return;
     }
     let wrapper = ["env", "WRAPPED=1"].map(str::to_owned).to_vec();
     let hub = stand_in().engine(Engine::Redis).wrapper(wrapper).start().await;
-    let twin = hub.twin().expect("a twin");
+    let twin = hub.twin().expect("the hub has no twin");
     assert!(hub.log().contains("WRAPPED") && !twin.log().contains("WRAPPED"));
     let streams = environment(&Api::at(&hub.url(""))).await;
     let requests = environment(&Api::new(&hub)).await;
@@ -186,29 +187,29 @@ async fn on_a_shared_engine_a_hub_has_a_twin_that_lives_and_dies_with_it() {
 }
 
 #[tokio::test]
-async fn with_the_roles_apart_one_process_serves_and_the_other_one_works() {
+async fn split_roles_run_in_an_api_process_and_a_worker_process() {
     let split = || stand_in().engine(Engine::Split).env("REDIS_URL", "redis://own");
     let hub = split().env("DATABASE_URL", "postgres://own").start().await;
-    let worker = hub.worker().expect("a worker");
+    let worker = hub.worker().expect("the hub has no worker");
     assert!(hub.twin().is_none() && worker.worker().is_none());
     let served = environment(&Api::new(&hub)).await;
     assert_eq!((&served[0], served[5].as_str()), (&hub.port().to_string(), "api"));
     assert_eq!(environment(&Api::at(&worker.url(""))).await[5], "worker");
     worker.kill9().await;
-    assert!(hub.has_one_exited() && !hub.has_exited());
+    assert!(hub.has_any_exited() && !hub.has_exited());
     hub.restart().await;
-    assert!(!hub.has_one_exited());
+    assert!(!hub.has_any_exited());
     hub.kill9().await;
     assert!(worker.has_exited());
 
-    // Who says what a hub does, or has no database that two processes could share, has one process.
+    // A test that sets ROLES, or has no database that two processes could share, gets a hub with one process.
     for one in [split(), split().env("DATABASE_URL", "postgres://own").env("ROLES", "hub")] {
         assert!(one.start().await.worker().is_none());
     }
 }
 
 #[tokio::test]
-async fn a_tracer_is_seen_through() {
+async fn the_hub_behind_a_tracer_is_killed() {
     if !crate::tier::needs_engine("strace") {
         return;
     }

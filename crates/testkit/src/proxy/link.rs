@@ -1,4 +1,4 @@
-//! One connection through the proxy: two sockets and a pump for each direction.
+//! One connection through the proxy: two sockets, and a pump for each direction.
 
 use std::io;
 use std::net::IpAddr;
@@ -8,19 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::TcpStream;
 
 use super::pump::pump;
-use super::{Direction, Faults, Shared};
+use super::{Direction, Faults, ProxyState};
 
-/// A connection and what it has to know about the proxy's faults.
+/// A connection and the state of its two directions.
 pub(super) struct Link {
     client: TcpStream,
     server: Option<TcpStream>,
     from: IpAddr,
-    pub(super) shared: Arc<Shared>,
-    lost: Flags,
-    finished: Flags,
+    pub(super) shared: Arc<ProxyState>,
+    has_lost_bytes: Flags,
+    has_finished: Flags,
 }
 
-/// One for each direction.
+/// A flag for each direction.
 #[derive(Default)]
 struct Flags {
     to_server: AtomicBool,
@@ -28,7 +28,7 @@ struct Flags {
 }
 
 impl Flags {
-    fn of(&self, direction: Direction) -> &AtomicBool {
+    fn get(&self, direction: Direction) -> &AtomicBool {
         match direction {
             Direction::ToServer => &self.to_server,
             Direction::ToClient => &self.to_client,
@@ -37,16 +37,23 @@ impl Flags {
 }
 
 impl Link {
-    pub(super) fn new(client: TcpStream, from: IpAddr, shared: Arc<Shared>) -> Self {
-        shared.open.fetch_add(1, Ordering::SeqCst);
-        shared.accepted.fetch_add(1, Ordering::SeqCst);
-        Self { client, server: None, from, shared, lost: Flags::default(), finished: Flags::default() }
+    pub(super) fn new(client: TcpStream, from: IpAddr, shared: Arc<ProxyState>) -> Self {
+        shared.open_count.fetch_add(1, Ordering::SeqCst);
+        shared.accepted_count.fetch_add(1, Ordering::SeqCst);
+        Self {
+            client,
+            server: None,
+            from,
+            shared,
+            has_lost_bytes: Flags::default(),
+            has_finished: Flags::default(),
+        }
     }
 
-    /// Passes bytes until both sides have ended or one of them broke.
+    /// Connects to the server and forwards bytes until both sides have ended, or one of them fails.
     pub(super) async fn run(mut self) {
         if self.connect().await.is_err() {
-            // The nearest thing to being refused that is left once the connection was accepted.
+            // The client's connection is accepted already, so it cannot be refused any more. It is reset instead.
             let _ = self.client.set_zero_linger();
             return;
         }
@@ -62,41 +69,43 @@ impl Link {
         Ok(())
     }
 
-    /// Where bytes of this direction come from, and where they go to.
+    /// The sockets from which bytes of this direction are read, and to which they are written.
     pub(super) fn ends(&self, direction: Direction) -> (&TcpStream, &TcpStream) {
-        let server = self.server.as_ref().expect("connected before anything is pumped");
+        let server = self.server.as_ref().expect("the pumps start after the connection to the server");
         match direction {
             Direction::ToServer => (&self.client, server),
             Direction::ToClient => (server, &self.client),
         }
     }
 
-    /// Whether nothing of this direction may arrive, not even its end: now, or for good because bytes were lost.
-    pub(super) fn silent(&self, direction: Direction, faults: &Faults) -> bool {
-        self.lost.of(direction).load(Ordering::Relaxed) || faults.stalls(direction, self.from)
+    /// Whether no bytes of this direction may be forwarded, and no close either: because of a stall, or because bytes
+    /// were lost earlier.
+    pub(super) fn is_silent(&self, direction: Direction, faults: &Faults) -> bool {
+        self.has_lost_bytes.get(direction).load(Ordering::Relaxed) || faults.is_stalled(direction, self.from)
     }
 
-    /// Bytes of this direction are gone, so that what comes after them would make no sense.
-    pub(super) fn lose(&self, direction: Direction) {
-        self.lost.of(direction).store(true, Ordering::Relaxed);
+    /// Records that bytes of this direction are lost. Later bytes are then discarded as well, because the receiver
+    /// could not interpret them.
+    pub(super) fn mark_lost(&self, direction: Direction) {
+        self.has_lost_bytes.get(direction).store(true, Ordering::Relaxed);
     }
 
-    /// Nothing more comes from this direction's sender; an error when nothing more comes from the other one either,
-    /// so that the connection has nobody left.
+    /// Records that the sender of this direction has closed. Returns an error, which ends the connection, when the
+    /// sender of the other direction has closed, too.
     pub(super) fn finish(&self, direction: Direction) -> io::Result<()> {
-        self.finished.of(direction).store(true, Ordering::Relaxed);
-        let other = self.finished.of(direction.reverse()).load(Ordering::Relaxed);
+        self.has_finished.get(direction).store(true, Ordering::Relaxed);
+        let other = self.has_finished.get(direction.reverse()).load(Ordering::Relaxed);
         if other { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if self.shared.resetting.load(Ordering::SeqCst) {
+        if self.shared.is_resetting.load(Ordering::SeqCst) {
             for socket in std::iter::once(&self.client).chain(&self.server) {
                 let _ = socket.set_zero_linger();
             }
         }
-        self.shared.open.fetch_sub(1, Ordering::SeqCst);
+        self.shared.open_count.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -1,7 +1,7 @@
-//! One direction of one connection: reads a piece, passes it on, and does what the faults of the moment say.
+//! One direction of one connection: reads bytes and forwards them, according to the current faults.
 //!
-//! Bytes move only while the faults are locked for reading. Who changes them has the lock for writing, and so knows
-//! that nothing passes by the old rules when the change is made.
+//! A pump moves bytes only while it holds the read lock of the faults. A change of the faults takes the write lock, so
+//! no byte is forwarded by the old faults once the change is made.
 
 use std::io;
 use std::time::Duration;
@@ -10,43 +10,45 @@ use rustix::net::{Shutdown, shutdown};
 use tokio::time::{Instant, sleep_until};
 
 use super::link::Link;
-use super::messages::Filter;
+use super::messages::MessageFilter;
 use super::{Direction, Faults};
 
-/// The longest read, and with it all that a direction keeps in memory (beside a message that is being looked at).
-const READ: usize = 16 * 1024;
+/// Maximum size of one read, in bytes. A direction keeps no more than this in memory, except for a held message.
+const MAX_READ_SIZE: usize = 16 * 1024;
 
 struct Pump<'a> {
     link: &'a Link,
     direction: Direction,
-    /// Read, looked through, and not passed on yet.
-    held: Vec<u8>,
-    filter: Filter,
-    /// The sender has ended.
-    ended: bool,
+    /// Bytes that were read and filtered, and are not written yet.
+    pending: Vec<u8>,
+    filter: MessageFilter,
+    /// The sender has closed its side.
+    has_sender_closed: bool,
     next_read: Instant,
 }
 
-/// What has to happen before there is something to do.
+/// What the pump waits for before its next step.
 enum Wait {
     Readable,
     Writable,
     Until(Instant),
-    OtherFaults,
-    Nothing,
-    Done,
+    /// A change of the faults.
+    FaultChange,
+    None,
+    /// The direction has ended.
+    Finished,
 }
 
-/// Passes bytes of one direction until its sender ends; an error when the connection broke.
+/// Forwards bytes of one direction until its sender closes. Fails when the connection must end.
 pub(super) async fn pump(link: &Link, direction: Direction) -> io::Result<()> {
     let (from, to) = link.ends(direction);
     let mut faults = link.shared.faults.subscribe();
     let mut pump = Pump {
         link,
         direction,
-        held: Vec::new(),
-        filter: Filter::default(),
-        ended: false,
+        pending: Vec::new(),
+        filter: MessageFilter::default(),
+        has_sender_closed: false,
         next_read: Instant::now(),
     };
     loop {
@@ -59,8 +61,8 @@ pub(super) async fn pump(link: &Link, direction: Direction) -> io::Result<()> {
                     sleep_until(time).await;
                     Ok(())
                 }
-                Wait::OtherFaults => std::future::pending().await,
-                Wait::Nothing | Wait::Done => Ok(()),
+                Wait::FaultChange => std::future::pending().await,
+                Wait::None | Wait::Finished => Ok(()),
             }
         };
         tokio::select! {
@@ -68,30 +70,30 @@ pub(super) async fn pump(link: &Link, direction: Direction) -> io::Result<()> {
             // The sender of faults lives as long as the proxy.
             _ = faults.changed() => continue,
         }
-        if matches!(wait, Wait::Done) {
+        if matches!(wait, Wait::Finished) {
             return Ok(());
         }
-        // Others have their turn, also when this direction always has something to do.
+        // Lets other connections run, also when this direction never has to wait.
         tokio::task::yield_now().await;
     }
 }
 
 impl Pump<'_> {
     fn step(&mut self, faults: &Faults) -> io::Result<Wait> {
-        if self.link.silent(self.direction, faults) {
-            return self.swallow();
+        if self.link.is_silent(self.direction, faults) {
+            return self.discard();
         }
-        if faults.pauses(self.direction) {
-            return Ok(Wait::OtherFaults);
+        if faults.is_paused(self.direction) {
+            return Ok(Wait::FaultChange);
         }
-        if !self.held.is_empty() {
-            return self.pass_on(faults);
+        if !self.pending.is_empty() {
+            return self.write_pending(faults);
         }
-        if self.ended {
-            // One that has gone meanwhile needs no end.
+        if self.has_sender_closed {
+            // Fails if the receiver has closed already.
             let _ = shutdown(self.link.ends(self.direction).1, Shutdown::Write);
             self.link.finish(self.direction)?;
-            return Ok(Wait::Done);
+            return Ok(Wait::Finished);
         }
         if faults.bytes_per_second.is_some() && self.next_read > Instant::now() {
             return Ok(Wait::Until(self.next_read));
@@ -100,62 +102,64 @@ impl Pump<'_> {
     }
 
     fn read(&mut self, faults: &Faults) -> io::Result<Wait> {
-        let mut piece = [0; READ];
-        let most = faults.bytes_per_second.map_or(READ, |speed| (speed as usize / 10).clamp(1, READ));
-        match self.link.ends(self.direction).0.try_read(&mut piece[..most]) {
+        let mut piece = [0; MAX_READ_SIZE];
+        let limit = faults
+            .bytes_per_second
+            .map_or(MAX_READ_SIZE, |speed| (speed as usize / 10).clamp(1, MAX_READ_SIZE));
+        match self.link.ends(self.direction).0.try_read(&mut piece[..limit]) {
             Ok(0) => {
-                self.ended = true;
-                self.filter.finish(&mut self.held);
+                self.has_sender_closed = true;
+                self.filter.finish(&mut self.pending);
             }
             Ok(count) => {
                 if let Some(speed) = faults.bytes_per_second {
                     self.next_read = Instant::now() + Duration::from_secs_f64(count as f64 / speed as f64);
                 }
                 match self.direction {
-                    Direction::ToServer => self.held.extend_from_slice(&piece[..count]),
+                    Direction::ToServer => self.pending.extend_from_slice(&piece[..count]),
                     Direction::ToClient => {
-                        self.filter.feed(&piece[..count], &self.link.shared.wanted, &mut self.held);
+                        self.filter.feed(&piece[..count], &self.link.shared.dropper, &mut self.pending);
                     }
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Wait::Readable),
             Err(error) => return Err(error),
         }
-        Ok(Wait::Nothing)
+        Ok(Wait::None)
     }
 
-    fn pass_on(&mut self, faults: &Faults) -> io::Result<Wait> {
-        match self.link.ends(self.direction).1.try_write(&self.held) {
+    fn write_pending(&mut self, faults: &Faults) -> io::Result<Wait> {
+        match self.link.ends(self.direction).1.try_write(&self.pending) {
             Ok(count) => {
-                self.held.drain(..count);
-                Ok(Wait::Nothing)
+                self.pending.drain(..count);
+                Ok(Wait::None)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Wait::Writable),
-            // The receiver has gone, and the sender must not hear of it.
-            Err(_) if self.link.silent(self.direction.reverse(), faults) => {
-                self.link.lose(self.direction);
-                Ok(Wait::Nothing)
+            // The receiver has closed, and the sender must not notice it because the other direction is stalled.
+            Err(_) if self.link.is_silent(self.direction.reverse(), faults) => {
+                self.link.mark_lost(self.direction);
+                Ok(Wait::None)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Takes what comes and passes nothing on.
-    fn swallow(&mut self) -> io::Result<Wait> {
-        if !self.held.is_empty() || self.filter.is_holding() {
-            self.held.clear();
-            self.link.lose(self.direction);
+    /// Reads and discards bytes.
+    fn discard(&mut self) -> io::Result<Wait> {
+        if !self.pending.is_empty() || self.filter.is_holding() {
+            self.pending.clear();
+            self.link.mark_lost(self.direction);
         }
-        if self.ended {
+        if self.has_sender_closed {
             self.link.finish(self.direction)?;
-            return Ok(Wait::OtherFaults);
+            return Ok(Wait::FaultChange);
         }
-        match self.link.ends(self.direction).0.try_read(&mut [0; READ]) {
+        match self.link.ends(self.direction).0.try_read(&mut [0; MAX_READ_SIZE]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Wait::Readable),
-            // An end does not arrive either. Unless something was lost it may, once the fault has ended.
-            Ok(0) | Err(_) => self.ended = true,
-            Ok(_) => self.link.lose(self.direction),
+            // The close is not forwarded now. If no bytes were lost, it is forwarded after the end of the fault.
+            Ok(0) | Err(_) => self.has_sender_closed = true,
+            Ok(_) => self.link.mark_lost(self.direction),
         }
-        Ok(Wait::Nothing)
+        Ok(Wait::None)
     }
 }

@@ -1,5 +1,5 @@
-//! What a server is started with. It stands in a file, because Redis and Sentinel write there what they were told
-//! meanwhile (a failover, for one), and come back with it.
+//! The settings with which a server is started. They are in a configuration file, because Redis and Sentinel write
+//! changes at run time (such as a failover) to that file and read them at the next start.
 
 use std::sync::Mutex;
 
@@ -26,8 +26,8 @@ impl Builder {
         Self { program: "redis-sentinel", port: Port::pick(), settings: Vec::new() }
     }
 
-    /// Sets a line of redis.conf, over the defaults: `appendonly yes`, `appendfsync always`, `save ""`. With
-    /// `requirepass` the server's own methods sign in.
+    /// Sets a line of redis.conf. The defaults are `appendonly yes`, `appendfsync always` and `save ""`. With
+    /// `requirepass` the methods of [`Redis`] authenticate.
     pub fn setting(mut self, name: &str, value: impl ToString) -> Self {
         self.settings.retain(|(other, _)| other != name);
         self.settings.push((name.to_owned(), value.to_string()));
@@ -42,9 +42,12 @@ impl Builder {
         self.port.number()
     }
 
-    /// Starts the server and waits until it answers; panics with the end of its log when that fails.
+    /// Starts the server and waits until it answers. Panics with the end of its log if that fails.
     pub async fn start(self) -> Redis {
-        let folder = tempfile::Builder::new().prefix("bongsu-redis-").tempdir().expect("a temporary folder");
+        let folder = tempfile::Builder::new()
+            .prefix("bongsu-redis-")
+            .tempdir()
+            .expect("cannot create a temporary folder");
         let config = write_config(folder.path(), self.port(), &self.settings);
         let password = self.settings.iter().find(|(name, _)| name == "requirepass");
         let redis = Redis {

@@ -1,11 +1,11 @@
-//! A Redis Cluster of three masters that share all slots, without replicas: what a client has to cope with is
-//! redirections, slots on the move ([`super::migration`]) and nodes that are gone for a while.
+//! A Redis Cluster of three masters without replicas. Tests use it for redirections, slot migrations
+//! ([`super::migration`]) and nodes that are down for some time.
 
 use std::net::SocketAddr;
 
-use bongsu_engines::redis::{NODES, Node, SLOTS, form_cluster};
+use bongsu_engines::redis::{NODE_COUNT, Node, SLOTS, form_cluster};
 
-use super::{AGREE, Builder, Migration, Redis, field_of};
+use super::{AGREEMENT_TIMEOUT, Builder, Migration, Redis, field_of};
 use crate::ports::Port;
 use crate::proxy::Proxy;
 use crate::wait;
@@ -15,22 +15,22 @@ pub struct Cluster {
     nodes: Vec<Redis>,
     ids: Vec<String>,
     proxies: Vec<Proxy>,
-    /// Of the bus that the nodes talk over, for as long as they may be restarted.
-    bus: Vec<Port>,
+    /// The reserved ports of the cluster bus, by node.
+    bus_ports: Vec<Port>,
 }
 
 /// Prepares a cluster.
 #[derive(Default)]
 pub struct ClusterBuilder {
-    proxied: bool,
+    has_proxies: bool,
     settings: Vec<(String, String)>,
 }
 
 impl ClusterBuilder {
-    /// Puts a proxy before each node and lets the nodes announce the proxies' addresses, so that whatever a client
-    /// sends goes through them. The nodes talk to each other directly.
+    /// Puts a proxy in front of each node. The nodes announce the addresses of the proxies, so that all connections of
+    /// clients go through proxies. The nodes connect to each other directly.
     pub fn behind_proxies(mut self) -> Self {
-        self.proxied = true;
+        self.has_proxies = true;
         self
     }
 
@@ -40,29 +40,29 @@ impl ClusterBuilder {
         self
     }
 
-    /// Starts the nodes and waits until each of them serves its slots and knows who serves the others.
+    /// Starts the nodes and waits until each of them serves its slots and knows the owners of all others.
     pub async fn start(self) -> Cluster {
-        let (mut nodes, mut proxies, mut bus) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..NODES {
-            let (builder, own_bus) = (Builder::new(), Port::pick());
-            let node = Node { port: builder.port(), bus: own_bus.number() };
+        let (mut nodes, mut proxies, mut bus_ports) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..NODE_COUNT {
+            let (builder, bus_port) = (Builder::new(), Port::pick());
+            let node = Node { port: builder.port(), bus: bus_port.number() };
             let mut builder = builder.settings(&node.settings()).settings(&self.settings);
-            if self.proxied {
+            if self.has_proxies {
                 let proxy = Proxy::start(crate::ports::loopback(builder.port())).await;
                 builder = builder
                     .setting("cluster-announce-port", proxy.addr().port())
-                    .setting("cluster-announce-bus-port", own_bus.number());
+                    .setting("cluster-announce-bus-port", bus_port.number());
                 proxies.push(proxy);
             }
             nodes.push(builder.start().await);
-            bus.push(own_bus);
+            bus_ports.push(bus_port);
         }
         let mut ids = Vec::new();
         for node in &nodes {
             ids.push(node.command(&["CLUSTER", "MYID"]).await.text().to_owned());
         }
-        let cluster = Cluster { nodes, ids, proxies, bus };
-        cluster.introduce();
+        let cluster = Cluster { nodes, ids, proxies, bus_ports };
+        cluster.join_nodes();
         cluster.wait_ok().await;
         cluster
     }
@@ -77,9 +77,9 @@ impl Cluster {
         ClusterBuilder::default()
     }
 
-    /// `redis+cluster://127.0.0.1:p1,127.0.0.1:p2,127.0.0.1:p3`: the proxies' ports if there are proxies.
+    /// `redis+cluster://127.0.0.1:p1,127.0.0.1:p2,127.0.0.1:p3`, with the ports of the proxies if there are any.
     pub fn url(&self) -> String {
-        let addrs: Vec<String> = (0..NODES).map(|node| self.announced(node).to_string()).collect();
+        let addrs: Vec<String> = (0..NODE_COUNT).map(|node| self.client_addr(node).to_string()).collect();
         format!("redis+cluster://{}", addrs.join(","))
     }
 
@@ -87,17 +87,17 @@ impl Cluster {
         &self.nodes
     }
 
-    /// The proxies before the nodes, in the same order; none unless they were asked for.
+    /// The proxies in the order of the nodes; empty without [`ClusterBuilder::behind_proxies`].
     pub fn proxies(&self) -> &[Proxy] {
         &self.proxies
     }
 
-    /// Where clients are sent to for this node.
-    pub fn announced(&self, node: usize) -> SocketAddr {
+    /// The address at which clients reach this node: its proxy's, if it has one.
+    pub fn client_addr(&self, node: usize) -> SocketAddr {
         self.proxies.get(node).map_or_else(|| self.nodes[node].addr(), Proxy::addr)
     }
 
-    /// The slot of a key: only what stands between the first braces counts, if anything does.
+    /// The slot of a key. If the first braces contain text, only that text is hashed.
     pub fn slot_of(key: impl AsRef<[u8]>) -> u16 {
         let key = key.as_ref();
         let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
@@ -108,9 +108,9 @@ impl Cluster {
         crc16(tag.unwrap_or(key)) % SLOTS
     }
 
-    /// The node that serves a slot, by its own account.
+    /// The node that reports itself as the owner of a slot.
     pub async fn node_of(&self, slot: u16) -> usize {
-        let owner = wait::value_within(AGREE, || async {
+        let owner = wait::value_within(AGREEMENT_TIMEOUT, || async {
             for (at, (node, id)) in self.nodes.iter().zip(&self.ids).enumerate() {
                 let Ok(ranges) = node.try_command(&["CLUSTER", "SLOTS"]).await else { continue };
                 let serves = ranges.items().iter().any(|range| {
@@ -127,25 +127,25 @@ impl Cluster {
         owner.await.unwrap_or_else(|| panic!("no node serves slot {slot}"))
     }
 
-    /// Moves a slot with its keys to another node while clients go on, as an operator does it.
+    /// Moves a slot with its keys to another node, as an operator does while clients are connected.
     pub async fn migrate(&self, slot: u16, to: usize) {
         let mut migration = self.start_migration(slot, to).await;
         while migration.move_keys(100).await > 0 {}
         migration.finish().await;
     }
 
-    /// Begins to move a slot to another node, and leaves it to the test how far and how fast it goes.
+    /// Begins the migration of a slot to another node. The test moves the keys and finishes the migration.
     pub async fn start_migration(&self, slot: u16, to: usize) -> Migration<'_> {
         Migration::start(self, slot, self.node_of(slot).await, to).await
     }
 
-    /// Waits until every node serves all slots together with the others, for example after one was restarted.
+    /// Waits until every node reports that the Cluster serves all slots, for example after a restart of a node.
     pub async fn wait_ok(&self) {
         for (node, redis) in self.nodes.iter().enumerate() {
-            let agreed = wait::holds_within(AGREE, async || {
+            let agreed = wait::holds_within(AGREEMENT_TIMEOUT, async || {
                 let info = redis.command(&["CLUSTER", "INFO"]).await;
                 field_of(info.text(), "cluster_state") == "ok"
-                    && field_of(info.text(), "cluster_known_nodes") == NODES.to_string()
+                    && field_of(info.text(), "cluster_known_nodes") == NODE_COUNT.to_string()
             });
             assert!(
                 agreed.await,
@@ -159,15 +159,15 @@ impl Cluster {
         &self.ids[node]
     }
 
-    fn introduce(&self) {
-        let both = self.nodes.iter().zip(&self.bus);
+    fn join_nodes(&self) {
+        let both = self.nodes.iter().zip(&self.bus_ports);
         let nodes: Vec<Node> =
-            both.map(|(node, bus)| Node { port: node.port(), bus: bus.number() }).collect();
+            both.map(|(node, bus_port)| Node { port: node.port(), bus: bus_port.number() }).collect();
         form_cluster(&nodes).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 
-/// CRC-16/XMODEM, which Redis takes for slots.
+/// CRC-16/XMODEM, with which Redis computes slots.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {

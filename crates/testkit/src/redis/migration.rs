@@ -1,11 +1,11 @@
-//! A slot on its way from one node of a cluster to another, in the steps that an operator takes.
+//! The migration of a slot from one node of a Cluster to another, in the steps of an operator.
 //!
-//! While it is under way the old node sends clients over for keys that it does not have (`ASK`); afterwards both
-//! send them to the new one for good (`MOVED`).
+//! During the migration the source node redirects clients for keys that it does not have any more (`ASK`). After it all
+//! other nodes redirect clients to the target node (`MOVED`).
 
 use super::Cluster;
 
-/// A slot that is being moved.
+/// A migration that has begun.
 pub struct Migration<'a> {
     cluster: &'a Cluster,
     slot: String,
@@ -15,19 +15,19 @@ pub struct Migration<'a> {
 
 impl<'a> Migration<'a> {
     pub(super) async fn start(cluster: &'a Cluster, slot: u16, from: usize, to: usize) -> Self {
-        assert_ne!(from, to, "slot {slot} is there already");
+        assert_ne!(from, to, "slot {slot} is already on node {to}");
         let migration = Self { cluster, slot: slot.to_string(), from, to };
-        // The new one first: it must not turn away those whom the old one sends.
-        migration.set(to, "IMPORTING", cluster.id(from)).await;
-        migration.set(from, "MIGRATING", cluster.id(to)).await;
+        // First on the target node, so that it does not refuse clients that the source node redirects.
+        migration.set_slot(to, "IMPORTING", cluster.id(from)).await;
+        migration.set_slot(from, "MIGRATING", cluster.id(to)).await;
         migration
     }
 
-    /// Moves up to so many keys; how many it were.
-    pub async fn move_keys(&mut self, at_most: usize) -> usize {
+    /// Moves up to `max_keys` keys, and returns their number.
+    pub async fn move_keys(&mut self, max_keys: usize) -> usize {
         let (from, to) = (&self.cluster.nodes()[self.from], &self.cluster.nodes()[self.to]);
-        let count = at_most.to_string();
-        let keys = from.command(&["CLUSTER", "GETKEYSINSLOT", &self.slot, &count]).await.accepted();
+        let count = max_keys.to_string();
+        let keys = from.command(&["CLUSTER", "GETKEYSINSLOT", &self.slot, &count]).await.expect_ok();
         let keys: Vec<&str> = keys.items().iter().map(super::Reply::text).collect();
         if !keys.is_empty() {
             let port = to.port().to_string();
@@ -35,24 +35,24 @@ impl<'a> Migration<'a> {
             words.extend(to.password.iter().flat_map(|password| ["AUTH", password.as_str()]));
             words.push("KEYS");
             words.extend(&keys);
-            // NOKEY is an answer as well: they may have gone meanwhile.
-            from.command(&words).await.accepted();
+            // The reply NOKEY is not an error: the keys may have been deleted or have expired.
+            from.command(&words).await.expect_ok();
         }
         keys.len()
     }
 
-    /// Gives the slot to the new node, once all keys are moved: the old one refuses while it has any.
+    /// Assigns the slot to the target node. All keys must be moved, because the source node refuses otherwise.
     pub async fn finish(self) {
         let id = self.cluster.id(self.to);
-        // The new one first, for it has to claim the slot before the old one lets go of it.
+        // First on the target node, which must own the slot before the source node gives it up.
         let others = (0..self.cluster.nodes().len()).filter(|node| *node != self.to);
         for node in std::iter::once(self.to).chain(others) {
-            self.set(node, "NODE", id).await;
+            self.set_slot(node, "NODE", id).await;
         }
     }
 
-    async fn set(&self, node: usize, what: &str, id: &str) {
-        let words = ["CLUSTER", "SETSLOT", &self.slot, what, id];
-        self.cluster.nodes()[node].command(&words).await.accepted();
+    async fn set_slot(&self, node: usize, state: &str, id: &str) {
+        let words = ["CLUSTER", "SETSLOT", &self.slot, state, id];
+        self.cluster.nodes()[node].command(&words).await.expect_ok();
     }
 }

@@ -1,4 +1,4 @@
-//! One server: what it keeps, and that it stands still, ends and comes back when told to.
+//! Tests of a single server: durability after a kill, pause and resume, settings, failed start.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use super::*;
 use crate::tier::{needs_engine, size};
 
-const LONG: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Counts up over one connection after the other until it is told to stop; `sent` is ahead of `acknowledged` by
-/// what was under way.
+/// Increments a key until `stop` is not 0, and reconnects when the connection ends. `sent` counts all increments,
+/// `acknowledged` those with a reply.
 async fn count_up(redis: &Redis, sent: &AtomicI64, acknowledged: &AtomicI64, stop: &AtomicI64) {
     while stop.load(Ordering::SeqCst) == 0 {
         let Ok(mut client) = redis.connect().await else {
@@ -28,7 +28,7 @@ async fn count_up(redis: &Redis, sent: &AtomicI64, acknowledged: &AtomicI64, sto
 }
 
 #[tokio::test]
-async fn a_server_that_is_killed_has_all_that_it_acknowledged() {
+async fn a_killed_server_keeps_all_acknowledged_writes() {
     if !needs_engine("redis") {
         return;
     }
@@ -42,7 +42,7 @@ async fn a_server_that_is_killed_has_all_that_it_acknowledged() {
     let (addr, mut pids) = (redis.addr(), Vec::new());
     for _ in 0..size(3, 20) {
         let before = counters[1].load(Ordering::SeqCst);
-        wait::until(LONG, async || counters[1].load(Ordering::SeqCst) > before + 100).await;
+        wait::until(WAIT_TIMEOUT, async || counters[1].load(Ordering::SeqCst) > before + 100).await;
         pids.push(redis.pid());
         redis.kill9().await;
         redis.restart().await;
@@ -58,7 +58,7 @@ async fn a_server_that_is_killed_has_all_that_it_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_server_that_stands_still_answers_when_it_goes_on() {
+async fn a_paused_server_answers_after_the_resume() {
     if !needs_engine("redis") {
         return;
     }
@@ -66,9 +66,9 @@ async fn a_server_that_stands_still_answers_when_it_goes_on() {
     let mut client = redis.connect().await.unwrap();
     let state = || std::fs::read_to_string(format!("/proc/{}/status", redis.pid())).unwrap();
     redis.pause();
-    wait::until(LONG, async || state().contains("State:\tT")).await;
+    wait::until(WAIT_TIMEOUT, async || state().contains("State:\tT")).await;
     client.send(&["SET", "a", "1"]).await.unwrap();
-    let mut other = Client::connect(redis.addr()).await.expect("the kernel still takes connections");
+    let mut other = Client::connect(redis.addr()).await.expect("the kernel does not accept the connection");
     other.send(&["PING"]).await.unwrap();
     assert!(state().contains("State:\tT"));
     redis.resume();
@@ -78,16 +78,16 @@ async fn a_server_that_stands_still_answers_when_it_goes_on() {
 }
 
 #[tokio::test]
-async fn settings_are_what_the_server_runs_with() {
+async fn the_server_runs_with_the_given_settings() {
     if !needs_engine("redis") {
         return;
     }
     let redis = Redis::start().await;
     let all = ["appendonly", "appendfsync", "save", "bind"];
     let words: Vec<&str> = ["CONFIG", "GET"].into_iter().chain(all).collect();
-    let said = redis.command(&words).await.to_string();
+    let reply = redis.command(&words).await.to_string();
     for line in ["appendonly\nyes", "appendfsync\nalways", "save\n", "bind\n127.0.0.1"] {
-        assert!(said.contains(line), "{said}");
+        assert!(reply.contains(line), "{reply}");
     }
     assert_eq!(redis.url(), format!("redis://{}", redis.addr()));
     assert_eq!(redis.info("aof_enabled").await, "1");
@@ -100,8 +100,8 @@ async fn settings_are_what_the_server_runs_with() {
     assert_eq!(other.url(), format!("redis://:secret@{}", other.addr()));
     assert_eq!(other.cli(&["CONFIG", "GET", "maxmemory-policy"]), "maxmemory-policy\nallkeys-lru");
     assert_eq!(other.cli(&["CONFIG", "GET", "appendfsync"]), "appendfsync\neverysec");
-    let mut nobody = Client::connect(other.addr()).await.unwrap();
-    assert!(nobody.call(&["GET", "a"]).await.unwrap().error().unwrap().starts_with("NOAUTH"));
+    let mut unauthenticated = Client::connect(other.addr()).await.unwrap();
+    assert!(unauthenticated.call(&["GET", "a"]).await.unwrap().error().unwrap().starts_with("NOAUTH"));
     other.restart().await;
     assert_eq!(other.command(&["CONFIG", "GET", "maxmemory"]).await.items()[1].text(), "20971520");
 
@@ -111,7 +111,7 @@ async fn settings_are_what_the_server_runs_with() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_start_shows_its_log() {
+async fn a_failed_start_panics_with_the_log() {
     if !needs_engine("redis") {
         return;
     }

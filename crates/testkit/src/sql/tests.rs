@@ -1,15 +1,15 @@
-//! The servers themselves.
+//! Tests of starting, killing and pausing database servers.
 
 use super::*;
 use crate::tier;
 
-async fn what_was_acknowledged_outlives_a_kill(flavour: Flavour) {
+async fn check_that_commits_survive_a_kill(flavour: Flavour) {
     if !tier::needs_engine(flavour.name()) {
         return;
     }
     let server = Server::start(flavour).await;
     let url = server.database();
-    let name = Server::name_in(&url).to_owned();
+    let name = Server::database_name(&url).to_owned();
     server.execute(&name, "CREATE TABLE t (n INT)");
     server.execute(&name, "INSERT INTO t VALUES (1), (2)");
     server.kill9().await;
@@ -24,10 +24,10 @@ async fn what_was_acknowledged_outlives_a_kill(flavour: Flavour) {
 
 #[tokio::test]
 async fn postgres_outlives_a_kill() {
-    what_was_acknowledged_outlives_a_kill(Flavour::Postgres).await;
+    check_that_commits_survive_a_kill(Flavour::Postgres).await;
 }
 
 #[tokio::test]
 async fn mariadb_outlives_a_kill() {
-    what_was_acknowledged_outlives_a_kill(Flavour::MariaDb).await;
+    check_that_commits_survive_a_kill(Flavour::MariaDb).await;
 }

@@ -1,12 +1,12 @@
-//! The event stream format, interpreted as the HTML standard (9.2.6) says.
+//! An incremental parser of the event stream format, as defined in section 9.2.6 of the HTML standard.
 //!
-//! Bytes may be cut anywhere, inside a character or between CR and LF: the items are the same.
+//! Input may be split at any byte, also inside a character or between CR and LF; the items are the same.
 
-/// What a stream said.
+/// One parsed element of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     Event(Event),
-    /// A line that starts with a colon, without it.
+    /// A line that starts with a colon, without the colon.
     Comment(String),
     /// A valid `retry` field, in milliseconds.
     Retry(u64),
@@ -15,20 +15,20 @@ pub enum Item {
 /// One dispatched event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The type; `message` when none was given.
+    /// The type; `message` if the event has none.
     pub event: String,
-    /// The last event id string after it: what a browser would show as `lastEventId`.
+    /// The last event id string after this event: `lastEventId` in a browser.
     pub id: String,
-    /// The id that this very event carried.
+    /// The id field of this event itself; None if it has none.
     pub own_id: Option<String>,
     pub data: String,
 }
 
 impl Event {
-    /// The data as JSON; panics when it is none.
+    /// The data as JSON; panics if it is not JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.data)
-            .unwrap_or_else(|error| panic!("data that is not JSON ({error}): {self:?}"))
+            .unwrap_or_else(|error| panic!("the data is not JSON ({error}): {self:?}"))
     }
 }
 
@@ -36,7 +36,7 @@ impl Event {
 #[derive(Clone, Debug, Default)]
 pub struct Parser {
     line: Vec<u8>,
-    /// The last byte ended a line with CR: an LF right after it belongs to the same end.
+    /// The last byte was a CR that ended a line: an LF directly after it belongs to the same line end.
     after_cr: bool,
     past_first_line: bool,
     event_type: String,
@@ -51,19 +51,19 @@ impl Parser {
         Self::default()
     }
 
-    /// A parser for a connection that was made again: events without an id keep the position that was reached
-    /// before. The standard's text would forget it; browsers do not, and it is they who read the hub.
+    /// A parser for a reconnected stream: events without an id keep the position reached before. The standard would
+    /// reset the position, but browsers keep it, and the hub's clients are browsers.
     pub fn resumed(last_event_id: &str) -> Self {
         let id = last_event_id.to_owned();
         Self { id_buffer: id.clone(), last_event_id: id, ..Self::default() }
     }
 
-    /// The last event id string: what a client would send as `Last-Event-ID` now.
+    /// The last event id string: what a client sends as `Last-Event-ID` if it reconnects now.
     pub fn last_event_id(&self) -> &str {
         &self.last_event_id
     }
 
-    /// Takes the next bytes; gives the items that they complete, in order.
+    /// Parses the next bytes and returns the items that they complete, in order.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Vec<Item> {
         let mut items = Vec::new();
         while let Some(&first) = bytes.first() {
@@ -89,7 +89,8 @@ impl Parser {
         if !std::mem::replace(&mut self.past_first_line, true) {
             bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
         }
-        // Line by line is the same as decoding the whole: no line end is part of a longer character.
+        // Decoding each line gives the same result as decoding the whole stream, because CR and LF are never part of a
+        // multi-byte character.
         let line = String::from_utf8_lossy(bytes);
         match line.split_once(':') {
             _ if line.is_empty() => self.dispatch(),
@@ -123,7 +124,8 @@ impl Parser {
         let event = std::mem::take(&mut self.event_type);
         let own_id = self.own_id.take();
         let mut data = std::mem::take(&mut self.data);
-        // Nothing was said, not even an empty `data` field, which leaves its line end here.
+        // Without any `data` field the buffer is empty and no event is dispatched. An empty `data` field leaves its
+        // line end in the buffer.
         data.pop()?;
         let event = if event.is_empty() { "message".to_owned() } else { event };
         Some(Item::Event(Event { event, id: self.last_event_id.clone(), own_id, data }))

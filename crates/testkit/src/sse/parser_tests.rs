@@ -1,4 +1,4 @@
-//! The examples of the standard, its corner cases, and properties over random streams and cuts.
+//! The examples and edge cases of the standard, and properties over random streams that are split at random bytes.
 
 use proptest::prelude::*;
 
@@ -41,7 +41,7 @@ fn line_ends_may_be_mixed() {
         ["a", "b", "c", "d"].map(message)
     );
     assert_eq!(parse("data: a\r\ndata: b\rdata: c\n\r"), [message("a\nb\nc")]);
-    // A lone CR ends a line at once: an event is not held back until the next byte.
+    // A lone CR ends a line immediately: the event is not held back until the next byte.
     assert_eq!(parse("data: a\r\r"), [message("a")]);
 }
 
@@ -103,24 +103,24 @@ fn unknown_and_differently_spelt_fields_are_ignored() {
 }
 
 #[test]
-fn what_is_cut_off_at_the_end_is_not_dispatched() {
+fn an_incomplete_event_at_the_end_is_not_dispatched() {
     assert_eq!(parse("data: a\n\ndata: b\n"), [message("a")]);
 }
 
-/// Pieces of which streams are made that come near every rule, well-formed and not.
+/// Random streams, valid and invalid, composed of fragments that exercise every rule of the format.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let texts = [
         "data", "event", "id", "retry", ":", " ", "\r", "\n", "\r\n", "\n\n", "\0", "\u{FEFF}", "봉수", "12",
         "x",
     ];
-    // The first byte of a longer character alone.
+    // The first byte of a multi-byte character, alone.
     let bytes = texts.iter().map(|text| text.as_bytes()).chain([&b"\xEB"[..]]).collect::<Vec<_>>();
     let piece = prop::sample::select(bytes);
     prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
 }
 
-/// The standard's text done the plain way: the whole stream at once, split into lines, then interpreted.
-fn whole(bytes: &[u8]) -> Vec<Item> {
+/// A reference implementation of the standard: splits the whole stream into lines, then interprets them.
+fn parse_whole(bytes: &[u8]) -> Vec<Item> {
     let text = String::from_utf8_lossy(bytes).replace("\r\n", "\n").replace('\r', "\n");
     let text = text.strip_prefix('\u{FEFF}').unwrap_or(&text);
     let Some((complete, _)) = text.rsplit_once('\n') else { return Vec::new() };
@@ -158,7 +158,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn cuts_change_nothing(stream in pieces(), cuts in prop::collection::vec(1_usize..7, 1..40)) {
+    fn items_are_the_same_for_every_split(stream in pieces(), cuts in prop::collection::vec(1_usize..7, 1..40)) {
         let mut parser = Parser::new();
         let (mut items, mut rest, mut cuts) = (Vec::new(), &stream[..], cuts.iter().cycle());
         while !rest.is_empty() {
@@ -167,19 +167,19 @@ proptest! {
             rest = later;
         }
         prop_assert_eq!(&items, &Parser::new().feed(&stream));
-        prop_assert_eq!(items, whole(&stream));
+        prop_assert_eq!(items, parse_whole(&stream));
     }
 
     #[test]
-    fn any_bytes_at_all_are_survived(stream in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_are_parsed(stream in prop::collection::vec(any::<u8>(), 0..400)) {
         let mut parser = Parser::new();
         let one_by_one: Vec<Item> = stream.chunks(1).flat_map(|byte| parser.feed(byte)).collect();
         prop_assert_eq!(&one_by_one, &Parser::new().feed(&stream));
-        prop_assert_eq!(one_by_one, whole(&stream));
+        prop_assert_eq!(one_by_one, parse_whole(&stream));
     }
 
     #[test]
-    fn what_was_written_is_read(
+    fn written_events_are_parsed_back(
         data in "[^\r\n]{0,20}(\n[^\r\n]{0,20}){0,4}",
         id in "[^\r\n\0]{1,20}",
         kind in "[^\r\n]{1,20}",

@@ -1,6 +1,6 @@
-//! Where a stream's bytes come from: a plain socket with HTTP/1.1 read by hand, or one HTTP/2 stream.
+//! The byte source of a stream: a socket with this crate's own HTTP/1.1 parser, or one HTTP/2 stream of reqwest.
 //!
-//! Nothing is read ahead of the parser, so that a test decides how fast its reader is.
+//! No bytes are read ahead of the parser, so that a test controls the speed of its reader.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,17 +13,25 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
 use crate::answer::Answer;
-use crate::wire::{Body, bad, parse_head};
+use crate::wire::{Body, malformed, parse_head};
 
-/// The longest read at full speed.
-const READ: usize = 16 * 1024;
+/// Maximum size of one read, in bytes.
+const MAX_READ_SIZE: usize = 16 * 1024;
 
 pub(super) enum Source {
-    Socket { socket: TcpStream, body: Body, early: Vec<u8>, pace: Option<Pace> },
-    Http2 { response: reqwest::Response },
+    Socket {
+        socket: TcpStream,
+        body: Body,
+        /// Bytes of the body that were received with the head.
+        early: Vec<u8>,
+        pace: Option<Pace>,
+    },
+    Http2 {
+        response: reqwest::Response,
+    },
 }
 
-/// Reads no faster than so many bytes a second, in steps of a tenth of it.
+/// Limits reads to a number of bytes per second, in steps of a tenth of that number.
 pub(super) struct Pace {
     bytes_per_sec: u64,
     next_read: Instant,
@@ -35,32 +43,32 @@ impl Pace {
     }
 
     fn step(&self) -> usize {
-        usize::try_from(self.bytes_per_sec / 10).unwrap_or(READ).clamp(1, READ)
+        usize::try_from(self.bytes_per_sec / 10).unwrap_or(MAX_READ_SIZE).clamp(1, MAX_READ_SIZE)
     }
 
-    fn took(&mut self, bytes: usize) {
-        let cost = Duration::from_secs_f64(bytes as f64 / self.bytes_per_sec as f64);
-        self.next_read = Instant::now() + cost;
+    fn record_read(&mut self, bytes: usize) {
+        let delay = Duration::from_secs_f64(bytes as f64 / self.bytes_per_sec as f64);
+        self.next_read = Instant::now() + delay;
     }
 }
 
-/// What opening found: the head, and where the body comes from.
-pub(super) struct Opened {
+/// A response whose head has been read, and the source of its body.
+pub(super) struct OpenedResponse {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
     pub(super) source: Source,
 }
 
-/// Asks over a socket of its own, with a receive buffer of this size if one is given.
+/// Sends the request over its own HTTP/1.1 connection, with a receive buffer of the given size, if any.
 pub(super) async fn open_socket(
     addr: SocketAddr,
     path: &str,
     headers: &[(String, String)],
     receive_buffer: Option<u32>,
-) -> io::Result<Opened> {
+) -> io::Result<OpenedResponse> {
     let socket = TcpSocket::new_v4()?;
     if let Some(size) = receive_buffer {
-        // Before connecting: the window that is offered depends on it.
+        // The size must be set before connecting, because it determines the TCP window that is advertised.
         socket.set_recv_buffer_size(size)?;
     }
     let mut socket = socket.connect(addr).await?;
@@ -75,7 +83,7 @@ pub(super) async fn open_socket(
         if let Some(head) = parse_head(&received)? {
             break head;
         }
-        // Small reads: a client that then stops reading has taken little more than the head.
+        // Small reads, so that a client that then stops reading has taken little more than the head.
         let mut piece = [0; 512];
         let count = socket.read(&mut piece).await?;
         if count == 0 {
@@ -83,21 +91,21 @@ pub(super) async fn open_socket(
         }
         received.extend_from_slice(&piece[..count]);
     };
-    let body = Body::of(&head, false)?;
+    let body = Body::from_head(&head, false)?;
     let early = received.split_off(head.length);
-    Ok(Opened {
+    Ok(OpenedResponse {
         status: head.status,
         headers: head.headers,
         source: Source::Socket { socket, body, early, pace: None },
     })
 }
 
-/// Asks over an HTTP/2 connection of its own.
+/// Sends the request over its own HTTP/2 connection.
 pub(super) async fn open_http2(
     addr: SocketAddr,
     path: &str,
     headers: &[(String, String)],
-) -> io::Result<Opened> {
+) -> io::Result<OpenedResponse> {
     let client = reqwest::Client::builder().no_proxy().http2_prior_knowledge();
     let client = client.redirect(reqwest::redirect::Policy::none()).build().map_err(io::Error::other)?;
     let mut request = client.get(format!("http://{addr}{path}"));
@@ -106,11 +114,11 @@ pub(super) async fn open_http2(
     }
     let response = request.send().await.map_err(io::Error::other)?;
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
-    Ok(Opened { status, headers, source: Source::Http2 { response } })
+    Ok(OpenedResponse { status, headers, source: Source::Http2 { response } })
 }
 
-impl Opened {
-    /// Reads the rest as an ordinary answer.
+impl OpenedResponse {
+    /// Reads the whole body and returns it as an ordinary response.
     pub(super) async fn into_answer(mut self) -> io::Result<Answer> {
         let mut bytes = Vec::new();
         while let Some(more) = self.source.read().await? {
@@ -121,7 +129,7 @@ impl Opened {
 }
 
 impl Source {
-    /// The body's next bytes; none at its proper end, an error when it is cut off. Cancelling loses nothing.
+    /// The next bytes of the body; None at its regular end, an error if it is truncated. Cancellation-safe.
     pub(super) async fn read(&mut self) -> io::Result<Option<Vec<u8>>> {
         match self {
             Self::Http2 { response } => {
@@ -142,7 +150,11 @@ impl Source {
                     socket.readable().await?;
                     let Some(count) = read_now(socket, body, pace.as_mut(), &mut output)? else { continue };
                     if count == 0 {
-                        return if body.is_cut_by_close() { Err(bad("cut off")) } else { Ok(None) };
+                        return if body.is_cut_by_close() {
+                            Err(malformed("truncated body"))
+                        } else {
+                            Ok(None)
+                        };
                     }
                 }
                 Ok(Some(output))
@@ -153,26 +165,27 @@ impl Source {
     pub(super) fn set_pace(&mut self, bytes_per_sec: u64) {
         match self {
             Self::Socket { pace, .. } => *pace = Some(Pace::new(bytes_per_sec)),
-            Self::Http2 { .. } => panic!("reading slowly is only possible on a socket of its own (HTTP/1.1)"),
+            Self::Http2 { .. } => panic!("read_slowly is only supported on HTTP/1.1"),
         }
     }
 }
 
-/// Reads what is there; none when nothing is. The buffer lives only here: thousands of waiting streams have none.
+/// Reads the available bytes; None if there are none. The buffer is on the stack, so that thousands of waiting streams
+/// have no read buffer.
 fn read_now(
     socket: &TcpStream,
     body: &mut Body,
     pace: Option<&mut Pace>,
     output: &mut Vec<u8>,
 ) -> io::Result<Option<usize>> {
-    let mut piece = [0; READ];
-    let most = pace.as_ref().map_or(READ, |pace| pace.step());
-    match socket.try_read(&mut piece[..most]) {
+    let mut piece = [0; MAX_READ_SIZE];
+    let max = pace.as_ref().map_or(MAX_READ_SIZE, |pace| pace.step());
+    match socket.try_read(&mut piece[..max]) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         Err(error) => Err(error),
         Ok(count) => {
             if let Some(pace) = pace {
-                pace.took(count);
+                pace.record_read(count);
             }
             body.feed(&piece[..count], output)?;
             Ok(Some(count))

@@ -1,6 +1,6 @@
-//! One SSE connection, read as slowly as a test wants.
+//! One SSE connection, whose read speed the test controls.
 //!
-//! Bytes are taken from the socket only while a `next` method is awaited. Cancelling one loses nothing.
+//! Bytes are read from the socket only while a `next` method is awaited. All `next` methods are cancellation-safe.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,21 +11,21 @@ use http::HeaderMap;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::parser::{Event, Item, Parser};
-use super::source::{Opened, Source, open_http2, open_socket};
+use super::source::{OpenedResponse, Source, open_http2, open_socket};
 use crate::answer::Answer;
 use crate::hub::Hub;
 
-const OPEN: Duration = Duration::from_secs(60);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A stream that is about to be opened.
+/// Builds the request for a stream.
 #[derive(Clone, Debug)]
 pub struct Request {
     addr: SocketAddr,
     path: String,
     headers: Vec<(String, String)>,
     receive_buffer: Option<u32>,
-    http2: bool,
-    presence: bool,
+    is_http2: bool,
+    includes_presence: bool,
 }
 
 impl Request {
@@ -33,10 +33,17 @@ impl Request {
     pub fn new(addr: SocketAddr, path: &str) -> Self {
         let headers = [("accept", "text/event-stream"), ("cache-control", "no-cache")];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        Self { addr, path: path.to_owned(), headers, receive_buffer: None, http2: false, presence: false }
+        Self {
+            addr,
+            path: path.to_owned(),
+            headers,
+            receive_buffer: None,
+            is_http2: false,
+            includes_presence: false,
+        }
     }
 
-    /// Sets a header; it replaces one of that name.
+    /// Sets a header; it replaces a header of the same name.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
         self.headers.push((name.to_owned(), value.to_owned()));
@@ -47,56 +54,58 @@ impl Request {
         self.header("authorization", &format!("Bearer {token}"))
     }
 
-    /// Signs in as this person with the development secret.
+    /// Sends a token of this person, signed with the development secret.
     pub fn person(self, user: impl std::fmt::Display) -> Self {
         self.bearer(&crate::tokens::token(user))
     }
 
-    /// Continues after this position; nothing is sent when it is empty.
+    /// Sends this position as `Last-Event-ID`; an empty position sends no header.
     pub fn last_event_id(self, id: &str) -> Self {
         if id.is_empty() { self } else { self.header("last-event-id", id) }
     }
 
-    /// A receive buffer of about so many bytes (SO_RCVBUF), so that a reader that stops is soon noticed.
+    /// Sets the receive buffer to about this size (SO_RCVBUF), so that the hub soon notices when the client stops
+    /// reading.
     pub fn receive_buffer(mut self, bytes: u32) -> Self {
         self.receive_buffer = Some(bytes);
         self
     }
 
-    /// Over HTTP/2 instead of HTTP/1.1.
+    /// Uses HTTP/2 instead of HTTP/1.1.
     pub fn http2(mut self) -> Self {
-        self.http2 = true;
+        self.is_http2 = true;
         self
     }
 
-    /// Hands out `presence.update` as well. Most tests are about other things, and people come and go beside them.
+    /// Also returns `presence.update` events. They are skipped by default, because most tests do not test presence, but
+    /// open and close streams, which changes presence.
     pub fn with_presence(mut self) -> Self {
-        self.presence = true;
+        self.includes_presence = true;
         self
     }
 
-    /// Opens it: the stream, or the answer that was no stream. Panics when no answer comes.
+    /// Opens the stream; the error is a response that is not an event stream. Panics if no response arrives.
     pub async fn open(self) -> Result<Stream, Answer> {
         let path = self.path.clone();
-        self.try_open().await.unwrap_or_else(|error| panic!("no answer to {path}: {error}"))
+        self.try_open().await.unwrap_or_else(|error| panic!("no response to {path}: {error}"))
     }
 
-    /// Opens it; the outer error means that no answer came.
+    /// As [`Request::open`]; the outer error means that no response arrived.
     pub async fn try_open(self) -> io::Result<Result<Stream, Answer>> {
-        timeout(OPEN, self.ask()).await?
+        timeout(OPEN_TIMEOUT, self.send()).await?
     }
 
-    async fn ask(self) -> io::Result<Result<Stream, Answer>> {
-        let opened = if self.http2 {
+    async fn send(self) -> io::Result<Result<Stream, Answer>> {
+        let opened = if self.is_http2 {
             open_http2(self.addr, &self.path, &self.headers).await?
         } else {
             open_socket(self.addr, &self.path, &self.headers, self.receive_buffer).await?
         };
-        let kind =
+        let content_type =
             opened.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
-        if opened.status == 200 && kind.split(';').next() == Some("text/event-stream") {
+        if opened.status == 200 && content_type.split(';').next() == Some("text/event-stream") {
             let position = self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("last-event-id"));
-            Ok(Ok(Stream::new(opened, position.map_or("", |(_, id)| id), self.presence)))
+            Ok(Ok(Stream::new(opened, position.map_or("", |(_, id)| id), self.includes_presence)))
         } else {
             opened.into_answer().await.map(Err)
         }
@@ -106,13 +115,13 @@ impl Request {
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The server ended the body as HTTP wants it.
+    /// The server ended the response body as HTTP requires.
     Proper,
-    /// The connection broke in the middle.
+    /// The connection ended within the body.
     Cut,
 }
 
-/// Nothing came in time; the stream goes on.
+/// No item arrived in time; the stream is still open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedOut;
 
@@ -123,9 +132,9 @@ pub struct Stream {
     source: Source,
     parser: Parser,
     ready: VecDeque<Item>,
-    /// The last event id string as of the last event that was handed out; the parser may be ahead of it.
-    handed_out: String,
-    presence: bool,
+    /// The last event id string after the last returned event; the parser may be ahead of it.
+    returned_id: String,
+    includes_presence: bool,
     end: Option<End>,
 }
 
@@ -136,24 +145,25 @@ impl Stream {
         headers.iter().fold(request, |request, (name, value)| request.header(name, value)).open().await
     }
 
-    /// Prepares one, to say more about it.
+    /// A request for a stream of the hub, to set more options.
     pub fn request(hub: &Hub, path: &str) -> Request {
         Request::new(hub.addr(), path)
     }
 
-    fn new(opened: Opened, position: &str, presence: bool) -> Self {
-        let Opened { status, headers, source } = opened;
+    fn new(opened: OpenedResponse, position: &str, includes_presence: bool) -> Self {
+        let OpenedResponse { status, headers, source } = opened;
         let (parser, ready) = (Parser::resumed(position), VecDeque::new());
-        Self { status, headers, source, parser, ready, handed_out: position.to_owned(), presence, end: None }
+        let returned_id = position.to_owned();
+        Self { status, headers, source, parser, ready, returned_id, includes_presence, end: None }
     }
 
-    /// The next item, or none at the stream's end.
+    /// The next item; None at the end of the stream.
     pub async fn try_next(&mut self, timeout: Duration) -> Result<Option<Item>, TimedOut> {
         let deadline = Instant::now() + timeout;
         loop {
             if let Some(item) = self.ready.pop_front() {
                 if let Item::Event(event) = &item {
-                    event.id.clone_into(&mut self.handed_out);
+                    event.id.clone_into(&mut self.returned_id);
                 }
                 return Ok(Some(item));
             }
@@ -164,16 +174,16 @@ impl Stream {
         }
     }
 
-    /// Takes what comes next from the connection, be it a part of an item, some of them, or the end.
+    /// Reads once from the connection: a part of an item, several items, or the end.
     async fn read_more(&mut self, deadline: Instant) -> Result<(), TimedOut> {
         match timeout_at(deadline, self.source.read()).await {
             Err(_) => return Err(TimedOut),
             Ok(Ok(Some(bytes))) => {
-                let presence = self.presence;
-                let about_people =
+                let includes_presence = self.includes_presence;
+                let is_presence =
                     |item: &Item| matches!(item, Item::Event(event) if event.event == "presence.update");
                 let items = self.parser.feed(&bytes);
-                self.ready.extend(items.into_iter().filter(|item| presence || !about_people(item)));
+                self.ready.extend(items.into_iter().filter(|item| includes_presence || !is_presence(item)));
             }
             Ok(Ok(None)) => self.end = Some(End::Proper),
             Ok(Err(_)) => self.end = Some(End::Cut),
@@ -181,7 +191,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The next event, passing over comments and retries, or none at the stream's end.
+    /// The next event, skipping comments and retries; None at the end of the stream.
     pub async fn try_next_event(&mut self, timeout: Duration) -> Result<Option<Event>, TimedOut> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -193,26 +203,27 @@ impl Stream {
         }
     }
 
-    /// As [`Stream::try_next`]; panics when nothing comes in time.
+    /// As [`Stream::try_next`]; panics if no item arrives in time.
     pub async fn next(&mut self, timeout: Duration) -> Option<Item> {
-        self.try_next(timeout).await.unwrap_or_else(|TimedOut| self.nothing_within(timeout))
+        self.try_next(timeout).await.unwrap_or_else(|TimedOut| self.panic_timed_out(timeout))
     }
 
-    /// As [`Stream::try_next_event`]; panics when nothing comes in time.
+    /// As [`Stream::try_next_event`]; panics if no event arrives in time.
     pub async fn next_event(&mut self, timeout: Duration) -> Option<Event> {
-        self.try_next_event(timeout).await.unwrap_or_else(|TimedOut| self.nothing_within(timeout))
+        self.try_next_event(timeout).await.unwrap_or_else(|TimedOut| self.panic_timed_out(timeout))
     }
 
-    /// The next event, which has to be of this type.
+    /// The next event; panics if it is not of this type.
     pub async fn expect_event(&mut self, event: &str, timeout: Duration) -> Event {
         match self.next_event(timeout).await {
             Some(found) if found.event == event => found,
-            Some(found) => panic!("expected {event}, and {found:?} came"),
-            None => panic!("expected {event}, and the stream ended ({:?})", self.end),
+            Some(found) => panic!("expected {event}, got {found:?}"),
+            None => panic!("expected {event}, but the stream ended ({:?})", self.end),
         }
     }
 
-    /// Passes over events until one is wanted; panics, naming what was waited for, when it does not come in time.
+    /// Skips events until `is_wanted` returns true. Panics with the description `what` if no such event arrives in
+    /// time.
     pub async fn find_event(
         &mut self,
         what: &str,
@@ -225,29 +236,29 @@ impl Stream {
             match self.try_next_event(left).await {
                 Ok(Some(event)) if is_wanted(&event) => return event,
                 Ok(Some(_)) => {}
-                Ok(None) => panic!("waited for {what}, and the stream ended ({:?})", self.end),
-                Err(TimedOut) => panic!("{what} did not come within {timeout:?}"),
+                Ok(None) => panic!("waited for {what}, but the stream ended ({:?})", self.end),
+                Err(TimedOut) => panic!("{what} did not arrive within {timeout:?}"),
             }
         }
     }
 
-    /// Reads until the stream has told its position, for a client that goes before the first event; gives it.
+    /// Reads until the stream has sent a position and returns it, for a client that disconnects before the first event.
     pub async fn position(&mut self, timeout: Duration) -> String {
         let deadline = Instant::now() + timeout;
         loop {
             while let Some(item) = self.ready.pop_front() {
-                assert!(!matches!(item, Item::Event(_)), "waited for a position, and {item:?} came");
+                assert!(!matches!(item, Item::Event(_)), "waited for a position, got {item:?}");
             }
             if !self.last_event_id().is_empty() {
                 return self.last_event_id().to_owned();
             }
-            assert!(self.end.is_none(), "waited for a position, and the stream ended ({:?})", self.end);
+            assert!(self.end.is_none(), "waited for a position, but the stream ended ({:?})", self.end);
             let read = self.read_more(deadline).await;
-            read.unwrap_or_else(|TimedOut| panic!("no position came within {timeout:?}"));
+            read.unwrap_or_else(|TimedOut| panic!("no position within {timeout:?}"));
         }
     }
 
-    /// The next so many events.
+    /// The next `count` events; panics if fewer arrive in time.
     pub async fn take_events(&mut self, count: usize, timeout: Duration) -> Vec<Event> {
         let deadline = Instant::now() + timeout;
         let mut events = Vec::with_capacity(count);
@@ -256,13 +267,13 @@ impl Stream {
             match self.try_next_event(left).await {
                 Ok(Some(event)) => events.push(event),
                 Ok(None) => panic!("the stream ended after {} of {count} events", events.len()),
-                Err(TimedOut) => panic!("{} of {count} events within {timeout:?}", events.len()),
+                Err(TimedOut) => panic!("only {} of {count} events within {timeout:?}", events.len()),
             }
         }
         events
     }
 
-    /// Everything until the stream's end.
+    /// All items until the end of the stream.
     pub async fn read_to_end(&mut self, timeout: Duration) -> Vec<Item> {
         let deadline = Instant::now() + timeout;
         let mut items = Vec::new();
@@ -272,38 +283,38 @@ impl Stream {
         items
     }
 
-    /// How it ended, once a `next` method has seen the end.
+    /// How the stream ended; None until a `next` method has seen the end.
     pub fn end(&self) -> Option<End> {
         self.end
     }
 
-    /// What a client that has seen what was handed out would send as `Last-Event-ID` now.
+    /// What a client that has processed the returned events sends as `Last-Event-ID` if it reconnects now.
     pub fn last_event_id(&self) -> &str {
-        if self.ready.is_empty() { self.parser.last_event_id() } else { &self.handed_out }
+        if self.ready.is_empty() { self.parser.last_event_id() } else { &self.returned_id }
     }
 
-    /// From now on no more than so many bytes a second are taken from the socket (HTTP/1.1 only).
+    /// Limits reads from the socket to this number of bytes per second from now on (HTTP/1.1 only).
     pub fn read_slowly(&mut self, bytes_per_sec: u64) {
         self.source.set_pace(bytes_per_sec);
     }
 
-    /// Holds the connection and takes nothing more from it.
-    pub fn stop_reading(self) -> Held {
-        Held(self)
+    /// Keeps the connection open without reading from it.
+    pub fn stop_reading(self) -> PausedStream {
+        PausedStream(self)
     }
 
-    /// Ends the connection.
+    /// Closes the connection.
     pub fn close(self) {}
 
-    fn nothing_within(&self, timeout: Duration) -> ! {
-        panic!("nothing came within {timeout:?}; the last event id is {:?}", self.last_event_id())
+    fn panic_timed_out(&self, timeout: Duration) -> ! {
+        panic!("no item within {timeout:?}; the last event id is {:?}", self.last_event_id())
     }
 }
 
-/// A connection that is open and not read.
-pub struct Held(Stream);
+/// A stream that is open and not being read.
+pub struct PausedStream(Stream);
 
-impl Held {
+impl PausedStream {
     pub fn resume(self) -> Stream {
         self.0
     }

@@ -1,4 +1,4 @@
-//! The stream clients against scripted connections.
+//! Tests of the stream clients against scripted connections.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,12 +11,13 @@ use tokio::time::Instant;
 use super::*;
 use crate::ports::loopback;
 
-const LONG: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 const CHUNKED: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n";
 const UNTIL_CLOSE: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
 
-/// Answers one connection per script, piece by piece, and closes it; gives the requests' heads.
+/// Serves one connection per script: writes the pieces of the script and closes the connection. The task returns the
+/// heads of the requests.
 async fn scripted(scripts: Vec<Vec<String>>) -> (SocketAddr, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind(loopback(0)).await.unwrap();
     let addr = listener.local_addr().unwrap();
@@ -31,7 +32,7 @@ async fn scripted(scripts: Vec<Vec<String>>) -> (SocketAddr, JoinHandle<Vec<Stri
             }
             heads.push(String::from_utf8(head).unwrap());
             for piece in script {
-                // The client may have gone.
+                // The client may have disconnected.
                 let _ = socket.write_all(piece.as_bytes()).await;
                 tokio::task::yield_now().await;
             }
@@ -49,16 +50,16 @@ fn chunk(text: &str) -> String {
 async fn a_chunked_stream_is_read_to_its_proper_end() {
     let whole =
         [CHUNKED, &chunk("retry: 5\n\n:hi\n\nid: 1\nda"), &chunk("ta: {\"a\":1}\n\n"), "0\r\n\r\n"].concat();
-    // One byte a write: every cut is met.
+    // One byte per write, so that the stream is split at every byte.
     let (addr, serving) = scripted(vec![whole.chars().map(String::from).collect()]).await;
     let mut stream = Request::new(addr, "/s?x=1").person(7).last_event_id("0-0").open().await.unwrap();
     assert_eq!((stream.status, stream.last_event_id()), (200, "0-0"));
-    assert_eq!(stream.next(LONG).await, Some(Item::Retry(5)));
-    assert_eq!(stream.next(LONG).await, Some(Item::Comment("hi".to_owned())));
-    let event = stream.expect_event("message", LONG).await;
+    assert_eq!(stream.next(WAIT_TIMEOUT).await, Some(Item::Retry(5)));
+    assert_eq!(stream.next(WAIT_TIMEOUT).await, Some(Item::Comment("hi".to_owned())));
+    let event = stream.expect_event("message", WAIT_TIMEOUT).await;
     assert_eq!((event.json()["a"].as_i64(), event.own_id.as_deref()), (Some(1), Some("1")));
     assert_eq!(stream.last_event_id(), "1");
-    assert_eq!(stream.next_event(LONG).await, None);
+    assert_eq!(stream.next_event(WAIT_TIMEOUT).await, None);
     assert_eq!(stream.end(), Some(End::Proper));
     let heads = serving.await.unwrap();
     assert!(heads[0].starts_with("GET /s?x=1 HTTP/1.1\r\n"));
@@ -68,19 +69,19 @@ async fn a_chunked_stream_is_read_to_its_proper_end() {
 }
 
 #[tokio::test]
-async fn endings_are_told_apart() {
+async fn proper_and_cut_ends_are_distinguished() {
     let cut = vec![CHUNKED.to_owned(), chunk("data: a\n\n")];
     let closed = vec![UNTIL_CLOSE.to_owned(), "data: a\n\n".to_owned()];
     let (addr, _serving) = scripted(vec![cut, closed]).await;
     for end in [End::Cut, End::Proper] {
         let mut stream = Request::new(addr, "/").open().await.unwrap();
-        assert_eq!(stream.read_to_end(LONG).await.len(), 1);
+        assert_eq!(stream.read_to_end(WAIT_TIMEOUT).await.len(), 1);
         assert_eq!(stream.end(), Some(end));
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_stream_is_given_back() {
+async fn an_answer_that_is_not_a_stream_is_returned() {
     let refusal = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 19\r\n\r\n{\"code\":\"AUTH4001\"}".to_owned();
     let page = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 0\r\n\r\n".to_owned();
     let none = "HTTP/1.1 204 No Content\r\n\r\n".to_owned();
@@ -94,19 +95,19 @@ async fn an_answer_that_is_no_stream_is_given_back() {
 }
 
 #[tokio::test]
-async fn the_position_is_that_of_what_was_handed_out() {
+async fn the_position_is_that_of_the_last_returned_event() {
     let events = "id: 1\ndata: a\n\nid: 2\ndata: b\n\nid: 3\n\n".to_owned();
     let (addr, _serving) = scripted(vec![vec![UNTIL_CLOSE.to_owned(), events]]).await;
     let mut stream = Request::new(addr, "/").open().await.unwrap();
-    stream.next_event(LONG).await;
+    stream.next_event(WAIT_TIMEOUT).await;
     assert_eq!(stream.last_event_id(), "1");
-    stream.next_event(LONG).await;
-    assert_eq!(stream.next_event(LONG).await, None);
+    stream.next_event(WAIT_TIMEOUT).await;
+    assert_eq!(stream.next_event(WAIT_TIMEOUT).await, None);
     assert_eq!(stream.last_event_id(), "3");
 }
 
 #[tokio::test]
-async fn a_slow_reader_is_slow_and_misses_nothing() {
+async fn a_slow_reader_receives_all_events() {
     let frame = format!("data: {}\n\n", "x".repeat(92));
     let body = frame.repeat(30);
     let (addr, _serving) = scripted(vec![vec![UNTIL_CLOSE.to_owned(), body]]).await;
@@ -114,14 +115,15 @@ async fn a_slow_reader_is_slow_and_misses_nothing() {
         Request::new(addr, "/").receive_buffer(2048).open().await.unwrap().stop_reading().resume();
     stream.read_slowly(10_000);
     let started = Instant::now();
-    let events = stream.take_events(30, LONG).await;
+    let events = stream.take_events(30, WAIT_TIMEOUT).await;
     assert!(events.iter().all(|event| event.data.len() == 92));
-    // 3,000 bytes less what came with the head, and the last step costs no waiting.
+    // The 30 frames have 3,000 bytes, which take 300 ms at this speed; bytes that arrived with the head and the last
+    // step are not delayed.
     assert!(started.elapsed() > Duration::from_millis(100), "{:?}", started.elapsed());
 }
 
 #[tokio::test]
-async fn a_timeout_leaves_the_stream_as_it_is() {
+async fn a_timeout_loses_no_bytes() {
     let listener = TcpListener::bind(loopback(0)).await.unwrap();
     let request = Request::new(listener.local_addr().unwrap(), "/");
     let (stream, mut socket) = tokio::join!(request.open(), async {
@@ -133,11 +135,11 @@ async fn a_timeout_leaves_the_stream_as_it_is() {
     let mut stream = stream.unwrap();
     assert_eq!(stream.try_next(Duration::from_millis(20)).await, Err(TimedOut));
     socket.write_all(b" whole\n\n").await.unwrap();
-    assert_eq!(stream.next_event(LONG).await.unwrap().data, "half whole");
+    assert_eq!(stream.next_event(WAIT_TIMEOUT).await.unwrap().data, "half whole");
 }
 
 #[tokio::test]
-async fn a_resuming_client_comes_back_with_its_position_until_told_to_stay_away() {
+async fn a_resuming_client_reconnects_with_its_position_until_204() {
     let stream = |text: &str| vec![UNTIL_CLOSE.to_owned(), text.to_owned()];
     let (addr, serving) = scripted(vec![
         stream("retry: 1\n\nid: 1\ndata: a\n\nid: 2\ndata: cut o"),
@@ -147,15 +149,15 @@ async fn a_resuming_client_comes_back_with_its_position_until_told_to_stay_away(
         vec!["HTTP/1.1 204 No Content\r\n\r\n".to_owned()],
     ])
     .await;
-    let mut client = Resuming::new(Request::new(addr, "/"));
+    let mut client = ResumingClient::new(Request::new(addr, "/"));
     let mut seen = Vec::new();
-    while let Some(event) = client.next_event(LONG).await {
+    while let Some(event) = client.next_event(WAIT_TIMEOUT).await {
         seen.push((event.data, event.id));
     }
     let expected = [("a", "1"), ("b", "1"), ("{}", "end.3502.2")];
     assert_eq!(seen, expected.map(|(data, id)| (data.to_owned(), id.to_owned())));
     assert_eq!((client.connections(), client.stopped_by().unwrap().status), (3, 204));
-    assert_eq!(client.next_event(LONG).await, None);
+    assert_eq!(client.next_event(WAIT_TIMEOUT).await, None);
     let positions: Vec<Option<String>> = serving
         .await
         .unwrap()
@@ -169,47 +171,47 @@ async fn a_resuming_client_comes_back_with_its_position_until_told_to_stay_away(
 }
 
 #[tokio::test]
-async fn a_broken_connection_goes_on_after_the_last_event_handed_out() {
+async fn a_broken_connection_resumes_after_the_last_returned_event() {
     let first = vec![UNTIL_CLOSE.to_owned(), "id: 1\ndata: a\n\nid: 2\ndata: b\n\n".to_owned()];
     let second = vec![UNTIL_CLOSE.to_owned(), "id: 2\ndata: b\n\n".to_owned()];
     let (addr, serving) = scripted(vec![first, second]).await;
-    let mut client = Resuming::new(Request::new(addr, "/")).retry_at_most(Duration::from_millis(1));
-    assert_eq!(client.next_event(LONG).await.unwrap().data, "a");
+    let mut client = ResumingClient::new(Request::new(addr, "/")).max_retry_delay(Duration::from_millis(1));
+    assert_eq!(client.next_event(WAIT_TIMEOUT).await.unwrap().data, "a");
     client.break_connection();
-    assert_eq!(client.next_event(LONG).await.unwrap().data, "b");
+    assert_eq!(client.next_event(WAIT_TIMEOUT).await.unwrap().data, "b");
     assert!(serving.await.unwrap()[1].contains("last-event-id: 1\r\n"));
 }
 
 #[tokio::test]
-async fn the_time_to_come_back_is_the_servers() {
+async fn the_retry_delay_is_that_of_the_server() {
     let stream = |text: &str| vec![UNTIL_CLOSE.to_owned(), text.to_owned()];
     let (addr, _serving) = scripted(vec![stream("retry: 70\n\ndata: a\n\n"), stream("data: b\n\n")]).await;
-    let mut client = Resuming::new(Request::new(addr, "/"));
+    let mut client = ResumingClient::new(Request::new(addr, "/"));
     assert_eq!(client.retry(), Duration::from_secs(3));
-    client.next_event(LONG).await;
+    client.next_event(WAIT_TIMEOUT).await;
     assert_eq!(client.retry(), Duration::from_millis(70));
     let ended = Instant::now();
-    client.next_event(LONG).await;
+    client.next_event(WAIT_TIMEOUT).await;
     assert!(ended.elapsed() >= Duration::from_millis(70));
-    assert_eq!(client.retry_at_most(Duration::from_millis(9)).retry(), Duration::from_millis(9));
+    assert_eq!(client.max_retry_delay(Duration::from_millis(9)).retry(), Duration::from_millis(9));
 }
 
 #[tokio::test]
-async fn a_position_is_told_before_the_first_event_also_in_pieces() {
+async fn a_position_is_returned_before_the_first_event() {
     let pieces = ["id: 5-", "1\nretry: 7\n", "\n", "data: {}\n\nid: 6-0\ndata: 1\n\n"].map(str::to_owned);
     let script = std::iter::once(UNTIL_CLOSE.to_owned()).chain(pieces).collect();
     let (addr, serving) = scripted(vec![script]).await;
     let mut stream = Request::new(addr, "/s").open().await.unwrap();
-    assert_eq!(stream.position(LONG).await, "5-1");
-    let found = stream.find_event("the second event", LONG, |event| event.data == "1").await;
+    assert_eq!(stream.position(WAIT_TIMEOUT).await, "5-1");
+    let found = stream.find_event("the second event", WAIT_TIMEOUT, |event| event.data == "1").await;
     assert_eq!(found.own_id.as_deref(), Some("6-0"));
     serving.await.unwrap();
 }
 
 #[tokio::test]
-#[should_panic(expected = "waited for an event that nobody sends, and the stream ended")]
-async fn what_was_waited_for_is_named() {
+#[should_panic(expected = "waited for an event that is never sent, but the stream ended")]
+async fn a_missing_event_is_named_in_the_panic() {
     let (addr, _serving) = scripted(vec![vec![format!("{UNTIL_CLOSE}data: 1\n\n")]]).await;
     let mut stream = Request::new(addr, "/s").open().await.unwrap();
-    stream.find_event("an event that nobody sends", LONG, |_| false).await;
+    stream.find_event("an event that is never sent", WAIT_TIMEOUT, |_| false).await;
 }

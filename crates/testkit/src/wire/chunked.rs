@@ -1,14 +1,14 @@
-//! The chunked coding, decoded as it comes, cut anywhere.
+//! An incremental decoder of the chunked transfer coding. Input may be split at any byte.
 
 use std::io;
 
-use super::bad;
+use super::malformed;
 
 /// A decoder for one body.
 #[derive(Debug, Default)]
-pub(crate) struct Chunked {
+pub(crate) struct ChunkedDecoder {
     state: State,
-    /// The line being read: a chunk's size, the end of a chunk, or a trailer.
+    /// The current line: the size of a chunk, the line end after a chunk, or a trailer.
     line: Vec<u8>,
 }
 
@@ -22,9 +22,10 @@ enum State {
     Complete,
 }
 
-const MAX_LINE: usize = 4096;
+/// Maximum length of a line, in bytes.
+const MAX_LINE_LENGTH: usize = 4096;
 
-impl Chunked {
+impl ChunkedDecoder {
     pub(crate) fn is_complete(&self) -> bool {
         self.state == State::Complete
     }
@@ -32,7 +33,7 @@ impl Chunked {
     pub(crate) fn feed(&mut self, mut input: &[u8], output: &mut Vec<u8>) -> io::Result<()> {
         while !input.is_empty() {
             match self.state {
-                State::Complete => return Err(bad("bytes after the last chunk")),
+                State::Complete => return Err(malformed("bytes after the last chunk")),
                 State::Data(left) => {
                     let taken = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
                     output.extend_from_slice(&input[..taken]);
@@ -47,10 +48,11 @@ impl Chunked {
                     input = &input[taken..];
                     if end.is_some() {
                         let line = std::mem::take(&mut self.line);
-                        let line = line.strip_suffix(b"\r\n").ok_or_else(|| bad("a chunk line's end"))?;
+                        let line =
+                            line.strip_suffix(b"\r\n").ok_or_else(|| malformed("chunk line without CRLF"))?;
                         self.state = self.after_line(line)?;
-                    } else if self.line.len() > MAX_LINE {
-                        return Err(bad("a chunk line without end"));
+                    } else if self.line.len() > MAX_LINE_LENGTH {
+                        return Err(malformed("chunk line too long"));
                     }
                 }
             }
@@ -60,12 +62,12 @@ impl Chunked {
 
     fn after_line(&self, line: &[u8]) -> io::Result<State> {
         match (&self.state, line.is_empty()) {
-            (State::Size, _) => match chunk_size(line).ok_or_else(|| bad("a chunk's size"))? {
+            (State::Size, _) => match chunk_size(line).ok_or_else(|| malformed("invalid chunk size"))? {
                 0 => Ok(State::Trailer),
                 size => Ok(State::Data(size)),
             },
             (State::DataEnd, true) => Ok(State::Size),
-            (State::DataEnd, false) => Err(bad("a chunk longer than its size")),
+            (State::DataEnd, false) => Err(malformed("chunk longer than its size")),
             (_, true) => Ok(State::Complete),
             (_, false) => Ok(State::Trailer),
         }
@@ -74,7 +76,7 @@ impl Chunked {
 
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let line = std::str::from_utf8(line).ok()?;
-    // Extensions after the size mean nothing to anybody and are passed over.
+    // Chunk extensions after the size are ignored.
     let digits = line.split(';').next()?;
     digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u64::from_str_radix(digits, 16).ok())?
 }
@@ -98,12 +100,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decodes_whatever_the_cuts(
+        fn the_body_is_the_same_for_every_split_of_the_input(
             parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8),
             cuts in prop::collection::vec(1_usize..20, 1..50),
         ) {
             let wire = encode(&parts);
-            let mut decoder = Chunked::default();
+            let mut decoder = ChunkedDecoder::default();
             let mut output = Vec::new();
             let (mut rest, mut cuts) = (&wire[..], cuts.iter().cycle());
             while !rest.is_empty() {
@@ -118,21 +120,21 @@ mod tests {
     }
 
     #[test]
-    fn passes_over_extensions_and_trailers() {
-        let (mut decoder, mut output) = (Chunked::default(), Vec::new());
+    fn extensions_and_trailers_are_ignored() {
+        let (mut decoder, mut output) = (ChunkedDecoder::default(), Vec::new());
         decoder.feed(b"3;a=b\r\nabc\r\n0\r\nX-Trailer: 1\r\n\r\n", &mut output).unwrap();
         assert!(decoder.is_complete());
         assert_eq!(output, b"abc");
     }
 
     #[test]
-    fn refuses_what_is_malformed() {
+    fn malformed_chunks_are_refused() {
         for wire in
             [&b"x\r\n"[..], b"\r\n", b"3\nabc\r\n", b"3\r\nabcd\r\n", b"0\r\n\r\nmore", b"+3\r\nabc\r\n"]
         {
-            let result = Chunked::default().feed(wire, &mut Vec::new());
+            let result = ChunkedDecoder::default().feed(wire, &mut Vec::new());
             assert!(result.is_err(), "{:?}", String::from_utf8_lossy(wire));
         }
-        assert!(Chunked::default().feed(&[b'1'; 2 * MAX_LINE], &mut Vec::new()).is_err());
+        assert!(ChunkedDecoder::default().feed(&[b'1'; 2 * MAX_LINE_LENGTH], &mut Vec::new()).is_err());
     }
 }

@@ -1,31 +1,32 @@
-//! Callers who take their time: bounded, and at nobody else's expense.
+//! Clients that send their request slowly or never finish it: the hub closes their connections in time, and other
+//! clients are not affected.
 
 use std::time::Duration;
 
-use bongsu_testkit::raw::{self, Dripped};
+use bongsu_testkit::raw::{self, SlowExchange};
 use bongsu_testkit::sse::Stream;
 use bongsu_testkit::{Api, Hub, proof};
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::{BATCH, KEY, PUBLISH, SOON, hub, nothing_happened};
+use super::{BATCH_PATH, KEY_HEADER, PUBLISH_PATH, WAIT_TIMEOUT, assert_unaffected, hub};
 
-/// By then a caller who does not come to an end is sent away.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// Time within which the hub has closed the connection of a client that never finishes its request.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A first part at once and then one byte after the other.
-async fn slowly(hub: &Hub, at_once: &str, rest: usize) -> Dripped {
+/// Sends `at_once` in one write and then `rest` bytes slowly.
+async fn send_slowly(hub: &Hub, at_once: &str, rest: usize) -> SlowExchange {
     let request = format!("{at_once}{}", "a".repeat(rest));
     let pause = if rest == 0 { Duration::ZERO } else { Duration::from_millis(700) };
-    // Pieces as long as the first part: few bytes at a time all the same.
-    raw::drip(hub.addr(), request.as_bytes(), at_once.len().max(1), pause, PATIENCE).await
+    // The remaining pieces have the length of the first part, so that few bytes arrive at a time.
+    raw::write_slowly(hub.addr(), request.as_bytes(), at_once.len().max(1), pause, CLOSE_TIMEOUT).await
 }
 
 #[tokio::test]
-async fn who_never_comes_to_an_end_is_sent_away_and_others_are_undisturbed() {
+async fn an_endless_request_is_closed_and_delays_nobody() {
     let hub = hub().await;
     let post = |path: &str| {
-        format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{KEY}\r\nContent-Length: 60000\r\n\r\n")
+        format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}\r\nContent-Length: 60000\r\n\r\n")
     };
     let callers = [
         ("nothing at all", String::new(), 0),
@@ -35,14 +36,15 @@ async fn who_never_comes_to_an_end_is_sent_away_and_others_are_undisturbed() {
         ("a preface and nothing more", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 0),
         ("half a head", "GET /health HTTP/1.1\r\nHost: localhost\r\n".to_owned(), 0),
         ("a head without end", "GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: ".to_owned(), 4_000),
-        ("a body without end", post(PUBLISH), 50_000),
-        ("a batch without end", post(BATCH), 50_000),
-        ("a body that never comes", post(PUBLISH), 0),
+        ("a body without end", post(PUBLISH_PATH), 50_000),
+        ("a batch without end", post(BATCH_PATH), 50_000),
+        ("a body that never comes", post(PUBLISH_PATH), 0),
         ("a request and nothing more", "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 0),
     ];
-    // Forty of each, so that it would show if they took a place that others need.
+    // Forty connections of each kind, so that the test would notice if they used up a resource that other clients
+    // need.
     let attacks = join_all(callers.iter().map(async |(what, at_once, rest)| {
-        let all = join_all((0..40).map(|_| slowly(&hub, at_once, *rest))).await;
+        let all = join_all((0..40).map(|_| send_slowly(&hub, at_once, *rest))).await;
         (*what, all)
     }));
     let stop = tokio::sync::Notify::new();
@@ -70,7 +72,7 @@ async fn who_never_comes_to_an_end_is_sent_away_and_others_are_undisturbed() {
         attacks
     };
     let (attacks, slowest) = tokio::join!(attacks, others);
-    assert!(slowest < SOON, "others waited {slowest:?}");
+    assert!(slowest < WAIT_TIMEOUT, "others waited {slowest:?}");
     let longest = attacks.iter().flat_map(|(_, all)| all).map(|dripped| dripped.took).max();
     proof::record(
         "http",
@@ -91,7 +93,7 @@ async fn who_never_comes_to_an_end_is_sent_away_and_others_are_undisturbed() {
             }
         }
     }
-    assert!(stayed.is_empty(), "still connected after {PATIENCE:?}: {stayed:?}");
-    bongsu_testkit::wait::until(SOON, async || hub.open_files() < 100).await;
-    nothing_happened(&hub).await;
+    assert!(stayed.is_empty(), "still connected after {CLOSE_TIMEOUT:?}: {stayed:?}");
+    bongsu_testkit::wait::until(WAIT_TIMEOUT, async || hub.open_files() < 100).await;
+    assert_unaffected(&hub).await;
 }

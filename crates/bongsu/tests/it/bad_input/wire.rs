@@ -1,11 +1,11 @@
-//! Broken HTTP: heads without end, garbage, old versions, odd methods, ambiguous lengths.
+//! Malformed HTTP: endless heads, garbage, old versions, unusual methods, ambiguous lengths.
 
 use bongsu_testkit::wait::until;
 use bongsu_testkit::{Api, raw};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::{KEY, PUBLISH, SOON, authorization, hub, nothing_happened};
+use super::{KEY_HEADER, PUBLISH_PATH, WAIT_TIMEOUT, assert_unaffected, authorization, hub};
 
 #[tokio::test]
 async fn a_head_that_is_too_large_is_refused_or_cut_off() {
@@ -24,19 +24,19 @@ async fn a_head_that_is_too_large_is_refused_or_cut_off() {
         ),
     ];
     for request in &large {
-        let answer = raw::answer(hub.addr(), request.as_bytes(), SOON).await;
+        let answer = raw::answer(hub.addr(), request.as_bytes(), WAIT_TIMEOUT).await;
         assert!(answer.is_none_or(|answer| matches!(answer.status, 400 | 414 | 431)), "{}", &request[..30]);
     }
-    // Over HTTP/2: the request fails, the hub does not.
+    // Over HTTP/2 the request fails, but the hub keeps running.
     let big = Api::http2(&hub).with_header("x-a", &"a".repeat(60_000));
     if let Ok(answer) = big.try_post("/health", json!({})).await {
         assert!(matches!(answer.status, 400 | 405 | 431), "{}", answer.status);
     }
-    nothing_happened(&hub).await;
+    assert_unaffected(&hub).await;
 }
 
 #[tokio::test]
-async fn what_is_no_http_ends_the_connection() {
+async fn bytes_that_are_not_http_close_the_connection() {
     let hub = hub().await;
     let garbage: [&[u8]; 12] = [
         b"\x00\x00\x00\x00\x00",
@@ -53,7 +53,8 @@ async fn what_is_no_http_ends_the_connection() {
         b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ];
     for bytes in garbage {
-        let dripped = raw::drip(hub.addr(), bytes, bytes.len(), std::time::Duration::ZERO, SOON).await;
+        let dripped =
+            raw::write_slowly(hub.addr(), bytes, bytes.len(), std::time::Duration::ZERO, WAIT_TIMEOUT).await;
         assert!(dripped.closed, "still open after {:?}", String::from_utf8_lossy(bytes));
         for answer in raw::answers(&dripped.received) {
             assert!(
@@ -64,25 +65,25 @@ async fn what_is_no_http_ends_the_connection() {
             );
         }
     }
-    nothing_happened(&hub).await;
+    assert_unaffected(&hub).await;
 }
 
 #[tokio::test]
 async fn a_good_request_before_garbage_is_answered_and_the_rest_is_not() {
     let hub = hub().await;
     let pipelined = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n\x00garbage\r\n\r\n";
-    let received = raw::exchange(hub.addr(), pipelined.as_bytes(), SOON).await;
+    let received = raw::exchange(hub.addr(), pipelined.as_bytes(), WAIT_TIMEOUT).await;
     let answers: Vec<u16> = raw::answers(&received).iter().map(|answer| answer.status).collect();
     assert!(answers == [200, 200, 400] || answers == [200, 200], "{answers:?}");
-    nothing_happened(&hub).await;
+    assert_unaffected(&hub).await;
 }
 
 #[tokio::test]
-async fn two_lengths_of_one_body_smuggle_nothing() {
+async fn ambiguous_body_lengths_smuggle_no_request() {
     let hub = hub().await;
     let event = r#"{"roomId":"a","eventType":"a.b","data":{}}"#;
     let hidden = format!(
-        "POST {PUBLISH} HTTP/1.1\r\nHost: localhost\r\n{KEY}\r\nContent-Length: {}\r\n\r\n{event}",
+        "POST {PUBLISH_PATH} HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}\r\nContent-Length: {}\r\n\r\n{event}",
         event.len()
     );
     let ambiguous = [
@@ -105,20 +106,20 @@ async fn two_lengths_of_one_body_smuggle_nothing() {
         let answers: Vec<u16> = raw::answers(&received).iter().map(|answer| answer.status).collect();
         assert!(!answers.contains(&200), "{answers:?} to {request}");
     }
-    nothing_happened(&hub).await;
+    assert_unaffected(&hub).await;
 }
 
 #[tokio::test]
-async fn after_a_refused_body_the_client_knows_whether_the_connection_goes_on() {
+async fn a_refused_body_is_answered_with_whether_the_connection_stays_open() {
     let hub = hub().await;
     let next = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    for (key, status) in [(KEY, 413), ("X-Internal-Key: wrong", 401)] {
+    for (key, status) in [(KEY_HEADER, 413), ("X-Internal-Key: wrong", 401)] {
         let length = 300_000;
         let head = format!(
-            "POST {PUBLISH} HTTP/1.1\r\nHost: localhost\r\n{key}\r\nContent-Length: {length}\r\n\r\n"
+            "POST {PUBLISH_PATH} HTTP/1.1\r\nHost: localhost\r\n{key}\r\nContent-Length: {length}\r\n\r\n"
         );
         let requests = format!("{head}{}{next}", "x".repeat(length));
-        let received = raw::exchange(hub.addr(), requests.as_bytes(), SOON).await;
+        let received = raw::exchange(hub.addr(), requests.as_bytes(), WAIT_TIMEOUT).await;
         let answers = raw::answers(&received);
         assert_eq!(answers.first().map(|answer| answer.status), Some(status));
         let says_close = answers[0].header("connection").eq_ignore_ascii_case("close");
@@ -134,9 +135,10 @@ async fn odd_methods_and_old_versions_are_answered() {
     let hub = hub().await;
     let api = Api::new(&hub);
     for method in ["PROPFIND", "BREW", "TRACE", "PUT", "PATCH", "DELETE"] {
-        api.call(method, PUBLISH, "{}").await.expect_error(405, "COMMON405");
+        api.call(method, PUBLISH_PATH, "{}").await.expect_error(405, "COMMON405");
     }
-    let ask = async |request: String| raw::answer(hub.addr(), request.as_bytes(), SOON).await.unwrap();
+    let ask =
+        async |request: String| raw::answer(hub.addr(), request.as_bytes(), WAIT_TIMEOUT).await.unwrap();
     assert_eq!(ask("GET /health HTTP/1.0\r\n\r\n".to_owned()).await.status, 200);
     assert!(matches!(
         ask("CONNECT a:1 HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned()).await.status,
@@ -147,14 +149,14 @@ async fn odd_methods_and_old_versions_are_answered() {
         200 | 204 | 400 | 404 | 405
     ));
     let expect = format!(
-        "POST {PUBLISH} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n{KEY}\r\n\r\n{{}}"
+        "POST {PUBLISH_PATH} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n{KEY_HEADER}\r\n\r\n{{}}"
     );
     assert_eq!(ask(expect).await.status, 400);
-    nothing_happened(&hub).await;
+    assert_unaffected(&hub).await;
 }
 
 #[tokio::test]
-async fn a_stream_over_http_1_0_goes_on_until_it_is_closed() {
+async fn a_stream_over_http_1_0_continues_until_the_connection_closes() {
     let hub = hub().await;
     let request =
         format!("GET /api/v1/rooms/b/stream HTTP/1.0\r\n{}\r\nLast-Event-ID: 0-0\r\n\r\n", authorization());
@@ -167,7 +169,7 @@ async fn a_stream_over_http_1_0_goes_on_until_it_is_closed() {
             assert!(socket.read_buf(&mut received).await.unwrap() > 0, "it was closed before the event came");
         }
     };
-    tokio::time::timeout(SOON, reading).await.expect("an event");
+    tokio::time::timeout(WAIT_TIMEOUT, reading).await.expect("an event");
     drop(socket);
     let text = String::from_utf8(received).unwrap();
     assert!(text.starts_with("HTTP/1.0 200") || text.starts_with("HTTP/1.1 200"), "{text}");
@@ -175,11 +177,11 @@ async fn a_stream_over_http_1_0_goes_on_until_it_is_closed() {
         text.contains("\n\nevent: a.b\n") && !text.to_ascii_lowercase().contains("transfer-encoding"),
         "{text}"
     );
-    until(SOON, async || hub.metrics().await.get("sse_active_connections", &[]) == 0.0).await;
+    until(WAIT_TIMEOUT, async || hub.metrics().await.get("sse_active_connections", &[]) == 0.0).await;
 }
 
 #[tokio::test]
-async fn asking_for_the_head_of_a_stream_opens_none() {
+async fn a_head_request_opens_no_stream() {
     let hub = hub().await;
     for api in [Api::new(&hub), Api::http2(&hub)] {
         for _ in 0..10 {
@@ -187,6 +189,6 @@ async fn asking_for_the_head_of_a_stream_opens_none() {
             assert!(answer.bytes.is_empty() && matches!(answer.status, 200 | 405), "{}", answer.status);
         }
     }
-    until(SOON, async || hub.metrics().await.get("sse_active_connections", &[]) == 0.0).await;
-    nothing_happened(&hub).await;
+    until(WAIT_TIMEOUT, async || hub.metrics().await.get("sse_active_connections", &[]) == 0.0).await;
+    assert_unaffected(&hub).await;
 }

@@ -1,5 +1,5 @@
-//! `bongsu backup`: a copy that was taken under load holds all that was acknowledged before, and a hub that starts on it
-//! tells those who know more.
+//! `bongsu backup`: a copy taken under load holds everything that was acknowledged before the backup began. A hub
+//! that starts on the copy sends `system.reset` to clients whose position is newer than the copy.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
 
@@ -16,22 +16,22 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{SOON, complaint, printed, run};
+use super::{WAIT_TIMEOUT, error_line, run, stdout_of};
 use crate::BONGSU;
 
 const ROOM: &str = "busy";
 const PERSON: u64 = 7;
 
-/// What publishers and services were told is kept.
+/// Events and notifications that the hub acknowledged to publishers and services.
 #[derive(Default)]
-struct Acknowledged {
+struct AcknowledgedWrites {
     events: Mutex<Vec<(String, String)>>,
     notices: Mutex<Vec<String>>,
     next: AtomicU64,
     stop: AtomicBool,
 }
 
-impl Acknowledged {
+impl AcknowledgedWrites {
     fn counts(&self) -> (usize, usize) {
         (self.events.lock().unwrap().len(), self.notices.lock().unwrap().len())
     }
@@ -64,7 +64,8 @@ fn column(file: &Connection, query: &str) -> BTreeSet<String> {
     statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
-/// A copy is whole, private, and has all of this.
+/// Checks that a copy passes the integrity check, is readable by its owner only, and contains these events and
+/// notifications.
 fn check_copy(copy: &Path, events: &[(String, String)], notices: &[String]) {
     assert_eq!(copy.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let file = Connection::open(copy).unwrap();
@@ -91,7 +92,7 @@ async fn a_copy_taken_under_load_holds_what_was_acknowledged_and_a_hub_starts_on
     }
     let hub = Hub::builder(BONGSU).start().await;
     let (api, data) = (Api::new(&hub), hub.data_dir().to_str().unwrap().to_owned());
-    // So that copying takes a while.
+    // The hub stores enough data that the copy takes some time.
     let text = "x".repeat(4_000);
     for batch in 0..6 {
         let many: Vec<Value> = (0..400)
@@ -99,7 +100,7 @@ async fn a_copy_taken_under_load_holds_what_was_acknowledged_and_a_hub_starts_on
             .collect();
         api.publish_batch(&many).await.expect(200);
     }
-    let acknowledged = Arc::new(Acknowledged::default());
+    let acknowledged = Arc::new(AcknowledgedWrites::default());
     let mut load = JoinSet::new();
     for n in 0..4 {
         let (acknowledged, api) = (acknowledged.clone(), Api::new(&hub));
@@ -111,7 +112,7 @@ async fn a_copy_taken_under_load_holds_what_was_acknowledged_and_a_hub_starts_on
     let (mut kept, mut during) = (Vec::new(), 0);
     for round in 0..3 {
         let begun = acknowledged.counts();
-        wait::until(SOON, async || {
+        wait::until(WAIT_TIMEOUT, async || {
             let now = acknowledged.counts();
             now.0 > begun.0 + 20 && now.1 > begun.1 + 5
         })
@@ -120,8 +121,8 @@ async fn a_copy_taken_under_load_holds_what_was_acknowledged_and_a_hub_starts_on
         let copy = copies.path().join(format!("{round}.db"));
         let (target, folder) = (copy.to_str().unwrap().to_owned(), data.clone());
         let told = tokio::task::spawn_blocking(move || run(&["backup", &target], &[("DATA_DIR", &folder)]));
-        let told = printed(&told.await.unwrap());
-        assert!(told.contains("whole copy") && told.lines().count() == 1, "{told}");
+        let told = stdout_of(&told.await.unwrap());
+        assert!(told.contains("complete copy") && told.lines().count() == 1, "{told}");
         during += acknowledged.counts().0 - before.0;
         kept.push((copy, before));
     }
@@ -134,7 +135,7 @@ async fn a_copy_taken_under_load_holds_what_was_acknowledged_and_a_hub_starts_on
     for (copy, before) in &kept {
         check_copy(copy, &events[..before.0], &notices[..before.1]);
     }
-    // Back into a fresh folder, as an operator does it.
+    // Restores the copy into an empty folder, as an operator does.
     let folder = tempfile::tempdir().unwrap();
     let (copy, before) = &kept[0];
     std::fs::copy(copy, folder.path().join("bongsu.db")).unwrap();
@@ -145,7 +146,7 @@ async fn a_copy_taken_under_load_holds_what_was_acknowledged_and_a_hub_starts_on
     assert_eq!((&again.result()["duplicate"], &again.result()["streamId"]), (&json!(true), &json!(id)));
     let list = api.person(PERSON).get("/api/notifications?limit=1").await.expect(200).result().clone();
     assert!(list["unread"].as_u64().unwrap() >= before.1 as u64, "{list}");
-    // Who has seen more than the copy has is told, and hears what comes next.
+    // A client whose position is newer than the copy receives `system.reset` and then the next event.
     let newest = events.iter().map(|(_, id)| id.clone()).max_by_key(|id| {
         let (ms, seq) = id.split_once('-').unwrap();
         (ms.parse::<u64>().unwrap(), seq.parse::<u64>().unwrap())
@@ -157,17 +158,17 @@ async fn a_copy_taken_under_load_holds_what_was_acknowledged_and_a_hub_starts_on
     ] {
         let request = Stream::request(&restored, &path).person(PERSON).last_event_id(&position);
         let mut stream = request.open().await.unwrap_or_else(|answer| panic!("{}", answer.text()));
-        let reset = stream.expect_event("system.reset", SOON).await;
+        let reset = stream.expect_event("system.reset", WAIT_TIMEOUT).await;
         assert_eq!(reset.json()["reason"], "unknown", "{path}");
         api.publish_to(ROOM, "a.b", json!({})).await;
         let notice = json!({"eventId": format!("next-{event}"), "type": "FOLLOW", "targetIds": [PERSON]});
         api.post("/api/v1/members/notify", notice).await.expect(202);
-        stream.expect_event(event, SOON).await;
+        stream.expect_event(event, WAIT_TIMEOUT).await;
     }
 }
 
 #[tokio::test]
-async fn a_backup_overwrites_nothing_and_says_what_it_has_not() {
+async fn a_backup_overwrites_no_file_and_names_what_it_does_not_contain() {
     if !needs_embedded("it copies the file") {
         return;
     }
@@ -177,21 +178,21 @@ async fn a_backup_overwrites_nothing_and_says_what_it_has_not() {
     let folder = tempfile::tempdir().unwrap();
     let target = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(target("there"), "mine").unwrap();
-    assert!(complaint(&run(&["backup", &target("there")], &[data]), 1).contains("not overwritten"));
+    assert!(error_line(&run(&["backup", &target("there")], &[data]), 1).contains("not overwritten"));
     assert_eq!(std::fs::read(target("there")).unwrap(), b"mine");
     assert!(
-        complaint(&run(&["backup", &target("no/folder/copy")], &[data]), 1).contains("cannot be written")
+        error_line(&run(&["backup", &target("no/folder/copy")], &[data]), 1).contains("cannot be written")
     );
     let (redis, database) =
         (("REDIS_URL", "redis://127.0.0.1:1"), ("DATABASE_URL", "postgres://me@127.0.0.1:1/db"));
-    let records_only = printed(&run(&["backup", &target("records")], &[data, redis]));
+    let records_only = stdout_of(&run(&["backup", &target("records")], &[data, redis]));
     assert!(records_only.contains("not in it") && records_only.contains("in Redis"), "{records_only}");
-    let events_only = printed(&run(&["backup", &target("events")], &[data, database]));
+    let events_only = stdout_of(&run(&["backup", &target("events")], &[data, database]));
     assert!(events_only.contains("not in it") && events_only.contains("in the database"), "{events_only}");
-    let nothing = complaint(&run(&["backup", &target("nothing")], &[data, redis, database]), 1);
+    let nothing = error_line(&run(&["backup", &target("nothing")], &[data, redis, database]), 1);
     assert!(nothing.contains("nothing is kept in DATA_DIR") && nothing.contains("own tools"), "{nothing}");
     let empty = tempfile::tempdir().unwrap();
-    complaint(&run(&["backup", &target("empty")], &[("DATA_DIR", empty.path().to_str().unwrap())]), 3);
+    error_line(&run(&["backup", &target("empty")], &[("DATA_DIR", empty.path().to_str().unwrap())]), 3);
     let mut left: Vec<_> =
         std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
     left.sort();

@@ -1,13 +1,13 @@
-//! Settings: where they come from, what is shown of them, and what is not allowed.
+//! Settings: where their values come from, how they are shown, and which values are refused.
 
 use std::io::Write as _;
 
 use bongsu_testkit::Hub;
 
-use super::{bongsu, complaint, printed, run, text};
+use super::{bongsu, error_line, run, stdout_of, text};
 use crate::BONGSU;
 
-/// Name, source and value of a setting, as `bongsu config` prints them.
+/// Source and value of a setting, as `bongsu config` prints them.
 fn setting<'a>(shown: &'a str, name: &str) -> (&'a str, &'a str) {
     let line = shown.lines().find(|line| line.split_whitespace().next() == Some(name));
     let mut words = line.unwrap_or_else(|| panic!("no {name} in {shown}")).split_whitespace().skip(1);
@@ -21,7 +21,7 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn what_is_in_force_is_shown_with_its_source_and_secrets_are_hidden() {
+fn effective_settings_are_shown_with_their_source_and_without_secrets() {
     let file = file(
         "[server]\nserver_port = 1001\nserver_shards = 3\nallowed_origins = [\"https://a.example\", \"https://b.example\"]\n\
          [identity]\njwt_secret = \"secret-of-the-file\"\n[rooms]\nstream_maxlen = 77\n",
@@ -36,7 +36,7 @@ fn what_is_in_force_is_shown_with_its_source_and_secrets_are_hidden() {
     ];
     let arguments =
         ["config", "--config", path, "--server-port", "1003", "--admin-api-key", "secret-of-the-flag"];
-    let shown = printed(&run(&arguments, &environment));
+    let shown = stdout_of(&run(&arguments, &environment));
     assert_eq!(setting(&shown, "SERVER_PORT"), ("flag", "1003"));
     assert_eq!(setting(&shown, "SERVER_SHARDS"), ("environment", "4"));
     assert_eq!(setting(&shown, "STREAM_MAXLEN"), ("file", "77"));
@@ -62,32 +62,32 @@ fn an_env_file_in_the_working_directory_is_read_and_real_variables_win() {
     write(
         b"# mine\nexport SERVER_PORT='1001'\nSERVER_SHARDS=3 # threads\nJWT_SECRET=\"secret of the file\"\n",
     );
-    let shown = printed(&run(&[("SERVER_SHARDS", "4")]));
+    let shown = stdout_of(&run(&[("SERVER_SHARDS", "4")]));
     assert_eq!(setting(&shown, "SERVER_PORT"), (".env", "1001"));
     assert_eq!(setting(&shown, "SERVER_SHARDS"), ("environment", "4"));
     assert_eq!(setting(&shown, "JWT_SECRET"), (".env", "(hidden)"));
     assert!(!shown.contains("secret of"), "{shown}");
-    // One line says which one is wrong, and nothing of what it holds.
+    // One line names the bad line of the file, and shows nothing of its content.
     write(b"SERVER_PORT=1001\n\nJWT_SECRET \"secret of the file\"\n");
-    let wrong = complaint(&run(&[]), 2);
-    assert!(wrong.contains("the file .env is wrong: line 3: ") && !wrong.contains("secret of"), "{wrong}");
+    let wrong = error_line(&run(&[]), 2);
+    assert!(wrong.contains("the file .env is invalid: line 3: ") && !wrong.contains("secret of"), "{wrong}");
     write(b"SERVER_PORT=70000\n");
-    assert!(complaint(&run(&[]), 2).contains("SERVER_PORT=\"70000\" is not allowed"));
+    assert!(error_line(&run(&[]), 2).contains("SERVER_PORT=\"70000\" is not allowed"));
     write(b"JWT_SECRET=\xFF\n");
-    assert!(complaint(&run(&[]), 2).contains("the file .env cannot be read"));
+    assert!(error_line(&run(&[]), 2).contains("the file .env cannot be read"));
 }
 
 #[test]
-fn a_folder_that_is_named_like_the_env_file_is_left_alone() {
+fn a_folder_named_like_the_env_file_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join(".env")).unwrap();
-    let shown = printed(&bongsu(&["config"], &[]).current_dir(folder.path()).output().unwrap());
+    let shown = stdout_of(&bongsu(&["config"], &[]).current_dir(folder.path()).output().unwrap());
     assert_eq!(setting(&shown, "SERVER_PORT"), ("default", "8083"));
 }
 
 #[test]
 fn every_setting_of_the_contract_has_its_default() {
-    let shown = printed(&run(&["config"], &[]));
+    let shown = stdout_of(&run(&["config"], &[]));
     let defaults = [
         ("SERVER_HOST", "127.0.0.1"),
         ("SERVER_PORT", "8083"),
@@ -116,7 +116,7 @@ fn every_setting_of_the_contract_has_its_default() {
         ("LOCK_TTL_SECS", "10"),
         ("MEMBER_MAX_CONNECTIONS", "3"),
         ("OUTBOX_RETENTION", "7d"),
-        // The contracts give these numbers without the name of a setting.
+        // The contracts specify these values, but name no setting for them.
         ("SSE_KEEPALIVE_SECS", "15"),
         ("SSE_STALL_SECS", "30"),
         ("MEMBER_STREAM_PING_SECS", "20"),
@@ -127,12 +127,14 @@ fn every_setting_of_the_contract_has_its_default() {
     for (name, default) in defaults {
         assert_eq!(setting(&shown, name), ("default", default), "{name}");
     }
-    let (reference, example) =
-        (printed(&run(&["config", "--reference"], &[])), printed(&run(&["config", "--env-example"], &[])));
+    let (reference, example) = (
+        stdout_of(&run(&["config", "--reference"], &[])),
+        stdout_of(&run(&["config", "--env-example"], &[])),
+    );
     for (name, _) in defaults {
         assert!(reference.contains(&format!("`{name}`")) && example.contains(&format!("#{name}=")), "{name}");
     }
-    // Secrets are hidden where values in force are shown; their development values stand in the reference.
+    // `bongsu config` hides secrets; the reference lists their development values.
     for (name, development) in [
         ("JWT_SECRET", "local_dev_secret"),
         ("INTERNAL_API_KEY", "local_dev_internal_key"),
@@ -144,7 +146,7 @@ fn every_setting_of_the_contract_has_its_default() {
 }
 
 #[test]
-fn a_bad_value_is_one_line_that_names_it_its_value_and_what_is_allowed() {
+fn an_invalid_value_is_reported_in_one_line_with_the_allowed_values() {
     let bad = [
         ("SERVER_PORT", "70000", "65535"),
         ("SERVER_PORT", "http", "whole number"),
@@ -169,7 +171,7 @@ fn a_bad_value_is_one_line_that_names_it_its_value_and_what_is_allowed() {
     let data = folder.path().join("data");
     for (name, value, allowed) in bad {
         let environment = [("DATA_DIR", data.to_str().unwrap()), ("SERVER_PORT", "0"), (name, value)];
-        let line = complaint(&run(&["serve"], &environment), 2);
+        let line = error_line(&run(&["serve"], &environment), 2);
         for part in [name, value, allowed] {
             assert!(line.contains(part), "{part:?} is not in {line:?}");
         }
@@ -178,7 +180,7 @@ fn a_bad_value_is_one_line_that_names_it_its_value_and_what_is_allowed() {
 }
 
 #[test]
-fn a_bad_file_is_one_line_that_says_where() {
+fn a_malformed_configuration_file_is_reported_in_one_line_with_its_position() {
     let bad = [
         ("[server]\nport = 1", "port"),
         ("[servers]\nserver_port = 1", "server_port"),
@@ -190,14 +192,14 @@ fn a_bad_file_is_one_line_that_says_where() {
     ];
     for (text, named) in bad {
         let file = file(text);
-        let line = complaint(&run(&["serve", "--config", file.path().to_str().unwrap()], &[]), 2);
+        let line = error_line(&run(&["serve", "--config", file.path().to_str().unwrap()], &[]), 2);
         assert!(line.contains(named), "{named:?} is not in {line:?}");
     }
-    assert!(complaint(&run(&["serve", "--config", "/no/such.toml"], &[]), 2).contains("/no/such.toml"));
+    assert!(error_line(&run(&["serve", "--config", "/no/such.toml"], &[]), 2).contains("/no/such.toml"));
 }
 
 #[test]
-fn an_address_of_redis_that_is_none_is_refused_without_being_repeated() {
+fn an_invalid_redis_url_is_refused_without_printing_it() {
     let urls = [
         "localhost:6379",
         "redis://:pass-word@a:1,b:2",
@@ -205,15 +207,15 @@ fn an_address_of_redis_that_is_none_is_refused_without_being_repeated() {
         "redis://:pass-word@a:x",
     ];
     for url in urls {
-        let line = complaint(&run(&["serve"], &[("REDIS_URL", url)]), 2);
+        let line = error_line(&run(&["serve"], &[("REDIS_URL", url)]), 2);
         assert!(line.contains("REDIS_URL") && !line.contains("pass-word"), "{line}");
     }
     let braces = [("REDIS_URL", "redis://localhost:1"), ("REDIS_KEY_PREFIX", "a{b}")];
-    assert!(complaint(&run(&["serve"], &braces), 2).contains("REDIS_KEY_PREFIX"));
+    assert!(error_line(&run(&["serve"], &braces), 2).contains("REDIS_KEY_PREFIX"));
 }
 
 #[test]
-fn an_address_of_a_database_that_is_none_is_refused_without_being_repeated() {
+fn an_invalid_database_url_is_refused_without_printing_it() {
     let urls = [
         "localhost:5432",
         "redis://me:pass-word@a/db",
@@ -223,15 +225,15 @@ fn an_address_of_a_database_that_is_none_is_refused_without_being_repeated() {
     ];
     for url in urls {
         for command in ["serve", "migrate"] {
-            let line = complaint(&run(&[command], &[("DATABASE_URL", url)]), 2);
+            let line = error_line(&run(&[command], &[("DATABASE_URL", url)]), 2);
             assert!(line.contains("DATABASE_URL") && !line.contains("pass-word"), "{line}");
         }
     }
     let url = ("DATABASE_URL", "postgres://me:pass-word@localhost/db");
     let off = [url, ("RECORDS", "off"), ("REDIS_URL", "redis://localhost:1")];
-    let line = complaint(&run(&["serve"], &off), 2);
+    let line = error_line(&run(&["serve"], &off), 2);
     assert!(line.contains("RECORDS") && line.contains("DATABASE_URL"), "{line}");
-    let shown = printed(&run(&["config"], &[url]));
+    let shown = stdout_of(&run(&["config"], &[url]));
     assert_eq!(setting(&shown, "DATABASE_URL"), ("environment", "(hidden)"));
     assert_eq!(setting(&shown, "DATABASE_MAX_CONNECTIONS"), ("default", "20"));
 }
@@ -243,7 +245,7 @@ fn no_address_is_shown_with_its_credentials() {
         ("JWKS_URL", "me:pass-word@a/keys"),
         ("ALLOWED_ORIGINS", "https://a.example,https://me:pass-word@b.example"),
     ] {
-        let line = complaint(&run(&["serve"], &[(name, value)]), 2);
+        let line = error_line(&run(&["serve"], &[(name, value)]), 2);
         assert!(line.contains(name) && !line.contains("pass-word"), "{line}");
     }
     for value in [
@@ -253,7 +255,7 @@ fn no_address_is_shown_with_its_credentials() {
         "redis://me:pass/word@host:6379",
         "me:pass-word@host:6379",
     ] {
-        let shown = printed(&run(&["config"], &[("REDIS_URL", value), ("AMQP_URL", value)]));
+        let shown = stdout_of(&run(&["config"], &[("REDIS_URL", value), ("AMQP_URL", value)]));
         assert!(!shown.contains("pass") && !shown.contains("word@"), "{value}: {shown}");
     }
     let folder = tempfile::tempdir().unwrap();
@@ -269,7 +271,8 @@ fn an_engine_that_is_not_in_this_build_is_refused_by_name() {
     let engines = [("AMQP_URL", "amqp://me:pass-word@localhost"), ("KAFKA_BROKERS", "localhost:9092")];
     for (name, value) in engines {
         for command in ["serve", "migrate"] {
-            let line = complaint(&run(&[command], &[("DATA_DIR", data.to_str().unwrap()), (name, value)]), 2);
+            let line =
+                error_line(&run(&[command], &[("DATA_DIR", data.to_str().unwrap()), (name, value)]), 2);
             assert!(line.contains(name) && !line.contains("pass-word"), "{line}");
         }
     }

@@ -1,4 +1,5 @@
-//! `bongsu explain`: what became of an event, asked beside a running hub and of a stopped one, and nothing is changed by it.
+//! `bongsu explain` reports what became of an event, both while the hub runs and after it has stopped, and changes
+//! nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
 
@@ -8,22 +9,23 @@ use bongsu_testkit::sql::Flavour;
 use bongsu_testkit::{Api, Hub, tier, wait};
 use serde_json::{Value, json};
 
-use super::{SOON, complaint, printed, run};
+use super::{WAIT_TIMEOUT, error_line, run, stdout_of};
 use crate::BONGSU;
 
-const NOTIFY: &str = "/api/v1/members/notify";
+const NOTIFY_PATH: &str = "/api/v1/members/notify";
 
 fn like(event: &str, targets: &[u64]) -> Value {
     json!({"eventId": event, "type": "POST_LIKE", "targetIds": targets, "actorId": 2, "refId": 100})
 }
 
-/// What it says as JSON.
+/// The output of `bongsu explain --json`.
 fn explained(arguments: &[&str], environment: &[(&str, &str)]) -> Value {
     let arguments: Vec<&str> = ["explain", "--json"].iter().chain(arguments).copied().collect();
-    serde_json::from_str(&printed(&run(&arguments, environment))).unwrap()
+    serde_json::from_str(&stdout_of(&run(&arguments, environment))).unwrap()
 }
 
-/// Somebody reads, somebody deletes, somebody does nothing, and somebody has switched it off.
+/// Creates a notification that one person has read, one has deleted, one has left alone, and three do not want on
+/// their devices.
 async fn make_history(api: &Api) {
     let settings = async |user: u64, body: &str| {
         api.person(user).call("PUT", "/api/notifications/settings", body.to_owned()).await.expect(200);
@@ -31,13 +33,13 @@ async fn make_history(api: &Api) {
     settings(9, r#"{"types":{"POST_LIKE":false}}"#).await;
     settings(10, r#"{"enabled":false}"#).await;
     settings(11, r#"{"channels":{"IN_APP":false}}"#).await;
-    api.post(NOTIFY, like("e0", &[7])).await.expect(202);
-    api.post(NOTIFY, like("e1", &[7, 8, 9, 10, 11])).await.expect(202);
+    api.post(NOTIFY_PATH, like("e0", &[7])).await.expect(202);
+    api.post(NOTIFY_PATH, like("e1", &[7, 8, 9, 10, 11])).await.expect(202);
     api.person(7).call("PATCH", "/api/notifications/e1/read", "").await.expect(200);
     api.person(8).call("DELETE", "/api/notifications/e1", "").await.expect(200);
 }
 
-/// What is said of that history, whatever keeps it.
+/// Checks the explanation of the history that `make_history` creates, on whatever database it is stored.
 fn check_history(environment: &[(&str, &str)]) {
     let all = explained(&["e1"], environment);
     assert_eq!(all["derived"], json!({"people": 5, "unread": 3, "read": 1, "deleted": 1}), "{all}");
@@ -57,7 +59,7 @@ fn check_history(environment: &[(&str, &str)]) {
         assert!(silent["entry"]["readAt"].is_null(), "{silent}");
     }
     assert_eq!(person("12")["entry"], Value::Null);
-    let text = printed(&run(&["explain", "e1", "--person", "9"], environment));
+    let text = stdout_of(&run(&["explain", "e1", "--person", "9"], environment));
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("event      e1"), "{text}");
     assert!(
@@ -71,12 +73,12 @@ fn check_history(environment: &[(&str, &str)]) {
     );
     assert_eq!(lines[4], "live       not sent: this type is switched off", "{text}");
     assert!(lines[5..].iter().all(|line| line.starts_with("not known  ")), "{text}");
-    let unknown = complaint(&run(&["explain", "e2"], environment), 1);
+    let unknown = error_line(&run(&["explain", "e2"], environment), 1);
     assert!(unknown.contains("nothing is known of e2"), "{unknown}");
 }
 
 #[tokio::test]
-async fn what_became_of_a_notice_is_told_beside_a_running_hub_and_of_a_stopped_one() {
+async fn explain_reports_a_notification_while_the_hub_runs_and_when_it_is_stopped() {
     if !needs_embedded("it looks at the file") {
         return;
     }
@@ -85,7 +87,7 @@ async fn what_became_of_a_notice_is_told_beside_a_running_hub_and_of_a_stopped_o
     let environment = [("DATA_DIR", data.as_str())];
     make_history(&Api::new(&hub)).await;
     check_history(&environment);
-    Api::new(&hub).post(NOTIFY, like("later", &[7])).await.expect(202);
+    Api::new(&hub).post(NOTIFY_PATH, like("later", &[7])).await.expect(202);
     hub.terminate().await;
     let file = hub.data_dir().join("bongsu.db");
     let before = std::fs::read(&file).unwrap();
@@ -93,33 +95,33 @@ async fn what_became_of_a_notice_is_told_beside_a_running_hub_and_of_a_stopped_o
     assert!(std::fs::read(&file).unwrap() == before, "looking changed the file");
     assert_eq!(explained(&["later"], &environment)["derived"]["people"], 1);
     for wrong in [&["explain", "a b"][..], &["explain", "e1", "--person", "a b"]] {
-        complaint(&run(wrong, &environment), 2);
+        error_line(&run(wrong, &environment), 2);
     }
     let nowhere = tempfile::tempdir().unwrap();
-    complaint(&run(&["explain", "e1"], &[("DATA_DIR", nowhere.path().to_str().unwrap())]), 3);
+    error_line(&run(&["explain", "e1"], &[("DATA_DIR", nowhere.path().to_str().unwrap())]), 3);
     assert_eq!(std::fs::read_dir(nowhere.path()).unwrap().count(), 0, "it made something");
     let off = [("RECORDS", "off"), ("REDIS_URL", "redis://127.0.0.1:1")];
-    assert!(complaint(&run(&["explain", "e1"], &off), 1).contains("RECORDS"));
+    assert!(error_line(&run(&["explain", "e1"], &off), 1).contains("RECORDS"));
 }
 
 #[test]
 fn a_file_of_an_older_schema_is_named_and_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let environment = [("DATA_DIR", folder.path().to_str().unwrap()), ("RUST_LOG", "error")];
-    printed(&run(&["migrate"], &environment));
+    stdout_of(&run(&["migrate"], &environment));
     let file = rusqlite::Connection::open(folder.path().join("bongsu.db")).unwrap();
     file.execute("DELETE FROM migrations WHERE part = 'inbox'", []).unwrap();
     let applied = || {
         let query = "SELECT count(*) FROM migrations WHERE part = 'inbox'";
         file.query_row(query, [], |row| row.get::<_, i64>(0)).unwrap()
     };
-    let line = complaint(&run(&["explain", "e1"], &environment), 3);
+    let line = error_line(&run(&["explain", "e1"], &environment), 3);
     assert!(line.contains("older version") && line.contains("inbox migration 1"), "{line}");
     assert_eq!(applied(), 0, "it was not brought up to date");
 }
 
 #[tokio::test]
-async fn an_event_of_a_room_is_found_while_what_it_brings_people_still_waits() {
+async fn explain_finds_a_room_event_whose_follow_up_record_is_pending() {
     if !needs_embedded("it looks at the file") {
         return;
     }
@@ -128,9 +130,9 @@ async fn an_event_of_a_room_is_found_while_what_it_brings_people_still_waits() {
     let environment = [("DATA_DIR", data.as_str())];
     let event = json!({"roomId": "a:b", "eventType": "comment.created", "data": {}, "publisherId": 3,
         "recipients": [7, 8]});
-    // The hub dies with the event stored and nothing derived.
+    // The hub dies with the event stored and no inbox entry made.
     let _ = Api::new(&hub).try_publish(&event).await;
-    wait::until(SOON, async || hub.has_exited()).await;
+    wait::until(WAIT_TIMEOUT, async || hub.has_exited()).await;
     let record: String = rusqlite::Connection::open(hub.data_dir().join("bongsu.db"))
         .and_then(|file| file.query_row("SELECT record FROM follow_ups", [], |row| row.get(0)))
         .unwrap();
@@ -150,16 +152,16 @@ async fn an_event_of_a_room_is_found_while_what_it_brings_people_still_waits() {
         "{waits}"
     );
     assert_eq!(accepted["actorId"], 3, "{waits}");
-    let text = printed(&run(&["explain", &id], &environment));
-    assert!(text.contains("entries for 2 still wait to be made"), "{text}");
+    let text = stdout_of(&run(&["explain", &id], &environment));
+    assert!(text.contains("the entries of 2 people are not made yet"), "{text}");
     hub.restart_with(&[("BONGSU_CRASH_POINT", "")]).await;
-    wait::until(SOON, async || explained(&[&id], &environment)["derived"]["people"] == 2).await;
-    wait::until(SOON, async || explained(&[&id], &environment)["waiting"].is_null()).await;
-    // One that names nobody is in the room's log only, with the trace that its publisher named.
+    wait::until(WAIT_TIMEOUT, async || explained(&[&id], &environment)["derived"]["people"] == 2).await;
+    wait::until(WAIT_TIMEOUT, async || explained(&[&id], &environment)["waiting"].is_null()).await;
+    // An event without recipients is only in the room's log, with the trace that its publisher sent.
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let traced = Api::new(&hub).with_header("traceparent", trace);
     let traced = traced.publish_to("a:b", "like.toggled", json!({})).await;
-    let text = printed(&run(&["explain", &format!("a:b:{traced}")], &environment));
+    let text = stdout_of(&run(&["explain", &format!("a:b:{traced}")], &environment));
     assert!(text.contains("trace      4bf92f3577b34da6a3ce929d0e0e4736\n"), "{text}");
     let malformed = Api::new(&hub).with_header("traceparent", "00-nonsense");
     let malformed = malformed.publish_to("a:b", "like.toggled", json!({})).await;
@@ -167,10 +169,10 @@ async fn an_event_of_a_room_is_found_while_what_it_brings_people_still_waits() {
     let silent = Api::new(&hub).publish_to("a:b", "like.toggled", json!({})).await;
     let silent = explained(&[&format!("a:b:{silent}")], &environment);
     assert_eq!((&silent["accepted"]["type"], &silent["derived"]), (&json!("like.toggled"), &Value::Null));
-    complaint(&run(&["explain", "a:b:1-0"], &environment), 1);
+    error_line(&run(&["explain", "a:b:1-0"], &environment), 1);
 }
 
-async fn it_reads_the_database_and_leaves_its_schema_alone(flavour: Flavour) {
+async fn explain_reads_the_database_and_does_not_change_its_schema(flavour: Flavour) {
     if !tier::needs_engine(flavour.name()) {
         return;
     }
@@ -178,7 +180,7 @@ async fn it_reads_the_database_and_leaves_its_schema_alone(flavour: Flavour) {
     let folder = tempfile::tempdir().unwrap();
     let environment = [("DATABASE_URL", database.as_str()), ("DATA_DIR", folder.path().to_str().unwrap())];
     for _ in 0..2 {
-        let older = complaint(&run(&["explain", "e1"], &environment), 3);
+        let older = error_line(&run(&["explain", "e1"], &environment), 3);
         assert!(older.contains("older version"), "{older}");
     }
     let hub = Hub::builder(BONGSU).env("DATABASE_URL", &database).start().await;
@@ -188,17 +190,17 @@ async fn it_reads_the_database_and_leaves_its_schema_alone(flavour: Flavour) {
 }
 
 #[tokio::test]
-async fn it_reads_postgresql_and_leaves_its_schema_alone() {
-    it_reads_the_database_and_leaves_its_schema_alone(Flavour::Postgres).await;
+async fn explain_reads_postgresql_and_does_not_change_its_schema() {
+    explain_reads_the_database_and_does_not_change_its_schema(Flavour::Postgres).await;
 }
 
 #[tokio::test]
-async fn it_reads_mariadb_and_leaves_its_schema_alone() {
-    it_reads_the_database_and_leaves_its_schema_alone(Flavour::MariaDb).await;
+async fn explain_reads_mariadb_and_does_not_change_its_schema() {
+    explain_reads_the_database_and_does_not_change_its_schema(Flavour::MariaDb).await;
 }
 
 #[tokio::test]
-async fn marks_that_wait_in_redis_are_laid_over_for_one_person() {
+async fn explain_shows_pending_read_marks_for_one_person() {
     if !(tier::needs_engine("redis") && tier::needs_engine("postgres")) {
         return;
     }
@@ -212,7 +214,7 @@ async fn marks_that_wait_in_redis_are_laid_over_for_one_person() {
         .start()
         .await;
     let api = Api::new(&hub);
-    api.post(NOTIFY, like("e1", &[7])).await.expect(202);
+    api.post(NOTIFY_PATH, like("e1", &[7])).await.expect(202);
     api.person(7).call("PATCH", "/api/notifications/1/read", "").await.expect(200);
     let all = explained(&["e1"], &environment);
     assert_eq!(all["derived"]["unread"], 1, "it is not written yet");
@@ -226,14 +228,14 @@ async fn marks_that_wait_in_redis_are_laid_over_for_one_person() {
 }
 
 #[tokio::test]
-async fn an_event_of_a_room_is_found_in_redis_with_what_it_brings_people() {
+async fn explain_finds_a_room_event_in_redis_with_its_entries() {
     if !(tier::needs_engine("redis") && tier::needs_engine("postgres")) {
         return;
     }
     let (redis, database) = (Redis::start().await, Flavour::Postgres.database().await);
     let url = redis.url();
     let environment = [("DATABASE_URL", database.as_str()), ("REDIS_URL", url.as_str())];
-    // The hub dies with the entries made and their record still there.
+    // The hub dies after it has made the inbox entries and before it has removed the follow-up record.
     let hub = Hub::builder(BONGSU)
         .env("REDIS_URL", &url)
         .env("DATABASE_URL", &database)
@@ -246,7 +248,7 @@ async fn an_event_of_a_room_is_found_in_redis_with_what_it_brings_people() {
     let api = Api::new(&hub).with_header("traceparent", trace);
     let answer = api.publish(&event).await.expect(200);
     let id = format!("a:b:{}", answer.result()["streamId"].as_str().unwrap());
-    wait::until(SOON, async || hub.has_exited()).await;
+    wait::until(WAIT_TIMEOUT, async || hub.has_exited()).await;
     let record = redis.command(&["LINDEX", "{room:events:a:b}:follow-ups", "0"]).await;
     let record: Value = serde_json::from_str(record.text()).unwrap();
     assert_eq!(record["traceparent"], trace);
@@ -259,7 +261,7 @@ async fn an_event_of_a_room_is_found_in_redis_with_what_it_brings_people() {
     assert!(!found["notKnown"].to_string().contains("whether the room"), "{found}");
     assert_eq!(found["traceparent"], trace, "{found}");
 
-    // An entry that another program stored, with RECORDS=off, and again while Redis is away.
+    // An entry that another program stored: explained with RECORDS=off, and again while Redis is unreachable.
     let words = [
         "XADD",
         "room:events:a:b",
@@ -278,7 +280,7 @@ async fn an_event_of_a_room_is_found_in_redis_with_what_it_brings_people() {
     let found = explained(&[&stored], &without);
     assert_eq!(found["accepted"]["at"], "2026-02-16T10:30:00.000Z", "{found}");
     assert!(found["notKnown"].to_string().contains("RECORDS"), "{found}");
-    assert!(complaint(&run(&["explain", "a:b:1-0"], &environment), 1).contains("nothing is known"));
+    assert!(error_line(&run(&["explain", "a:b:1-0"], &environment), 1).contains("nothing is known"));
     redis.kill9().await;
     let found = explained(&[&id], &environment);
     assert!(found["notKnown"].to_string().contains("Redis cannot be asked"), "{found}");

@@ -1,4 +1,4 @@
-//! `bongsu tail`: follows a room, over restarts of the hub.
+//! `bongsu tail` prints the events of a room, across restarts of the hub.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Stdio};
@@ -11,16 +11,16 @@ use bongsu_testkit::wait::until;
 use bongsu_testkit::{Api, Hub};
 use serde_json::{Value, json};
 
-use super::{SOON, bongsu, complaint, run};
+use super::{WAIT_TIMEOUT, bongsu, error_line, run};
 use crate::BONGSU;
 
-/// A running tail; ended with the test.
-struct Tail {
+/// A running `bongsu tail` process, killed when it is dropped.
+struct TailProcess {
     child: Child,
     lines: Receiver<String>,
 }
 
-impl Tail {
+impl TailProcess {
     fn start(arguments: &[&str]) -> Self {
         let mut command = bongsu(&["tail"], &[]);
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -35,10 +35,11 @@ impl Tail {
         Self { child, lines }
     }
 
-    /// Id, type and data of the next event that is not about the connection itself.
+    /// Id, type and data of the next event, without events about the connection itself.
     fn next_event(&self) -> (String, String, Value) {
         loop {
-            let line = self.lines.recv_timeout(SOON).unwrap_or_else(|error| panic!("no line: {error}"));
+            let line =
+                self.lines.recv_timeout(WAIT_TIMEOUT).unwrap_or_else(|error| panic!("no line: {error}"));
             let mut words = line.splitn(3, ' ');
             let (id, kind, data) = (words.next(), words.next(), words.next());
             let data = serde_json::from_str(data.unwrap_or_default());
@@ -52,9 +53,9 @@ impl Tail {
         }
     }
 
-    /// How it ended, and what it complained of.
+    /// Waits for the process to end; returns its exit code and its error output.
     fn end(mut self) -> (Option<i32>, String) {
-        let deadline = Instant::now() + SOON;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => {
@@ -71,7 +72,7 @@ impl Tail {
     }
 }
 
-impl Drop for Tail {
+impl Drop for TailProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -79,7 +80,7 @@ impl Drop for Tail {
 }
 
 async fn listens(hub: &Hub) {
-    until(SOON, async || hub.metrics().await.get("sse_active_connections", &[]) == 1.0).await;
+    until(WAIT_TIMEOUT, async || hub.metrics().await.get("sse_active_connections", &[]) == 1.0).await;
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -88,13 +89,13 @@ async fn tail_shows_events_and_comes_back_after_a_restart() {
     let api = Api::new(&hub);
     let url = hub.url("");
     let first = api.publish_to("a", "comment.created", json!({"n": 1})).await;
-    let tail = Tail::start(&["--room", "a", "--since", "0-0", "--url", &url]);
+    let tail = TailProcess::start(&["--room", "a", "--since", "0-0", "--url", &url]);
     let (id, kind, data) = tail.next_event();
     assert_eq!((id, kind.as_str(), &data["n"]), (first, "comment.created", &json!(1)));
     listens(&hub).await;
     let second = api.publish_to("a", "comment.created", json!({"n": 2})).await;
     assert_eq!(tail.next_event().0, second);
-    // Killed, and asked to stop: nothing is missed either way.
+    // The hub is killed, then shut down: `tail` misses nothing in both cases.
     hub.restart().await;
     let third = Api::new(&hub).publish_to("a", "comment.created", json!({"n": 3})).await;
     assert_eq!(tail.next_event().0, third);
@@ -105,18 +106,21 @@ async fn tail_shows_events_and_comes_back_after_a_restart() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn nobody_in_the_room_hears_of_tail_and_doctor() {
+async fn tail_and_doctor_do_not_appear_in_presence() {
     let hub = Hub::builder(BONGSU).start().await;
     let (api, url) = (Api::new(&hub), hub.url(""));
     let request = |room: &str| Stream::request(&hub, &format!("/api/v1/rooms/{room}/stream")).person(3);
     let mut there = request("a").with_presence().open().await.ok().unwrap();
-    // Where doctor tries a stream.
+    // The room in which doctor opens its test stream.
     let mut tried = request("bongsu-doctor").with_presence().open().await.ok().unwrap();
     for stream in [&mut there, &mut tried] {
-        assert_eq!(stream.expect_event("presence.update", SOON).await.json()["onlineUsers"], json!([3]));
+        assert_eq!(
+            stream.expect_event("presence.update", WAIT_TIMEOUT).await.json()["onlineUsers"],
+            json!([3])
+        );
     }
-    let tail = Tail::start(&["--room", "a", "--since", "0-0", "--url", &url]);
-    let theirs = Tail::start(&["--room", "a", "--since", "0-0", "--url", &url, "--token", &token(9)]);
+    let tail = TailProcess::start(&["--room", "a", "--since", "0-0", "--url", &url]);
+    let theirs = TailProcess::start(&["--room", "a", "--since", "0-0", "--url", &url, "--token", &token(9)]);
     run(&["doctor", "--url", &url], &[]);
     for room in ["a", "bongsu-doctor"] {
         let id = api.publish_to(room, "comment.created", json!({})).await;
@@ -132,7 +136,7 @@ async fn nobody_in_the_room_hears_of_tail_and_doctor() {
     }
     drop((tail, theirs));
     for stream in [&mut there, &mut tried] {
-        stream.expect_event("comment.created", SOON).await;
+        stream.expect_event("comment.created", WAIT_TIMEOUT).await;
     }
 }
 
@@ -140,18 +144,18 @@ async fn nobody_in_the_room_hears_of_tail_and_doctor() {
 async fn tail_says_why_it_cannot_start() {
     let hub = Hub::builder(BONGSU).start().await;
     let url = hub.url("");
-    let refused = complaint(&run(&["tail", "--room", "a", "--token", "forged", "--url", &url], &[]), 1);
+    let refused = error_line(&run(&["tail", "--room", "a", "--token", "forged", "--url", &url], &[]), 1);
     assert!(refused.contains("AUTH4001"), "{refused}");
-    let since = complaint(&run(&["tail", "--room", "a", "--since", "x", "--url", &url], &[]), 1);
+    let since = error_line(&run(&["tail", "--room", "a", "--since", "x", "--url", &url], &[]), 1);
     assert!(since.contains("COMMON400") && since.contains("Last-Event-ID"), "{since}");
     hub.terminate().await;
-    assert!(complaint(&run(&["tail", "--room", "a", "--url", &url], &[]), 1).contains("cannot be reached"));
+    assert!(error_line(&run(&["tail", "--room", "a", "--url", &url], &[]), 1).contains("cannot be reached"));
 }
 
 #[tokio::test]
-async fn tail_says_why_it_was_refused_when_it_came_back() {
+async fn tail_says_why_its_reconnect_was_refused() {
     let hub = Hub::builder(BONGSU).start().await;
-    let tail = Tail::start(&["--room", "a", "--url", &hub.url("")]);
+    let tail = TailProcess::start(&["--room", "a", "--url", &hub.url("")]);
     listens(&hub).await;
     hub.restart_with(&[("JWT_SECRET", "another")]).await;
     let (code, complaint) = tail.end();

@@ -1,5 +1,5 @@
-//! A small disk of its own: a tmpfs in a mount namespace that lives until it is dropped. Needs root, or a system
-//! that lets people make user namespaces.
+//! A small disk for one test: a tmpfs in a mount namespace that exists until the value is dropped. Needs root, or a
+//! system on which unprivileged users can create user namespaces.
 
 use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,14 @@ use bongsu_testkit::tier;
 use tempfile::TempDir;
 
 pub(super) struct Disk {
-    /// Holds the namespace.
-    keeper: Child,
+    /// The process that keeps the mount namespace alive.
+    namespace_process: Child,
     folder: TempDir,
 }
 
 impl Disk {
-    /// Makes a disk with these mount options (`size=8m`); none when this system cannot, which is said.
+    /// Mounts a disk with these mount options (`size=8m`). Returns None, after reporting the missing tool, when this
+    /// system has no `unshare` or `nsenter`.
     pub(super) fn mount(options: &str) -> Option<Self> {
         if !tier::needs_engine("unshare") || !tier::needs_engine("nsenter") {
             return None;
@@ -27,27 +28,27 @@ impl Disk {
             command.arg("--map-root-user");
         }
         command.args(["--mount", "sh", "-c", script, "sh"]).arg(folder.path()).arg(options);
-        let mut keeper = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut namespace_process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
-        std::io::BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        std::io::BufReader::new(namespace_process.stdout.take().unwrap()).read_line(&mut said).unwrap();
         assert_eq!(said, "ready\n", "this system lets nobody mount a disk: run as root");
-        Some(Self { keeper, folder })
+        Some(Self { namespace_process, folder })
     }
 
-    /// Where processes in front of which [`Disk::wrapper`] stands find it.
+    /// The path of the disk for processes started through [`Disk::wrapper`].
     pub(super) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Where everybody else finds it.
+    /// The path of the disk for all other processes.
     pub(super) fn outside(&self) -> PathBuf {
         let path = self.folder.path().strip_prefix("/").unwrap();
-        PathBuf::from(format!("/proc/{}/root", self.keeper.id())).join(path)
+        PathBuf::from(format!("/proc/{}/root", self.namespace_process.id())).join(path)
     }
 
-    /// The words that let a process see the disk.
+    /// The command prefix that runs a process inside the mount namespace.
     pub(super) fn wrapper(&self) -> Vec<String> {
-        let target = self.keeper.id().to_string();
+        let target = self.namespace_process.id().to_string();
         let mut words = vec!["nsenter", "--target", &target, "--mount"];
         if !rustix::process::geteuid().is_root() {
             words.extend(["--user", "--preserve-credentials"]);
@@ -58,7 +59,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let _ = self.keeper.kill();
-        let _ = self.keeper.wait();
+        let _ = self.namespace_process.kill();
+        let _ = self.namespace_process.wait();
     }
 }

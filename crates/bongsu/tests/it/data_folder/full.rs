@@ -1,22 +1,23 @@
-//! A disk that is really full: publishing is refused, nothing else suffers, and it goes on by itself.
+//! A disk that is really full: publishing is refused, everything else works, and publishing resumes once there is
+//! space.
 
 use bongsu_testkit::sse::Stream;
 use bongsu_testkit::{Answer, Api, Hub, proof, wait};
 use serde_json::{Value, json};
 
 use super::disk::Disk;
-use super::{LONG, database};
+use super::{WAIT_TIMEOUT, database};
 
-const STREAM: &str = "/api/v1/rooms/r/stream";
+const STREAM_PATH: &str = "/api/v1/rooms/r/stream";
 
-/// A hub on a disk of 8 MiB, 3 of which are taken by a file that can be removed.
-struct Scene {
+/// A hub on a disk of 8 MiB, of which a removable file takes 3 MiB.
+struct FullDiskTest {
     hub: Hub,
     api: Api,
     disk: Disk,
 }
 
-impl Scene {
+impl FullDiskTest {
     async fn start() -> Option<Self> {
         let disk = Disk::mount("size=8m")?;
         let data_dir = disk.path().join("data");
@@ -26,7 +27,7 @@ impl Scene {
         Some(Self { hub, api, disk })
     }
 
-    /// Publishes until it is refused: the ids, and the refusal.
+    /// Publishes until an event is refused; returns the ids of the stored events and the refusal.
     async fn fill(&self) -> (Vec<String>, Answer) {
         let mut ids = Vec::new();
         loop {
@@ -59,30 +60,30 @@ fn id(answer: &Answer) -> String {
 
 #[tokio::test]
 async fn a_full_disk_stops_publishing_only_and_is_survived() {
-    let Some(scene) = Scene::start().await else { return };
-    let Scene { hub, api, disk } = &scene;
-    let mut stream = Stream::request(hub, STREAM).person(1).open().await.expect("a stream");
-    let (mut acknowledged, refused) = scene.fill().await;
+    let Some(test) = FullDiskTest::start().await else { return };
+    let FullDiskTest { hub, api, disk } = &test;
+    let mut stream = Stream::request(hub, STREAM_PATH).person(1).open().await.expect("a stream");
+    let (mut acknowledged, refused) = test.fill().await;
     let refused = refused.expect_error(500, "NOTIF5001");
     assert!(refused.message().contains("disk is full"), "{}", refused.message());
 
-    // Reading goes on, and nothing that was refused is seen.
-    let seen = stream.take_events(acknowledged.len(), LONG).await;
+    // Reading still works, and no refused event is delivered.
+    let seen = stream.take_events(acknowledged.len(), WAIT_TIMEOUT).await;
     assert_eq!(seen.iter().map(|event| event.id.clone()).collect::<Vec<_>>(), acknowledged);
     assert_eq!(api.stored_ids("r").await, acknowledged);
     api.publish(event(acknowledged.len())).await.expect_error(500, "NOTIF5001");
-    Stream::request(hub, STREAM).person(2).open().await.expect("a stream");
+    Stream::request(hub, STREAM_PATH).person(2).open().await.expect("a stream");
 
-    // With space again, publishing goes on by itself.
+    // Once there is space again, publishing works without a restart.
     let when_full = acknowledged.len();
-    scene.make_room();
+    test.make_room();
     for n in when_full..when_full + 20 {
         let answer = api.publish(event(n)).await.expect(200);
         assert_eq!(answer.result()["duplicate"], false, "a refused event was kept");
-        assert_eq!(stream.expect_event("a.b", LONG).await.id, id(&answer));
+        assert_eq!(stream.expect_event("a.b", WAIT_TIMEOUT).await.id, id(&answer));
         acknowledged.push(id(&answer));
     }
-    wait::until(LONG, async || scene.health().await["status"] == "healthy").await;
+    wait::until(WAIT_TIMEOUT, async || test.health().await["status"] == "healthy").await;
 
     hub.kill9().await;
     hub.restart().await;
@@ -90,7 +91,7 @@ async fn a_full_disk_stops_publishing_only_and_is_survived() {
     let missing = acknowledged.iter().filter(|id| !stored.contains(id)).count();
     assert_eq!(stored, acknowledged, "after a crash");
     assert!(hub.terminate().await.success());
-    // SQLite would not find the file by a name that leads through /proc.
+    // SQLite cannot open the file by a path through /proc, so the test copies it.
     let copy = tempfile::tempdir().unwrap();
     std::fs::copy(database(&disk.outside().join("data")), database(copy.path())).unwrap();
     let file = rusqlite::Connection::open(database(copy.path())).unwrap();
@@ -107,23 +108,23 @@ async fn a_full_disk_stops_publishing_only_and_is_survived() {
 
 #[tokio::test]
 async fn a_hub_that_is_killed_on_a_full_disk_has_everything_when_there_is_space() {
-    let Some(scene) = Scene::start().await else { return };
-    let (acknowledged, _) = scene.fill().await;
-    scene.hub.kill9().await;
-    scene.make_room();
-    scene.hub.restart().await;
-    assert_eq!(scene.api.stored_ids("r").await, acknowledged);
-    scene.api.publish(event(acknowledged.len())).await.expect(200);
+    let Some(test) = FullDiskTest::start().await else { return };
+    let (acknowledged, _) = test.fill().await;
+    test.hub.kill9().await;
+    test.make_room();
+    test.hub.restart().await;
+    assert_eq!(test.api.stored_ids("r").await, acknowledged);
+    test.api.publish(event(acknowledged.len())).await.expect(200);
 }
 
 #[tokio::test]
 async fn a_full_disk_shows_in_health_for_as_long_as_it_lasts() {
-    let Some(scene) = Scene::start().await else { return };
-    scene.fill().await;
-    // Nothing is published meanwhile, and nothing gets better: two seconds of the hub's own time.
+    let Some(test) = FullDiskTest::start().await else { return };
+    test.fill().await;
+    // While nothing is published the state must not change; the wait is two seconds of the hub's own uptime.
     let mut until = None;
     loop {
-        let health = scene.health().await;
+        let health = test.health().await;
         assert_eq!(health["status"], "degraded", "{health}");
         let trouble = health["degraded"][0].as_str().expect("what is wrong");
         assert!(trouble.contains("disk") && trouble.contains("full"), "{health}");
@@ -132,7 +133,7 @@ async fn a_full_disk_shows_in_health_for_as_long_as_it_lasts() {
             break;
         }
     }
-    scene.make_room();
-    scene.api.publish_to("r", "a.b", json!({})).await;
-    wait::until(LONG, async || scene.health().await["status"] == "healthy").await;
+    test.make_room();
+    test.api.publish_to("r", "a.b", json!({})).await;
+    wait::until(WAIT_TIMEOUT, async || test.health().await["status"] == "healthy").await;
 }

@@ -1,4 +1,4 @@
-//! What members see when they ask.
+//! What members read: an event with its counts, and the pages of its proposals and comments.
 
 use bongsu_testkit::sql::Flavour;
 use serde_json::{Value, json};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::{CREATOR, Event, as_person, start};
 
 pub(super) async fn an_event_is_shown_with_its_counts(flavour: Option<Flavour>) {
-    let Some(scene) = start(flavour).await else { return };
-    let event = Event::create(&scene.hub, 60, &[2]).await;
-    event.admit(3, "PENDING").await.expect(200);
-    event.admit(4, "REJECTED").await.expect(200);
+    let Some(test) = start(flavour).await else { return };
+    let event = Event::create(&test.hub, 60, &[2]).await;
+    event.set_member_status(3, "PENDING").await.expect(200);
+    event.set_member_status(4, "REJECTED").await.expect(200);
     let criterion = event.propose(2, "criteria").await;
     event.comment(2, criterion).await.expect(200);
     let shown = event.call("GET", 2, "").await.expect(200);
@@ -26,11 +26,11 @@ pub(super) async fn an_event_is_shown_with_its_counts(flavour: Option<Flavour>) 
     assert_eq!(usual.result()["auto_approve_percent"], 50);
     let none = json!({"members": 1, "proposals": 0, "comments": 0});
     assert_eq!((&usual.result()["creator_id"], &usual.result()["counts"]), (&json!(9), &none));
-    let admitted = event.admit(5, "PENDING").await.expect(200);
+    let admitted = event.set_member_status(5, "PENDING").await.expect(200);
     assert_eq!(*admitted.result(), json!({"event_id": event.id, "user_id": 5, "status": "PENDING"}));
 }
 
-/// All of a list, and how many pages it had.
+/// All items of a list, and the number of pages.
 async fn all(event: &Event, person: u64, list: &str, limit: usize) -> (Vec<Value>, usize) {
     let (mut items, mut cursor, mut pages) = (Vec::new(), String::new(), 0);
     for _ in 0..1_000 {
@@ -49,9 +49,9 @@ async fn all(event: &Event, person: u64, list: &str, limit: usize) -> (Vec<Value
 }
 
 pub(super) async fn proposals_and_comments_come_in_pages(flavour: Option<Flavour>) {
-    let Some(scene) = start(flavour).await else { return };
-    let event = Event::create(&scene.hub, 100, &[2, 3]).await;
-    let other = Event::create(&scene.hub, 100, &[2]).await;
+    let Some(test) = start(flavour).await else { return };
+    let event = Event::create(&test.hub, 100, &[2, 3]).await;
+    let other = Event::create(&test.hub, 100, &[2]).await;
     let mut proposed = Vec::new();
     for _ in 0..5 {
         proposed.push(event.propose(2, "criteria").await);
@@ -79,7 +79,7 @@ pub(super) async fn proposals_and_comments_come_in_pages(flavour: Option<Flavour
             (&json!(2), &json!("Two hours at most"))
         );
     }
-    assert_eq!(event.look(CREATOR, proposed[1]).await["voted"], false, "it is others who voted");
+    assert_eq!(event.get_proposal(CREATOR, proposed[1]).await["voted"], false, "it is others who voted");
     for _ in 0..3 {
         event.comment(3, proposed[0]).await.expect(200);
         event.comment(3, proposed[1]).await.expect(200);
@@ -94,16 +94,16 @@ pub(super) async fn proposals_and_comments_come_in_pages(flavour: Option<Flavour
     assert_eq!(usual.result()["next_cursor"], Value::Null);
 }
 
-pub(super) async fn text_is_kept_as_it_was_written(flavour: Option<Flavour>) {
-    let Some(scene) = start(flavour).await else { return };
-    let event = Event::create(&scene.hub, 50, &[2]).await;
-    // The longest that is allowed, in characters of four bytes.
+pub(super) async fn text_is_stored_unchanged(flavour: Option<Flavour>) {
+    let Some(test) = start(flavour).await else { return };
+    let event = Event::create(&test.hub, 50, &[2]).await;
+    // The longest allowed text, in characters of four bytes.
     for content in ["봉수 🔥 'x' \"y\" \\ %s :name ", "first\n\tsecond\r\n", &"🔥".repeat(2_000), " x "]
     {
         let body = json!({"proposal_type": "criteria", "content": content});
         let proposed = event.post(2, "/proposals", body).await.expect(200);
         let criterion = proposed.result()["proposal_id"].as_u64().unwrap();
-        assert_eq!(event.look(2, criterion).await["content"], content);
+        assert_eq!(event.get_proposal(2, criterion).await["content"], content);
         let comments = format!("/criteria/{criterion}/comments");
         event.post(2, &comments, json!({"content": content})).await.expect(200);
         let said = event.call("GET", CREATOR, &comments).await.expect(200);
@@ -114,14 +114,14 @@ pub(super) async fn text_is_kept_as_it_was_written(flavour: Option<Flavour>) {
     assert_eq!(created.result()["title"], title);
 }
 
-pub(super) async fn ids_that_other_programs_use_are_passed_over(flavour: Option<Flavour>) {
-    let Some(scene) = start(flavour).await else { return };
-    let first = Event::create(&scene.hub, 50, &[]).await.id;
+pub(super) async fn event_ids_of_other_programs_are_skipped(flavour: Option<Flavour>) {
+    let Some(test) = start(flavour).await else { return };
+    let first = Event::create(&test.hub, 50, &[]).await.id;
     let [members, rows] = [first + 1, first + 2];
-    scene.sql(&format!("INSERT INTO memberships VALUES ('{members}', '7', 'ACCEPTED')")).await;
+    test.sql(&format!("INSERT INTO memberships VALUES ('{members}', '7', 'ACCEPTED')")).await;
     let row = "INSERT INTO outbox_events (event_type, payload, target_event_id)";
-    scene.sql(&format!("{row} VALUES ('a.b', '{{}}', '{rows}')")).await;
-    let event = Event::create(&scene.hub, 50, &[]).await;
+    test.sql(&format!("{row} VALUES ('a.b', '{{}}', '{rows}')")).await;
+    let event = Event::create(&test.hub, 50, &[]).await;
     assert!(event.id > rows, "{} has the members or the rows of another program", event.id);
     let strange = as_person(&event.api, 7).get(&format!("/events/{members}")).await;
     strange.expect_error(404, "COMMON404");

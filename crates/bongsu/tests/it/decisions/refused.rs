@@ -1,14 +1,14 @@
-//! What is refused changes nothing and tells nobody anything.
+//! Refused requests change nothing and write no outbox row.
 
 use bongsu_testkit::sql::Flavour;
 use bongsu_testkit::tokens::Claims;
 use bongsu_testkit::wait;
 use serde_json::json;
 
-use super::{CREATOR, Event, RECORDED, SOON, as_person, start};
+use super::{CREATOR, Event, RECORDED_COUNTS, WAIT_TIMEOUT, as_person, start};
 
-/// Everything that somebody can do in an event, as they would do it: method, path and body.
-fn everything(proposal: u64) -> Vec<(&'static str, String, String)> {
+/// Every request that a person can make in an event: method, path and body.
+fn all_requests(proposal: u64) -> Vec<(&'static str, String, String)> {
     let proposed = json!({"proposal_type": "criteria", "content": "x"}).to_string();
     let said = json!({"content": "x"}).to_string();
     vec![
@@ -26,14 +26,14 @@ fn everything(proposal: u64) -> Vec<(&'static str, String, String)> {
 }
 
 pub(super) async fn only_accepted_members_take_part(flavour: Option<Flavour>) {
-    let Some(scene) = start(flavour).await else { return };
-    let event = Event::create(&scene.hub, 50, &[2, 5]).await;
-    event.admit(3, "PENDING").await.expect(200);
-    event.admit(4, "REJECTED").await.expect(200);
+    let Some(test) = start(flavour).await else { return };
+    let event = Event::create(&test.hub, 50, &[2, 5]).await;
+    event.set_member_status(3, "PENDING").await.expect(200);
+    event.set_member_status(4, "REJECTED").await.expect(200);
     let proposal = event.propose(2, "criteria").await;
-    event.admit(5, "REJECTED").await.expect(200);
-    let before = scene.numbers(RECORDED).await;
-    for (method, path, body) in everything(proposal) {
+    event.set_member_status(5, "REJECTED").await.expect(200);
+    let before = test.numbers(RECORDED_COUNTS).await;
+    for (method, path, body) in all_requests(proposal) {
         let path = event.path(&path);
         for stranger in [3, 4, 5, 6] {
             let refused = as_person(&event.api, stranger).call(method, &path, body.clone()).await;
@@ -42,18 +42,18 @@ pub(super) async fn only_accepted_members_take_part(flavour: Option<Flavour>) {
         }
         let nobody = event.api.anonymous().call(method, &path, body.clone()).await;
         nobody.expect_error(401, "AUTH4001");
-        let service = bongsu_testkit::Api::at(&scene.hub.url("")).call(method, &path, body).await;
+        let service = bongsu_testkit::Api::at(&test.hub.url("")).call(method, &path, body).await;
         service.expect_error(401, "AUTH4001");
     }
     event.api.anonymous().post("/events", json!({"title": "x"})).await.expect_error(401, "AUTH4001");
-    assert_eq!(scene.numbers(RECORDED).await, before);
+    assert_eq!(test.numbers(RECORDED_COUNTS).await, before);
 }
 
-pub(super) async fn only_the_creator_decides_and_admits(flavour: Option<Flavour>) {
-    let Some(scene) = start(flavour).await else { return };
-    let event = Event::create(&scene.hub, 100, &[2]).await;
+pub(super) async fn only_the_creator_decides_proposals_and_sets_memberships(flavour: Option<Flavour>) {
+    let Some(test) = start(flavour).await else { return };
+    let event = Event::create(&test.hub, 100, &[2]).await;
     let proposal = event.propose(2, "criteria").await;
-    let before = scene.numbers(RECORDED).await;
+    let before = test.numbers(RECORDED_COUNTS).await;
     for word in ["approve", "reject"] {
         let refused = event.decide(2, proposal, word).await.expect_error(403, "COMMON403");
         assert!(refused.message().contains("creator"), "{}", refused.message());
@@ -62,35 +62,35 @@ pub(super) async fn only_the_creator_decides_and_admits(flavour: Option<Flavour>
     let put = |status: &str| json!({"status": status}).to_string();
     as_person(&event.api, 2).call("PUT", &member(3), put("ACCEPTED")).await.expect_error(403, "COMMON403");
     for status in ["PENDING", "REJECTED"] {
-        let stays = event.admit(CREATOR, status).await.expect_error(403, "COMMON403");
+        let stays = event.set_member_status(CREATOR, status).await.expect_error(403, "COMMON403");
         assert!(stays.message().contains("creator"), "{}", stays.message());
     }
     let wrong = event.api.anonymous().with_header("x-admin-key", "wrong");
     wrong.call("PUT", &member(3), put("ACCEPTED")).await.expect_error(401, "AUTH4001");
-    assert_eq!(scene.numbers(RECORDED).await, before);
-    // Operators come by key or by role, and need no membership.
+    assert_eq!(test.numbers(RECORDED_COUNTS).await, before);
+    // Operators authenticate by key or by role, and need no membership.
     let role = event.api.bearer(&Claims::new(99).role("admin").sign());
     for (operator, person) in [(event.api.admin(), 3), (role, 4)] {
         operator.call("PUT", &member(person), put("ACCEPTED")).await.expect(200);
         event.vote(person, proposal).await.expect(200);
     }
-    // They may also end the creator's membership, who decides nothing from then on.
+    // Operators may also end the creator's membership; the creator can then decide nothing.
     event.api.admin().call("PUT", &member(CREATOR), put("REJECTED")).await.expect(200);
-    let before = scene.numbers(RECORDED).await;
+    let before = test.numbers(RECORDED_COUNTS).await;
     event.decide(CREATOR, proposal, "approve").await.expect_error(403, "COMMON403");
-    event.admit(5, "ACCEPTED").await.expect_error(403, "COMMON403");
-    assert_eq!(scene.numbers(RECORDED).await, before);
+    event.set_member_status(5, "ACCEPTED").await.expect_error(403, "COMMON403");
+    assert_eq!(test.numbers(RECORDED_COUNTS).await, before);
 }
 
-pub(super) async fn what_is_not_there_is_not_found(flavour: Option<Flavour>) {
-    let Some(scene) = start(flavour).await else { return };
-    let event = Event::create(&scene.hub, 50, &[2]).await;
-    let other = Event::create(&scene.hub, 50, &[2]).await;
+pub(super) async fn unknown_events_and_proposals_are_not_found(flavour: Option<Flavour>) {
+    let Some(test) = start(flavour).await else { return };
+    let event = Event::create(&test.hub, 50, &[2]).await;
+    let other = Event::create(&test.hub, 50, &[2]).await;
     let elsewhere = other.propose(2, "criteria").await;
     let proposal = event.propose(2, "assumption").await;
-    let before = scene.numbers(RECORDED).await;
+    let before = test.numbers(RECORDED_COUNTS).await;
     for unknown in ["9999999", "0", "01", "-1", "abc", "9223372036854775807", "99999999999999999999"] {
-        for (method, path, body) in everything(proposal) {
+        for (method, path, body) in all_requests(proposal) {
             let path = format!("/events/{unknown}{path}");
             as_person(&event.api, 2).call(method, &path, body.clone()).await.expect_error(404, "COMMON404");
         }
@@ -109,20 +109,20 @@ pub(super) async fn what_is_not_there_is_not_found(flavour: Option<Flavour>) {
             event.call(method, CREATOR, &path).await.expect_error(404, "COMMON404");
         }
     }
-    // A proposal that is no criterion takes no comments.
+    // A proposal that is not a criterion accepts no comments.
     for unknown in ["9999999", "abc", &elsewhere.to_string(), &proposal.to_string()] {
         let path = format!("/criteria/{unknown}/comments");
         event.post(2, &path, json!({"content": "x"})).await.expect_error(404, "COMMON404");
         event.call("GET", 2, &path).await.expect_error(404, "COMMON404");
     }
-    assert_eq!(scene.numbers(RECORDED).await, before);
+    assert_eq!(test.numbers(RECORDED_COUNTS).await, before);
 }
 
 pub(super) async fn bodies_and_pages_that_are_wrong_name_their_field(flavour: Option<Flavour>) {
-    let Some(scene) = start(flavour).await else { return };
-    let event = Event::create(&scene.hub, 50, &[2]).await;
+    let Some(test) = start(flavour).await else { return };
+    let event = Event::create(&test.hub, 50, &[2]).await;
     let criterion = event.propose(2, "criteria").await;
-    let before = scene.numbers(RECORDED).await;
+    let before = test.numbers(RECORDED_COUNTS).await;
     let person = as_person(&event.api, CREATOR);
     let refused = async |method: &str, path: &str, body: &str, field: &str| {
         let answer = person.call(method, path, body.to_owned()).await.expect_error(400, "COMMON400");
@@ -179,18 +179,19 @@ pub(super) async fn bodies_and_pages_that_are_wrong_name_their_field(flavour: Op
             refused("GET", &format!("{list}?limit={limit}"), "", "limit").await;
         }
     }
-    assert_eq!(scene.numbers(RECORDED).await, before);
+    assert_eq!(test.numbers(RECORDED_COUNTS).await, before);
 }
 
 #[tokio::test]
-async fn while_another_program_holds_the_file_changes_are_refused_as_for_now() {
-    let scene = start(None).await.unwrap();
-    let event = Event::create(&scene.hub, 50, &[2]).await;
-    let file = rusqlite::Connection::open(scene.hub.data_dir().join("bongsu.db")).unwrap();
+async fn changes_are_refused_with_503_while_another_program_locks_the_file() {
+    let test = start(None).await.unwrap();
+    let event = Event::create(&test.hub, 50, &[2]).await;
+    let file = rusqlite::Connection::open(test.hub.data_dir().join("bongsu.db")).unwrap();
     file.execute_batch("BEGIN IMMEDIATE").unwrap();
     let body = json!({"proposal_type": "criteria", "content": "x"});
     event.post(2, "/proposals", body.clone()).await.expect_error(503, "COMMON503");
     file.execute_batch("ROLLBACK").unwrap();
     let api = as_person(&event.api, 2);
-    wait::until(SOON, async || api.post(&event.path("/proposals"), body.clone()).await.status == 200).await;
+    wait::until(WAIT_TIMEOUT, async || api.post(&event.path("/proposals"), body.clone()).await.status == 200)
+        .await;
 }

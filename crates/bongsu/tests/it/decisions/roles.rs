@@ -1,4 +1,4 @@
-//! The application is there for those who ask for it.
+//! The application runs only in processes whose roles name it.
 
 use bongsu_testkit::redis::Redis;
 use bongsu_testkit::sql::Flavour;
@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::Event;
 use crate::BONGSU;
-use crate::outbox::Scene;
+use crate::outbox::OutboxTest;
 
 #[tokio::test]
-async fn without_its_role_the_application_is_not_there() {
+async fn without_its_role_the_application_is_not_served() {
     let hub = Hub::builder(BONGSU).without_env("REDIS_URL").start().await;
     let api = Api::at(&hub.url(""));
     api.person(1).post("/events", json!({"title": "x"})).await.expect_error(404, "COMMON404");
@@ -21,9 +21,9 @@ async fn without_its_role_the_application_is_not_there() {
     assert!(document["paths"]["/events/{event_id}/proposals/{proposal_id}/votes"]["delete"].is_object());
 }
 
-/// Roles come and go on the same records: its tables are made when it first runs, and stay.
-async fn its_tables_are_there_where_it_runs(flavour: Option<Flavour>) {
-    let Some(scene) = Scene::start_with(flavour, |builder| builder).await else { return };
+/// The roles change on the same records: the tables are created when the application first runs, and stay.
+async fn application_tables_exist_where_the_role_runs(flavour: Option<Flavour>) {
+    let Some(test) = OutboxTest::start_with(flavour, |builder| builder).await else { return };
     let tables = match flavour {
         None => {
             "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name LIKE 'decision%'".to_owned()
@@ -36,34 +36,34 @@ async fn its_tables_are_there_where_it_runs(flavour: Option<Flavour>) {
             )
         }
     };
-    assert_eq!(scene.numbers(&tables).await, [0], "a hub without the application has made its tables");
-    scene.hub.restart_with(&[("ROLES", "hub,decisions")]).await;
-    assert_eq!(scene.numbers(&tables).await, [4]);
-    let event = Event::create(&scene.hub, 50, &[2]).await;
-    scene.hub.restart().await;
+    assert_eq!(test.numbers(&tables).await, [0], "a hub without the application has made its tables");
+    test.hub.restart_with(&[("ROLES", "hub,decisions")]).await;
+    assert_eq!(test.numbers(&tables).await, [4]);
+    let event = Event::create(&test.hub, 50, &[2]).await;
+    test.hub.restart().await;
     event.call("GET", 2, "").await.expect_error(404, "COMMON404");
-    assert_eq!(scene.numbers(&tables).await, [4], "what was recorded stays");
-    scene.hub.restart_with(&[("ROLES", "all")]).await;
+    assert_eq!(test.numbers(&tables).await, [4], "what was recorded stays");
+    test.hub.restart_with(&[("ROLES", "all")]).await;
     event.call("GET", 2, "").await.expect(200);
 }
 
 #[tokio::test]
-async fn its_tables_are_there_where_it_runs_on_the_embedded_file() {
-    its_tables_are_there_where_it_runs(None).await;
+async fn application_tables_exist_where_the_role_runs_on_the_embedded_file() {
+    application_tables_exist_where_the_role_runs(None).await;
 }
 
 #[tokio::test]
-async fn its_tables_are_there_where_it_runs_on_postgres() {
-    its_tables_are_there_where_it_runs(Some(Flavour::Postgres)).await;
+async fn application_tables_exist_where_the_role_runs_on_postgres() {
+    application_tables_exist_where_the_role_runs(Some(Flavour::Postgres)).await;
 }
 
 #[tokio::test]
-async fn its_tables_are_there_where_it_runs_on_mariadb() {
-    its_tables_are_there_where_it_runs(Some(Flavour::MariaDb)).await;
+async fn application_tables_exist_where_the_role_runs_on_mariadb() {
+    application_tables_exist_where_the_role_runs(Some(Flavour::MariaDb)).await;
 }
 
 #[tokio::test]
-async fn a_role_that_nobody_knows_stops_the_start() {
+async fn an_unknown_role_stops_the_start() {
     for (roles, named) in [("hub,chess", "chess"), ("decisions", "decisions"), ("Hub", "Hub")] {
         let hub = Hub::builder(BONGSU).without_env("REDIS_URL").arg("--roles").arg(roles);
         let (status, said) = hub.start_expecting_failure().await;
@@ -74,7 +74,7 @@ async fn a_role_that_nobody_knows_stops_the_start() {
 }
 
 #[tokio::test]
-async fn without_records_it_says_so() {
+async fn without_records_the_application_answers_503() {
     if !tier::needs_engine("redis") {
         return;
     }

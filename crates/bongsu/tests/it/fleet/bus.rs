@@ -1,5 +1,5 @@
-//! The bus loses a single message, and no connection breaks: under load the next message shows it, in a silent room
-//! only a comparison with the log does.
+//! The bus loses a single message while all connections stay up: under load the next message reveals the loss, in a
+//! silent room only the comparison with the log does.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,29 +9,29 @@ use bongsu_testkit::redis::Redis;
 use bongsu_testkit::{Hub, Rng, proof, tier, wait};
 use serde_json::json;
 
-use super::load::{Load, ROOMS, follow, scene};
-use super::{Fleet, LONG};
+use super::load::{Load, ROOMS, read_staying, run_scenario};
+use super::{Fleet, WAIT_TIMEOUT};
 
-/// A message that was published is on the wire by then.
-const SOON: Duration = Duration::from_secs(5);
+/// Time within which a published message passes the proxies.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-struct Lossy {
+struct LossyFleet {
     _redis: Redis,
     proxies: [Proxy; 2],
     fleet: Fleet,
 }
 
-impl Lossy {
+impl LossyFleet {
     async fn start() -> Self {
         let redis = Redis::start().await;
         let proxies = [Proxy::start(redis.addr()).await, Proxy::start(redis.addr()).await];
         let urls = proxies.each_ref().map(|proxy| format!("redis://{}", proxy.addr()));
-        let fleet = Fleet::on([&urls[0], &urls[1]]).await;
+        let fleet = Fleet::start_with_urls([&urls[0], &urls[1]]).await;
         Self { _redis: redis, proxies, fleet }
     }
 
-    fn dropped(&self) -> u64 {
-        self.proxies.iter().map(Proxy::dropped).sum()
+    fn dropped_messages(&self) -> u64 {
+        self.proxies.iter().map(Proxy::dropped_messages).sum()
     }
 }
 
@@ -42,32 +42,32 @@ async fn a_message_that_the_bus_loses_under_load_still_reaches_everybody_in_orde
     }
     let name = "a_message_that_the_bus_loses_under_load_still_reaches_everybody_in_order";
     let (rounds, mut rng) = (tier::size(3, 50) as u64, Rng::for_test(name));
-    let lossy = Lossy::start().await;
+    let lossy = LossyFleet::start().await;
     let load = Load::new(lossy.fleet.apis());
     let faults = async {
         for _ in 0..rounds {
-            load.go_on(rng.range(20..200)).await;
-            let before = lossy.dropped();
-            load.fault(&mut rng).await;
+            load.wait_acknowledged(rng.range(20..200)).await;
+            let before = lossy.dropped_messages();
+            load.wait_for_fault_moment(&mut rng).await;
             let (proxy, room) = (rng.pick(&lossy.proxies), rng.pick(&ROOMS));
             proxy.drop_next_message(channel(room).as_bytes());
-            wait::until(LONG, async || lossy.dropped() > before).await;
+            wait::until(WAIT_TIMEOUT, async || lossy.dropped_messages() > before).await;
         }
-        load.go_on(20).await;
-        lossy.dropped() as usize
+        load.wait_acknowledged(20).await;
+        lossy.dropped_messages() as usize
     };
-    let reading = follow(&lossy.fleet).await;
-    let landed = scene(name, &lossy.fleet, &load, reading, faults).await;
+    let reading = read_staying(&lossy.fleet).await;
+    let landed = run_scenario(name, &lossy.fleet, &load, reading, faults).await;
     assert!(landed as u64 >= rounds, "only {landed} messages were taken out");
 }
 
 #[tokio::test]
-async fn the_last_message_of_a_room_that_the_bus_loses_still_reaches_everybody() {
+async fn a_lost_last_message_of_a_room_still_reaches_every_stream() {
     tier::counts_events();
     if !tier::needs_engine("redis") {
         return;
     }
-    let lossy = Lossy::start().await;
+    let lossy = LossyFleet::start().await;
     let (rounds, [one, _]) = (tier::size(3, 50), lossy.fleet.apis());
     let hubs: &[Hub; 2] = &lossy.fleet.hubs;
     let open = async |hub| {
@@ -77,23 +77,23 @@ async fn the_last_message_of_a_room_that_the_bus_loses_still_reaches_everybody()
     let mut streams = [open(&hubs[0]).await, open(&hubs[1]).await];
     let (mut landed, mut tries) = (0, 0);
     let (mut published, mut seen) = (Vec::new(), [Vec::new(), Vec::new()]);
-    // A hub that looks at the log just before the message comes has the event from there: then nothing was lost, and it
-    // is tried again.
+    // A hub that reads the log just before the message arrives already has the event; nothing was lost then, and the
+    // round is repeated.
     while landed < rounds && tries < rounds * 20 {
         tries += 1;
-        let before = lossy.proxies.each_ref().map(Proxy::dropped);
-        // At both hubs, so that neither can help the other.
+        let before = lossy.proxies.each_ref().map(Proxy::dropped_messages);
+        // The message is dropped on the way to both hubs, so that neither can help the other.
         lossy.proxies.iter().for_each(|proxy| proxy.drop_next_message(channel("silent").as_bytes()));
         let id = one.publish_to("silent", "a.b", json!({ "try": tries })).await;
         for (stream, seen) in streams.iter_mut().zip(&mut seen) {
-            let event = stream.expect_event("a.b", LONG).await;
+            let event = stream.expect_event("a.b", WAIT_TIMEOUT).await;
             assert_eq!(event.own_id.as_ref(), Some(&id));
             seen.extend(event.own_id);
         }
         published.push(id);
-        let dropped = || lossy.proxies.each_ref().map(Proxy::dropped);
+        let dropped = || lossy.proxies.each_ref().map(Proxy::dropped_messages);
         let at_both = async || dropped().iter().zip(&before).all(|(now, before)| now > before);
-        landed += usize::from(wait::holds_within(SOON, at_both).await);
+        landed += usize::from(wait::holds_within(MESSAGE_TIMEOUT, at_both).await);
     }
     assert!(landed >= rounds, "only {landed} of {tries} messages were taken out at both hubs");
     let delivered = seen.iter().map(Vec::len).sum::<usize>();
@@ -101,13 +101,13 @@ async fn the_last_message_of_a_room_that_the_bus_loses_still_reaches_everybody()
     let missing = published.len() * seen.len() - distinct;
     proof::record(
         "fleet",
-        "the_last_message_of_a_room_that_the_bus_loses_still_reaches_everybody",
-        json!({"messagesTakenOut": lossy.dropped(), "delivered": delivered, "missing": missing,
+        "a_lost_last_message_of_a_room_still_reaches_every_stream",
+        json!({"messagesTakenOut": lossy.dropped_messages(), "delivered": delivered, "missing": missing,
             "repeated": delivered - distinct, "busReconnects": lossy.fleet.reconnects().await}),
     );
 }
 
-/// What the hubs of a room talk to each other on.
+/// The bus channel of a room.
 fn channel(room: &str) -> String {
     format!("{{room:events:{room}}}:bus")
 }

@@ -1,5 +1,5 @@
-//! What other programs PUBLISH straight to `room:42`: it is passed on to those who look, without an id, and nothing
-//! that is wrong with it changes anything for anybody.
+//! Messages that other programs PUBLISH directly to `room:42`: the hub passes valid ones on to open streams without
+//! an id; malformed ones change nothing.
 
 use bongsu_testkit::redis::Redis;
 use bongsu_testkit::sse::Stream;
@@ -7,14 +7,14 @@ use bongsu_testkit::tokens::token;
 use bongsu_testkit::{Browser, Hub, tier, wait};
 use serde_json::json;
 
-use super::{Fleet, LONG};
+use super::{Fleet, WAIT_TIMEOUT};
 
 const CHANNEL: &str = "room:42";
-const STREAM: &str = "/api/v1/rooms/42/stream";
-const GOOD: &str = r#"{"eventType":"comment.created","roomId":"42","data":{"content":"안녕"},"timestamp":"2026-02-16T10:30:00Z"}"#;
+const STREAM_PATH: &str = "/api/v1/rooms/42/stream";
+const VALID_MESSAGE: &str = r#"{"eventType":"comment.created","roomId":"42","data":{"content":"안녕"},"timestamp":"2026-02-16T10:30:00Z"}"#;
 
 #[tokio::test]
-async fn what_another_program_publishes_reaches_everybody_live_without_an_id() {
+async fn messages_of_another_program_reach_streams_live_without_an_id() {
     if !tier::needs_engine("redis") {
         return;
     }
@@ -22,24 +22,24 @@ async fn what_another_program_publishes_reaches_everybody_live_without_an_id() {
     let fleet = Fleet::start(&redis.url()).await;
     let api = &fleet.apis()[0];
     let before = api.publish_to(42, "a.b", json!({"n": 1})).await;
-    let mut streams = open(&fleet).await;
+    let mut streams = open_on_both(&fleet).await;
     let heard = || redis.cli(&["PUBSUB", "NUMSUB", CHANNEL]);
-    wait::until(LONG, async || heard().ends_with('2')).await;
-    redis.cli(&["PUBLISH", CHANNEL, GOOD]);
+    wait::until(WAIT_TIMEOUT, async || heard().ends_with('2')).await;
+    redis.cli(&["PUBLISH", CHANNEL, VALID_MESSAGE]);
     let after = api.publish_to(42, "a.b", json!({"n": 2})).await;
     for stream in &mut streams {
-        let event = stream.expect_event("comment.created", LONG).await;
+        let event = stream.expect_event("comment.created", WAIT_TIMEOUT).await;
         assert_eq!((event.own_id, &event.id), (None, &before), "the position stays where it was");
         let data: serde_json::Value = serde_json::from_str(&event.data).unwrap();
         assert_eq!(data["content"], "안녕");
         assert_ne!(data["timestamp"], "2026-02-16T10:30:00Z", "the hub's own time counts");
-        assert_eq!(stream.expect_event("a.b", LONG).await.own_id.as_ref(), Some(&after));
+        assert_eq!(stream.expect_event("a.b", WAIT_TIMEOUT).await.own_id.as_ref(), Some(&after));
     }
-    // No log holds it.
+    // No log holds the message of the other program.
     assert_eq!(api.stored_ids(42).await, [before.clone(), after.clone()]);
-    let request = Stream::request(&fleet.hubs[1], STREAM).person(7).last_event_id(&before);
+    let request = Stream::request(&fleet.hubs[1], STREAM_PATH).person(7).last_event_id(&before);
     let mut back = request.open().await.expect("a stream");
-    assert_eq!(back.expect_event("a.b", LONG).await.own_id, Some(after));
+    assert_eq!(back.expect_event("a.b", WAIT_TIMEOUT).await.own_id, Some(after));
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn malformed_and_forged_messages_change_nothing_and_are_counted() {
     let redis = Redis::start().await;
     let fleet = Fleet::start(&redis.url()).await;
     let api = &fleet.apis()[0];
-    let mut streams = open(&fleet).await;
+    let mut streams = open_on_both(&fleet).await;
     let mut ids = vec![api.publish_to(42, "a.b", json!({"n": 0})).await];
     let long = format!(r#"{{"eventType":"a.b","roomId":42,"data":{{"text":"{}"}}}}"#, "x".repeat(100 << 10));
     let wrong: Vec<Vec<u8>> = [
@@ -73,22 +73,22 @@ async fn malformed_and_forged_messages_change_nothing_and_are_counted() {
     .chain([b"{\"eventType\":\"a.b\",\"data\":{\"text\":\"\xFF\"}}".to_vec()])
     .collect();
     for (n, message) in wrong.iter().enumerate() {
-        redis.command(&[b"PUBLISH", CHANNEL.as_bytes(), message.as_slice()]).await.accepted();
-        // What is real goes on between them.
+        redis.command(&[b"PUBLISH", CHANNEL.as_bytes(), message.as_slice()]).await.expect_ok();
+        // Real events continue between the malformed messages.
         ids.push(api.publish_to(42, "a.b", json!({"n": n + 1})).await);
     }
-    // Over the hubs' own channel, too: no real one is hidden by it.
+    // Forged messages on the hubs' own bus channel hide no real event either.
     for forged in ["nonsense", "1 99999999999999-0 0-0 7 1 a.b \n{}", "2 1-0 0-0 1 1 a.b \n{}"] {
-        redis.command(&["SPUBLISH", "{room:events:42}:bus", forged]).await.accepted();
+        redis.command(&["SPUBLISH", "{room:events:42}:bus", forged]).await.expect_ok();
         ids.push(api.publish_to(42, "a.b", json!({"forged": forged})).await);
     }
     for stream in &mut streams {
         for id in &ids {
-            assert_eq!(stream.expect_event("a.b", LONG).await.own_id.as_ref(), Some(id));
+            assert_eq!(stream.expect_event("a.b", WAIT_TIMEOUT).await.own_id.as_ref(), Some(id));
         }
     }
     for hub in &fleet.hubs {
-        let counted = wait::value_within(LONG, || async {
+        let counted = wait::value_within(WAIT_TIMEOUT, || async {
             let counted = malformed(hub).await;
             (counted >= wrong.len() + 2).then_some(counted)
         });
@@ -105,26 +105,26 @@ async fn a_stream_id_in_a_message_only_makes_the_hub_read_the_log() {
     let redis = Redis::start().await;
     let fleet = Fleet::start(&redis.url()).await;
     let api = &fleet.apis()[0];
-    let mut streams = open(&fleet).await;
+    let mut streams = open_on_both(&fleet).await;
     let mut ids = vec![api.publish_to(42, "a.b", json!({})).await];
     for id in ["99999999999999-0", "1-1", "nonsense"] {
         let forged = json!({"eventType": "a.forged", "roomId": 42, "data": {}, "streamId": id}).to_string();
         redis.cli(&["PUBLISH", CHANNEL, &forged]);
         ids.push(api.publish_to(42, "a.b", json!({})).await);
     }
-    // What another program stored without a word on the hubs' channel is found by such a hint.
+    // An entry that another program stored without a message on the bus is found when such a hint arrives.
     let id = format!("{}-7", number(&ids) + 1);
     let fields =
         ["type", "a.stored", "payload", "{\"by\":\"another\"}", "publisher_id", "", "timestamp", "1"];
     let words: Vec<&str> = ["XADD", "room:events:42", &id].into_iter().chain(fields).collect();
-    redis.command(&words).await.accepted();
+    redis.command(&words).await.expect_ok();
     let hint = json!({"eventType": "a.stored", "roomId": 42, "data": {}, "streamId": id}).to_string();
     redis.cli(&["PUBLISH", CHANNEL, &hint]);
     for stream in &mut streams {
         for id in &ids {
-            assert_eq!(stream.expect_event("a.b", LONG).await.own_id.as_ref(), Some(id));
+            assert_eq!(stream.expect_event("a.b", WAIT_TIMEOUT).await.own_id.as_ref(), Some(id));
         }
-        let stored = stream.expect_event("a.stored", LONG).await;
+        let stored = stream.expect_event("a.stored", WAIT_TIMEOUT).await;
         assert_eq!((stored.own_id.as_ref(), &stored.json()["by"]), (Some(&id), &json!("another")));
     }
     for hub in &fleet.hubs {
@@ -133,7 +133,7 @@ async fn a_stream_id_in_a_message_only_makes_the_hub_read_the_log() {
 }
 
 #[tokio::test]
-async fn entries_of_another_program_that_fill_whole_reads_hold_up_nobody() {
+async fn pages_full_of_entries_of_other_programs_delay_nobody() {
     if !tier::needs_engine("redis") {
         return;
     }
@@ -141,28 +141,28 @@ async fn entries_of_another_program_that_fill_whole_reads_hold_up_nobody() {
     let fleet = Fleet::start(&redis.url()).await;
     let api = &fleet.apis()[0];
     let mut ids = vec![api.publish_to(42, "a.b", json!({"n": 1})).await];
-    // Each is more than a stream or a page reads at once, and none is an event.
+    // Each entry is larger than one read of a stream or a page, and none is an event.
     let payload = "x".repeat(50_000);
     for _ in 0..3 {
-        redis.command(&["XADD", "room:events:42", "*", "payload", &payload]).await.accepted();
+        redis.command(&["XADD", "room:events:42", "*", "payload", &payload]).await.expect_ok();
     }
     ids.push(api.publish_to(42, "a.b", json!({"n": 2})).await);
     assert_eq!(api.stored_ids(42).await, ids);
-    let request = Stream::request(&fleet.hubs[0], STREAM).person(7).last_event_id("0-0");
+    let request = Stream::request(&fleet.hubs[0], STREAM_PATH).person(7).last_event_id("0-0");
     let mut stream = request.open().await.expect("a stream");
     for id in &ids {
-        assert_eq!(stream.expect_event("a.b", LONG).await.own_id.as_ref(), Some(id));
+        assert_eq!(stream.expect_event("a.b", WAIT_TIMEOUT).await.own_id.as_ref(), Some(id));
     }
 }
 
 #[tokio::test]
-async fn an_entry_that_another_program_stored_is_read_live_and_by_request() {
+async fn a_log_entry_of_another_program_reaches_streams_and_requests() {
     if !tier::needs_engine("redis") {
         return;
     }
     let redis = Redis::start().await;
     let fleet = Fleet::start(&redis.url()).await;
-    let mut streams = open(&fleet).await;
+    let mut streams = open_on_both(&fleet).await;
     let fields = [
         ["type", "a.stored"],
         ["payload", "{ \"by\": \"another\" }"],
@@ -173,7 +173,7 @@ async fn an_entry_that_another_program_stored_is_read_live_and_by_request() {
     let id = redis.command(&words).await.text().to_owned();
     let (data, time) = (json!({"by": "another"}), "2026-02-16T10:30:00.000Z");
     for stream in &mut streams {
-        let event = stream.expect_event("a.stored", LONG).await;
+        let event = stream.expect_event("a.stored", WAIT_TIMEOUT).await;
         let told = json!({"by": "another", "timestamp": time});
         assert_eq!((event.own_id.as_ref(), event.json()), (Some(&id), told));
     }
@@ -184,7 +184,7 @@ async fn an_entry_that_another_program_stored_is_read_live_and_by_request() {
 }
 
 #[tokio::test]
-async fn an_event_source_hears_other_programs_and_keeps_its_place() {
+async fn an_event_source_receives_events_of_other_programs_and_keeps_its_position() {
     if !tier::needs_engine("redis") {
         return;
     }
@@ -197,41 +197,41 @@ async fn an_event_source_hears_other_programs_and_keeps_its_place() {
     let follow = format!(
         "(() => {{
             window.seen = [];
-            const source = new EventSource('{STREAM}');
+            const source = new EventSource('{STREAM_PATH}');
             source.onopen = () => window.opened = (window.opened || 0) + 1;
             for (const type of ['comment.created', 'a.b'])
                 source.addEventListener(type, e => seen.push([type, e.lastEventId, JSON.parse(e.data).content]));
         }})()"
     );
     browser.eval(&follow).await;
-    browser.wait_for("window.opened === 1", LONG).await;
-    // From the other hub, by another program, and from the other hub again.
+    browser.wait_for("window.opened === 1", WAIT_TIMEOUT).await;
+    // One event from the other hub, one message of another program, and one more event from the other hub.
     let publish = async |content: &str| {
         bongsu_testkit::Api::new(other).publish_to(42, "a.b", json!({ "content": content })).await
     };
     let first = publish("first").await;
-    browser.wait_for("seen.length === 1", LONG).await;
-    redis.cli(&["PUBLISH", CHANNEL, GOOD]);
-    browser.wait_for("seen.length === 2", LONG).await;
+    browser.wait_for("seen.length === 1", WAIT_TIMEOUT).await;
+    redis.cli(&["PUBLISH", CHANNEL, VALID_MESSAGE]);
+    browser.wait_for("seen.length === 2", WAIT_TIMEOUT).await;
     let last = publish("last").await;
-    browser.wait_for("seen.length === 3", LONG).await;
+    browser.wait_for("seen.length === 3", WAIT_TIMEOUT).await;
     let seen = json!([["a.b", first, "first"], ["comment.created", first, "안녕"], ["a.b", last, "last"]]);
     assert_eq!(browser.eval("seen").await, seen);
 
-    // It comes back by itself, has what was stored meanwhile, and what was passed on meanwhile is gone.
+    // The EventSource reconnects, receives what was stored meanwhile, and misses the message that was only passed on.
     one.kill9().await;
-    redis.cli(&["PUBLISH", CHANNEL, GOOD]);
+    redis.cli(&["PUBLISH", CHANNEL, VALID_MESSAGE]);
     let meanwhile = publish("meanwhile").await;
     one.restart().await;
-    browser.wait_for("seen.length === 4", LONG).await;
+    browser.wait_for("seen.length === 4", WAIT_TIMEOUT).await;
     assert_eq!(browser.eval("seen[3]").await, json!(["a.b", meanwhile, "meanwhile"]));
     assert_eq!(browser.eval("window.opened > 1").await, true, "it came back");
 }
 
-async fn open(fleet: &Fleet) -> Vec<Stream> {
+async fn open_on_both(fleet: &Fleet) -> Vec<Stream> {
     let mut streams = Vec::new();
     for hub in &fleet.hubs {
-        streams.push(Stream::request(hub, STREAM).person(7).open().await.expect("a stream"));
+        streams.push(Stream::request(hub, STREAM_PATH).person(7).open().await.expect("a stream"));
     }
     streams
 }

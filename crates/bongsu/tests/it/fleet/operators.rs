@@ -1,4 +1,4 @@
-//! A Redis that other programs use, too: an account with rights for one prefix, keys of another type, and `doctor`.
+//! A Redis that other programs use as well: an account limited to one key prefix, keys of another type, and `doctor`.
 
 use std::process::Command;
 
@@ -7,17 +7,17 @@ use bongsu_testkit::sse::Stream;
 use bongsu_testkit::{Api, Engine, tier, wait};
 use serde_json::json;
 
-use super::{Fleet, LONG, health, hub};
+use super::{Fleet, WAIT_TIMEOUT, health, hub};
 use crate::BONGSU;
 
 #[tokio::test]
-async fn a_hub_needs_no_right_beyond_its_prefix() {
+async fn a_hub_needs_no_redis_permission_outside_its_prefix() {
     if !tier::needs_engine("redis") {
         return;
     }
     let redis = Redis::start().await;
     let words = ["ACL", "SETUSER", "tenant", "on", ">secret", "~pp:*", "&pp:*", "+@all"];
-    redis.command(&words).await.accepted();
+    redis.command(&words).await.expect_ok();
     let url = format!("redis://tenant:secret@{}", redis.addr());
     let start = async || hub(&url).env("REDIS_KEY_PREFIX", "pp:").start().await;
     let fleet = Fleet { hubs: [start().await, start().await] };
@@ -26,14 +26,14 @@ async fn a_hub_needs_no_right_beyond_its_prefix() {
         Stream::request(&fleet.hubs[0], "/api/v1/rooms/1/stream").person(7).open().await.unwrap();
     let event = json!({"roomId": 1, "eventType": "a.b", "data": {}, "idempotencyKey": "k"});
     let id = other.publish(&event).await.expect(200).result()["streamId"].clone();
-    assert_eq!(stream.expect_event("a.b", LONG).await.own_id.map(Into::into), Some(id));
+    assert_eq!(stream.expect_event("a.b", WAIT_TIMEOUT).await.own_id.map(Into::into), Some(id));
     one.person(7).post("/api/v1/rooms/1/presence/heartbeat", json!({})).await.expect(200);
     let present =
         async || other.person(8).get("/api/v1/rooms/1/presence").await.expect(200).result()["count"].clone();
-    wait::until(LONG, async || present().await == 1).await;
+    wait::until(WAIT_TIMEOUT, async || present().await == 1).await;
     one.person(7).post("/api/v1/stream-tickets", json!({})).await.expect(200);
     other.admin().post("/api/admin/users/7/revoke", json!({})).await.expect(200);
-    assert_eq!(stream.expect_event("system.close", LONG).await.json()["code"], 3502);
+    assert_eq!(stream.expect_event("system.close", WAIT_TIMEOUT).await.json()["code"], 3502);
     let keys = redis.command(&["KEYS", "*"]).await;
     for key in keys.items() {
         assert!(key.text().starts_with("pp:"), "{} is not ours", key.text());
@@ -42,7 +42,7 @@ async fn a_hub_needs_no_right_beyond_its_prefix() {
 }
 
 #[tokio::test]
-async fn a_room_that_cannot_be_read_keeps_no_other_from_being_compared_with_its_log() {
+async fn a_room_that_cannot_be_read_does_not_delay_the_repair_of_others() {
     if !tier::needs_engine("redis") {
         return;
     }
@@ -58,17 +58,17 @@ async fn a_room_that_cannot_be_read_keeps_no_other_from_being_compared_with_its_
     for n in 0..20 {
         let room = format!("broken-{n}");
         broken.push(open(&room).await);
-        redis.command(&["SET", &format!("room:events:{room}"), "no stream"]).await.accepted();
+        redis.command(&["SET", &format!("room:events:{room}"), "no stream"]).await.expect_ok();
     }
     api.publish_to("whole", "a.b", json!({"n": 1})).await;
-    whole.expect_event("a.b", LONG).await;
-    // Nobody is told of this one; only the log has it.
+    whole.expect_event("a.b", WAIT_TIMEOUT).await;
+    // No message announces this event; only the log has it.
     let fields = ["type", "a.b", "payload", "{\"n\":2}", "publisher_id", "", "timestamp", "1"];
     redis.command(&[&["XADD", "room:events:whole", "*"][..], &fields].concat()).await;
-    assert_eq!(whole.expect_event("a.b", LONG / 2).await.json()["n"], 2);
+    assert_eq!(whole.expect_event("a.b", WAIT_TIMEOUT / 2).await.json()["n"], 2);
 }
 
-/// What `bongsu doctor` says of a Redis, on a machine whose clock is so many milliseconds ahead.
+/// The output of `bongsu doctor` for a Redis, on a machine whose clock is this many milliseconds ahead.
 fn doctor(url: &str, clock_ahead_ms: u64) -> String {
     let folder = tempfile::tempdir().unwrap();
     let clock = folder.path().join("clock");
@@ -80,7 +80,7 @@ fn doctor(url: &str, clock_ahead_ms: u64) -> String {
 }
 
 #[tokio::test]
-async fn doctor_looks_at_redis_and_its_clock_and_leaves_nothing_behind() {
+async fn doctor_checks_redis_and_its_clock_and_leaves_no_key() {
     if !tier::needs_engine("redis") {
         return;
     }
@@ -107,12 +107,12 @@ async fn doctor_looks_at_redis_and_its_clock_and_leaves_nothing_behind() {
         ("maxmemory-policy", "allkeys-lru", "note  redis: maxmemory-policy is not noeviction"),
         ("appendonly", "no", "note  redis: appendonly is off"),
     ] {
-        redis.command(&["CONFIG", "SET", setting, value]).await.accepted();
+        redis.command(&["CONFIG", "SET", setting, value]).await.expect_ok();
         let said = doctor(&redis.url(), 0);
         assert!(said.contains(finding) && !said.contains(sound), "{said}");
     }
-    redis.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await.accepted();
-    redis.command(&["CONFIG", "SET", "maxmemory", "1"]).await.accepted();
+    redis.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await.expect_ok();
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]).await.expect_ok();
     let said = doctor(&redis.url(), 0);
     assert!(said.contains("BAD   Redis takes no writes: a server has reached maxmemory"), "{said}");
     redis.kill9().await;

@@ -1,5 +1,5 @@
-//! The scenarios that the source names for its integration and load tests, as far as rooms go, over two hubs. The lock
-//! is with coordination's own tests, and what is written behind belongs to the inbox.
+//! The scenarios of the original project's integration and load tests that concern rooms, on two hubs. Locks are
+//! tested in the coordination crate, write-behind in the inbox tests.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Fleet, LONG, health, hub};
+use super::{Fleet, WAIT_TIMEOUT, health, hub};
 
-const STREAM: &str = "/api/v1/rooms/42/stream";
-const PRESENCE: &str = "/api/v1/rooms/42/presence";
+const STREAM_PATH: &str = "/api/v1/rooms/42/stream";
+const PRESENCE_PATH: &str = "/api/v1/rooms/42/presence";
 
 #[tokio::test]
 async fn pub_sub_fan_out_a_published_event_reaches_subscribers_on_both_instances() {
@@ -26,21 +26,21 @@ async fn pub_sub_fan_out_a_published_event_reaches_subscribers_on_both_instances
             .expect(200);
         assert_eq!(answer.result()["deliveredTo"], 2, "{}", answer.text());
         for stream in &mut streams {
-            let event = stream.expect_event("retrospect.submitted", LONG).await;
+            let event = stream.expect_event("retrospect.submitted", WAIT_TIMEOUT).await;
             assert_eq!(event.own_id.map(Value::from).as_ref(), Some(&answer.result()["streamId"]));
         }
     }
 }
 
 #[tokio::test]
-async fn streams_xadd_xrange_what_came_since_a_position_is_found() {
+async fn streams_xadd_xrange_events_after_a_position_are_found() {
     let Some((redis, fleet)) = start().await else { return };
     let [one, other] = fleet.apis();
     let mut ids = Vec::new();
     for n in 0..10 {
         ids.push(one.publish_to(42, "comment.created", json!({"n": n})).await);
     }
-    // As other programs find them.
+    // The test reads the log from Redis directly, as other programs do.
     let stored = redis.command(&["XRANGE", "room:events:42", "-", "+"]).await;
     let names: Vec<&str> = stored.items().iter().map(|entry| entry.items()[0].text()).collect();
     assert_eq!(names, ids);
@@ -48,7 +48,7 @@ async fn streams_xadd_xrange_what_came_since_a_position_is_found() {
     let value = |name: &str| fields.chunks(2).find(|pair| pair[0] == name).map(|pair| pair[1]);
     assert_eq!((value("type"), value("payload")), (Some("comment.created"), Some("{\"n\":3}")));
     assert!(value("publisher_id").is_some() && value("timestamp").is_some(), "{fields:?}");
-    // As people do.
+    // A person reads the log through the API.
     let path = format!("/api/v1/rooms/42/events?since={}&count=4", ids[2]);
     let page = other.person(7).get(&path).await.expect(200).result().clone();
     let found: Vec<&str> =
@@ -66,18 +66,18 @@ async fn presence_heartbeat_a_sign_of_life_counts_for_its_time_and_is_gone_after
     };
     let fleet = Fleet { hubs: [start().await, start().await] };
     let [one, other] = fleet.apis();
-    one.person(9).post(&format!("{PRESENCE}/heartbeat"), json!({})).await.expect(200);
+    one.person(9).post(&format!("{PRESENCE_PATH}/heartbeat"), json!({})).await.expect(200);
     assert_eq!(redis.command(&["HEXISTS", "presence:42", "9"]).await.integer(), 1);
     let left = redis.command(&["PTTL", "presence:42"]).await.integer();
     assert!((1..=16_000).contains(&left), "{left}");
-    let present = async || other.person(7).get(PRESENCE).await.expect(200).result()["count"].clone();
+    let present = async || other.person(7).get(PRESENCE_PATH).await.expect(200).result()["count"].clone();
     assert_eq!(present().await, 1);
-    wait::until(LONG, async || present().await == 0).await;
-    wait::until(LONG, async || redis.command(&["EXISTS", "presence:42"]).await.integer() == 0).await;
+    wait::until(WAIT_TIMEOUT, async || present().await == 0).await;
+    wait::until(WAIT_TIMEOUT, async || redis.command(&["EXISTS", "presence:42"]).await.integer() == 0).await;
 }
 
 #[tokio::test]
-async fn sse_catch_up_a_stream_begins_with_what_came_after_its_position() {
+async fn sse_catch_up_a_stream_begins_with_the_events_after_its_position() {
     let Some((_redis, fleet)) = start().await else { return };
     let [one, other] = fleet.apis();
     let mut ids = Vec::new();
@@ -88,7 +88,7 @@ async fn sse_catch_up_a_stream_begins_with_what_came_after_its_position() {
     ids.push(other.publish_to(42, "like.toggled", json!({"n": 5})).await);
     for stream in &mut streams {
         for id in &ids[2..] {
-            assert_eq!(stream.expect_event("like.toggled", LONG).await.own_id.as_ref(), Some(id));
+            assert_eq!(stream.expect_event("like.toggled", WAIT_TIMEOUT).await.own_id.as_ref(), Some(id));
         }
     }
 }
@@ -100,21 +100,21 @@ async fn cleanup_on_disconnect_a_stream_that_ended_is_counted_no_more() {
     let event = json!({"roomId": 42, "eventType": "member.joined", "data": {}});
     let audience = async || other.publish(&event).await.expect(200).result()["deliveredTo"].clone();
     let person = other.person(7);
-    let present = async || person.get(PRESENCE).await.expect(200).result()["count"].clone();
+    let present = async || person.get(PRESENCE_PATH).await.expect(200).result()["count"].clone();
     let streams = [open(&fleet.hubs[0], "").await, open(&fleet.hubs[0], "").await];
-    wait::until(LONG, async || audience().await == 2).await;
-    wait::until(LONG, async || present().await == 1).await;
+    wait::until(WAIT_TIMEOUT, async || audience().await == 2).await;
+    wait::until(WAIT_TIMEOUT, async || present().await == 1).await;
     drop(streams);
-    wait::until(LONG, async || present().await == 0).await;
-    wait::until(LONG, async || audience().await == 0).await;
-    wait::until(LONG, async || health(&fleet.hubs[0]).await["activeConnections"] == 0).await;
+    wait::until(WAIT_TIMEOUT, async || present().await == 0).await;
+    wait::until(WAIT_TIMEOUT, async || audience().await == 0).await;
+    wait::until(WAIT_TIMEOUT, async || health(&fleet.hubs[0]).await["activeConnections"] == 0).await;
     assert_eq!(one.publish(&event).await.expect(200).result()["deliveredTo"], 0);
 }
 
-/// A hundred streams on both hubs, and fifty events a second to ten rooms.
+/// 100 streams on two hubs, and 50 events per second to ten rooms.
 #[tokio::test]
-async fn the_load_of_the_source_is_delivered_once_and_in_order() {
-    let name = "the_load_of_the_source_is_delivered_once_and_in_order";
+async fn the_load_test_of_the_source_delivers_every_event_once_and_in_order() {
+    let name = "the_load_test_of_the_source_delivers_every_event_once_and_in_order";
     let Some((_redis, fleet)) = start().await else { return };
     let (streams, rooms, events) = (100, 10, 50 * tier::size(10, 300) as u64);
     let (apis, mut rng) = (fleet.apis(), Rng::for_test(name));
@@ -142,7 +142,7 @@ async fn the_load_of_the_source_is_delivered_once_and_in_order() {
     let reading = join_all(open.iter_mut().map(async |stream| {
         let mut ids = Vec::new();
         loop {
-            let event = stream.next_event(LONG).await.expect("a stream that goes on");
+            let event = stream.next_event(WAIT_TIMEOUT).await.expect("a stream that goes on");
             match event.event.as_str() {
                 "retrospect.submitted" => ids.push(event.own_id.expect("an id")),
                 "load.end" => return ids,
@@ -179,8 +179,8 @@ async fn start() -> Option<(Redis, Fleet)> {
     Some((redis, fleet))
 }
 
-/// After a position, or from now on.
+/// Opens a stream after this position, or from now on when it is empty.
 async fn open(hub: &Hub, position: &str) -> Stream {
-    let request = Stream::request(hub, STREAM).person(7).last_event_id(position);
+    let request = Stream::request(hub, STREAM_PATH).person(7).last_event_id(position);
     request.open().await.expect("a stream")
 }

@@ -1,18 +1,18 @@
-//! The way to Redis is cut, reset, or loses all bytes of one direction while its connections stay open, for one hub or
-//! for both.
+//! The network path to Redis is cut, reset, or loses all bytes of one direction while its connections stay open, for
+//! one hub or for both.
 
 use bongsu_testkit::proxy::{Direction, Proxy};
 use bongsu_testkit::redis::Redis;
 use bongsu_testkit::{Rng, tier};
 
-use super::load::{Load, follow, scene};
+use super::load::{Load, read_staying, run_scenario};
 use super::{Fleet, wait_connected};
 
 #[derive(Clone, Copy, Debug)]
 enum Fault {
-    /// Commands vanish.
+    /// Commands get lost.
     ToServer,
-    /// Answers and messages vanish: what was sent is done, and nobody is told.
+    /// Replies and bus messages get lost: the command was executed, and the hub does not know.
     ToClient,
     Cut,
     Reset,
@@ -30,7 +30,7 @@ async fn a_way_to_redis_that_breaks_in_either_direction_costs_nobody_an_event() 
     let redis = Redis::start().await;
     let proxies = [Proxy::start(redis.addr()).await, Proxy::start(redis.addr()).await];
     let urls = proxies.each_ref().map(|proxy| format!("redis://{}", proxy.addr()));
-    let fleet = Fleet::on([&urls[0], &urls[1]]).await;
+    let fleet = Fleet::start_with_urls([&urls[0], &urls[1]]).await;
     let load = Load::new(fleet.apis());
     let faults = async {
         let mut landed = 0;
@@ -40,11 +40,11 @@ async fn a_way_to_redis_that_breaks_in_either_direction_costs_nobody_an_event() 
             for at in 0..FAULTS.len() {
                 let fault = FAULTS[(first + at) % FAULTS.len()];
                 let hit: &[usize] = [&[0][..], &[1], &[0, 1]][(round + at) % 3];
-                // A reset is over in a moment, and may meet nobody: then it comes again.
+                // A reset is momentary and may hit no request; it is repeated then.
                 for _ in 0..10 {
-                    load.go_on(rng.range(20..200)).await;
+                    load.wait_acknowledged(rng.range(20..200)).await;
                     let before = load.refused();
-                    load.fault(&mut rng).await;
+                    load.wait_for_fault_moment(&mut rng).await;
                     hit.iter().for_each(|hub| begin(fault, &proxies[*hub]));
                     if !matches!(fault, Fault::Reset) {
                         for hub in hit {
@@ -53,7 +53,7 @@ async fn a_way_to_redis_that_breaks_in_either_direction_costs_nobody_an_event() 
                     }
                     hit.iter().for_each(|hub| proxies[*hub].heal());
                     fleet.wait_connected(true).await;
-                    load.go_on(1).await;
+                    load.wait_acknowledged(1).await;
                     if load.refused() > before {
                         landed += 1;
                         break;
@@ -63,7 +63,7 @@ async fn a_way_to_redis_that_breaks_in_either_direction_costs_nobody_an_event() 
         }
         landed
     };
-    let landed = scene(name, &fleet, &load, follow(&fleet).await, faults).await;
+    let landed = run_scenario(name, &fleet, &load, read_staying(&fleet).await, faults).await;
     assert_eq!(landed, rounds * FAULTS.len(), "faults that met requests");
 }
 

@@ -1,4 +1,4 @@
-//! Follow-up records in Redis that the hub cannot use: they become dead letters, byte for byte, and the records around
+//! Follow-up records in Redis that the hub cannot parse become dead letters, byte for byte, and the records around
 //! them become inbox entries.
 
 use bongsu_testkit::redis::Redis;
@@ -6,14 +6,14 @@ use bongsu_testkit::sql::Flavour;
 use bongsu_testkit::{Api, Hub, wait};
 use serde_json::{Value, json};
 
-use super::{SOON, can_run};
+use super::{WAIT_TIMEOUT, can_run};
 use crate::BONGSU;
 
-const DLQ: &str = "/api/admin/dlq/follow-ups";
-/// The follow-up records of room 42.
-const QUEUE: &str = "{room:events:42}:follow-ups";
+const DLQ_PATH: &str = "/api/admin/dlq/follow-ups";
+/// The list of follow-up records of room 42.
+const QUEUE_KEY: &str = "{room:events:42}:follow-ups";
 
-/// No JSON, no UTF-8, and a version of later.
+/// A record that is not JSON, one that is not UTF-8, and one of a later version.
 fn unusable() -> [Vec<u8>; 3] {
     let later = json!({"v": 9, "subject": "room:42", "streamId": "5-0", "eventType": "a.b", "data": {},
         "publisherId": null, "timestamp": 5, "recipients": [7]});
@@ -33,15 +33,16 @@ async fn unusable_follow_up_records_become_dead_letters(flavour: Flavour) {
         count.result()["count"].as_u64().unwrap()
     };
     for (n, record) in unusable().into_iter().enumerate() {
-        redis.command(&[b"RPUSH", QUEUE.as_bytes(), &record]).await.accepted();
-        // Names the room in the index, and comes after the record.
+        redis.command(&[b"RPUSH", QUEUE_KEY.as_bytes(), &record]).await.expect_ok();
+        // Publishing adds the room to the index, and its record comes after the unusable one.
         api.publish(&event).await.expect(200);
-        wait::until(SOON, async || unread().await == n as u64 + 1).await;
+        wait::until(WAIT_TIMEOUT, async || unread().await == n as u64 + 1).await;
     }
     let admin = api.admin();
-    let letters = async || admin.get(DLQ).await.expect(200).result()["letters"].as_array().unwrap().clone();
-    wait::until(SOON, async || letters().await.len() == 3).await;
-    wait::until(SOON, async || redis.command(&["LLEN", QUEUE]).await.integer() == 0).await;
+    let letters =
+        async || admin.get(DLQ_PATH).await.expect(200).result()["letters"].as_array().unwrap().clone();
+    wait::until(WAIT_TIMEOUT, async || letters().await.len() == 3).await;
+    wait::until(WAIT_TIMEOUT, async || redis.command(&["LLEN", QUEUE_KEY]).await.integer() == 0).await;
     let given_up = letters().await;
     for (letter, record) in given_up.iter().zip(unusable()) {
         assert_eq!(letter["payload"], *String::from_utf8_lossy(&record), "{letter}");
@@ -49,9 +50,9 @@ async fn unusable_follow_up_records_become_dead_letters(flavour: Flavour) {
         assert_eq!(letter["key"], "room:42", "{letter}");
     }
     let ids: Vec<&Value> = given_up.iter().map(|letter| &letter["id"]).collect();
-    let redriven = admin.post(&format!("{DLQ}/redrive"), json!({"ids": ids})).await.expect(202);
+    let redriven = admin.post(&format!("{DLQ_PATH}/redrive"), json!({"ids": ids})).await.expect(202);
     assert_eq!(redriven.result()["letters"], 0, "what can never work stays");
-    admin.call("DELETE", &format!("{DLQ}/{}", ids[0]), "").await.expect(200);
+    admin.call("DELETE", &format!("{DLQ_PATH}/{}", ids[0]), "").await.expect(200);
     let again = letters().await;
     assert_eq!((again.len(), &again[0]["id"], &again[0]["attempts"]), (2, ids[1], &json!(2)));
     let queues = admin.get("/api/admin/dlq").await.expect(200).result()["queues"].clone();

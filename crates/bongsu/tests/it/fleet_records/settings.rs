@@ -1,5 +1,5 @@
-//! Settings of hubs that share a Redis: with another ROOMS_MODE a hub is refused; other settings that differ are named
-//! in the health of both.
+//! Settings of hubs that share a Redis: a hub with another ROOMS_MODE is refused; other settings that differ are
+//! reported in the health of both.
 
 use bongsu_testkit::hub::Builder;
 use bongsu_testkit::redis::Redis;
@@ -7,11 +7,11 @@ use bongsu_testkit::sql::Flavour;
 use bongsu_testkit::{Api, Hub, tier, wait};
 use serde_json::json;
 
-use super::{SOON, can_run, health, hub, is_healthy};
+use super::{WAIT_TIMEOUT, can_run, health, hub, is_healthy};
 use crate::BONGSU;
 
 #[tokio::test]
-async fn a_hub_with_another_rooms_mode_is_refused_and_the_first_goes_on() {
+async fn a_hub_with_another_rooms_mode_is_refused_and_the_first_keeps_serving() {
     if !can_run(Flavour::Postgres) {
         return;
     }
@@ -27,14 +27,14 @@ async fn a_hub_with_another_rooms_mode_is_refused_and_the_first_goes_on() {
         assert!(line.contains(part), "{part:?} is not in {line:?}");
     }
     is_healthy(&first).await;
-    // Once it has ended, nobody keeps the mode from being changed.
+    // Once the first hub has ended, the mode can be changed.
     first.terminate().await;
     let changed = hub(&redis, &database).env("ROOMS_MODE", "open").start().await;
     is_healthy(&changed).await;
 }
 
 #[tokio::test]
-async fn a_hub_that_starts_without_redis_serves_nobody_before_it_was_let_into_the_fleet() {
+async fn a_hub_that_starts_without_redis_serves_nobody_until_it_has_joined_the_fleet() {
     if !can_run(Flavour::Postgres) {
         return;
     }
@@ -49,26 +49,27 @@ async fn a_hub_that_starts_without_redis_serves_nobody_before_it_was_let_into_th
     let stranger = Api::new(&second).person(9);
     stranger.get(events).await.expect_error(503, "REDIS5001");
     redis.restart().await;
-    // Until it is refused, and ends.
+    // Requests are refused until the hub itself is refused and ends.
     while let Ok(answer) = stranger.try_call("GET", events, "").await {
         answer.expect_error(503, "REDIS5001");
     }
-    wait::until(SOON, async || second.log().contains("this instance may not be part of the fleet")).await;
-    // One with the settings of the others is let in.
+    wait::until(WAIT_TIMEOUT, async || second.log().contains("this instance may not be part of the fleet"))
+        .await;
+    // A hub with the same settings as the others is admitted.
     redis.kill9().await;
     let third = hub(&redis, &database).env("ROOMS_MODE", "registered").start().await;
     Api::new(&third).person(9).get(events).await.expect_error(503, "REDIS5001");
     redis.restart().await;
-    wait::until(SOON, async || Api::new(&third).person(9).get(events).await.status == 403).await;
+    wait::until(WAIT_TIMEOUT, async || Api::new(&third).person(9).get(events).await.status == 403).await;
 }
 
-/// Waits until the health of a hub names exactly one setting that differs from that of the other one.
+/// Waits until the health of a hub names exactly one setting that differs from the other hub's.
 async fn expect_named(hub: &Hub, setting: &str, other: &Hub) {
     let line = format!("fleet: {setting} here differs from that of the instance at {}", other.addr());
     let expected = serde_json::json!([line]);
-    wait::until(SOON, async || health(hub).await["degraded"] == expected).await;
+    wait::until(WAIT_TIMEOUT, async || health(hub).await["degraded"] == expected).await;
     assert_eq!(health(hub).await["status"], "degraded");
-    wait::until(SOON, async || hub.log().contains(&line)).await;
+    wait::until(WAIT_TIMEOUT, async || hub.log().contains(&line)).await;
 }
 
 #[tokio::test]

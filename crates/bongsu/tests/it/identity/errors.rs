@@ -1,9 +1,9 @@
-//! Every error has one shape and a stable code, in the caller's language.
+//! Every error has the same shape and a stable code, in the caller's language.
 
 use bongsu_testkit::{Api, raw};
 use serde_json::json;
 
-use super::{EVENTS, SOON, TICKETS, hub};
+use super::{EVENTS_PATH, TICKETS_PATH, WAIT_TIMEOUT, hub};
 
 fn is_korean(text: &str) -> bool {
     text.chars().any(|c| ('가'..='힣').contains(&c))
@@ -19,7 +19,7 @@ async fn every_error_has_one_shape_in_both_languages() {
     let service = Api::new(&hub);
     service.call("POST", publish, conflict(0)).await.expect(200);
     let person = service.person(7);
-    // Its connection is not used again: the hub need not read on after refusing a body.
+    // The connection is not reused, because the hub does not read the rest of a refused body.
     let talkative = service.with_header("connection", "close");
     let cookie = super::cookie(&bongsu_testkit::tokens::token(7));
     let by_cookie = service.anonymous().with_header("cookie", &cookie);
@@ -34,12 +34,12 @@ async fn every_error_has_one_shape_in_both_languages() {
             400,
             "NOTIF4001",
         ),
-        (&service, "GET", EVENTS, String::new(), 401, "AUTH4001"),
+        (&service, "GET", EVENTS_PATH, String::new(), 401, "AUTH4001"),
         (&person, "POST", publish, "{}".to_owned(), 401, "AUTH4001"),
-        (&by_cookie, "POST", TICKETS, String::new(), 403, "COMMON403"),
+        (&by_cookie, "POST", TICKETS_PATH, String::new(), 403, "COMMON403"),
         (&person, "GET", "/no/such/thing", String::new(), 404, "COMMON404"),
         (&person, "POST", "/", String::new(), 405, "COMMON405"),
-        (&person, "DELETE", EVENTS, String::new(), 405, "COMMON405"),
+        (&person, "DELETE", EVENTS_PATH, String::new(), 405, "COMMON405"),
         (&service, "GET", publish, String::new(), 405, "COMMON405"),
         (&person, "POST", "/openapi.json", String::new(), 405, "COMMON405"),
         (&person, "POST", "/health", String::new(), 405, "COMMON405"),
@@ -63,7 +63,7 @@ async fn every_error_has_one_shape_in_both_languages() {
 }
 
 #[tokio::test]
-async fn a_wrong_method_is_told_which_ones_are_right() {
+async fn a_wrong_method_is_answered_with_the_allowed_ones() {
     let hub = hub().await;
     let answer = Api::new(&hub)
         .call("DELETE", "/api/v1/notifications/publish", "")
@@ -73,7 +73,7 @@ async fn a_wrong_method_is_told_which_ones_are_right() {
 }
 
 #[tokio::test]
-async fn a_success_has_the_same_shape() {
+async fn successful_answers_have_the_common_envelope() {
     let hub = hub().await;
     for (language, korean) in [("ko", true), ("en", false)] {
         let answer = Api::new(&hub).with_header("accept-language", language).get("/health").await.expect(200);
@@ -89,7 +89,7 @@ async fn a_language_that_cannot_be_read_is_no_error() {
         let head = format!(
             "GET /no HTTP/1.1\r\nHost: localhost\r\nAccept-Language: {language}\r\nConnection: close\r\n\r\n"
         );
-        let answer = raw::answer(hub.addr(), head.as_bytes(), SOON).await.unwrap();
+        let answer = raw::answer(hub.addr(), head.as_bytes(), WAIT_TIMEOUT).await.unwrap();
         answer.expect_error(404, "COMMON404");
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens by published keys: rotation, outages, and callers who name keys that do not exist.
+//! Tokens signed by published keys (JWKS): rotation, outages, and callers who name keys that do not exist.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use bongsu_testkit::wait::until;
 use bongsu_testkit::{Api, Hub};
 use serde_json::json;
 
-use super::{EVENTS, SOON, STREAM};
+use super::{EVENTS_PATH, STREAM_PATH, WAIT_TIMEOUT};
 use crate::BONGSU;
 
 async fn hub(server: &JwksServer, algorithm: &str) -> Hub {
@@ -19,17 +19,17 @@ async fn hub(server: &JwksServer, algorithm: &str) -> Hub {
 }
 
 async fn status(hub: &Hub, token: &str) -> u16 {
-    Api::new(hub).bearer(token).get(EVENTS).await.status
+    Api::new(hub).bearer(token).get(EVENTS_PATH).await.status
 }
 
 #[tokio::test]
-async fn tokens_by_published_keys_are_taken_and_a_new_key_is_picked_up() {
+async fn tokens_signed_by_jwks_keys_are_accepted_and_new_keys_are_fetched() {
     for (algorithm, make) in [("", Key::rs256 as fn(&str) -> Key), ("ES256", Key::es256)] {
         let (old, new, stranger) = (make("old"), make("new"), make("old"));
         let server = JwksServer::start(&[&old]).await;
         let hub = hub(&server, algorithm).await;
         let by_old = Claims::new(7).sign_by(&old);
-        until(SOON, async || status(&hub, &by_old).await == 200).await;
+        until(WAIT_TIMEOUT, async || status(&hub, &by_old).await == 200).await;
         assert_eq!(
             status(&hub, &Claims::new(7).sign_by(&stranger)).await,
             401,
@@ -39,10 +39,10 @@ async fn tokens_by_published_keys_are_taken_and_a_new_key_is_picked_up() {
         assert_eq!(status(&hub, &Claims::new(7).token_type("refresh").sign_by(&old)).await, 401);
         server.rotate(&[&old, &new]);
         let by_new = Claims::new(7).sign_by(&new);
-        until(SOON, async || status(&hub, &by_new).await == 200).await;
+        until(WAIT_TIMEOUT, async || status(&hub, &by_new).await == 200).await;
         assert_eq!(status(&hub, &by_old).await, 200);
-        // A stream in the same words.
-        assert!(Stream::request(&hub, STREAM).bearer(&by_new).open().await.is_ok());
+        // A stream accepts the same token.
+        assert!(Stream::request(&hub, STREAM_PATH).bearer(&by_new).open().await.is_ok());
     }
 }
 
@@ -52,13 +52,13 @@ async fn the_algorithm_is_pinned_whatever_a_token_says() {
     let server = JwksServer::start(&[&rsa, &ec]).await;
     let hub = hub(&server, "RS256").await;
     let good = Claims::new(7);
-    until(SOON, async || status(&hub, &good.sign_by(&rsa)).await == 200).await;
+    until(WAIT_TIMEOUT, async || status(&hub, &good.sign_by(&rsa)).await == 200).await;
     let public = rsa.jwk()["n"].as_str().unwrap().to_owned();
     let forged = [
         good.sign_by(&ec),
         good.sign_with(SECRET),
         good.unsigned(),
-        // The classic: the public key as an HMAC secret, under the RSA key's name.
+        // The well-known attack: the public key used as an HMAC secret, under the RSA key's id.
         good.clone().header("kid", json!("rsa")).sign_with(&public),
         good.clone().header("kid", json!("rsa")).header("alg", json!("RS256")).sign_with(&public),
         good.clone().header("kid", json!("rsa")).unsigned(),
@@ -73,7 +73,7 @@ async fn the_algorithm_is_pinned_whatever_a_token_says() {
 }
 
 #[tokio::test]
-async fn keys_that_are_not_understood_do_not_spoil_the_others() {
+async fn unknown_keys_do_not_invalidate_the_others() {
     let key = Key::es256("known");
     let server = JwksServer::start(&[]).await;
     server.replace(json!({"keys": [
@@ -85,22 +85,22 @@ async fn keys_that_are_not_understood_do_not_spoil_the_others() {
     ]}));
     let hub = hub(&server, "ES256").await;
     let token = Claims::new(7).sign_by(&key);
-    until(SOON, async || status(&hub, &token).await == 200).await;
+    until(WAIT_TIMEOUT, async || status(&hub, &token).await == 200).await;
 }
 
 #[tokio::test]
-async fn known_keys_go_on_while_their_server_is_down() {
+async fn known_keys_are_used_while_the_jwks_server_is_down() {
     let key = Key::es256("k");
     let server = JwksServer::start(&[&key]).await;
     let hub = hub(&server, "ES256").await;
     let token = Claims::new(7).sign_by(&key);
-    until(SOON, async || status(&hub, &token).await == 200).await;
+    until(WAIT_TIMEOUT, async || status(&hub, &token).await == 200).await;
     let unknown = Claims::new(7).sign_by(&Key::es256("unknown"));
     for failure in [Failure::Status(500), Failure::Body("{\"keys\":".to_owned())] {
         server.fail(Some(failure));
         let before = server.requests();
-        // A key that is not known makes the hub ask again, in vain.
-        until(SOON, async || status(&hub, &unknown).await == 401 && server.requests() > before).await;
+        // An unknown key makes the hub fetch the keys again, in vain.
+        until(WAIT_TIMEOUT, async || status(&hub, &unknown).await == 401 && server.requests() > before).await;
         assert_eq!(status(&hub, &token).await, 200);
     }
     drop(server);
@@ -109,58 +109,58 @@ async fn known_keys_go_on_while_their_server_is_down() {
 }
 
 #[tokio::test]
-async fn without_any_keys_nobody_is_turned_away_for_good() {
+async fn without_any_jwks_keys_no_client_is_refused_permanently() {
     let key = Key::es256("k");
     let server = JwksServer::start(&[&key]).await;
     server.fail(Some(Failure::Status(503)));
     let hub = hub(&server, "ES256").await;
     let token = Claims::new(7).sign_by(&key);
-    let refused = Api::new(&hub).bearer(&token).get(EVENTS).await.expect_error(503, "SSE5001");
+    let refused = Api::new(&hub).bearer(&token).get(EVENTS_PATH).await.expect_error(503, "SSE5001");
     assert!(refused.header("retry-after").parse::<u64>().is_ok());
-    for request in [Stream::request(&hub, STREAM), Stream::request(&hub, STREAM).http2()] {
+    for request in [Stream::request(&hub, STREAM_PATH), Stream::request(&hub, STREAM_PATH).http2()] {
         let mut passing = request.bearer(&token).open().await.ok().unwrap();
-        let close = passing.expect_event("system.close", SOON).await.json();
+        let close = passing.expect_event("system.close", WAIT_TIMEOUT).await.json();
         assert!(close["code"].as_u64().is_some_and(|code| (3_000..3_500).contains(&code)), "{close}");
-        assert_eq!((&close["reconnect"], passing.next_event(SOON).await), (&json!(true), None));
+        assert_eq!((&close["reconnect"], passing.next_event(WAIT_TIMEOUT).await), (&json!(true), None));
     }
     let health = Api::new(&hub).get("/health").await.expect(200);
     assert_eq!(health.result()["status"], "degraded");
     assert!(health.result()["degraded"].to_string().contains("JWKS_URL"));
-    // What needs no person goes on, and everything resumes by itself.
+    // Requests that need no person work, and everything recovers without a restart.
     Api::new(&hub).publish_to("a", "a.b", json!({})).await;
     server.fail(None);
-    until(SOON, async || status(&hub, &token).await == 200).await;
+    until(WAIT_TIMEOUT, async || status(&hub, &token).await == 200).await;
     let health = async || Api::new(&hub).get("/health").await.expect(200).result()["status"].clone();
-    until(SOON, async || health().await == "healthy").await;
+    until(WAIT_TIMEOUT, async || health().await == "healthy").await;
 }
 
 #[tokio::test]
-async fn made_up_keys_do_not_make_the_hub_hammer_their_server() {
+async fn unknown_key_ids_do_not_cause_many_jwks_requests() {
     let key = Key::es256("k");
     let server = JwksServer::start(&[&key]).await;
     let hub = hub(&server, "ES256").await;
     let token = Claims::new(7).sign_by(&key);
-    until(SOON, async || status(&hub, &token).await == 200).await;
+    until(WAIT_TIMEOUT, async || status(&hub, &token).await == 200).await;
     let (before, started) = (server.requests(), tokio::time::Instant::now());
     let stranger = Key::es256("x");
     let api = Api::new(&hub);
     let made_up: Vec<String> = (0..300)
         .map(|n| Claims::new(n).header("kid", json!(format!("made-up-{n}"))).sign_by(&stranger))
         .collect();
-    let ask = async |token: &String| api.bearer(token).get(EVENTS).await.expect_error(401, "AUTH4001");
+    let ask = async |token: &String| api.bearer(token).get(EVENTS_PATH).await.expect_error(401, "AUTH4001");
     for part in made_up.chunks(50) {
         futures_util::future::join_all(part.iter().map(ask)).await;
     }
     let most = 1 + started.elapsed().as_secs() / 5;
     let asked = (server.requests() - before) as u64;
     assert!(asked <= most, "{asked} times within {:?}", started.elapsed());
-    // A server that does not answer holds up nobody whose key is known.
+    // A key server that does not answer delays nobody whose key is known.
     server.fail(Some(Failure::Slow(Duration::from_secs(30))));
-    until(SOON, async || {
+    until(WAIT_TIMEOUT, async || {
         let waits = tokio::time::timeout(Duration::from_millis(500), ask(&made_up[0])).await.is_err();
         let before = tokio::time::Instant::now();
         assert_eq!(status(&hub, &token).await, 200);
-        assert!(before.elapsed() < SOON);
+        assert!(before.elapsed() < WAIT_TIMEOUT);
         waits
     })
     .await;

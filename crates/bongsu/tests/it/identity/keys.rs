@@ -1,4 +1,4 @@
-//! Services: a key in a header, several valid at once.
+//! Services authenticate by a key in a header; several keys are valid at the same time.
 
 use bongsu_testkit::{Api, Hub, tokens};
 use serde_json::json;
@@ -7,7 +7,7 @@ use super::hub;
 use crate::BONGSU;
 
 #[tokio::test]
-async fn a_service_needs_a_key_and_a_person_is_none() {
+async fn a_service_needs_a_key_and_a_person_is_not_a_service() {
     let hub = hub().await;
     let event = json!({"roomId": "a", "eventType": "a.b", "data": {}});
     for api in [Api::new(&hub), Api::http2(&hub)] {
@@ -29,7 +29,7 @@ async fn a_service_needs_a_key_and_a_person_is_none() {
             nobody.publish(&event).await.expect_error(401, "AUTH4001");
             nobody.publish_batch(std::slice::from_ref(&event)).await.expect_error(401, "AUTH4001");
         }
-        // Who is nobody is told nothing of what is wrong with the rest.
+        // A caller without a valid key gets no information about other faults of the request.
         api.anonymous().post("/api/v1/notifications/publish", json!({})).await.expect_error(401, "AUTH4001");
     }
     assert_eq!(hub.metrics().await.get("events_published_total", &[]), 2.0);

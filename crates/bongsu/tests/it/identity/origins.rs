@@ -4,17 +4,17 @@ use bongsu_testkit::sse::Stream;
 use bongsu_testkit::{Api, Hub, tokens};
 use serde_json::json;
 
-use super::{EVENTS, SOON, STREAM, TICKETS, cookie, hub, opened};
+use super::{EVENTS_PATH, STREAM_PATH, TICKETS_PATH, WAIT_TIMEOUT, cookie, hub, open_stream};
 use crate::BONGSU;
 
 #[tokio::test]
-async fn a_change_by_cookie_needs_an_allowed_origin_or_our_own() {
+async fn a_change_by_cookie_needs_an_allowed_or_the_same_origin() {
     let hub = hub().await;
     let cookie = cookie(&tokens::token(7));
     let own = format!("http://{}", hub.addr());
     for api in [Api::new(&hub), Api::http2(&hub)] {
         for origin in ["http://localhost:3000", "http://localhost:5173", "http://localhost:5174", &own] {
-            api.raw("POST", TICKETS, &[("cookie", &cookie), ("origin", origin)], "").await.expect(200);
+            api.raw("POST", TICKETS_PATH, &[("cookie", &cookie), ("origin", origin)], "").await.expect(200);
         }
         let foreign = [
             "https://evil.example",
@@ -28,38 +28,38 @@ async fn a_change_by_cookie_needs_an_allowed_origin_or_our_own() {
             "http://evil.example/http://localhost:3000",
         ];
         for origin in foreign {
-            let answer = api.raw("POST", TICKETS, &[("cookie", &cookie), ("origin", origin)], "").await;
+            let answer = api.raw("POST", TICKETS_PATH, &[("cookie", &cookie), ("origin", origin)], "").await;
             answer.expect_error(403, "COMMON403");
         }
-        api.raw("POST", TICKETS, &[("cookie", &cookie)], "").await.expect_error(403, "COMMON403");
-        // A header is not sent by a browser on its own, so it needs no origin.
+        api.raw("POST", TICKETS_PATH, &[("cookie", &cookie)], "").await.expect_error(403, "COMMON403");
+        // Browsers do not add the Authorization header on their own, so it needs no allowed origin.
         api.person(7)
             .with_header("origin", "https://evil.example")
-            .post(TICKETS, json!({}))
+            .post(TICKETS_PATH, json!({}))
             .await
             .expect(200);
-        // Reading by cookie is guarded by CORS.
-        api.raw("GET", EVENTS, &[("cookie", &cookie), ("origin", "https://evil.example")], "")
+        // Reading by cookie is protected by CORS.
+        api.raw("GET", EVENTS_PATH, &[("cookie", &cookie), ("origin", "https://evil.example")], "")
             .await
             .expect(200);
     }
 }
 
 #[tokio::test]
-async fn a_foreign_page_opens_no_stream_with_a_persons_cookie() {
+async fn a_page_of_another_origin_opens_no_stream_with_a_persons_cookie() {
     let hub = hub().await;
     let cookie = cookie(&tokens::token(7));
     let document = Api::new(&hub).get("/openapi.json").await.expect(200).body;
     let is_stream = |item: &serde_json::Value| {
         item["get"]["responses"]["200"]["content"]["text/event-stream"].is_object()
     };
-    // Whatever streams there are: a new one is here by itself.
+    // The paths come from the API description, so a new stream is included automatically.
     let paths = document["paths"].as_object().unwrap().iter().filter(|(_, item)| is_stream(item));
     let paths: Vec<String> = paths
         .map(|(path, _)| path.replace("{roomId}", "a").replace("{eventId}", "a"))
         .map(|path| if path == "/api/v1/stream" { format!("{path}?rooms=a") } else { path })
         .collect();
-    for known in [STREAM, "/api/v1/stream?rooms=a", "/api/notifications/stream", "/events/a/stream"] {
+    for known in [STREAM_PATH, "/api/v1/stream?rooms=a", "/api/notifications/stream", "/events/a/stream"] {
         assert!(paths.iter().any(|path| path == known), "{known} is not in {paths:?}");
     }
     let own = format!("http://{}", hub.addr());
@@ -90,7 +90,7 @@ async fn a_foreign_page_opens_no_stream_with_a_persons_cookie() {
         for headers in known {
             assert!(open(headers).await.iter().all(|status| *status != 403), "{path} {headers:?}");
         }
-        // A token is not sent by a browser on its own.
+        // Browsers do not add a token on their own.
         let by_token = Stream::request(&hub, path).person(7).header("origin", "https://evil.example");
         assert!(
             by_token.open().await.map_or_else(|answer| answer.status, |stream| stream.status) != 403,
@@ -100,7 +100,7 @@ async fn a_foreign_page_opens_no_stream_with_a_persons_cookie() {
 }
 
 #[tokio::test]
-async fn a_foreign_page_pushes_out_no_device() {
+async fn a_page_of_another_origin_replaces_no_device() {
     let hub = hub().await;
     let path = "/api/notifications/stream";
     let mut devices = Vec::new();
@@ -117,19 +117,19 @@ async fn a_foreign_page_pushes_out_no_device() {
         "payload": {"actorName": "봉수"}});
     Api::new(&hub).post("/api/v1/members/notify", notice).await.expect(202);
     for device in &mut devices {
-        device.expect_event("notification", SOON).await;
+        device.expect_event("notification", WAIT_TIMEOUT).await;
     }
 }
 
 #[tokio::test]
-async fn allowed_pages_are_told_so_and_foreign_ones_are_not() {
+async fn only_allowed_origins_get_cors_headers() {
     let hub = Hub::builder(BONGSU)
         .env("ALLOWED_ORIGINS", "https://app.example.com,https://b.example.com")
         .start()
         .await;
     let api = Api::new(&hub);
     let origin = "https://app.example.com";
-    for path in [EVENTS, "/health", "/no/such"] {
+    for path in [EVENTS_PATH, "/health", "/no/such"] {
         let answer = api.person(7).with_header("origin", origin).get(path).await;
         assert_eq!(answer.header("access-control-allow-origin"), origin, "{path}");
         assert_eq!(answer.header("access-control-allow-credentials"), "true");
@@ -140,27 +140,28 @@ async fn allowed_pages_are_told_so_and_foreign_ones_are_not() {
         }
     }
     let bearer = format!("Bearer {}", tokens::token(7));
-    let stream = opened(&hub, STREAM, &[("authorization", &bearer), ("origin", origin)]).await.ok().unwrap();
+    let stream =
+        open_stream(&hub, STREAM_PATH, &[("authorization", &bearer), ("origin", origin)]).await.ok().unwrap();
     assert_eq!(stream.headers["access-control-allow-origin"], origin);
     assert_eq!(stream.headers["access-control-allow-credentials"], "true");
 }
 
 #[tokio::test]
-async fn a_refusal_can_be_read_by_an_allowed_page_too() {
+async fn an_error_answer_can_be_read_by_an_allowed_page() {
     let hub = Hub::builder(BONGSU).env("SSE_MAX_CONNECTIONS", 1).start().await;
     let api = Api::new(&hub).with_header("origin", "http://localhost:3000");
-    let _one = Stream::request(&hub, STREAM).person(1).open().await.ok().unwrap();
-    let refused = api.person(2).with_header("origin", "http://localhost:3000").get(STREAM).await;
+    let _one = Stream::request(&hub, STREAM_PATH).person(1).open().await.ok().unwrap();
+    let refused = api.person(2).with_header("origin", "http://localhost:3000").get(STREAM_PATH).await;
     let refused = refused.expect_error(429, "COMMON429");
     assert_eq!(refused.header("access-control-allow-origin"), "http://localhost:3000");
     assert!(refused.header("access-control-expose-headers").to_ascii_lowercase().contains("retry-after"));
-    let request = Stream::request(&hub, STREAM).person(2);
+    let request = Stream::request(&hub, STREAM_PATH).person(2);
     let passing = request.header("origin", "http://localhost:3000").open().await.ok().unwrap();
     assert_eq!(passing.headers["access-control-allow-origin"], "http://localhost:3000");
 }
 
 #[tokio::test]
-async fn a_browser_may_ask_beforehand() {
+async fn a_preflight_request_is_answered() {
     let hub = hub().await;
     let api = Api::new(&hub);
     let preflight = async |path: &str, origin: &str, method: &str, headers: &str| {
@@ -172,7 +173,7 @@ async fn a_browser_may_ask_beforehand() {
         api.raw("OPTIONS", path, &asked, "").await
     };
     let wanted = "authorization, content-type, last-event-id, accept-language";
-    for (path, method) in [(STREAM, "GET"), (TICKETS, "POST"), (EVENTS, "GET")] {
+    for (path, method) in [(STREAM_PATH, "GET"), (TICKETS_PATH, "POST"), (EVENTS_PATH, "GET")] {
         let answer = preflight(path, "http://localhost:3000", method, wanted).await;
         assert!(answer.is_success(), "{}", answer.status);
         assert_eq!(answer.header("access-control-allow-origin"), "http://localhost:3000");
@@ -183,4 +184,24 @@ async fn a_browser_may_ask_beforehand() {
         let foreign = preflight(path, "https://evil.example", method, wanted).await;
         assert_eq!(foreign.header("access-control-allow-origin"), "");
     }
+}
+
+#[tokio::test]
+async fn a_refused_origin_is_logged_once_and_the_log_stays_bounded() {
+    let hub = hub().await;
+    let api = Api::new(&hub);
+    let read = async |origin: &str| {
+        api.raw("GET", EVENTS_PATH, &[("origin", origin)], "").await;
+    };
+    for _ in 0..3 {
+        read("https://forgotten.example").await;
+        read("http://localhost:3000").await;
+    }
+    for number in 0..100 {
+        read(&format!("https://{number}.example")).await;
+    }
+    let log = hub.log();
+    let of = |origin: &str| log.lines().filter(|line| line.contains(origin)).count();
+    assert_eq!((of("https://forgotten.example"), of("localhost:3000")), (1, 0), "{log}");
+    assert_eq!(of("is not in ALLOWED_ORIGINS"), 20, "{log}");
 }

@@ -1,5 +1,5 @@
-//! The database is away: what was read is taken down and shown, and written when it is back; who wants a stream is asked to
-//! come back.
+//! The database is unavailable: read marks are accepted, shown, and written when it is back; clients that open a
+//! stream are asked to reconnect.
 
 mod publishing;
 
@@ -7,13 +7,16 @@ use std::time::{Duration, Instant};
 
 use bongsu_testkit::redis::Redis;
 use bongsu_testkit::sql::{Flavour, Server};
-use bongsu_testkit::sse::{Item, Resuming};
+use bongsu_testkit::sse::{Item, ResumingClient};
 use bongsu_testkit::{Api, tier, wait};
 use serde_json::json;
 
-use super::{INBOX, SOON, STREAM, like, list, listen, notify, one_of_a_fleet, open, unread};
+use super::{
+    INBOX_PATH, STREAM_PATH, WAIT_TIMEOUT, like_notification, list, notify, one_of_a_fleet, open,
+    stream_request, unread,
+};
 
-async fn marks_are_taken_while_the_database_is_away(flavour: Flavour) {
+async fn read_marks_are_accepted_while_the_database_is_unavailable(flavour: Flavour) {
     if !tier::needs_engine("redis") || !tier::needs_engine(flavour.name()) {
         return;
     }
@@ -26,7 +29,7 @@ async fn marks_are_taken_while_the_database_is_away(flavour: Flavour) {
     let (one, other) = (start().await, start().await);
     let (api, there) = (Api::at(&one.url("")), Api::at(&other.url("")));
     for n in 1..=4 {
-        notify(&api, &like(&format!("e{n}"), &[7])).await.expect(202);
+        notify(&api, &like_notification(&format!("e{n}"), &[7])).await.expect(202);
     }
     assert_eq!(unread(&api, 7).await, 4);
     let settings = "/api/notifications/settings";
@@ -35,37 +38,37 @@ async fn marks_are_taken_while_the_database_is_away(flavour: Flavour) {
     assert_eq!(remembered().await, -2, "a change takes it away");
     let seen = api.person(7).get(settings).await.expect(200).result().clone();
     assert!((1..=3_600).contains(&remembered().await), "looking keeps it for an hour");
-    let mut device = open(listen(&other, 7)).await;
-    device.take_events(4, SOON).await;
+    let mut device = open(stream_request(&other, 7)).await;
+    device.take_events(4, WAIT_TIMEOUT).await;
     server.pause();
     let (paused, mut read) = (Instant::now(), Vec::new());
     for seq in [1, 3] {
-        let answer = api.person(7).call("PATCH", &format!("{INBOX}/{seq}/read"), "").await.expect(200);
+        let answer = api.person(7).call("PATCH", &format!("{INBOX_PATH}/{seq}/read"), "").await.expect(200);
         read.push((seq, answer.result()["readAt"].clone()));
-        let again = there.person(7).call("PATCH", &format!("{INBOX}/{seq}/read"), "").await.expect(200);
+        let again = there.person(7).call("PATCH", &format!("{INBOX_PATH}/{seq}/read"), "").await.expect(200);
         assert_eq!(again.result()["readAt"], answer.result()["readAt"], "once, at whichever hub");
     }
     assert_eq!((unread(&api, 7).await, unread(&there, 7).await), (2, 2), "shown at once, everywhere");
-    let beyond = api.person(7).call("PATCH", &format!("{INBOX}/5/read"), "").await;
+    let beyond = api.person(7).call("PATCH", &format!("{INBOX_PATH}/5/read"), "").await;
     beyond.expect_error(503, "COMMON503");
     assert_eq!(*there.person(7).get(settings).await.expect(200).result(), seen, "as they were seen last");
-    api.person(7).get(INBOX).await.expect_error(503, "COMMON503");
+    api.person(7).get(INBOX_PATH).await.expect_error(503, "COMMON503");
     let health = async || api.anonymous().get("/health").await.expect(200).result()["status"].clone();
-    wait::until(SOON, async || health().await == "degraded").await;
-    // How long it stands still is the fault, not a wait for something.
+    wait::until(WAIT_TIMEOUT, async || health().await == "degraded").await;
+    // The length of the pause is the fault itself, not a wait for a condition.
     tokio::time::sleep(Duration::from_secs(10).saturating_sub(paused.elapsed())).await;
     assert_eq!(unread(&api, 7).await, 2);
     server.resume();
-    // What devices are told is certain, and so it comes now.
-    let told = device.expect_event("read", SOON).await.json();
+    // Devices are sent only what is certain, so this `read` event arrives now.
+    let told = device.expect_event("read", WAIT_TIMEOUT).await.json();
     assert_eq!((&told["ids"], &told["unread"]), (&json!([1, 3]), &json!(2)));
-    notify(&api, &like("e5", &[7])).await.expect(202);
-    device.expect_event("notification", SOON).await;
+    notify(&api, &like_notification("e5", &[7])).await.expect(202);
+    device.expect_event("notification", WAIT_TIMEOUT).await;
     assert_eq!(unread(&api, 7).await, 3, "nothing is read before it came");
-    api.person(7).call("DELETE", &format!("{INBOX}/5"), "").await.expect(200);
-    let next = device.expect_event("read", SOON).await.json();
+    api.person(7).call("DELETE", &format!("{INBOX_PATH}/5"), "").await.expect(200);
+    let next = device.expect_event("read", WAIT_TIMEOUT).await.json();
     assert!(next["version"].as_u64() > told["version"].as_u64() && next["unread"] == 2, "{told} {next}");
-    wait::until(SOON, async || api.person(7).get(INBOX).await.status == 200).await;
+    wait::until(WAIT_TIMEOUT, async || api.person(7).get(INBOX_PATH).await.status == 200).await;
     let written = async || {
         let items = list(&there, 7, "").await["items"].as_array().unwrap().clone();
         for (seq, read_at) in &read {
@@ -75,31 +78,31 @@ async fn marks_are_taken_while_the_database_is_away(flavour: Flavour) {
         assert_eq!(unread(&api, 7).await, 2);
         redis.command(&["EXISTS", "read_status:7"]).await.integer() == 0
     };
-    // Laid over until they are written, and the same afterwards.
-    wait::until(SOON, written).await;
+    // Buffered marks are merged into the list until they are written, and the list is the same afterwards.
+    wait::until(WAIT_TIMEOUT, written).await;
     assert!(written().await);
 }
 
 #[tokio::test]
-async fn marks_are_taken_while_postgres_is_away() {
-    marks_are_taken_while_the_database_is_away(Flavour::Postgres).await;
+async fn read_marks_are_accepted_while_postgres_is_unavailable() {
+    read_marks_are_accepted_while_the_database_is_unavailable(Flavour::Postgres).await;
 }
 
 #[tokio::test]
-async fn marks_are_taken_while_mariadb_is_away() {
-    marks_are_taken_while_the_database_is_away(Flavour::MariaDb).await;
+async fn read_marks_are_accepted_while_mariadb_is_unavailable() {
+    read_marks_are_accepted_while_the_database_is_unavailable(Flavour::MariaDb).await;
 }
 
 #[tokio::test]
-async fn marks_are_written_when_a_hub_ends() {
+async fn read_marks_are_written_when_a_hub_stops() {
     if !tier::needs_engine("redis") || !tier::needs_engine("postgres") {
         return;
     }
     let (redis, database) = (Redis::start().await, Flavour::Postgres.database().await);
     let hub = one_of_a_fleet(&redis.url(), &database).start().await;
     let api = Api::at(&hub.url(""));
-    notify(&api, &like("e1", &[7])).await.expect(202);
-    api.person(7).call("PATCH", &format!("{INBOX}/1/read"), "").await.expect(200);
+    notify(&api, &like_notification("e1", &[7])).await.expect(202);
+    api.person(7).call("PATCH", &format!("{INBOX_PATH}/1/read"), "").await.expect(200);
     let waiting = async || redis.command(&["HLEN", "read_status:7"]).await.integer();
     assert_eq!(waiting().await, 1, "the next turn is half a minute away");
     assert!(hub.terminate().await.success());
@@ -109,18 +112,18 @@ async fn marks_are_written_when_a_hub_ends() {
     assert!(list(&api, 7, "").await["items"][0]["readAt"].is_string());
 }
 
-async fn a_stream_that_is_opened_while_the_database_is_away_comes_back(flavour: Flavour) {
+async fn a_stream_opened_while_the_database_is_unavailable_reconnects(flavour: Flavour) {
     if !tier::needs_engine("redis") || !tier::needs_engine(flavour.name()) {
         return;
     }
     let (redis, server) = (Redis::start().await, Server::start(flavour).await);
     let hub = one_of_a_fleet(&redis.url(), &server.database()).start().await;
     let api = Api::at(&hub.url(""));
-    notify(&api, &like("e1", &[7])).await.expect(202);
+    notify(&api, &like_notification("e1", &[7])).await.expect(202);
     server.pause();
-    // An EventSource gives up for good on anything but 200.
-    let mut refused = open(listen(&hub, 7)).await;
-    let items = refused.read_to_end(SOON).await;
+    // An EventSource gives up for good on any status but 200.
+    let mut refused = open(stream_request(&hub, 7)).await;
+    let items = refused.read_to_end(WAIT_TIMEOUT).await;
     let closes = items.iter().filter_map(|item| match item {
         Item::Event(event) if event.event == "system.close" => event.json()["code"].as_u64(),
         _ => None,
@@ -128,30 +131,30 @@ async fn a_stream_that_is_opened_while_the_database_is_away_comes_back(flavour: 
     let closes: Vec<u64> = closes.collect();
     assert!(matches!(closes[..], [3_000..3_500]), "{items:?}");
     assert!(items.iter().any(|item| matches!(item, Item::Retry(_))), "{items:?}");
-    let mut source = Resuming::new(listen(&hub, 7)).retry_at_most(Duration::from_millis(500));
-    assert_eq!(source.next_event(SOON).await.unwrap().event, "system.close");
-    let refused = api.person(7).get(STREAM).await;
+    let mut source = ResumingClient::new(stream_request(&hub, 7)).max_retry_delay(Duration::from_millis(500));
+    assert_eq!(source.next_event(WAIT_TIMEOUT).await.unwrap().event, "system.close");
+    let refused = api.person(7).get(STREAM_PATH).await;
     refused.expect_error(503, "SSE5001");
     server.resume();
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     let first = loop {
-        let event = source.next_event(SOON).await.expect("one that is not sent away");
+        let event = source.next_event(WAIT_TIMEOUT).await.expect("one that is not sent away");
         if event.event != "system.close" {
             break event;
         }
         assert!(Instant::now() < deadline, "it is sent away although the database is back");
     };
     assert_eq!((first.event.as_str(), first.own_id.as_deref()), ("notification", Some("1")));
-    notify(&api, &like("e2", &[7])).await.expect(202);
-    assert_eq!(source.next_event(SOON).await.unwrap().own_id.as_deref(), Some("2"));
+    notify(&api, &like_notification("e2", &[7])).await.expect(202);
+    assert_eq!(source.next_event(WAIT_TIMEOUT).await.unwrap().own_id.as_deref(), Some("2"));
 }
 
 #[tokio::test]
-async fn a_stream_that_is_opened_while_postgres_is_away_comes_back() {
-    a_stream_that_is_opened_while_the_database_is_away_comes_back(Flavour::Postgres).await;
+async fn a_stream_opened_while_postgres_is_unavailable_reconnects() {
+    a_stream_opened_while_the_database_is_unavailable_reconnects(Flavour::Postgres).await;
 }
 
 #[tokio::test]
-async fn a_stream_that_is_opened_while_mariadb_is_away_comes_back() {
-    a_stream_that_is_opened_while_the_database_is_away_comes_back(Flavour::MariaDb).await;
+async fn a_stream_opened_while_mariadb_is_unavailable_reconnects() {
+    a_stream_opened_while_the_database_is_unavailable_reconnects(Flavour::MariaDb).await;
 }

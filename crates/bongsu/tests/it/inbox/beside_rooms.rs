@@ -1,19 +1,19 @@
-//! Rooms and the inbox on one connection: one position for all of them, over SSE and over a WebSocket.
+//! Rooms and the inbox on one connection, with one composite position, over SSE and over a WebSocket.
 
-use bongsu_testkit::sse::{Event, Request, Resuming, Stream};
-use bongsu_testkit::ws::{Said, WebSocket};
+use bongsu_testkit::sse::{Event, Request, ResumingClient, Stream};
+use bongsu_testkit::ws::{SocketEvent, WebSocket};
 use bongsu_testkit::{Api, Hub, Rng, tier};
 use serde_json::{Value, json};
 
-use super::{SOON, hub, like, listen, notify, open};
+use super::{WAIT_TIMEOUT, hub, like_notification, notify, open, stream_request};
 use crate::BONGSU;
 
-fn follow(hub: &Hub, rooms: &str) -> Request {
+fn combined_request(hub: &Hub, rooms: &str) -> Request {
     Stream::request(hub, &format!("/api/v1/stream?rooms={rooms}&inbox=1&lang=en")).person(7)
 }
 
-/// What an event is about: the room and its number, or the inbox and the entry's event.
-fn about(event: &Event) -> (Value, Value) {
+/// The content of an event: its room and number, or `inbox` and the event id of the entry.
+fn content_of(event: &Event) -> (Value, Value) {
     let data = event.json();
     match event.event.as_str() {
         "notification" => (json!("inbox"), data["eventId"].clone()),
@@ -22,8 +22,8 @@ fn about(event: &Event) -> (Value, Value) {
 }
 
 async fn next(stream: &mut Stream, count: usize) -> Vec<(Value, Value)> {
-    let events = stream.take_events(count, SOON).await;
-    let mut seen: Vec<_> = events.iter().map(about).collect();
+    let events = stream.take_events(count, WAIT_TIMEOUT).await;
+    let mut seen: Vec<_> = events.iter().map(content_of).collect();
     seen.sort_by_key(|(of, what)| format!("{of} {what}"));
     seen
 }
@@ -36,37 +36,37 @@ async fn room_event(api: &Api, room: u64, n: u64) {
 async fn events_and_notifications_arrive_on_one_stream_and_one_position_resumes_both() {
     let hub = hub().await;
     let api = Api::new(&hub);
-    notify(&api, &like("before", &[7])).await.expect(202);
-    let mut stream = open(follow(&hub, "1,2")).await;
-    let first = stream.expect_event("notification", SOON).await;
+    notify(&api, &like_notification("before", &[7])).await.expect(202);
+    let mut stream = open(combined_request(&hub, "1,2")).await;
+    let first = stream.expect_event("notification", WAIT_TIMEOUT).await;
     assert!(first.json()["message"].as_str().unwrap().contains("likes your post"), "{}", first.json());
     assert_eq!(first.json()["roomId"], Value::Null, "an entry belongs to no room");
     room_event(&api, 1, 1).await;
-    notify(&api, &like("live", &[7, 8])).await.expect(202);
+    notify(&api, &like_notification("live", &[7, 8])).await.expect(202);
     room_event(&api, 2, 2).await;
     let seen = next(&mut stream, 3).await;
     assert_eq!(seen, [(json!("inbox"), json!("live")), (json!(1), json!(1)), (json!(2), json!(2))]);
     let position = stream.last_event_id().to_owned();
     stream.close();
     room_event(&api, 2, 3).await;
-    notify(&api, &like("missed", &[7])).await.expect(202);
+    notify(&api, &like_notification("missed", &[7])).await.expect(202);
     room_event(&api, 1, 4).await;
-    let mut back = open(follow(&hub, "2,1").last_event_id(&position)).await;
+    let mut back = open(combined_request(&hub, "2,1").last_event_id(&position)).await;
     let seen = next(&mut back, 3).await;
     assert_eq!(seen, [(json!("inbox"), json!("missed")), (json!(1), json!(4)), (json!(2), json!(3))]);
 }
 
 #[tokio::test]
-async fn a_client_that_drops_before_the_inbox_has_begun_gets_its_beginning_when_it_comes_back() {
+async fn a_client_that_drops_before_the_first_inbox_message_gets_it_when_it_reconnects() {
     let hub = hub().await;
     let api = Api::new(&hub);
-    let unread = notify(&api, &like("unread", &[7])).await;
+    let unread = notify(&api, &like_notification("unread", &[7])).await;
     unread.expect(202);
-    let mut stream = open(follow(&hub, "1")).await;
-    let greeted = stream.position(SOON).await;
+    let mut stream = open(combined_request(&hub, "1")).await;
+    let greeted = stream.position(WAIT_TIMEOUT).await;
     stream.close();
     room_event(&api, 1, 1).await;
-    let mut back = open(follow(&hub, "1").last_event_id(&greeted)).await;
+    let mut back = open(combined_request(&hub, "1").last_event_id(&greeted)).await;
     assert_eq!(next(&mut back, 2).await, [(json!("inbox"), json!("unread")), (json!(1), json!(1))]);
 }
 
@@ -74,14 +74,15 @@ async fn a_client_that_drops_before_the_inbox_has_begun_gets_its_beginning_when_
 async fn clients_that_drop_at_random_see_every_event_and_every_entry_once() {
     let hub = hub().await;
     let (api, mut rng) = (Api::new(&hub), Rng::for_test("beside-rooms"));
-    let mut client = Resuming::new(follow(&hub, "1,2")).retry_at_most(std::time::Duration::from_millis(50));
-    // Opened before anything happens, so that nothing counts as unread from before.
+    let mut client = ResumingClient::new(combined_request(&hub, "1,2"))
+        .max_retry_delay(std::time::Duration::from_millis(50));
+    // The stream is opened before the first event, so that no entry counts as unread from before.
     assert!(client.try_next_event(std::time::Duration::from_millis(500)).await.is_err());
     let count = tier::size(40, 400);
     let mut seen = Vec::new();
     for n in 0..count {
         match n % 3 {
-            0 => notify(&api, &like(&format!("e{n}"), &[7])).await.expect(202),
+            0 => notify(&api, &like_notification(&format!("e{n}"), &[7])).await.expect(202),
             room => {
                 api.publish(&json!({"roomId": room, "eventType": "a.b", "data": {"n": n}})).await.expect(200)
             }
@@ -90,11 +91,11 @@ async fn clients_that_drop_at_random_see_every_event_and_every_entry_once() {
             client.break_connection();
         }
         while seen.len() < n + 1 && rng.below(2) == 0 {
-            seen.push(about(&client.next_event(SOON).await.expect("the stream goes on")));
+            seen.push(content_of(&client.next_event(WAIT_TIMEOUT).await.expect("the stream goes on")));
         }
     }
     while seen.len() < count {
-        seen.push(about(&client.next_event(SOON).await.expect("the stream goes on")));
+        seen.push(content_of(&client.next_event(WAIT_TIMEOUT).await.expect("the stream goes on")));
     }
     for (of, expected) in [
         (json!("inbox"), (0..count).step_by(3).map(|n| json!(format!("e{n}"))).collect::<Vec<_>>()),
@@ -113,25 +114,25 @@ async fn without_rooms_it_is_the_personal_stream() {
     let api = Api::new(&hub);
     let path = "/api/v1/stream?inbox=1&lang=en";
     let mut stream = open(Stream::request(&hub, path).person(7)).await;
-    notify(&api, &like("e1", &[7])).await.expect(202);
-    let event = stream.expect_event("notification", SOON).await;
+    notify(&api, &like_notification("e1", &[7])).await.expect(202);
+    let event = stream.expect_event("notification", WAIT_TIMEOUT).await;
     assert_eq!(event.own_id.as_deref(), Some("1"), "a number of the inbox");
     stream.close();
-    notify(&api, &like("e2", &[7])).await.expect(202);
+    notify(&api, &like_notification("e2", &[7])).await.expect(202);
     let mut back = open(Stream::request(&hub, path).person(7).last_event_id("1")).await;
-    assert_eq!(back.expect_event("notification", SOON).await.json()["eventId"], "e2");
+    assert_eq!(back.expect_event("notification", WAIT_TIMEOUT).await.json()["eventId"], "e2");
 }
 
 #[tokio::test]
-async fn it_counts_among_the_devices_and_being_replaced_ends_it_whole() {
+async fn a_socket_counts_as_a_device_and_closes_when_it_is_replaced() {
     let hub = hub().await;
-    let mut combined = open(follow(&hub, "1")).await;
+    let mut combined = open(combined_request(&hub, "1")).await;
     let mut newer = Vec::new();
     for _ in 0..3 {
-        newer.push(open(listen(&hub, 7)).await);
+        newer.push(open(stream_request(&hub, 7)).await);
     }
-    combined.expect_event("replaced", SOON).await;
-    let close = combined.expect_event("system.close", SOON).await;
+    combined.expect_event("replaced", WAIT_TIMEOUT).await;
+    let close = combined.expect_event("system.close", WAIT_TIMEOUT).await;
     assert_eq!(close.json()["code"], 3500);
     let end = close.own_id.expect("an ending for good leaves an id");
     let path = format!("/api/v1/stream?rooms=1&inbox=1&lastEventId={end}");
@@ -162,30 +163,33 @@ async fn positions_of_another_stream_are_refused_by_name() {
 async fn a_web_socket_follows_the_inbox_beside_rooms() {
     let hub = hub().await;
     let api = Api::new(&hub);
-    notify(&api, &like("unread", &[7])).await.expect(202);
+    notify(&api, &like_notification("unread", &[7])).await.expect(202);
     let mut socket = WebSocket::open(&hub, "/api/v1/ws?lang=en", 7).await;
     socket.send(&json!({"op": "subscribe", "inbox": true})).await;
-    assert_eq!(socket.message(SOON).await, json!({"event": "system.subscribed", "inbox": true}));
-    let entry = socket.message(SOON).await;
+    assert_eq!(socket.message(WAIT_TIMEOUT).await, json!({"event": "system.subscribed", "inbox": true}));
+    let entry = socket.message(WAIT_TIMEOUT).await;
     assert_eq!(
         (&entry["event"], &entry["id"], &entry["inbox"], &entry["data"]["eventId"]),
         (&json!("notification"), &json!("1"), &json!(true), &json!("unread"))
     );
     assert!(entry["data"]["message"].as_str().unwrap().contains("likes your post"), "{entry}");
     let position = json!({"event": "system.position", "id": "1", "inbox": true});
-    assert_eq!(socket.message(SOON).await, position);
+    assert_eq!(socket.message(WAIT_TIMEOUT).await, position);
     socket.send(&json!({"op": "subscribe", "room": 1})).await;
-    assert_eq!(socket.message(SOON).await["event"], "system.subscribed");
+    assert_eq!(socket.message(WAIT_TIMEOUT).await["event"], "system.subscribed");
     room_event(&api, 1, 1).await;
-    assert_eq!(socket.message(SOON).await["data"]["n"], 1);
-    notify(&api, &like("live", &[7])).await.expect(202);
-    assert_eq!(socket.message(SOON).await["data"]["eventId"], "live");
+    assert_eq!(socket.message(WAIT_TIMEOUT).await["data"]["n"], 1);
+    notify(&api, &like_notification("live", &[7])).await.expect(202);
+    assert_eq!(socket.message(WAIT_TIMEOUT).await["data"]["eventId"], "live");
     socket.send(&json!({"op": "unsubscribe", "inbox": true})).await;
-    assert_eq!(socket.message(SOON).await, json!({"event": "system.unsubscribed", "inbox": true}));
-    notify(&api, &like("missed", &[7])).await.expect(202);
+    assert_eq!(socket.message(WAIT_TIMEOUT).await, json!({"event": "system.unsubscribed", "inbox": true}));
+    notify(&api, &like_notification("missed", &[7])).await.expect(202);
     socket.send(&json!({"op": "subscribe", "inbox": true, "since": "2"})).await;
-    assert_eq!(socket.message(SOON).await, json!({"event": "system.subscribed", "id": "2", "inbox": true}));
-    assert_eq!(socket.message(SOON).await["data"]["eventId"], "missed");
+    assert_eq!(
+        socket.message(WAIT_TIMEOUT).await,
+        json!({"event": "system.subscribed", "id": "2", "inbox": true})
+    );
+    assert_eq!(socket.message(WAIT_TIMEOUT).await["data"]["eventId"], "missed");
     for (request, inbox) in [
         (json!({"op": "subscribe", "inbox": true, "room": 1}), None),
         (json!({"op": "subscribe", "inbox": false}), None),
@@ -194,7 +198,7 @@ async fn a_web_socket_follows_the_inbox_beside_rooms() {
         (json!({"op": "subscribe", "inbox": true, "since": 3}), Some(true)),
     ] {
         socket.send(&request).await;
-        let refused = socket.message(SOON).await;
+        let refused = socket.message(WAIT_TIMEOUT).await;
         assert_eq!(
             (&refused["event"], &refused["code"]),
             (&json!("error"), &json!("COMMON400")),
@@ -204,19 +208,22 @@ async fn a_web_socket_follows_the_inbox_beside_rooms() {
     }
     let mut newer = Vec::new();
     for _ in 0..3 {
-        newer.push(open(listen(&hub, 7)).await);
+        newer.push(open(stream_request(&hub, 7)).await);
     }
-    assert!(matches!(socket.next(SOON).await, Said::Closed(3500, _)), "replaced by newer devices");
+    assert!(
+        matches!(socket.next(WAIT_TIMEOUT).await, SocketEvent::Closed(3500, _)),
+        "replaced by newer devices"
+    );
 }
 
 #[tokio::test]
-async fn more_rooms_than_a_socket_follows_do_not_keep_the_inbox_out() {
+async fn the_room_limit_of_a_socket_does_not_exclude_the_inbox() {
     let hub = Hub::builder(BONGSU).records().start().await;
     let mut socket = WebSocket::open(&hub, "/api/v1/ws", 7).await;
     for room in 0..32 {
         socket.send(&json!({"op": "subscribe", "room": room})).await;
-        assert_eq!(socket.message(SOON).await["event"], "system.subscribed");
+        assert_eq!(socket.message(WAIT_TIMEOUT).await["event"], "system.subscribed");
     }
     socket.send(&json!({"op": "subscribe", "inbox": true})).await;
-    assert_eq!(socket.message(SOON).await["event"], "system.subscribed");
+    assert_eq!(socket.message(WAIT_TIMEOUT).await["event"], "system.subscribed");
 }

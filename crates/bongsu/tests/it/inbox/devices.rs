@@ -1,75 +1,76 @@
-//! Many devices of one person over the fleet, and people who come and go while they are told of much.
+//! Many devices of one person over the fleet, and clients that reconnect while many notifications are sent.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bongsu_testkit::redis::Redis;
 use bongsu_testkit::sql::Flavour;
-use bongsu_testkit::sse::{Event, Resuming, Stream};
+use bongsu_testkit::sse::{Event, ResumingClient, Stream};
 use bongsu_testkit::{Api, Hub, Rng, engine, proof, tier, wait};
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use serde_json::json;
 
-use super::{LONG, SOON, like, listen, notify, one_of_a_fleet};
+use super::{RECOUNT_TIMEOUT, WAIT_TIMEOUT, like_notification, notify, one_of_a_fleet, stream_request};
 use crate::BONGSU;
 
-/// Far fewer entries than are replayed to one who comes back.
-const MOST_BEHIND: i64 = 40;
+/// Far fewer entries than are replayed to a client that reconnects.
+const MAX_ENTRIES_BEHIND: i64 = 40;
 
 fn hubs(hub: &Hub) -> Vec<&Hub> {
     std::iter::once(hub).chain(hub.twin()).collect()
 }
 
-/// Whether a stream is told to stay away, or goes on until something that was sent afterwards.
+/// Whether a stream is replaced; it is not if it receives a notification that was sent afterwards.
 pub(super) async fn is_replaced(stream: &mut Stream) -> bool {
     let is_either = |event: &Event| ["replaced", "notification"].contains(&event.event.as_str());
-    let event = stream.find_event("that it is replaced, or an entry", LONG, is_either).await;
+    let event = stream.find_event("that it is replaced, or an entry", RECOUNT_TIMEOUT, is_either).await;
     if event.event == "notification" {
         return false;
     }
-    let close = stream.expect_event("system.close", LONG).await;
+    let close = stream.expect_event("system.close", RECOUNT_TIMEOUT).await;
     assert_eq!(close.json()["code"], 3500);
     true
 }
 
-/// How many devices came, and what became of them.
+/// How many devices connected, and what became of them.
 #[derive(Default)]
-struct Devices {
+struct DeviceCounts {
     opened: usize,
     replaced: usize,
     stayed: usize,
 }
 
-impl Devices {
-    /// Opens `count` streams of a user at the same time, on the hubs in turn.
+impl DeviceCounts {
+    /// Opens `count` streams of a user at the same time, spread over the hubs.
     async fn open(&mut self, hubs: &[&Hub], user: u64, count: usize) -> Vec<Stream> {
         let opening = (0..count).map(async |n: usize| {
-            listen(hubs[n % hubs.len()], user).open().await.expect("everybody is let in")
+            stream_request(hubs[n % hubs.len()], user).open().await.expect("everybody is let in")
         });
         let streams = join_all(opening).await;
         self.opened += streams.len();
         streams
     }
 
-    /// Newer devices have come, and nothing was sent meanwhile: all of these are told so.
-    async fn are_replaced(&mut self, streams: &mut [&mut Stream]) {
+    /// Newer devices have connected and nothing was sent meanwhile: checks that all these streams are replaced.
+    async fn expect_replaced(&mut self, streams: &mut [&mut Stream]) {
         for is_replaced in join_all(streams.iter_mut().map(|stream| is_replaced(stream))).await {
             assert!(is_replaced, "a device stays although three newer ones are there");
             self.replaced += 1;
         }
     }
 
-    /// The three newest get what is sent now.
-    async fn stay(&mut self, api: &Api, user: u64, streams: &mut [Stream]) {
+    /// Checks that the three newest streams receive a notification that is sent now.
+    async fn expect_kept(&mut self, api: &Api, user: u64, streams: &mut [Stream]) {
         let event = format!("newest{user}");
-        notify(api, &like(&event, &[user])).await.expect(202);
+        notify(api, &like_notification(&event, &[user])).await.expect(202);
         for stream in streams {
-            let told = stream.next_event(LONG).await.expect("one of the three newest devices was ended");
-            // One that came later is first told what is unread.
+            let told =
+                stream.next_event(RECOUNT_TIMEOUT).await.expect("one of the three newest devices was ended");
+            // A stream that was opened later first receives the unread entries.
             let told = if told.json()["eventId"] == json!("left") {
-                stream.next_event(LONG).await.unwrap()
+                stream.next_event(RECOUNT_TIMEOUT).await.unwrap()
             } else {
                 told
             };
@@ -78,21 +79,21 @@ impl Devices {
         }
     }
 
-    /// Ten that come one after the other: each that is one too many replaces the oldest, and no other.
-    async fn come_one_by_one(&mut self, hubs: &[&Hub], api: &Api, user: u64) {
+    /// Opens ten devices one after the other: each device over the limit replaces the oldest one and no other.
+    async fn open_one_by_one(&mut self, hubs: &[&Hub], api: &Api, user: u64) {
         let mut streams = Vec::new();
         for n in 0..10 {
             streams.extend(self.open(&hubs[n % hubs.len()..], user, 1).await);
             if let Some(oldest) = n.checked_sub(3) {
-                self.are_replaced(&mut [&mut streams[oldest]]).await;
+                self.expect_replaced(&mut [&mut streams[oldest]]).await;
             }
         }
-        self.stay(api, user, &mut streams[7..]).await;
+        self.expect_kept(api, user, &mut streams[7..]).await;
     }
 
-    /// Ten that come at once, of which any three may be the newest; then three more at once, which are newer than all
-    /// of them.
-    async fn come_at_once(&mut self, hubs: &[&Hub], api: &Api, user: u64) {
+    /// Opens ten devices at the same time, of which any three may be the newest; then three more at the same time,
+    /// which are newer than all of them.
+    async fn open_at_once(&mut self, hubs: &[&Hub], api: &Api, user: u64) {
         let mut ten = self.open(hubs, user, 10).await;
         let reading = ten.iter_mut().map(async |stream| (is_replaced(stream).await, stream));
         let mut reading: FuturesUnordered<_> = reading.collect();
@@ -101,33 +102,33 @@ impl Devices {
             assert!(matches!(told, Some((true, _))), "{gone} of ten were replaced, and then none");
             self.replaced += 1;
         }
-        notify(api, &like("left", &[user])).await.expect(202);
+        notify(api, &like_notification("left", &[user])).await.expect(202);
         let mut left = Vec::new();
         while let Some((is_replaced, stream)) = reading.next().await {
             assert!(!is_replaced, "more than seven of ten were replaced");
             left.push(stream);
         }
         let mut newest = self.open(hubs, user, 3).await;
-        self.are_replaced(&mut left).await;
-        self.stay(api, user, &mut newest).await;
+        self.expect_replaced(&mut left).await;
+        self.expect_kept(api, user, &mut newest).await;
     }
 }
 
 #[tokio::test]
-async fn of_ten_devices_at_once_the_three_newest_stay() {
-    let name = "of_ten_devices_at_once_the_three_newest_stay";
+async fn three_of_ten_concurrent_devices_stay_connected() {
+    let name = "three_of_ten_concurrent_devices_stay_connected";
     let hub = Hub::builder(BONGSU).records().start().await;
-    let (hubs, api, mut devices) = (hubs(&hub), Api::new(&hub), Devices::default());
+    let (hubs, api, mut devices) = (hubs(&hub), Api::new(&hub), DeviceCounts::default());
     let mut rounds = 0;
     for user in (1_000..).take(tier::size(20, 200)) {
         if rounds % 2 == 0 {
-            devices.come_at_once(&hubs, &api, user).await;
+            devices.open_at_once(&hubs, &api, user).await;
         } else {
-            devices.come_one_by_one(&hubs, &api, user).await;
+            devices.open_one_by_one(&hubs, &api, user).await;
         }
         rounds += 1;
     }
-    let Devices { opened, replaced, stayed } = devices;
+    let DeviceCounts { opened, replaced, stayed } = devices;
     assert_eq!((opened - replaced, stayed), (3 * rounds, 3 * rounds), "stay in {rounds} rounds");
     let facts = json!({"engine": engine().name(), "rounds": rounds, "opened": opened, "replaced": replaced,
         "stayed": stayed});
@@ -135,8 +136,8 @@ async fn of_ten_devices_at_once_the_three_newest_stay() {
 }
 
 #[tokio::test]
-async fn nobody_misses_anything_or_sees_it_twice_while_overlapping_sets_of_people_are_told() {
-    let name = "nobody_misses_anything_or_sees_it_twice_while_overlapping_sets_of_people_are_told";
+async fn overlapping_notifications_reach_each_person_exactly_once() {
+    let name = "overlapping_notifications_reach_each_person_exactly_once";
     let (people, notices, mut rng) = (12_u64, tier::size(300, 5_000), Rng::for_test(name));
     let hub = Hub::builder(BONGSU).records().start().await;
     let hubs = hubs(&hub);
@@ -155,19 +156,22 @@ async fn nobody_misses_anything_or_sees_it_twice_while_overlapping_sets_of_peopl
     let telling = async {
         let telling = (0..8).map(async |worker: usize| {
             for (n, targets) in sets.iter().enumerate().skip(worker).step_by(8) {
-                wait::until(LONG, async || most_behind() < MOST_BEHIND).await;
+                wait::until(RECOUNT_TIMEOUT, async || most_behind() < MAX_ENTRIES_BEHIND).await;
                 for person in targets {
                     behind[*person as usize].fetch_add(1, Ordering::SeqCst);
                 }
-                // In an order of their own, so that whoever does not sort them waits in circles.
+                // Half of the requests name their targets in reverse order, so that a hub that locks rows in the
+                // given order would deadlock.
                 let targets: Vec<u64> =
                     if n % 2 == 0 { targets.clone() } else { targets.iter().rev().copied().collect() };
-                notify(&apis[n % apis.len()], &like(&format!("n{n}"), &targets)).await.expect(202);
+                notify(&apis[n % apis.len()], &like_notification(&format!("n{n}"), &targets))
+                    .await
+                    .expect(202);
                 acknowledged.fetch_add(1, Ordering::SeqCst);
             }
         });
         join_all(telling).await;
-        notify(&apis[0], &like("the-end", &(1..=people).collect::<Vec<_>>())).await.expect(202);
+        notify(&apis[0], &like_notification("the-end", &(1..=people).collect::<Vec<_>>())).await.expect(202);
     };
     let reading = join_all((1..=people).map(|person| {
         let (hubs, mut rng, behind) = (hubs.clone(), Rng::new(person), &behind[person as usize]);
@@ -176,11 +180,11 @@ async fn nobody_misses_anything_or_sees_it_twice_while_overlapping_sets_of_peopl
             let mut position = "0".to_owned();
             loop {
                 let hub = *rng.pick(&hubs);
-                let request = listen(hub, person).last_event_id(&position);
+                let request = stream_request(hub, person).last_event_id(&position);
                 let mut stream = request.open().await.expect("a stream");
-                // Drops after a few, and comes back, perhaps elsewhere.
+                // Disconnects after a few events and reconnects, possibly to another hub.
                 for _ in 0..rng.range(5..40) {
-                    let event = stream.next_event(SOON).await.expect("a stream that goes on");
+                    let event = stream.next_event(WAIT_TIMEOUT).await.expect("a stream that goes on");
                     if event.event != "notification" {
                         assert_ne!(
                             event.event, "system.reset",
@@ -225,46 +229,49 @@ async fn nobody_misses_anything_or_sees_it_twice_while_overlapping_sets_of_peopl
 }
 
 #[tokio::test]
-async fn devices_of_a_killed_hub_push_out_nobody_and_without_redis_the_inbox_works_on() {
+async fn devices_of_a_killed_hub_replace_nobody_and_the_inbox_works_without_redis() {
     if !tier::needs_engine("redis") || !tier::needs_engine("postgres") {
         return;
     }
     let (redis, database) = (Redis::start().await, Flavour::Postgres.database().await);
     let start = async || one_of_a_fleet(&redis.url(), &database).start().await;
     let (stays, killed) = (start().await, start().await);
-    let mut living = listen(&stays, 7).open().await.unwrap();
-    let _dead = [listen(&killed, 7).open().await.unwrap(), listen(&killed, 7).open().await.unwrap()];
+    let mut living = stream_request(&stays, 7).open().await.unwrap();
+    let _dead =
+        [stream_request(&killed, 7).open().await.unwrap(), stream_request(&killed, 7).open().await.unwrap()];
     let instances = async || redis.command(&["ZCARD", "{instances}:leases"]).await.integer();
     let before = instances().await;
     killed.kill9().await;
-    // When its lease has ended, two more are let in beside the one that is left.
-    wait::until(SOON, async || instances().await == before / 2).await;
-    // Others learn of that a moment later, and look whose streams these are when one more comes.
+    // When the lease of the killed hub has ended, two more devices are admitted beside the remaining one.
+    wait::until(WAIT_TIMEOUT, async || instances().await == before / 2).await;
+    // Other hubs learn of the ended lease a moment later, and check the owners of the counted streams when another
+    // device connects.
     let counted = async || redis.command(&["ZCARD", "sse:notification:{7}"]).await.integer();
-    wait::until(SOON, async || {
-        drop(listen(&stays, 7).open().await.unwrap());
+    wait::until(WAIT_TIMEOUT, async || {
+        drop(stream_request(&stays, 7).open().await.unwrap());
         counted().await <= 2
     })
     .await;
-    wait::until(SOON, async || counted().await == 1).await;
-    let _more = [listen(&stays, 7).open().await.unwrap(), listen(&stays, 7).open().await.unwrap()];
+    wait::until(WAIT_TIMEOUT, async || counted().await == 1).await;
+    let _more =
+        [stream_request(&stays, 7).open().await.unwrap(), stream_request(&stays, 7).open().await.unwrap()];
     let api = Api::at(&stays.url(""));
-    notify(&api, &like("e1", &[7])).await.expect(202);
+    notify(&api, &like_notification("e1", &[7])).await.expect(202);
     assert!(!is_replaced(&mut living).await, "the oldest that lives was pushed out");
     redis.kill9().await;
-    let refused = listen(&stays, 8).open().await.expect("a stream that says that it passes");
+    let refused = stream_request(&stays, 8).open().await.expect("a stream that says that it passes");
     let mut refused = refused;
-    assert_eq!(refused.expect_event("system.close", SOON).await.json()["reconnect"], true);
-    notify(&api, &like("e2", &[7])).await.expect(202);
+    assert_eq!(refused.expect_event("system.close", WAIT_TIMEOUT).await.json()["reconnect"], true);
+    notify(&api, &like_notification("e2", &[7])).await.expect(202);
     let listed = super::list(&api, 7, "").await;
     assert_eq!(super::ids(&listed), [2, 1]);
     api.person(7).call("PATCH", "/api/notifications/1/read", "").await.expect(200);
     assert_eq!(super::unread(&api, 7).await, 1);
     redis.restart().await;
-    let mut back = Resuming::new(listen(&stays, 7)).starting_after("1");
-    let deadline = Instant::now() + SOON;
+    let mut back = ResumingClient::new(stream_request(&stays, 7)).starting_after("1");
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     let event = loop {
-        let event = back.next_event(SOON).await.unwrap();
+        let event = back.next_event(WAIT_TIMEOUT).await.unwrap();
         if event.event == "notification" {
             break event;
         }

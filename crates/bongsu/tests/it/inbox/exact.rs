@@ -1,41 +1,44 @@
-//! Many at once, and kills in between: counts are the rows, nobody is told twice, and no mark is lost.
+//! Concurrent requests with kills in between: unread counts equal the rows, no entry is made twice, and no read mark
+//! is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bongsu_testkit::sse::Resuming;
+use bongsu_testkit::sse::ResumingClient;
 use bongsu_testkit::{Answer, Api, Engine, Hub, Rng, engine, proof, tier, wait};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::{INBOX, NOTIFY, SOON, hub, like, list, listen, notify, open, unread};
+use super::{
+    INBOX_PATH, NOTIFY_PATH, WAIT_TIMEOUT, hub, like_notification, list, notify, open, stream_request, unread,
+};
 use crate::{BONGSU, crash_points};
 
 const PEOPLE: [u64; 4] = [1, 2, 3, 4];
 const WORKERS: usize = 8;
-/// A kill that met no request is repeated, not more often than this.
+/// A kill that hit no request in flight is repeated, at most this often.
 const MAX_KILLS: usize = 20;
 
-/// What the workers know.
+/// The state that the workers share.
 #[derive(Default)]
-struct Told {
-    /// Events that a person was told of for certain.
-    certain: Mutex<BTreeSet<(u64, u64)>>,
-    /// Those that somebody tried to delete.
+struct Workload {
+    /// Events, by person, of which a notification was acknowledged.
+    notified: Mutex<BTreeSet<(u64, u64)>>,
+    /// Entries, by person, that a worker tried to delete.
     deleted: Mutex<BTreeSet<(u64, u64)>>,
     next: AtomicU64,
     stopped: AtomicBool,
     changes: AtomicU64,
-    /// Kills so far. A request that began before one and failed after it was in flight.
+    /// Kills so far. A request that began before a kill and failed after it was in flight.
     kills: AtomicU64,
     cut: AtomicU64,
 }
 
-impl Told {
+impl Workload {
     /// Whether a request was answered with this status.
-    async fn is_answered<E>(&self, request: impl Future<Output = Result<Answer, E>>, status: u16) -> bool {
+    async fn has_status<E>(&self, request: impl Future<Output = Result<Answer, E>>, status: u16) -> bool {
         let kills = self.kills.load(Ordering::SeqCst);
         let answer = request.await;
         let is_cut = answer.is_err() && self.kills.load(Ordering::SeqCst) > kills;
@@ -47,11 +50,11 @@ impl Told {
         self.changes.load(Ordering::SeqCst)
     }
 
-    /// Kills the hub until requests were in flight. Gives how many kills it took.
+    /// Kills the hub until requests were in flight; returns how many kills that took.
     async fn kill(&self, hub: &Hub, rng: &mut Rng) -> usize {
         for kill in 1..=MAX_KILLS {
             let enough = self.changes() + rng.range(30..150);
-            wait::until(SOON * 3, async || self.changes() >= enough).await;
+            wait::until(WAIT_TIMEOUT * 3, async || self.changes() >= enough).await;
             let before = self.cut.load(Ordering::SeqCst);
             self.kills.fetch_add(1, Ordering::SeqCst);
             hub.kill9().await;
@@ -64,60 +67,61 @@ impl Told {
     }
 }
 
-/// Every hub of the test.
+/// One API client per hub of the test.
 pub(super) fn apis(hub: &Hub) -> Vec<Api> {
     let own = Api::at(&hub.url(""));
     std::iter::once(own).chain(hub.twin().map(|twin| Api::at(&twin.url("")))).collect()
 }
 
-async fn work(told: &Told, apis: &[Api], mut rng: Rng) {
-    while !told.stopped.load(Ordering::SeqCst) {
+async fn work(load: &Workload, apis: &[Api], mut rng: Rng) {
+    while !load.stopped.load(Ordering::SeqCst) {
         let (api, person) = (rng.pick(apis), *rng.pick(&PEOPLE));
-        let known = told.next.load(Ordering::SeqCst);
-        // What was not answered may have happened or not: then it is checked that it happened once or not at all.
+        let known = load.next.load(Ordering::SeqCst);
+        // A request without an answer may have taken effect or not; the comparison checks that it took effect at most
+        // once.
         let done = match rng.below(20) {
             0..10 => {
                 let again = known > 0 && rng.chance(1, 5);
-                let event = if again { rng.below(known) } else { told.next.fetch_add(1, Ordering::SeqCst) };
+                let event = if again { rng.below(known) } else { load.next.fetch_add(1, Ordering::SeqCst) };
                 let targets: Vec<u64> = PEOPLE.into_iter().filter(|_| rng.chance(2, 3)).collect();
                 if targets.is_empty() {
                     continue;
                 }
-                let notice = like(&format!("e{event}"), &targets);
-                let done = told.is_answered(api.try_post(NOTIFY, notice), 202).await;
+                let notice = like_notification(&format!("e{event}"), &targets);
+                let done = load.has_status(api.try_post(NOTIFY_PATH, notice), 202).await;
                 if done {
-                    told.certain.lock().unwrap().extend(targets.into_iter().map(|person| (person, event)));
+                    load.notified.lock().unwrap().extend(targets.into_iter().map(|person| (person, event)));
                 }
                 done
             }
             10..16 => {
-                let path = format!("{INBOX}/{}/read", rng.below(60) + 1);
-                told.is_answered(api.person(person).try_call("PATCH", &path, ""), 200).await
+                let path = format!("{INBOX_PATH}/{}/read", rng.below(60) + 1);
+                load.has_status(api.person(person).try_call("PATCH", &path, ""), 200).await
             }
             16..18 if known > 0 => {
                 let event = rng.below(known);
-                told.deleted.lock().unwrap().insert((person, event));
-                let path = format!("{INBOX}/e{event}");
-                told.is_answered(api.person(person).try_call("DELETE", &path, ""), 200).await
+                load.deleted.lock().unwrap().insert((person, event));
+                let path = format!("{INBOX_PATH}/e{event}");
+                load.has_status(api.person(person).try_call("DELETE", &path, ""), 200).await
             }
             18 => {
-                let path = format!("{INBOX}/read-all");
-                told.is_answered(api.person(person).try_post(&path, json!({})), 200).await
+                let path = format!("{INBOX_PATH}/read-all");
+                load.has_status(api.person(person).try_post(&path, json!({})), 200).await
             }
             _ => {
-                let _ = api.person(person).try_call("GET", &format!("{INBOX}?unread=true"), "").await;
+                let _ = api.person(person).try_call("GET", &format!("{INBOX_PATH}?unread=true"), "").await;
                 false
             }
         };
-        told.changes.fetch_add(u64::from(done), Ordering::SeqCst);
+        load.changes.fetch_add(u64::from(done), Ordering::SeqCst);
         if !done {
-            // A client's pause: while the hub is down, asking without one would only take its time to start.
+            // A client's pause: without it, retries would slow down the start of a hub that is down.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 }
 
-/// All entries of a person.
+/// All entries of a person, and the unread count that the pages show.
 pub(super) async fn all(api: &Api, person: u64, filter: &str) -> (Vec<Value>, u64) {
     let (mut items, mut cursor, mut count) = (Vec::new(), String::new(), 0);
     for _ in 0..10_000 {
@@ -132,7 +136,7 @@ pub(super) async fn all(api: &Api, person: u64, filter: &str) -> (Vec<Value>, u6
     panic!("the pages of person {person} have no end");
 }
 
-async fn compare(told: &Told, apis: &[Api], round: usize) {
+async fn compare(load: &Workload, apis: &[Api], round: usize) {
     for person in PEOPLE {
         for api in apis {
             let (items, shown) = all(api, person, "").await;
@@ -149,8 +153,8 @@ async fn compare(told: &Told, apis: &[Api], round: usize) {
                 *events.entry(item["eventId"].as_str().unwrap().to_owned()).or_default() += 1;
             }
             assert!(events.values().all(|times| *times == 1), "{person} has something twice");
-            let deleted = told.deleted.lock().unwrap().clone();
-            for (_, event) in told.certain.lock().unwrap().iter().filter(|(of, _)| *of == person) {
+            let deleted = load.deleted.lock().unwrap().clone();
+            for (_, event) in load.notified.lock().unwrap().iter().filter(|(of, _)| *of == person) {
                 let there = events.contains_key(&format!("e{event}"));
                 assert!(there || deleted.contains(&(person, *event)), "{person} was told of e{event}");
             }
@@ -158,20 +162,21 @@ async fn compare(told: &Told, apis: &[Api], round: usize) {
     }
 }
 
-/// One more change of everybody's, heard by a device at every hub: all show the same count, which is that of the rows, and a
-/// version that is newer than all before.
+/// Changes one entry of every person once more, with a device connected to every hub: all devices show the same
+/// unread count, which equals the number of unread rows, and a version that is newer than all before.
 async fn compare_devices(hub: &Hub, apis: &[Api], versions: &mut BTreeMap<u64, u64>, round: usize) {
     for person in PEOPLE {
         let hubs = std::iter::once(hub).chain(hub.twin());
-        let devices = join_all(hubs.map(|hub| open(listen(hub, person)))).await;
-        notify(&apis[0], &like(&format!("quiet{round}-{person}"), &[person])).await.expect(202);
+        let devices = join_all(hubs.map(|hub| open(stream_request(hub, person)))).await;
+        notify(&apis[0], &like_notification(&format!("quiet{round}-{person}"), &[person])).await.expect(202);
         let newest = list(&apis[0], person, "?limit=1").await["items"][0]["id"].as_u64().unwrap();
-        let path = format!("{INBOX}/{newest}/read");
+        let path = format!("{INBOX_PATH}/{newest}/read");
         apis[apis.len() - 1].person(person).call("PATCH", &path, "").await.expect(200);
         let (rows, _) = all(&apis[0], person, "&unread=true").await;
         let before = versions.get(&person).copied().unwrap_or_default();
         for mut device in devices {
-            let shown = device.find_event("what was read", SOON, |event| event.event == "read").await.json();
+            let shown =
+                device.find_event("what was read", WAIT_TIMEOUT, |event| event.event == "read").await.json();
             assert_eq!(shown["ids"], json!([newest]), "of {person} in round {round}");
             assert_eq!(shown["unread"], json!(rows.len()), "of {person} in round {round}");
             let version = shown["version"].as_u64().unwrap();
@@ -193,25 +198,25 @@ async fn counts_are_the_rows_whatever_happens_at_once_and_whatever_is_killed() {
         .env("LOCK_TTL_SECS", 1)
         .start()
         .await;
-    let (told, apis, mut versions) = (Told::default(), apis(&hub), BTreeMap::new());
+    let (load, apis, mut versions) = (Workload::default(), apis(&hub), BTreeMap::new());
     let (mut kills, mut landed) = (0, 0);
     let mut compared = 0;
     for round in 0..rounds {
-        told.stopped.store(false, Ordering::SeqCst);
+        load.stopped.store(false, Ordering::SeqCst);
         let workers = (0..WORKERS).map(|_| Rng::new(rng.next_u64())).collect::<Vec<_>>();
-        let working = join_all(workers.into_iter().map(|rng| work(&told, &apis, rng)));
+        let working = join_all(workers.into_iter().map(|rng| work(&load, &apis, rng)));
         let killing = async {
-            // Every second time in the middle of everything.
+            // Every second round kills the hub in the middle of the work.
             if round % 2 == 0 {
-                kills += told.kill(&hub, &mut rng).await;
+                kills += load.kill(&hub, &mut rng).await;
                 landed += 1;
             }
-            let enough = told.changes() + rng.range(30..150);
-            wait::until(SOON * 3, async || told.changes() >= enough).await;
-            told.stopped.store(true, Ordering::SeqCst);
+            let enough = load.changes() + rng.range(30..150);
+            wait::until(WAIT_TIMEOUT * 3, async || load.changes() >= enough).await;
+            load.stopped.store(true, Ordering::SeqCst);
         };
         tokio::join!(working, killing);
-        compare(&told, &apis, round).await;
+        compare(&load, &apis, round).await;
         compare_devices(&hub, &apis, &mut versions, round).await;
         compared += 1;
     }
@@ -221,16 +226,16 @@ async fn counts_are_the_rows_whatever_happens_at_once_and_whatever_is_killed() {
         name,
         json!({
             "seed": tier::seed(), "engine": engine().name(), "rounds": compared, "kills": kills,
-            "killsInFlight": landed, "requestsCut": told.cut.load(Ordering::SeqCst),
-            "changes": told.changes(), "told": told.certain.lock().unwrap().len(),
+            "killsInFlight": landed, "requestsCut": load.cut.load(Ordering::SeqCst),
+            "changes": load.changes(), "told": load.notified.lock().unwrap().len(),
         }),
     );
 }
 
 #[tokio::test]
-async fn marks_survive_a_kill_at_every_point_of_writing_them() {
+async fn read_marks_survive_a_kill_at_every_step_of_their_write() {
     if engine() == Engine::Embedded {
-        // There they are written at once.
+        // The embedded engine writes read marks at once.
         return;
     }
     let hub = Hub::builder(BONGSU)
@@ -240,17 +245,17 @@ async fn marks_survive_a_kill_at_every_point_of_writing_them() {
         .start()
         .await;
     let (api, mut people) = (Api::new(&hub), 10..20_u64);
-    for point in crash_points::of("marks_survive_a_kill_at_every_point_of_writing_them") {
-        // Whatever was answered counts; a hub may be gone before the second. When a turn takes the first mark before it is
-        // answered, that says nothing, and somebody else tries.
+    for point in crash_points::of("read_marks_survive_a_kill_at_every_step_of_their_write") {
+        // Every answered mark counts; a hub may be gone before the second one. If the flush takes the first mark
+        // before it is answered, the round proves nothing and another person tries.
         let (person, answered) = loop {
             let person = people.next().unwrap_or_else(|| panic!("nothing is answered at {point}"));
             crash_points::arm(&hub, point, 1).await;
             for n in 0..3 {
-                notify(&api, &like(&format!("m{person}-{n}"), &[person])).await.expect(202);
+                notify(&api, &like_notification(&format!("m{person}-{n}"), &[person])).await.expect(202);
             }
             let read = async |seq: u64| {
-                let path = format!("{INBOX}/{seq}/read");
+                let path = format!("{INBOX_PATH}/{seq}/read");
                 let answer = api.person(person).try_call("PATCH", &path, "").await.ok()?;
                 (answer.status == 200).then(|| answer.result()["readAt"].clone())
             };
@@ -259,8 +264,11 @@ async fn marks_survive_a_kill_at_every_point_of_writing_them() {
                 break (person, answered);
             }
         };
-        // The one that writes them, at least; where nothing is left to write, the other has nothing to die of.
-        assert!(wait::holds_within(SOON * 3, async || hub.has_one_exited()).await, "no hub came to {point}");
+        // At least the process that writes the marks must die; the other one has nothing left to write then.
+        assert!(
+            wait::holds_within(WAIT_TIMEOUT * 3, async || hub.has_any_exited()).await,
+            "no hub came to {point}"
+        );
         hub.restart().await;
         let (items, _) = all(&api, person, "").await;
         for (seq, read_at) in answered {
@@ -271,26 +279,27 @@ async fn marks_survive_a_kill_at_every_point_of_writing_them() {
         }
         let rows = items.iter().filter(|item| item["readAt"].is_null()).count() as u64;
         assert_eq!(unread(&api, person).await, rows, "after {point}");
-        // And once they are written: of three turns that ended on two hubs, one had begun after now.
+        // The marks must be written as well: of three flushes that ended on two hubs, at least one began after now.
         let turns = async || hub.metrics().await.get("write_behind_flush_entries_count", &[]);
         let before = turns().await;
-        wait::until(SOON, async || turns().await >= before + 3.0).await;
+        wait::until(WAIT_TIMEOUT, async || turns().await >= before + 3.0).await;
         assert_eq!(unread(&api, person).await, rows, "written after {point}");
         assert_eq!(all(&api, person, "").await.0, items, "written after {point}");
     }
 }
 
 #[tokio::test]
-async fn what_rooms_wrote_down_becomes_one_entry_each_although_hubs_die_and_rooms_are_trimmed() {
+async fn follow_up_records_become_one_entry_each_despite_kills_and_trimming() {
     let hub = Hub::builder(BONGSU).records().env("STREAM_MAXLEN", 5).env("LOCK_TTL_SECS", 1).start().await;
     let apis = apis(&hub);
-    let name = "what_rooms_wrote_down_becomes_one_entry_each_although_hubs_die_and_rooms_are_trimmed";
+    let name = "follow_up_records_become_one_entry_each_despite_kills_and_trimming";
     let rounds = (0..tier::size(2, 20)).flat_map(|_| crash_points::of(name)).enumerate();
     for (round, point) in rounds {
-        // One time for what the round before may have left, and one for an event that was answered.
+        // The third time: one for what the previous round may have left, and one for an event that was answered.
         crash_points::arm(&hub, point, 3).await;
         let (person, mut published) = (100 + round as u64, 0);
-        // Until every hub that derives has died: whoever is left derives, and needs something to derive.
+        // Until every hub that makes entries has died: a remaining hub needs follow-up records to reach the crash
+        // point.
         let publishing = async {
             for n in 0.. {
                 let event = json!({"roomId": format!("r{}", n % 3), "eventType": "a.b", "data": {"n": n},
@@ -300,14 +309,14 @@ async fn what_rooms_wrote_down_becomes_one_entry_each_although_hubs_die_and_room
                 if hub.worker().unwrap_or(&hub).has_exited() {
                     break;
                 }
-                // Not so fast that all of it is derived at once.
+                // Slowly enough that the records are not all handled in one batch.
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        assert!(tokio::time::timeout(SOON * 3, publishing).await.is_ok(), "no run came to {point}");
+        assert!(tokio::time::timeout(WAIT_TIMEOUT * 3, publishing).await.is_ok(), "no run came to {point}");
         hub.restart().await;
         let api = &apis[0];
-        wait::until(SOON * 2, async || unread(api, person).await >= published).await;
+        wait::until(WAIT_TIMEOUT * 2, async || unread(api, person).await >= published).await;
         let (items, _) = all(api, person, "").await;
         let numbers: BTreeSet<u64> =
             items.iter().map(|item| item["payload"]["n"].as_u64().unwrap()).collect();
@@ -317,32 +326,38 @@ async fn what_rooms_wrote_down_becomes_one_entry_each_although_hubs_die_and_room
 }
 
 #[tokio::test]
-async fn a_notification_saved_before_a_crash_is_one_entry_and_one_live_event() {
+async fn a_notification_saved_before_a_crash_becomes_one_entry_and_one_live_event() {
     let hub = hub().await;
-    // The hub that the device is connected to, also where there are two.
+    // The API of the hub that the device is connected to, also where there are two hubs.
     let api = Api::at(&hub.url(""));
-    let name = "a_notification_saved_before_a_crash_is_one_entry_and_one_live_event";
+    let name = "a_notification_saved_before_a_crash_becomes_one_entry_and_one_live_event";
     for (round, point) in (0..tier::size(3, 20)).flat_map(|_| crash_points::of(name)).enumerate() {
-        let (person, notice) = (100 + round as u64, like(&format!("saved{round}"), &[100 + round as u64]));
+        let (person, notice) =
+            (100 + round as u64, like_notification(&format!("saved{round}"), &[100 + round as u64]));
         crash_points::arm(&hub, point, 1).await;
-        let mut device = Resuming::new(listen(&hub, person)).retry_at_most(Duration::from_millis(20));
-        // It is connected, knows that it has nothing yet, and is not told what was saved.
-        let deadline = Instant::now() + SOON;
+        let mut device =
+            ResumingClient::new(stream_request(&hub, person)).max_retry_delay(Duration::from_millis(20));
+        // The device is connected, knows that the inbox is empty, and does not receive the entry that was saved
+        // before the crash.
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         while device.connections() == 0 {
             let early = device.try_next_event(Duration::from_millis(50)).await;
             assert!(early.is_err() && Instant::now() < deadline, "{early:?}");
         }
-        let answer = api.try_post(NOTIFY, notice.clone()).await;
+        let answer = api.try_post(NOTIFY_PATH, notice.clone()).await;
         assert!(answer.is_err(), "it never came to {point}: {answer:?}");
-        assert!(wait::holds_within(SOON, async || hub.has_one_exited()).await, "the hub lives after {point}");
+        assert!(
+            wait::holds_within(WAIT_TIMEOUT, async || hub.has_any_exited()).await,
+            "the hub lives after {point}"
+        );
         hub.restart().await;
         assert_eq!(unread(&api, person).await, 1, "what was saved before {point} is there");
         // The service got no answer and repeats its request.
         notify(&api, &notice).await.expect(202);
-        notify(&api, &like(&format!("last{round}"), &[person])).await.expect(202);
+        notify(&api, &like_notification(&format!("last{round}"), &[person])).await.expect(202);
         let mut told = Vec::new();
         while told.last().is_none_or(|(_, event)| *event != format!("last{round}")) {
-            let event = device.next_event(SOON).await.expect("a stream that goes on");
+            let event = device.next_event(WAIT_TIMEOUT).await.expect("a stream that goes on");
             assert_eq!(event.event, "notification", "{event:?}");
             told.push((event.own_id.clone().unwrap(), event.json()["eventId"].clone()));
         }

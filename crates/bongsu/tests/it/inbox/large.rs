@@ -1,18 +1,28 @@
-//! Entries that are too large for the bus, which carries at most 8 KiB: they are saved, listed, and reach live and
-//! resumed streams whole and in order.
+//! Entries larger than the 8 KiB that the bus carries: they are saved and listed, and reach live and resumed streams
+//! complete and in order.
 
 use bongsu_testkit::{Api, Engine, Hub, engine, tier, wait};
 use serde_json::{Value, json};
 
-use super::{SOON, list, listen, notify, open, unread};
+use super::{WAIT_TIMEOUT, list, notify, open, stream_request, unread};
 use crate::BONGSU;
 
-const BUS_LIMIT: usize = 8 << 10;
-/// Lengths of a text in the payload, around the limit of the bus and up to what a request of 64 KiB can hold; small
-/// ones are in between, because they take another way and must not overtake.
-const LENGTHS: [usize; 9] = [10, BUS_LIMIT - 1_000, 10, BUS_LIMIT - 100, BUS_LIMIT, 10, 20_000, 45_000, 10];
+const MAX_BUS_MESSAGE_BYTES: usize = 8 << 10;
+/// Lengths in bytes of a text in the payload, around the limit of the bus and up to what a request of 64 KiB can
+/// hold. Small texts are in between, because they are sent in another way and must not overtake.
+const TEXT_LENGTHS: [usize; 9] = [
+    10,
+    MAX_BUS_MESSAGE_BYTES - 1_000,
+    10,
+    MAX_BUS_MESSAGE_BYTES - 100,
+    MAX_BUS_MESSAGE_BYTES,
+    10,
+    20_000,
+    45_000,
+    10,
+];
 
-/// A payload whose text has this many bytes and no part that repeats, with characters that have to be escaped.
+/// A payload whose text has this many bytes, without repeated parts, with characters that must be escaped.
 fn payload(length: usize) -> Value {
     let mut text = String::with_capacity(length);
     for n in 0..length {
@@ -34,20 +44,20 @@ async fn listed(api: &Api, user: u64) -> Vec<Value> {
 async fn large_entries_are_saved_listed_and_delivered_whole(engine: Engine) {
     let hub = Hub::builder(BONGSU).engine(engine).records().start().await;
     let api = Api::new(&hub);
-    let mut device = open(listen(&hub, 7)).await;
-    for (n, length) in LENGTHS.into_iter().enumerate() {
+    let mut device = open(stream_request(&hub, 7)).await;
+    for (n, length) in TEXT_LENGTHS.into_iter().enumerate() {
         let notice = json!({"eventId": format!("e{n}"), "type": "POST_LIKE", "targetIds": [7], "actorId": 2,
             "refId": 100, "payload": payload(length)});
         notify(&api, &notice).await.expect(202);
     }
-    // The same for what a room writes down for its recipients.
+    // The same for a room event with recipients.
     let event =
         json!({"roomId": 42, "eventType": "comment.created", "data": payload(30_000), "recipients": [7]});
     let id = api.publish(&event).await.expect(200).result()["streamId"].as_str().unwrap().to_owned();
-    let total = LENGTHS.len() + 1;
-    wait::until(SOON, async || unread(&api, 7).await == total as u64).await;
+    let total = TEXT_LENGTHS.len() + 1;
+    wait::until(WAIT_TIMEOUT, async || unread(&api, 7).await == total as u64).await;
     let entries = listed(&api, 7).await;
-    for (n, length) in LENGTHS.into_iter().enumerate() {
+    for (n, length) in TEXT_LENGTHS.into_iter().enumerate() {
         assert_eq!(entries[n]["eventId"], format!("e{n}"));
         assert!(entries[n]["payload"] == payload(length), "the listed payload of {length} bytes is another");
     }
@@ -57,10 +67,10 @@ async fn large_entries_are_saved_listed_and_delivered_whole(engine: Engine) {
         "the listed payload of the room's event is another"
     );
 
-    let mut resumed = open(listen(&hub, 7).last_event_id("0")).await;
+    let mut resumed = open(stream_request(&hub, 7).last_event_id("0")).await;
     for (stream, name) in [(&mut device, "live"), (&mut resumed, "resumed")] {
         for (n, entry) in entries.iter().enumerate() {
-            let event = stream.expect_event("notification", SOON).await;
+            let event = stream.expect_event("notification", WAIT_TIMEOUT).await;
             assert_eq!(event.own_id, Some((n + 1).to_string()), "{name}");
             let data = event.json();
             for field in ["id", "eventId", "type", "message", "refId", "actorId"] {

@@ -1,5 +1,5 @@
-//! What rooms wrote down for people is there at once: it can be marked and deleted before it was derived, and is derived
-//! within a moment, whichever hub took the event and whichever does it.
+//! Inbox entries of room events are usable at once: they can be marked and deleted before they are made, and are made
+//! within a moment, whichever hub took the event and whichever makes the entries.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -8,18 +8,18 @@ use bongsu_testkit::{Api, Rng, engine, proof, tier, wait};
 use serde_json::{Value, json};
 
 use super::exact::{all, apis};
-use super::{INBOX, SOON, hub, ids, list, unread};
+use super::{INBOX_PATH, WAIT_TIMEOUT, hub, ids, list, unread};
 
 const READER: u64 = 7;
-const OTHER: u64 = 8;
+const PASSIVE_RECIPIENT: u64 = 8;
 const DELETER: u64 = 9;
-const NOBODY: u64 = 10;
+const NOT_A_RECIPIENT: u64 = 10;
 
 fn event(room: &str, n: usize, recipients: &[u64]) -> Value {
     json!({"roomId": room, "eventType": "comment.created", "data": {"n": n}, "recipients": recipients})
 }
 
-/// The ids of a batch's entries.
+/// The inbox ids of the events of a batch.
 fn entry_ids(room: &str, answer: &Value) -> Vec<String> {
     let results = answer["results"].as_array().unwrap();
     results.iter().map(|result| format!("{room}:{}", result["streamId"].as_str().unwrap())).collect()
@@ -36,29 +36,30 @@ async fn an_event_can_be_marked_and_deleted_before_its_entry_was_derived() {
     for round in 0..rounds {
         let room = format!("r{}", round % 2);
         let (one, other) = (&apis[round % apis.len()], &apis[(round + 1) % apis.len()]);
-        let events: Vec<Value> = (0..batch).map(|n| event(&room, n, &[READER, OTHER, DELETER])).collect();
+        let events: Vec<Value> =
+            (0..batch).map(|n| event(&room, n, &[READER, PASSIVE_RECIPIENT, DELETER])).collect();
         let answer = one.publish_batch(&events).await.expect(200);
-        // The newest first: it takes a moment until the hub comes to them.
+        // The newest events first, because the hub makes their entries last.
         let names = entry_ids(&room, answer.result());
         for (n, id) in names.iter().rev().take(each).enumerate() {
-            let door = if n % 2 == 0 { INBOX } else { "/api/v1/notifications" };
+            let door = if n % 2 == 0 { INBOX_PATH } else { "/api/v1/notifications" };
             let read = other.person(READER).call("PATCH", &format!("{door}/{id}/read"), "").await;
             marked.push((id.clone(), read.expect(200).result()["readAt"].clone()));
-            let path = format!("{INBOX}/{id}");
-            one.person(NOBODY)
+            let path = format!("{INBOX_PATH}/{id}");
+            one.person(NOT_A_RECIPIENT)
                 .call("PATCH", &format!("{path}/read"), "")
                 .await
                 .expect_error(404, "COMMON404");
-            one.person(NOBODY).call("DELETE", &path, "").await.expect_error(404, "COMMON404");
+            one.person(NOT_A_RECIPIENT).call("DELETE", &path, "").await.expect_error(404, "COMMON404");
             one.person(DELETER).call("DELETE", &path, "").await.expect(200);
             other.person(DELETER).call("DELETE", &path, "").await.expect_error(404, "COMMON404");
             deleted += 1;
-            // The hub had not come to this one if it has not come to all for somebody who touched nothing.
-            early += usize::from(unread(one, OTHER).await < ((round + 1) * batch) as u64);
+            // If a recipient who touched nothing does not have all entries yet, this entry was not made yet either.
+            early += usize::from(unread(one, PASSIVE_RECIPIENT).await < ((round + 1) * batch) as u64);
         }
     }
     let total = rounds * batch;
-    wait::until(SOON, async || unread(&apis[0], OTHER).await == total as u64).await;
+    wait::until(WAIT_TIMEOUT, async || unread(&apis[0], PASSIVE_RECIPIENT).await == total as u64).await;
     for api in &apis {
         let (items, shown) = all(api, READER, "").await;
         let left = (total - marked.len()) as u64;
@@ -69,9 +70,12 @@ async fn an_event_can_be_marked_and_deleted_before_its_entry_was_derived() {
             let item = items.iter().find(|item| item["eventId"] == id.as_str()).unwrap();
             assert_eq!(&item["readAt"], read_at, "{id}");
         }
-        assert_eq!((all(api, DELETER, "").await.0.len(), unread(api, NOBODY).await), (total - deleted, 0));
+        assert_eq!(
+            (all(api, DELETER, "").await.0.len(), unread(api, NOT_A_RECIPIENT).await),
+            (total - deleted, 0)
+        );
         assert_eq!(unread(api, DELETER).await, (total - deleted) as u64);
-        assert_eq!(ids(&list(api, NOBODY, "").await), Vec::<u64>::new());
+        assert_eq!(ids(&list(api, NOT_A_RECIPIENT, "").await), Vec::<u64>::new());
     }
     assert!(early > 0, "nothing was marked before it was derived");
     let facts = json!({"engine": engine().name(), "marked": marked.len(), "beforeItWasDerived": early});
@@ -79,25 +83,25 @@ async fn an_event_can_be_marked_and_deleted_before_its_entry_was_derived() {
 }
 
 #[tokio::test]
-async fn what_names_no_event_that_waits_is_not_found() {
+async fn an_id_without_a_pending_event_is_not_found() {
     let hub = hub().await;
     let api = Api::new(&hub);
-    let published = api.publish(event("a", 0, &[OTHER])).await.expect(200);
+    let published = api.publish(event("a", 0, &[PASSIVE_RECIPIENT])).await.expect(200);
     let id = published.result()["streamId"].as_str().unwrap().to_owned();
     let far = format!("a:{}-{}", u64::MAX, u64::MAX);
     for entry in [&format!("b:{id}"), "a:1-0", "a:0-0", &far, "a:b", "a:b:1-0", ":1-0", &id] {
         for (method, path) in
-            [("PATCH", format!("{INBOX}/{entry}/read")), ("DELETE", format!("{INBOX}/{entry}"))]
+            [("PATCH", format!("{INBOX_PATH}/{entry}/read")), ("DELETE", format!("{INBOX_PATH}/{entry}"))]
         {
-            let answer = api.person(OTHER).call(method, &path, "").await;
+            let answer = api.person(PASSIVE_RECIPIENT).call(method, &path, "").await;
             assert_eq!(answer.status, 404, "{method} {path}: {}", answer.text());
         }
     }
 }
 
 #[tokio::test]
-async fn what_an_active_room_wrote_down_is_visible_in_a_moment_on_every_hub() {
-    let name = "what_an_active_room_wrote_down_is_visible_in_a_moment_on_every_hub";
+async fn entries_of_an_active_room_are_visible_soon_on_every_hub() {
+    let name = "entries_of_an_active_room_are_visible_soon_on_every_hub";
     let mut rng = Rng::for_test(name);
     let hub = hub().await;
     let apis = apis(&hub);
@@ -106,9 +110,9 @@ async fn what_an_active_room_wrote_down_is_visible_in_a_moment_on_every_hub() {
         let (one, other) = (&apis[n % apis.len()], &apis[(n / 2) % apis.len()]);
         let published = Instant::now();
         one.publish(event("active", n, &[READER])).await.expect(200);
-        wait::until(SOON, async || unread(other, READER).await > n as u64).await;
+        wait::until(WAIT_TIMEOUT, async || unread(other, READER).await > n as u64).await;
         took.push(published.elapsed());
-        // The publisher's own pace, so that it falls into every part of whatever goes round.
+        // The publisher's own pace, random so that it hits every phase of the periodic loops.
         tokio::time::sleep(Duration::from_millis(rng.below(150))).await;
     }
     took.sort_unstable();

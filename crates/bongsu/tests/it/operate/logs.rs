@@ -1,4 +1,4 @@
-//! No token, ticket, key or secret reaches a log or a metric, however much is logged.
+//! No token, ticket, key or secret reaches a log or a metric, at any log level.
 
 use bongsu_testkit::jwks::{JwksServer, Key};
 use bongsu_testkit::sse::Stream;
@@ -7,30 +7,30 @@ use bongsu_testkit::ws::WebSocket;
 use bongsu_testkit::{Answer, Api, Hub, wait};
 use serde_json::json;
 
-use super::SOON;
+use super::WAIT_TIMEOUT;
 use crate::BONGSU;
 
-const SECRET: &str = "jwt-secret-that-must-stay-secret-0123456789";
-const INTERNAL: &str = "internal-key-that-must-stay-secret-012345678";
-const SECOND: &str = "second-internal-key-that-must-stay-secret-01";
-const ADMIN: &str = "admin-key-that-must-stay-secret-0123456789ab";
-const WRONG: &str = "wrong-internal-key-that-must-stay-secret-012";
-/// As much as there is, also from the libraries that are quieter otherwise.
-const EVERYTHING: &str = "trace,h2=trace,h2::codec=trace,h2::hpack=trace,h2::proto=trace,hyper=trace,\
+const JWT_SECRET_VALUE: &str = "jwt-secret-that-must-stay-secret-0123456789";
+const INTERNAL_KEY: &str = "internal-key-that-must-stay-secret-012345678";
+const SECOND_INTERNAL_KEY: &str = "second-internal-key-that-must-stay-secret-01";
+const ADMIN_KEY: &str = "admin-key-that-must-stay-secret-0123456789ab";
+const WRONG_KEY: &str = "wrong-internal-key-that-must-stay-secret-012";
+/// The most verbose filter, including libraries that are quieter by default.
+const MOST_VERBOSE_FILTER: &str = "trace,h2=trace,h2::codec=trace,h2::hpack=trace,h2::proto=trace,hyper=trace,\
     hyper::proto=trace,hyper_util=trace,hyper_util::client=trace,reqwest=trace,reqwest::connect=trace,\
     rustls=trace,tower_http=trace,axum=trace,axum::rejection=trace";
 
-/// Uses every credential in every place where it may stand, and gives back what must not be seen.
-async fn use_everything(hub: &Hub, api: &Api, good: &str, bad: &str) -> Vec<String> {
+/// Uses every credential in every place where it may be sent, and returns the strings that must not appear.
+async fn use_all_credentials(hub: &Hub, api: &Api, good: &str, bad: &str) -> Vec<String> {
     let mut secrets = vec![good.to_owned(), bad.to_owned()];
     let (room, tickets) = ("/api/v1/rooms/a/stream", "/api/v1/stream-tickets");
     let event = json!({"roomId": "a", "eventType": "a.b", "data": {}});
-    for (key, status) in [(INTERNAL, 200), (SECOND, 200), (WRONG, 401)] {
+    for (key, status) in [(INTERNAL_KEY, 200), (SECOND_INTERNAL_KEY, 200), (WRONG_KEY, 401)] {
         api.service(key).publish(&event).await.expect(status);
     }
-    api.anonymous().with_header("x-admin-key", ADMIN).get("/health").await.expect(200);
+    api.anonymous().with_header("x-admin-key", ADMIN_KEY).get("/health").await.expect(200);
     let ask = async |path: &str, headers: &[(&str, &str)]| -> Answer {
-        // Refused for its position after its credentials were looked at, so that no stream is left open.
+        // The stream is refused for its position after the credentials were checked, so that no stream stays open.
         let mut all = vec![("accept", "text/event-stream")];
         all.extend_from_slice(headers);
         api.raw("GET", path, &all, "").await
@@ -49,7 +49,7 @@ async fn use_everything(hub: &Hub, api: &Api, good: &str, bad: &str) -> Vec<Stri
         {
             for request in [request.clone(), request.http2()] {
                 if let Ok(mut stream) = request.last_event_id("0-0").open().await {
-                    stream.expect_event("a.b", SOON).await;
+                    stream.expect_event("a.b", WAIT_TIMEOUT).await;
                 }
             }
         }
@@ -59,7 +59,7 @@ async fn use_everything(hub: &Hub, api: &Api, good: &str, bad: &str) -> Vec<Stri
             ask(&path, &[]).await.expect_error(401, "AUTH4001");
             secrets.push(ticket.to_owned());
         }
-        // A wrong one is refused, a good one may be; both stood in the address.
+        // A wrong token is refused, a good one may be; both were in the address.
         let socket = WebSocket::try_open(hub, &format!("/api/v1/ws?token={token}"), &[]).await;
         assert_eq!(socket.err() == Some(401), token == bad);
         ask(&format!("{room}?ticket={token}"), &[]).await.expect(401);
@@ -75,9 +75,11 @@ async fn use_everything(hub: &Hub, api: &Api, good: &str, bad: &str) -> Vec<Stri
     secrets
 }
 
-async fn nothing_is_told(hub: &Hub, mut secrets: Vec<String>) {
-    secrets.extend([SECRET, INTERNAL, SECOND, ADMIN, WRONG].map(str::to_owned));
-    // The parts of a token tell as much as the whole: its signature is enough.
+async fn assert_no_credential(hub: &Hub, mut secrets: Vec<String>) {
+    secrets.extend(
+        [JWT_SECRET_VALUE, INTERNAL_KEY, SECOND_INTERNAL_KEY, ADMIN_KEY, WRONG_KEY].map(str::to_owned),
+    );
+    // Parts of a token are as sensitive as the whole: its signature is enough.
     let signatures: Vec<String> =
         secrets.iter().filter_map(|secret| secret.rsplit_once('.').map(|(_, end)| end.to_owned())).collect();
     secrets.extend(signatures);
@@ -93,19 +95,22 @@ async fn nothing_is_told(hub: &Hub, mut secrets: Vec<String>) {
 }
 
 fn builder() -> bongsu_testkit::hub::Builder {
-    let builder = Hub::builder(BONGSU).env("RUST_LOG", EVERYTHING).env("JWT_SECRET", SECRET);
-    builder.env("INTERNAL_API_KEY", format!("{INTERNAL},{SECOND}")).env("ADMIN_API_KEY", ADMIN)
+    let builder =
+        Hub::builder(BONGSU).env("RUST_LOG", MOST_VERBOSE_FILTER).env("JWT_SECRET", JWT_SECRET_VALUE);
+    builder
+        .env("INTERNAL_API_KEY", format!("{INTERNAL_KEY},{SECOND_INTERNAL_KEY}"))
+        .env("ADMIN_API_KEY", ADMIN_KEY)
 }
 
 #[tokio::test]
 async fn no_credential_is_ever_logged() {
     let hub = builder().start().await;
-    let (good, bad) = (Claims::new(7).sign_with(SECRET), Claims::new(8).sign_with("another"));
+    let (good, bad) = (Claims::new(7).sign_with(JWT_SECRET_VALUE), Claims::new(8).sign_with("another"));
     let mut secrets = Vec::new();
     for api in [Api::new(&hub), Api::http2(&hub)] {
-        secrets.extend(use_everything(&hub, &api, &good, &bad).await);
+        secrets.extend(use_all_credentials(&hub, &api, &good, &bad).await);
     }
-    nothing_is_told(&hub, secrets).await;
+    assert_no_credential(&hub, secrets).await;
 }
 
 #[tokio::test]
@@ -116,12 +121,14 @@ async fn no_credential_is_logged_with_published_keys_either() {
     let hub = builder().env("JWKS_URL", url).env("JWT_ALGORITHM", "ES256").start().await;
     let (good, bad) = (Claims::new(7).sign_by(&key), Claims::new(8).sign_by(&Key::es256("unknown")));
     let api = Api::http2(&hub);
-    wait::until(SOON, async || api.bearer(&good).get("/api/v1/rooms/a/events?since=0-0").await.status == 200)
-        .await;
+    wait::until(WAIT_TIMEOUT, async || {
+        api.bearer(&good).get("/api/v1/rooms/a/events?since=0-0").await.status == 200
+    })
+    .await;
     server.fail(Some(bongsu_testkit::jwks::Failure::Status(500)));
-    let mut secrets = use_everything(&hub, &api, &good, &bad).await;
+    let mut secrets = use_all_credentials(&hub, &api, &good, &bad).await;
     secrets.push("jwks-url-credential-0123456789".to_owned());
-    nothing_is_told(&hub, secrets).await;
+    assert_no_credential(&hub, secrets).await;
 }
 
 #[tokio::test]
@@ -132,8 +139,8 @@ async fn log_lines_of_a_request_carry_its_trace() {
     api.publish_to("a", "a.b", json!({})).await;
     let is_answer = |line: &str| line.contains("\"answered\"") && line.contains("/publish");
     let traced = |line: &str| line.contains("\"trace_id\":\"4bf92f3577b34da6a3ce929d0e0e4736\"");
-    wait::until(SOON, async || hub.log().lines().any(|line| is_answer(line) && traced(line))).await;
+    wait::until(WAIT_TIMEOUT, async || hub.log().lines().any(|line| is_answer(line) && traced(line))).await;
     Api::at(&hub.url("")).publish_to("b", "a.b", json!({})).await;
-    wait::until(SOON, async || hub.log().lines().filter(|line| is_answer(line)).count() == 2).await;
+    wait::until(WAIT_TIMEOUT, async || hub.log().lines().filter(|line| is_answer(line)).count() == 2).await;
     assert_eq!(hub.log().lines().filter(|line| traced(line)).count(), 1, "the second has no trace");
 }

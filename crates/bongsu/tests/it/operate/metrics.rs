@@ -9,18 +9,18 @@ use bongsu_testkit::sse::Stream;
 use bongsu_testkit::{Api, Hub, Metrics, tier, wait};
 use serde_json::{Value, json};
 
-use super::SOON;
+use super::WAIT_TIMEOUT;
 use crate::BONGSU;
 
 /// Name, type, and the labels of a sample that is at least 1 (of a histogram: of its `_count`); `*` is any value.
-type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+type MetricRow = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-const PUBLISH: &[(&str, &str)] =
+const PUBLISH_LABELS: &[(&str, &str)] =
     &[("method", "POST"), ("path", "/api/v1/notifications/publish"), ("status", "200")];
-const TEMPLATE: &[(&str, &str)] =
+const HEARTBEAT_LABELS: &[(&str, &str)] =
     &[("method", "POST"), ("path", "/api/v1/rooms/{roomId}/presence/heartbeat"), ("status", "200")];
 
-const CONTRACT: [Row; 17] = [
+const CONTRACT_METRICS: [MetricRow; 17] = [
     ("sse_active_connections", "gauge", &[]),
     ("sse_active_rooms", "gauge", &[]),
     ("events_published_total", "counter", &[("event_type", "comment.created")]),
@@ -33,15 +33,15 @@ const CONTRACT: [Row; 17] = [
     ("lock_acquire_total", "counter", &[("result", "success")]),
     ("lock_acquire_total", "counter", &[("result", "failure")]),
     ("redis_command_duration_seconds", "histogram", &[("command", "*")]),
-    ("http_requests_total", "counter", PUBLISH),
-    ("http_request_duration_seconds", "histogram", PUBLISH),
-    ("http_requests_total", "counter", TEMPLATE),
-    ("http_request_duration_seconds", "histogram", TEMPLATE),
+    ("http_requests_total", "counter", PUBLISH_LABELS),
+    ("http_request_duration_seconds", "histogram", PUBLISH_LABELS),
+    ("http_requests_total", "counter", HEARTBEAT_LABELS),
+    ("http_request_duration_seconds", "histogram", HEARTBEAT_LABELS),
     ("delivery_latency_seconds", "histogram", &[]),
 ];
 
-/// What is wrong with a row in this scrape; None when it is as the contract has it.
-fn fault((name, kind, labels): &Row, text: &str) -> Option<String> {
+/// The fault of a metric in this scrape; None when it is as the contract specifies.
+fn fault((name, kind, labels): &MetricRow, text: &str) -> Option<String> {
     let types: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix(&format!("# TYPE {name} "))).collect();
     if types != [*kind] {
@@ -58,12 +58,12 @@ fn fault((name, kind, labels): &Row, text: &str) -> Option<String> {
         let has_labels = labels.iter().all(|(label, value)| *value == "*" || sample.labels[*label] == *value);
         has_labels && sample.value >= 1.0
     });
-    // The largest bucket of a histogram counts everything.
+    // The largest bucket of a histogram counts every sample.
     let has_buckets = *kind != "histogram" || metrics.has(&format!("{name}_bucket"), &[("le", "+Inf")]);
     (!is_counted || !has_buckets).then(|| format!("{name}{labels:?}: never counted: {samples:?}"))
 }
 
-/// A reader that stands still while its room's log is trimmed, and then reads until it is told that it missed events.
+/// A reader that reads nothing while the log of its room is trimmed, and then reads until `system.lagged`.
 async fn lag_behind_the_log(hub: &Hub, api: &Api) {
     let (batches, batch_size, text) = (20, 200, "x".repeat(250));
     let request = Stream::request(hub, "/api/v1/rooms/busy/stream").person("late");
@@ -75,7 +75,7 @@ async fn lag_behind_the_log(hub: &Hub, api: &Api) {
     }
     let mut late = late.resume();
     for _ in 0..=batches * batch_size {
-        if late.next_event(SOON).await.unwrap().event == "system.lagged" {
+        if late.next_event(WAIT_TIMEOUT).await.unwrap().event == "system.lagged" {
             return;
         }
     }
@@ -88,20 +88,20 @@ async fn every_metric_of_the_contract_is_exported_with_its_type_and_labels() {
         return;
     }
     let (redis, database) = (Redis::start().await, Flavour::Postgres.database().await);
-    // Another owner has a lock that the hub wants, until the hub has tried to get it.
+    // Another owner holds a lock that the hub wants, until the hub has failed to acquire it.
     let lock = "lock:event:runner:inbox-write-behind";
-    redis.command(&["SET", lock, "another owner"]).await.accepted();
+    redis.command(&["SET", lock, "another owner"]).await.expect_ok();
     let hub = Hub::builder(BONGSU).env("REDIS_URL", redis.url()).env("DATABASE_URL", &database);
     let hub = hub.env("LOCK_TTL_SECS", 3).env("WRITE_BEHIND_INTERVAL_SECS", 1);
     let hub = hub.env("STREAM_MAXLEN", 50).env("SSE_CHANNEL_CAPACITY", 8).start().await;
     let api = Api::at(&hub.url(""));
     let failures = async || hub.metrics().await.get("lock_acquire_total", &[("result", "failure")]);
-    wait::until(SOON, async || failures().await > 0.0).await;
-    redis.command(&["DEL", lock]).await.accepted();
+    wait::until(WAIT_TIMEOUT, async || failures().await > 0.0).await;
+    redis.command(&["DEL", lock]).await.expect_ok();
     lag_behind_the_log(&hub, &api).await;
     let mut stream = Stream::request(&hub, "/api/v1/rooms/1/stream").person(7).open().await.ok().unwrap();
     api.publish_to(1, "comment.created", json!({})).await;
-    stream.expect_event("comment.created", SOON).await;
+    stream.expect_event("comment.created", WAIT_TIMEOUT).await;
     api.person(8).post("/api/v1/rooms/1/presence/heartbeat", json!({})).await.expect(200);
     let notice = json!({"eventId": "e1", "type": "FOLLOW", "targetIds": [7]});
     api.post("/api/v1/members/notify", notice).await.expect(202);
@@ -109,12 +109,12 @@ async fn every_metric_of_the_contract_is_exported_with_its_type_and_labels() {
     redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     let faults = async || {
         let text = api.anonymous().get("/metrics").await.expect(200).text();
-        CONTRACT.iter().filter_map(|row| fault(row, &text)).collect::<Vec<String>>()
+        CONTRACT_METRICS.iter().filter_map(|row| fault(row, &text)).collect::<Vec<String>>()
     };
-    wait::holds_within(SOON, async || faults().await.is_empty()).await;
+    wait::holds_within(WAIT_TIMEOUT, async || faults().await.is_empty()).await;
     assert_eq!(faults().await, Vec::<String>::new());
-    // A mark that was read is counted among what was written, not only the turns of writing.
+    // A read mark is counted among the written entries, not only the flushes.
     let written = async || hub.metrics().await.get("write_behind_flush_entries_sum", &[]);
-    wait::holds_within(SOON, async || written().await > 0.0).await;
+    wait::holds_within(WAIT_TIMEOUT, async || written().await > 0.0).await;
     assert_eq!(written().await, 1.0, "one mark was written");
 }

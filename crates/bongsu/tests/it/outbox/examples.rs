@@ -1,4 +1,4 @@
-//! The examples of docs/outbox.md, run as their readers run them: what they commit is told once, what they take back is
+//! The examples of docs/outbox.md, run as their readers run them: committed rows are sent once, rolled back rows are
 //! not. The document shows these very files.
 
 #[path = "../../../../../docs/examples/outbox/change.rs"]
@@ -12,18 +12,18 @@ use std::process::{Command, Stdio};
 use bongsu_kernel::Id;
 use bongsu_kernel::settings::Values;
 use bongsu_kernel::task::Supervisor;
-use bongsu_sql::{Address, Error, Options, Records};
+use bongsu_sql::{DatabaseAddress, Error, Options, Records};
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::sse::Stream;
 use bongsu_testkit::tier;
 use serde_json::json;
 
-use super::{SOON, Scene, open};
+use super::{OutboxTest, WAIT_TIMEOUT, open};
 
-const TASKS: &str =
+const CREATE_TASKS_TABLE: &str =
     "CREATE TABLE IF NOT EXISTS tasks (id VARCHAR(36) PRIMARY KEY, title VARCHAR(200) NOT NULL)";
-/// As change.ts says it is compiled.
-const TSC: &str = "tsc --strict --target es2022 --module nodenext --types node change.ts";
+/// The compiler command that change.ts names.
+const TSC_COMMAND: &str = "tsc --strict --target es2022 --module nodenext --types node change.ts";
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/outbox")
@@ -33,7 +33,7 @@ fn text(file: &str) -> String {
     std::fs::read_to_string(folder().join(file)).unwrap()
 }
 
-/// Runs to its end: whether it succeeded, and what it said.
+/// Runs a command to its end: whether it succeeded, and its output.
 async fn run(mut command: Command) -> (bool, String) {
     let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap();
     let output = output.expect("it can be started");
@@ -41,8 +41,8 @@ async fn run(mut command: Command) -> (bool, String) {
     (output.status.success(), said.concat())
 }
 
-impl Scene {
-    /// Where a program finds the database.
+impl OutboxTest {
+    /// The database URL or file for a program.
     fn url(&self) -> String {
         match &self.database {
             Some((_, url)) => url.clone(),
@@ -50,7 +50,7 @@ impl Scene {
         }
     }
 
-    /// Gives a file of SQL to the database's own command line, and what that printed.
+    /// Runs a file of SQL with the database's own command line client; returns its output.
     async fn run_file(&self, file: &str) -> String {
         if let Some((flavour, url)) = &self.database {
             let isolation = match flavour {
@@ -58,7 +58,7 @@ impl Scene {
                 Flavour::Postgres => "",
             };
             let sql = format!("{isolation}{}", text(file));
-            return flavour.shared().await.execute(Server::name_in(url), &sql);
+            return flavour.shared().await.execute(Server::database_name(url), &sql);
         }
         let mut command = Command::new(tier::program("sqlite3"));
         command.args(["-bail", "-cmd", ".timeout 60000"]).arg(self.url());
@@ -68,23 +68,24 @@ impl Scene {
         said
     }
 
-    /// Person 7 follows event 42.
+    /// A stream of event 42 for person 7.
     async fn follower(&self) -> Stream {
         self.run_file("members.sql").await;
-        open(self.follow("42", 7)).await
+        open(self.stream_request("42", 7)).await
     }
 
-    /// These tasks were told, in this order, and nothing else: neither live nor to who reads all of it afterwards.
-    async fn expect_told(&self, live: Stream, titles: &[&str]) {
+    /// Checks that exactly these tasks were sent, in this order, both on the live stream and to a reader of the whole
+    /// stream.
+    async fn expect_received(&self, live: Stream, titles: &[&str]) {
         self.sql(
             "INSERT INTO outbox_events (event_type, payload, target_event_id) \
              VALUES ('task.added.v1', '{\"task_id\":\"\",\"title\":\"the end\"}', '42')",
         )
         .await;
-        for mut stream in [live, open(self.follow("42", 7).last_event_id("0")).await] {
+        for mut stream in [live, open(self.stream_request("42", 7).last_event_id("0")).await] {
             let mut told = Vec::new();
             loop {
-                let event = stream.take_events(1, SOON).await[0].json();
+                let event = stream.take_events(1, WAIT_TIMEOUT).await[0].json();
                 assert_eq!(event["event_type"], "task.added.v1");
                 let payload = event["payload"].as_object().unwrap().clone();
                 assert!(payload.len() == 2 && payload["task_id"].is_string(), "{event}");
@@ -106,13 +107,14 @@ impl Scene {
                 file.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap() as usize
             }
             Some((flavour, url)) => {
-                let counted = flavour.shared().await.execute(Server::name_in(url), count);
+                let counted = flavour.shared().await.execute(Server::database_name(url), count);
                 counted.trim().parse().unwrap()
             }
         }
     }
 
-    /// Runs a program that adds two tasks, and then one that it takes back for want of a title for another one.
+    /// Runs a program that adds two tasks, and then the same program with an empty title, so that it rolls back both
+    /// of its tasks.
     async fn expect_program(&self, program: impl Fn() -> Command) {
         let stream = self.follower().await;
         let with = |titles: &[&str]| {
@@ -124,7 +126,7 @@ impl Scene {
         assert!(succeeded, "{said}");
         let (succeeded, said) = run(with(&["Buy salt", ""])).await;
         assert!(!succeeded && said.contains("a task needs a title"), "{said}");
-        self.expect_told(stream, &["Buy bread", "Buy 'milk' & \"eggs\""]).await;
+        self.expect_received(stream, &["Buy bread", "Buy 'milk' & \"eggs\""]).await;
     }
 }
 
@@ -132,15 +134,15 @@ async fn plain_sql(flavour: Option<Flavour>) {
     if flavour.is_none() && !tier::needs_engine("sqlite3") {
         return;
     }
-    let Some(scene) = Scene::start(flavour).await else { return };
-    let stream = scene.follower().await;
-    scene.run_file("change.sql").await;
-    scene.expect_told(stream, &["Buy bread"]).await;
-    assert!(scene.run_file("watch.sql").await.contains("task.added.v1"));
+    let Some(test) = OutboxTest::start(flavour).await else { return };
+    let stream = test.follower().await;
+    test.run_file("change.sql").await;
+    test.expect_received(stream, &["Buy bread"]).await;
+    assert!(test.run_file("watch.sql").await.contains("task.added.v1"));
     if flavour.is_some() {
-        assert!(scene.run_file("worker.sql").await.contains("sql-1"));
-        // The other one is what the test wrote last.
-        assert!(scene.run_file("watch.sql").await.lines().any(|line| line.starts_with("task.added.v1\t1\t")));
+        assert!(test.run_file("worker.sql").await.contains("sql-1"));
+        // The other row is the one that the test wrote last.
+        assert!(test.run_file("watch.sql").await.lines().any(|line| line.starts_with("task.added.v1\t1\t")));
     }
 }
 
@@ -148,29 +150,29 @@ async fn python(flavour: Option<Flavour>) {
     if !tier::needs_engine("example-python") {
         return;
     }
-    let Some(scene) = Scene::start(flavour).await else { return };
+    let Some(test) = OutboxTest::start(flavour).await else { return };
     let program = || {
         let mut command = Command::new(tier::program("example-python"));
         command.arg(folder().join("change.py"));
         command
     };
-    scene.expect_program(program).await;
+    test.expect_program(program).await;
 }
 
 async fn typescript(flavour: Option<Flavour>) {
     if !tier::needs_engine("example-tsc") || !tier::needs_engine("node") {
         return;
     }
-    assert!(text("change.ts").contains(&format!("npx {TSC}\n")));
-    let Some(scene) = Scene::start(flavour).await else { return };
-    // A folder with the file and its packages, as npm makes it.
+    assert!(text("change.ts").contains(&format!("npx {TSC_COMMAND}\n")));
+    let Some(test) = OutboxTest::start(flavour).await else { return };
+    // A folder with the file and its packages, as npm creates it.
     let (home, tsc) = (tempfile::tempdir().unwrap(), tier::program("example-tsc"));
     let packages =
         tsc.ancestors().find(|folder| folder.file_name() == Some(OsStr::new("node_modules"))).unwrap();
     std::os::unix::fs::symlink(packages, home.path().join("node_modules")).unwrap();
     std::fs::copy(folder().join("change.ts"), home.path().join("change.ts")).unwrap();
     let mut compile = Command::new(tsc);
-    compile.args(TSC.split(' ').skip(1)).current_dir(home.path());
+    compile.args(TSC_COMMAND.split(' ').skip(1)).current_dir(home.path());
     let (succeeded, said) = run(compile).await;
     assert!(succeeded, "{said}");
     let program = || {
@@ -178,14 +180,14 @@ async fn typescript(flavour: Option<Flavour>) {
         command.arg(home.path().join("change.js"));
         command
     };
-    scene.expect_program(program).await;
+    test.expect_program(program).await;
 }
 
 async fn rust(flavour: Option<Flavour>) {
-    let Some(scene) = Scene::start(flavour).await else { return };
-    let stream = scene.follower().await;
-    scene.sql(TASKS).await;
-    let options = Options { address: Address::parse(&scene.url()).unwrap(), most_connections: 2 };
+    let Some(test) = OutboxTest::start(flavour).await else { return };
+    let stream = test.follower().await;
+    test.sql(CREATE_TASKS_TABLE).await;
+    let options = Options { address: DatabaseAddress::parse(&test.url()).unwrap(), max_connections: 2 };
     let migrations = bongsu::PARTS.migrations(&Values::default(), options.address.dialect()).unwrap();
     let records = Records::connect_as_is(&options, &migrations, &Supervisor::new()).await.unwrap();
     let task = |id: &str, title: &str| change::Task {
@@ -195,8 +197,8 @@ async fn rust(flavour: Option<Flavour>) {
     };
     change::add_task(&records, task("rust-1", "Buy bread")).await.unwrap();
     let undone = change::add_task(&records, task("rust-2", "")).await;
-    assert!(matches!(undone, Err(Error::Undone)), "{undone:?}");
-    scene.expect_told(stream, &["Buy bread"]).await;
+    assert!(matches!(undone, Err(Error::RolledBack)), "{undone:?}");
+    test.expect_received(stream, &["Buy bread"]).await;
 }
 
 macro_rules! examples {
@@ -215,7 +217,7 @@ macro_rules! examples {
     (@ mariadb) => { Some(bongsu_testkit::sql::Flavour::MariaDb) };
 }
 
-// The embedded file is the hub's own for whoever links its crates, and Node learned to open such files only lately.
+// No embedded case for TypeScript: Node has supported SQLite files only recently.
 examples! {
     plain_sql on embedded postgres mariadb;
     python on embedded postgres mariadb;
@@ -224,7 +226,7 @@ examples! {
 }
 
 #[test]
-fn the_document_shows_these_files() {
+fn the_outbox_document_shows_the_example_files() {
     let document = std::fs::read_to_string(folder().join("../../outbox.md")).unwrap();
     let files: Vec<String> = std::fs::read_dir(folder())
         .unwrap()

@@ -1,22 +1,23 @@
-//! Two hubs on one database, or one on its own file: what tests do faults to, write to as any program does, and follow.
+//! Two hubs on one database, or one hub on its own file: the fixture in which tests inject faults, write as any
+//! program does, and open streams.
 
 use std::ops::Deref;
 use std::time::Duration;
 
 use bongsu_kernel::settings::Values;
 use bongsu_kernel::task::Supervisor;
-use bongsu_sql::{Address, Options, Records};
+use bongsu_sql::{DatabaseAddress, Options, Records};
 use bongsu_testkit::hub::Builder;
 use bongsu_testkit::redis::Redis;
 use bongsu_testkit::sql::{Flavour, Server};
 use bongsu_testkit::{Hub, tier, wait};
 use rusqlite::types::ValueRef;
 
-use super::SOON;
+use super::WAIT_TIMEOUT;
 use crate::BONGSU;
 
-/// Longer than anything here may take.
-pub(super) const LONG: Duration = Duration::from_secs(60);
+/// Longer than any single step of these tests takes.
+pub(super) const FLEET_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) struct Fleet {
     pub(super) hubs: Vec<Hub>,
@@ -24,13 +25,13 @@ pub(super) struct Fleet {
     _redis: Option<Redis>,
 }
 
-/// A database of a server that is shared with other tests, or of one that this test does things to.
+/// A database on a server that tests share, or on one that this test controls.
 pub(super) struct Database {
-    server: Held,
+    server: ServerHandle,
     url: String,
 }
 
-enum Held {
+enum ServerHandle {
     Own(Server),
     Shared(&'static Server),
 }
@@ -40,54 +41,54 @@ impl Deref for Database {
 
     fn deref(&self) -> &Server {
         match &self.server {
-            Held::Own(server) => server,
-            Held::Shared(server) => server,
+            ServerHandle::Own(server) => server,
+            ServerHandle::Shared(server) => server,
         }
     }
 }
 
 impl Database {
     pub(super) fn name(&self) -> &str {
-        Server::name_in(&self.url)
+        Server::database_name(&self.url)
     }
 
-    /// One with all tables that no hub uses, on the server that tests share.
+    /// A database with all tables that no hub uses, on the shared server.
     pub(super) async fn migrated(flavour: Flavour) -> Self {
-        Self::with_tables(Held::Shared(flavour.shared().await)).await
+        Self::with_tables(ServerHandle::Shared(flavour.shared().await)).await
     }
 
-    /// The same on a server of its own, for tests that look at the transactions of a whole server.
-    pub(super) async fn migrated_apart(flavour: Flavour) -> Self {
-        Self::with_tables(Held::Own(Server::start(flavour).await)).await
+    /// The same on a separate server, for tests about the transactions of a whole server.
+    pub(super) async fn migrated_on_own_server(flavour: Flavour) -> Self {
+        Self::with_tables(ServerHandle::Own(Server::start(flavour).await)).await
     }
 
-    async fn with_tables(server: Held) -> Self {
+    async fn with_tables(server: ServerHandle) -> Self {
         let mut database = Self { server, url: String::new() };
         database.url = database.database();
         database.records(1).await;
         database
     }
 
-    /// Connections as any program has them.
-    pub(super) async fn records(&self, most_connections: usize) -> Records {
-        let options = Options { address: Address::parse(&self.url).unwrap(), most_connections };
+    /// Connections such as any program has.
+    pub(super) async fn records(&self, max_connections: usize) -> Records {
+        let options = Options { address: DatabaseAddress::parse(&self.url).unwrap(), max_connections };
         let migrations = bongsu::PARTS.migrations(&Values::default(), options.address.dialect()).unwrap();
         Records::connect(&options, &migrations, &Supervisor::new()).await.unwrap()
     }
 }
 
 impl Fleet {
-    /// On a server that other tests use as well; none where an engine cannot be had.
+    /// A fleet on the shared server; None where an engine is not available.
     pub(super) async fn start(flavour: Option<Flavour>) -> Option<Self> {
         Self::start_with(flavour, None, |builder| builder).await
     }
 
-    /// On a server of its own.
-    pub(super) async fn start_apart(flavour: Option<Flavour>) -> Option<Self> {
+    /// A fleet on a separate server.
+    pub(super) async fn start_on_own_server(flavour: Option<Flavour>) -> Option<Self> {
         Self::start_with(flavour, Some(&[]), |builder| builder).await
     }
 
-    /// With hubs of other settings, and on a server of its own if settings for that are given.
+    /// A fleet with these hub settings; on a separate server if `apart` has settings for one.
     pub(super) async fn start_with(
         flavour: Option<Flavour>,
         apart: Option<&[&str]>,
@@ -103,8 +104,8 @@ impl Fleet {
         }
         let redis = Redis::start().await;
         let server = match apart {
-            Some(settings) => Held::Own(Server::start_with(flavour, settings).await),
-            None => Held::Shared(flavour.shared().await),
+            Some(settings) => ServerHandle::Own(Server::start_with(flavour, settings).await),
+            None => ServerHandle::Shared(flavour.shared().await),
         };
         let mut database = Database { server, url: String::new() };
         database.url = database.database();
@@ -120,14 +121,14 @@ impl Fleet {
         self.database.as_ref().map_or("embedded", |database| database.flavour().name())
     }
 
-    /// The file of a hub that is alone, as another program opens it.
+    /// Opens the file of the embedded hub, as another program does.
     pub(super) fn file(&self) -> rusqlite::Connection {
         let file = rusqlite::Connection::open(self.hubs[0].data_dir().join("bongsu.db")).unwrap();
-        file.busy_timeout(SOON).unwrap();
+        file.busy_timeout(WAIT_TIMEOUT).unwrap();
         file
     }
 
-    /// Does something as another program does it.
+    /// Runs SQL as another program does.
     pub(super) fn sql(&self, sql: &str) {
         match &self.database {
             None => self.file().execute_batch(sql).unwrap(),
@@ -135,14 +136,14 @@ impl Fleet {
         }
     }
 
-    /// What was seen is on the disk afterwards: MariaDB shows a commit before it is there, and writes all before a later one
-    /// that it acknowledges.
-    pub(super) fn settle(&self) {
+    /// Makes sure that the commits seen so far are on disk: MariaDB shows a commit before it is on disk, and writes
+    /// all earlier commits before it acknowledges a later one.
+    pub(super) fn flush_commits(&self) {
         self.sql("INSERT INTO memberships (event_id, user_id, status) VALUES ('settled', '1', 'PENDING')");
     }
 
-    /// The rows that a question gives.
-    pub(super) fn ask(&self, sql: &str) -> Vec<Vec<String>> {
+    /// The rows of a query's result.
+    pub(super) fn query(&self, sql: &str) -> Vec<Vec<String>> {
         match &self.database {
             None => {
                 let file = self.file();
@@ -164,13 +165,13 @@ impl Fleet {
         }
     }
 
-    /// The ids of all rows of an event that are told, in the order of their positions.
-    pub(super) fn order(&self, event: impl std::fmt::Display) -> Vec<i64> {
+    /// The ids of all rows of an event that have a position, in the order of their positions.
+    pub(super) fn row_order(&self, event: impl std::fmt::Display) -> Vec<i64> {
         let told = format!(
             "SELECT id FROM outbox_events WHERE target_event_id = '{event}' AND position IS NOT NULL \
              AND event_type <> 'system.removed' ORDER BY position"
         );
-        self.ask(&told).iter().map(|row| row[0].parse().unwrap()).collect()
+        self.query(&told).iter().map(|row| row[0].parse().unwrap()).collect()
     }
 
     pub(super) fn accept(&self, event: impl std::fmt::Display, people: &[u64]) {
@@ -179,8 +180,8 @@ impl Fleet {
         self.sql(&format!("INSERT INTO memberships (event_id, user_id, status) VALUES {}", rows.join(", ")));
     }
 
-    /// Writes rows with these numbers and texts of so many bytes. Every tenth is of a type that a worker deals with, and has
-    /// dealt with every other one of them.
+    /// Writes rows with these numbers and texts of `bytes` bytes. Every tenth row has a type that a worker processes,
+    /// and every second one of these is marked as DONE.
     pub(super) async fn write_large(
         &self,
         event: &str,
@@ -192,7 +193,7 @@ impl Fleet {
             Some(_) => format!("repeat('x', {bytes})"),
         };
         let numbers: Vec<u64> = numbers.collect();
-        // MariaDB counts to a thousand.
+        // MariaDB limits a recursion to 1000 steps.
         for some in numbers.chunks(900) {
             let (first, last) = (some[0], some[some.len() - 1]);
             self.sql(&format!(
@@ -203,26 +204,26 @@ impl Fleet {
                      CASE WHEN n % 20 = 0 THEN 'DONE' ELSE 'PENDING' END \
                  FROM counted ORDER BY n"
             ));
-            // Whoever reads on this thread takes what has come.
+            // Readers on the same thread read what has arrived.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Which hub gives positions.
+    /// The index of the hub that runs the sequencer.
     pub(super) fn sequencer(&self) -> Option<usize> {
         self.runner("outbox-sequencer")
     }
 
-    /// Which hub runs something.
+    /// The index of the hub that holds the lock of a runner.
     pub(super) fn runner(&self, name: &str) -> Option<usize> {
-        self.last_turn(name).map(|(_, at)| at)
+        self.last_acquired(name).map(|(_, at)| at)
     }
 
-    /// The turn of something that began last: when, as the log writes it, and on which hub.
-    pub(super) fn last_turn(&self, name: &str) -> Option<(String, usize)> {
+    /// The latest acquisition of a runner lock: its time as in the log, and the index of the hub.
+    pub(super) fn last_acquired(&self, name: &str) -> Option<(String, usize)> {
         let granted = |hub: &Hub| {
             let log = hub.worker().unwrap_or(hub).log();
-            let turn = format!("runs here\",\"runner\":\"{name}\"");
+            let turn = format!("starting the loop\",\"runner\":\"{name}\"");
             let turns = log.lines().filter(|line| line.contains(&turn));
             let began =
                 |line: &str| Some(line.split_once("\"timestamp\":\"")?.1.split('"').next()?.to_owned());
@@ -232,8 +233,8 @@ impl Fleet {
         turns.filter_map(|(at, began)| Some((began?, at))).max()
     }
 
-    /// Waits until another hub gives positions than the one that did.
-    pub(super) async fn taken_over_from(&self, before: usize) {
-        wait::until(LONG, async || self.sequencer().is_some_and(|now| now != before)).await;
+    /// Waits until another hub than `before` runs the sequencer.
+    pub(super) async fn wait_for_takeover(&self, before: usize) {
+        wait::until(FLEET_TIMEOUT, async || self.sequencer().is_some_and(|now| now != before)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Somebody who follows an event over SSE, loses the connection at random, and comes back with their last id.
+//! A reader of an event's SSE stream that loses the connection at random and resumes with its last id.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -7,37 +7,37 @@ use bongsu_testkit::sse::{Event, Stream};
 use bongsu_testkit::{Hub, Rng};
 use tokio::time::{Instant, sleep};
 
-use super::fleet::LONG;
-use super::follow;
+use super::fleet::FLEET_TIMEOUT;
+use super::stream_request;
 
-/// The number of the row that ends a test: everything else was committed before it was written.
-pub(super) const LAST: u64 = 1 << 50;
+/// The number of the row that ends a test: every other row was committed before it was written.
+pub(super) const LAST_NUMBER: u64 = 1 << 50;
 
-/// What somebody was told.
+/// What a reader received.
 #[derive(Default)]
-pub(super) struct Followed {
+pub(super) struct ReaderTrace {
     pub(super) ids: Vec<i64>,
-    /// Without the one at the end.
+    /// The numbers of the rows, without the last one.
     pub(super) numbers: Vec<u64>,
     pub(super) drops: usize,
-    /// Streams that were opened.
+    /// Streams that the reader opened.
     pub(super) streams: usize,
-    /// How often it was told that what it had may not be what there is, and began anew.
+    /// How often the reader got `system.reset` and started its trace again.
     pub(super) resets: usize,
 }
 
-pub(super) struct Follower<'a> {
-    /// Comes back to any of these.
+pub(super) struct StreamReader<'a> {
+    /// The reader may connect to any of these hubs.
     pub(super) hubs: Vec<&'a Hub>,
     pub(super) event: u64,
     pub(super) person: u64,
-    /// Drops about once in so many events; never when it is zero.
-    pub(super) drops_one_in: u64,
-    /// Counts what everybody is told.
+    /// Disconnects on average once in this many events; 0 means never.
+    pub(super) one_drop_in: u64,
+    /// Counts the events that all readers received.
     pub(super) told: &'a AtomicUsize,
 }
 
-impl Followed {
+impl ReaderTrace {
     fn begin_anew(&mut self) {
         self.ids.clear();
         self.numbers.clear();
@@ -45,24 +45,24 @@ impl Followed {
     }
 }
 
-impl Follower<'_> {
-    /// Everything from the beginning to the last row, or to where nothing more comes.
-    pub(super) async fn follow(self, mut rng: Rng) -> Followed {
+impl StreamReader<'_> {
+    /// Reads from the beginning to the last row, or until nothing more arrives within the timeout.
+    pub(super) async fn read(self, mut rng: Rng) -> ReaderTrace {
         let (mut followed, mut last, mut until) =
-            (Followed::default(), "0".to_owned(), Instant::now() + LONG);
+            (ReaderTrace::default(), "0".to_owned(), Instant::now() + FLEET_TIMEOUT);
         while Instant::now() < until {
             let hub = *rng.pick(&self.hubs);
-            let request = follow(hub, &self.event.to_string(), self.person).last_event_id(&last);
-            // A hub that is down, or was killed before it answered, is asked again.
+            let request = stream_request(hub, &self.event.to_string(), self.person).last_event_id(&last);
+            // The reader tries again when a hub is down or was killed before it answered.
             let Ok(opened) = request.try_open().await else {
-                // A client's pause before it comes back.
+                // A client's pause before it reconnects.
                 sleep(Duration::from_millis(20)).await;
                 continue;
             };
             let mut stream = opened.unwrap_or_else(|answer| panic!("{} {}", answer.status, answer.text()));
             followed.streams += 1;
             while let Some(event) = self.next(&mut stream, &mut rng, until).await {
-                until = Instant::now() + LONG;
+                until = Instant::now() + FLEET_TIMEOUT;
                 if event.event == "system.close" {
                     assert_eq!(event.json()["reconnect"], true, "{event:?}");
                     break;
@@ -74,14 +74,14 @@ impl Follower<'_> {
                     followed.begin_anew();
                     continue;
                 }
-                let (id, number) = read(&event);
+                let (id, number) = row_of(&event);
                 followed.ids.push(id);
-                if number == LAST {
+                if number == LAST_NUMBER {
                     return followed;
                 }
                 followed.numbers.push(number);
                 self.told.fetch_add(1, Ordering::SeqCst);
-                if self.drops_one_in > 0 && rng.chance(1, self.drops_one_in) {
+                if self.one_drop_in > 0 && rng.chance(1, self.one_drop_in) {
                     followed.drops += 1;
                     break;
                 }
@@ -90,22 +90,23 @@ impl Follower<'_> {
         followed
     }
 
-    /// None when the stream has ended or the time is over; one who drops also drops in silence.
+    /// The next event; None when the stream has ended or the time is over, or when a reader that drops connections
+    /// drops a silent one.
     async fn next(&self, stream: &mut Stream, rng: &mut Rng, until: Instant) -> Option<Event> {
         loop {
             let patience = Duration::from_millis(rng.range(20..500)).min(until - Instant::now());
             if let Ok(event) = stream.try_next_event(patience).await {
                 return event;
             }
-            if Instant::now() >= until || (self.drops_one_in > 0 && rng.chance(1, 4)) {
+            if Instant::now() >= until || (self.one_drop_in > 0 && rng.chance(1, 4)) {
                 return None;
             }
         }
     }
 }
 
-/// The id and the number of a row that was told.
-pub(super) fn read(event: &Event) -> (i64, u64) {
+/// The id and the number of a row that was sent.
+pub(super) fn row_of(event: &Event) -> (i64, u64) {
     let data = event.json();
     assert_eq!(event.event, "message", "something else was told: {event:?}");
     assert_eq!(event.own_id, Some(data["id"].to_string()), "{event:?}");

@@ -1,6 +1,6 @@
-//! What programs did to the table, by a clock that all of them share, and what a reader has to see of it.
+//! Records what writers did to the table on one logical clock, and checks what a reader must have seen.
 //!
-//! The checker is one function, so that what it finds wrong with naive readers is what it would find wrong with the hub.
+//! The checker is one function, so that the faults it finds in naive readers are the faults it would find in the hub.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bongsu_testkit::tier;
 
-/// A row that was kept: for whom, when its insert began, and when its commit was known.
+/// A committed row: its target, when its insert began, and when its commit was acknowledged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(super) struct RowSpan {
     pub(super) target: u64,
     pub(super) began: u64,
     pub(super) kept: u64,
@@ -20,9 +20,9 @@ pub(super) struct Span {
 pub(super) struct Ledger {
     clock: AtomicU64,
     next: AtomicU64,
-    kept: Mutex<BTreeMap<u64, Span>>,
-    /// Of these nobody was told whether they are kept.
-    open: Mutex<BTreeMap<u64, Span>>,
+    kept: Mutex<BTreeMap<u64, RowSpan>>,
+    /// Rows whose commit got no answer.
+    open: Mutex<BTreeMap<u64, RowSpan>>,
     pub(super) commits: AtomicUsize,
     pub(super) undone: AtomicUsize,
     pub(super) in_flight: AtomicUsize,
@@ -34,33 +34,34 @@ impl Ledger {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Numbers for so many rows, each used once.
+    /// Reserves `count` numbers for rows.
     pub(super) fn numbers(&self, count: u64) -> std::ops::Range<u64> {
         tier::counts_events();
         let first = self.next.fetch_add(count, Ordering::SeqCst);
         first..first + count
     }
 
-    /// Rows whose commit was acknowledged just now: number, target, and when their insert began.
+    /// Records rows whose commit was just acknowledged: number, target, and when their insert began.
     pub(super) fn keep(&self, rows: &[(u64, u64, u64)]) {
         self.note(rows, &self.kept);
         self.commits.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Rows whose commit was sent, and nobody knows more.
+    /// Records rows whose commit was sent without an answer.
     pub(super) fn leave_open(&self, rows: &[(u64, u64, u64)]) {
         self.note(rows, &self.open);
     }
 
-    fn note(&self, rows: &[(u64, u64, u64)], known: &Mutex<BTreeMap<u64, Span>>) {
+    fn note(&self, rows: &[(u64, u64, u64)], known: &Mutex<BTreeMap<u64, RowSpan>>) {
         let kept = self.tick();
         let spans = rows
             .iter()
-            .map(|(number, target, began)| (*number, Span { target: *target, began: *began, kept }));
+            .map(|(number, target, began)| (*number, RowSpan { target: *target, began: *began, kept }));
         known.lock().unwrap().extend(spans);
     }
 
-    /// What is in the table settles what was left open: it counts as kept, at the latest moment.
+    /// Decides the unanswered rows by the content of the table: a row that is there counts as committed at the latest
+    /// possible time. Returns how many rows were unanswered.
     pub(super) fn settle(&self, in_table: &BTreeSet<u64>) -> usize {
         let open = std::mem::take(&mut *self.open.lock().unwrap());
         let count = open.len();
@@ -68,11 +69,11 @@ impl Ledger {
         self.kept
             .lock()
             .unwrap()
-            .extend(found.map(|(number, span)| (number, Span { kept: u64::MAX, ..span })));
+            .extend(found.map(|(number, span)| (number, RowSpan { kept: u64::MAX, ..span })));
         count
     }
 
-    pub(super) fn kept(&self) -> BTreeMap<u64, Span> {
+    pub(super) fn kept(&self) -> BTreeMap<u64, RowSpan> {
         self.kept.lock().unwrap().clone()
     }
 
@@ -80,7 +81,7 @@ impl Ledger {
         self.commits.load(Ordering::SeqCst)
     }
 
-    /// Nobody begins anything any more.
+    /// Tells the writers to begin no new transaction.
     pub(super) fn stop(&self) {
         self.over.store(true, Ordering::SeqCst);
     }
@@ -90,26 +91,26 @@ impl Ledger {
     }
 }
 
-/// What is wrong with what a reader saw.
+/// The faults in what a reader saw.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(super) struct Violations {
     pub(super) missing: Vec<u64>,
     pub(super) repeated: Vec<u64>,
-    /// Never kept, or another's.
-    pub(super) strange: Vec<u64>,
-    /// Pairs in the order in which they were seen, the second of which was kept before the first was inserted.
+    /// Rows that were never committed, or that belong to another target.
+    pub(super) unexpected: Vec<u64>,
+    /// Pairs in the order seen, of which the second row was committed before the insert of the first one began.
     pub(super) disordered: Vec<(u64, u64)>,
 }
 
-impl Wrong {
-    pub(super) fn is_nothing(&self) -> bool {
+impl Violations {
+    pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Compares what somebody saw of a target with what was kept.
-    pub(super) fn with(seen: &[u64], target: u64, kept: &BTreeMap<u64, Span>) -> Self {
+    /// Compares the rows that a reader of a target saw with the committed rows.
+    pub(super) fn find(seen: &[u64], target: u64, kept: &BTreeMap<u64, RowSpan>) -> Self {
         let (mut wrong, mut known) = (Self::default(), BTreeSet::new());
-        // The insert that began latest of those seen so far.
+        // The latest beginning of an insert among the rows seen so far.
         let mut latest: Option<(u64, u64)> = None;
         for number in seen {
             match kept.get(number) {
@@ -121,7 +122,7 @@ impl Wrong {
                     }
                     latest = latest.max(Some((span.began, *number)));
                 }
-                _ => wrong.strange.push(*number),
+                _ => wrong.unexpected.push(*number),
             }
             if !known.insert(*number) {
                 wrong.repeated.push(*number);
@@ -141,14 +142,14 @@ fn the_checker_finds_everything_that_can_be_wrong() {
         let (number, began) = (ledger.numbers(1).start, ledger.tick());
         ledger.keep(&[(number, target, began)]);
     }
-    // Two at the same time: either may come first.
+    // Two concurrent rows: either may come first.
     let (both, began) = (ledger.numbers(2), ledger.tick());
     ledger.keep(&[(both.start, 1, began), (both.start + 1, 1, began)]);
     let kept = ledger.kept();
-    let wrong = |seen: &[u64]| Wrong::with(seen, 1, &kept);
-    assert!(wrong(&[0, 1, 2, 5, 4]).is_nothing());
+    let wrong = |seen: &[u64]| Violations::find(seen, 1, &kept);
+    assert!(wrong(&[0, 1, 2, 5, 4]).is_empty());
     assert_eq!(wrong(&[0, 2, 4, 5]).missing, [1]);
     assert_eq!(wrong(&[0, 1, 1, 2, 4, 5]).repeated, [1]);
-    assert_eq!(wrong(&[0, 1, 2, 3, 4, 5, 99]).strange, [3, 99]);
+    assert_eq!(wrong(&[0, 1, 2, 3, 4, 5, 99]).unexpected, [3, 99]);
     assert_eq!(wrong(&[0, 2, 1, 4, 5]).disordered, [(2, 1)]);
 }

@@ -1,4 +1,5 @@
-//! Tests of the gap test: readers as they are usually written lose rows of the same writers, and the same checker says so.
+//! Tests of the gap test: readers as they are usually written lose rows of the same writers, and the same checker
+//! reports it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,33 +10,34 @@ use bongsu_testkit::{Rng, proof, tier, wait};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::fleet::{Database, LONG};
-use super::follower::LAST;
-use super::gaps::{SERVERS, TARGETS};
-use super::ledger::{Ledger, Wrong};
+use super::fleet::{Database, FLEET_TIMEOUT};
+use super::follower::LAST_NUMBER;
+use super::gaps::{SERVER_PACE, TARGETS};
+use super::ledger::{Ledger, Violations};
 use super::rows;
-use super::writers::write_to;
+use super::writers::run_server_writers;
 
-/// So often the writers write for a while, at most, until something is lost.
-const ROUNDS: u64 = 10;
-const A_WHILE: usize = 120;
+/// The writers run in at most this many rounds, until a row is lost.
+const MAX_ROUNDS: u64 = 10;
+const COMMITS_PER_ROUND: usize = 120;
 
 const BY_ID_TEXT: &str =
     "SELECT id, payload FROM outbox_events WHERE target_event_id = :target AND id > :last ORDER BY id";
 static BY_ID: Query = Query::new("test_by_id", [BY_ID_TEXT; 3]);
-/// Only what is older than the oldest transaction that is under way. The numbers of rows have 32 bits, the horizon has 64.
+/// Reads only rows older than the oldest open transaction. Row versions have 32-bit transaction ids, the horizon has
+/// 64 bits.
 const BY_HORIZON_TEXT: &str = "SELECT id, payload FROM outbox_events WHERE target_event_id = :target AND id > :last \
     AND xmin::text::bigint < pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296 ORDER BY id";
 static BY_HORIZON: Query = Query::new("test_by_horizon", [BY_HORIZON_TEXT; 3]);
 
-struct Asked {
+struct ReaderQuery {
     query: &'static Query,
     target: u64,
     last: i64,
 }
 
-/// Ids and numbers.
-async fn ask(asked: &Asked, tx: &mut Transaction<'_>) -> Result<Vec<(i64, u64)>, Error> {
+/// The ids and numbers of the rows after the last id.
+async fn fetch_rows(asked: &ReaderQuery, tx: &mut Transaction<'_>) -> Result<Vec<(i64, u64)>, Error> {
     let wanted = [("target", asked.target.to_string().into()), ("last", asked.last.into())];
     let rows = tx.rows(asked.query, &wanted).await?;
     let number = |payload: &str| {
@@ -45,12 +47,12 @@ async fn ask(asked: &Asked, tx: &mut Transaction<'_>) -> Result<Vec<(i64, u64)>,
     rows.iter().map(|row| Ok((row.int(0)?, number(row.text(1)?)))).collect()
 }
 
-/// Reads on by id to the last row of all.
-async fn read(records: &Records, query: &'static Query, target: u64) -> Vec<u64> {
-    let (mut seen, mut last, until) = (Vec::new(), 0, Instant::now() + LONG);
+/// Reads on with the query until the last row.
+async fn read_by(records: &Records, query: &'static Query, target: u64) -> Vec<u64> {
+    let (mut seen, mut last, until) = (Vec::new(), 0, Instant::now() + FLEET_TIMEOUT);
     while Instant::now() < until {
-        for (id, number) in records.read(Asked { query, target, last }, ask).await.unwrap() {
-            if number == LAST {
+        for (id, number) in records.read(ReaderQuery { query, target, last }, fetch_rows).await.unwrap() {
+            if number == LAST_NUMBER {
                 return seen;
             }
             seen.push(number);
@@ -62,38 +64,38 @@ async fn read(records: &Records, query: &'static Query, target: u64) -> Vec<u64>
     seen
 }
 
-async fn is_found_out(name: &str, flavour: Flavour, query: &'static Query) {
+async fn expect_lost_rows(name: &str, flavour: Flavour, query: &'static Query) {
     if !tier::needs_engine(flavour.name()) {
         return;
     }
     let mut rng = Rng::for_test(name);
-    for round in 1..=ROUNDS {
-        // No hub is there: it would change the rows.
+    for round in 1..=MAX_ROUNDS {
+        // No hub uses this database: it would change the rows.
         let database = match query.name() {
-            // How far it reads depends on all transactions of the server, be they in other databases.
-            "test_by_horizon" => Database::migrated_apart(flavour).await,
+            // The horizon depends on all transactions of the server, including those in other databases.
+            "test_by_horizon" => Database::migrated_on_own_server(flavour).await,
             _ => Database::migrated(flavour).await,
         };
         let (records, ledger) = (database.records(40).await, Arc::new(Ledger::default()));
         let work = async {
             let stop = async {
-                wait::until(LONG, async || ledger.commits() >= A_WHILE).await;
+                wait::until(FLEET_TIMEOUT, async || ledger.commits() >= COMMITS_PER_ROUND).await;
                 ledger.stop();
             };
-            tokio::join!(stop, write_to(&records, &ledger, &mut rng, 32, SERVERS));
+            tokio::join!(stop, run_server_writers(&records, &ledger, &mut rng, 32, SERVER_PACE));
             for target in 0..TARGETS {
-                database.execute(database.name(), &rows(&target.to_string(), [LAST]));
+                database.execute(database.name(), &rows(&target.to_string(), [LAST_NUMBER]));
             }
         };
-        let readers = (0..TARGETS).map(|target| read(&records, query, target));
+        let readers = (0..TARGETS).map(|target| read_by(&records, query, target));
         let ((), seen) = tokio::join!(work, futures_util::future::join_all(readers));
         let kept = ledger.kept();
-        let wrong: Vec<Wrong> =
-            seen.iter().zip(0..).map(|(seen, target)| Wrong::with(seen, target, &kept)).collect();
-        let found = |count: fn(&Wrong) -> usize| wrong.iter().map(count).sum::<usize>();
+        let wrong: Vec<Violations> =
+            seen.iter().zip(0..).map(|(seen, target)| Violations::find(seen, target, &kept)).collect();
+        let found = |count: fn(&Violations) -> usize| wrong.iter().map(count).sum::<usize>();
         let (missing, disordered) =
             (found(|wrong| wrong.missing.len()), found(|wrong| wrong.disordered.len()));
-        assert_eq!(found(|wrong| wrong.strange.len()), 0, "what was undone was never there to be read");
+        assert_eq!(found(|wrong| wrong.unexpected.len()), 0, "what was undone was never there to be read");
         if missing > 0 {
             let facts = json!({"seed": tier::seed(), "rounds": round, "acknowledged": kept.len(),
                 "missing": missing, "disordered": disordered});
@@ -106,18 +108,18 @@ async fn is_found_out(name: &str, flavour: Flavour, query: &'static Query) {
 
 #[tokio::test]
 async fn a_reader_by_id_loses_rows_on_postgres() {
-    is_found_out("a_reader_by_id_loses_rows_on_postgres", Flavour::Postgres, &BY_ID).await;
+    expect_lost_rows("a_reader_by_id_loses_rows_on_postgres", Flavour::Postgres, &BY_ID).await;
 }
 
 #[tokio::test]
 async fn a_reader_by_id_loses_rows_on_mariadb() {
-    is_found_out("a_reader_by_id_loses_rows_on_mariadb", Flavour::MariaDb, &BY_ID).await;
+    expect_lost_rows("a_reader_by_id_loses_rows_on_mariadb", Flavour::MariaDb, &BY_ID).await;
 }
 
 #[tokio::test]
 async fn a_reader_by_a_horizon_of_transactions_loses_rows_on_postgres() {
     let name = "a_reader_by_a_horizon_of_transactions_loses_rows_on_postgres";
-    is_found_out(name, Flavour::Postgres, &BY_HORIZON).await;
+    expect_lost_rows(name, Flavour::Postgres, &BY_HORIZON).await;
 }
 
 #[tokio::test]
@@ -125,14 +127,14 @@ async fn a_reader_by_a_horizon_of_transactions_waits_for_whoever_is_slowest_on_p
     if !tier::needs_engine("postgres") {
         return;
     }
-    let database = Database::migrated_apart(Flavour::Postgres).await;
+    let database = Database::migrated_on_own_server(Flavour::Postgres).await;
     let records = database.records(4).await;
     let insert = |number| database.execute(database.name(), &rows("0", [number]));
     let look = async |query| {
-        let found = records.read(Asked { query, target: 0, last: 0 }, ask).await.unwrap();
+        let found = records.read(ReaderQuery { query, target: 0, last: 0 }, fetch_rows).await.unwrap();
         found.iter().map(|(_, number)| *number).collect::<Vec<_>>()
     };
-    // A transaction that wrote something and is open: another one's row is committed, and yet not shown.
+    // A transaction that has written a row and stays open: another program's committed row is not shown meanwhile.
     async fn stay_open(looked: &Arc<tokio::sync::Barrier>, tx: &mut Transaction<'_>) -> Result<(), Error> {
         tx.run(&OTHER, &[]).await?;
         looked.wait().await;
@@ -158,5 +160,5 @@ async fn a_reader_by_a_horizon_of_transactions_waits_for_whoever_is_slowest_on_p
         barrier.wait().await;
     };
     tokio::join!(open, looking);
-    wait::until(LONG, async || look(&BY_HORIZON).await == [1]).await;
+    wait::until(FLEET_TIMEOUT, async || look(&BY_HORIZON).await == [1]).await;
 }

@@ -1,4 +1,4 @@
-//! Many who watch cost the database as much as one: every process reads once, for all.
+//! Many viewers cost the database as much as one, because each process reads new rows once for all its streams.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::fleet::{Database, Fleet, LONG};
-use super::follower::read;
+use super::fleet::{Database, FLEET_TIMEOUT, Fleet};
+use super::follower::row_of;
 use super::writers::Program;
-use super::{follow, open};
+use super::{open, stream_request};
 
 const EVENTS: u64 = 5;
-/// Commits while it is counted, and the time between them.
-const COMMITS: u64 = 100;
-const PAUSE: Duration = Duration::from_millis(20);
-/// So many are opened at the same time.
-const AT_ONCE: usize = 50;
+/// Commits per measured run, and the time between two of them.
+const COMMITS_PER_RUN: u64 = 100;
+const COMMIT_INTERVAL: Duration = Duration::from_millis(20);
+/// Streams that are opened at the same time.
+const OPEN_BATCH_SIZE: usize = 50;
 
-/// How much the database was asked since it was started, by its own account.
-fn asked(database: &Database) -> u64 {
+/// How many queries the database has executed since its start, by its own count.
+fn query_count(database: &Database) -> u64 {
     match database.flavour() {
         Flavour::Postgres => {
             let log = database.log();
@@ -38,45 +38,50 @@ fn asked(database: &Database) -> u64 {
     }
 }
 
-/// What commits cost the database while viewers watched.
+/// What commits cost the database while viewers were connected.
 #[derive(Clone, Copy)]
-struct Cost {
+struct QueryCost {
     per_second: f64,
     queries: u64,
     commits: u64,
 }
 
-/// Commits rows while viewers watch.
-async fn cost(fleet: &Fleet, program: &Program, streams: &mut [(u64, Stream)], first: u64) -> Cost {
+/// Commits rows while viewers read them, and measures the queries.
+async fn measure_cost(
+    fleet: &Fleet,
+    program: &Program,
+    streams: &mut [(u64, Stream)],
+    first: u64,
+) -> QueryCost {
     let database = fleet.database.as_ref().unwrap();
-    let (before, started) = (asked(database), Instant::now());
+    let (before, started) = (query_count(database), Instant::now());
     let writing = async {
         let mut commits = 0;
-        for number in first..first + COMMITS {
+        for number in first..first + COMMITS_PER_RUN {
             program.insert(&(number % EVENTS).to_string(), number).await;
             commits += 1;
             // The program's own pace.
-            sleep(PAUSE).await;
+            sleep(COMMIT_INTERVAL).await;
         }
         commits
     };
     let watching = streams.iter_mut().map(async |(event, stream)| {
         let mut told = Vec::new();
-        while (told.len() as u64) < COMMITS / EVENTS {
-            told.push(read(&stream.next_event(LONG).await.expect("a stream that goes on")).1);
+        while (told.len() as u64) < COMMITS_PER_RUN / EVENTS {
+            told.push(row_of(&stream.next_event(FLEET_TIMEOUT).await.expect("a stream that goes on")).1);
         }
-        let expected = (first..first + COMMITS).filter(|number| number % EVENTS == *event);
+        let expected = (first..first + COMMITS_PER_RUN).filter(|number| number % EVENTS == *event);
         assert_eq!(told, expected.collect::<Vec<_>>());
     });
     let (commits, _) = tokio::join!(writing, join_all(watching));
-    let queries = asked(database) - before;
-    Cost { per_second: queries as f64 / started.elapsed().as_secs_f64(), queries, commits }
+    let queries = query_count(database) - before;
+    QueryCost { per_second: queries as f64 / started.elapsed().as_secs_f64(), queries, commits }
 }
 
-/// Returns when a hub has told a row: then it is nothing any more that comes from now on.
-async fn pass(hub: &Hub, number: u64) {
-    let mut all = open(follow(hub, &(number % EVENTS).to_string(), 7).last_event_id("0")).await;
-    all.find_event(&format!("row {number}"), LONG, |event| read(event).1 == number).await;
+/// Waits until a hub has sent this row, so that every later event belongs to a later row.
+async fn wait_until_sent(hub: &Hub, number: u64) {
+    let mut all = open(stream_request(hub, &(number % EVENTS).to_string(), 7).last_event_id("0")).await;
+    all.find_event(&format!("row {number}"), FLEET_TIMEOUT, |event| row_of(event).1 == number).await;
 }
 
 async fn many_viewers_cost_as_much_as_one(flavour: Flavour) {
@@ -92,24 +97,25 @@ async fn many_viewers_cost_as_much_as_one(flavour: Flavour) {
     (0..EVENTS).for_each(|event| fleet.accept(event, &[7]));
     let view = async |viewer: usize| {
         let (hub, event) = (&fleet.hubs[viewer % fleet.hubs.len()], viewer as u64 % EVENTS);
-        (event, open(follow(hub, &event.to_string(), 7)).await)
+        (event, open(stream_request(hub, &event.to_string(), 7)).await)
     };
     let mut streams = vec![view(0).await];
-    let before = cost(&fleet, &program, &mut streams, 0).await;
+    let before = measure_cost(&fleet, &program, &mut streams, 0).await;
     for hub in &fleet.hubs {
-        pass(hub, COMMITS - 1).await;
+        wait_until_sent(hub, COMMITS_PER_RUN - 1).await;
     }
     while streams.len() < many {
-        let some = streams.len()..(streams.len() + AT_ONCE).min(many);
+        let some = streams.len()..(streams.len() + OPEN_BATCH_SIZE).min(many);
         streams.extend(join_all(some.map(&view)).await);
     }
     let viewers = streams.len();
-    let first = cost(&fleet, &program, &mut streams, COMMITS).await;
-    let again = cost(&fleet, &program, &mut streams, 2 * COMMITS).await;
+    let first = measure_cost(&fleet, &program, &mut streams, COMMITS_PER_RUN).await;
+    let again = measure_cost(&fleet, &program, &mut streams, 2 * COMMITS_PER_RUN).await;
     streams.truncate(1);
-    let after = cost(&fleet, &program, &mut streams, 3 * COMMITS).await;
-    // On a busy machine a run takes longer: the hub then sends fewer queries per second, and more in total, because it
-    // also polls while no row comes. So the better of two runs counts, and either measure may show that the cost is equal.
+    let after = measure_cost(&fleet, &program, &mut streams, 3 * COMMITS_PER_RUN).await;
+    // On a busy machine a run takes longer: the hub then sends fewer queries per second, and more in total, because
+    // it also polls while no row comes. So the better of two runs counts, and either measure may show that the cost
+    // is equal.
     let one = if before.per_second > after.per_second { &before } else { &after };
     let all = if first.per_second < again.per_second { &first } else { &again };
     let (one_in_all, all_in_all) = (before.queries.max(after.queries), first.queries.min(again.queries));
@@ -118,7 +124,7 @@ async fn many_viewers_cost_as_much_as_one(flavour: Flavour) {
         "queriesForAll": all.queries, "perSecondForOne": one.per_second.round(),
         "perSecondForAll": all.per_second.round()});
     proof::record("outbox", &name, &facts);
-    // A second of a query each, or one for each row, would be hundreds or thousands more.
+    // One query per viewer and second, or one per viewer and row, would be hundreds or thousands more.
     let is_as_cheap =
         all.per_second <= one.per_second * 1.2 + 20.0 || all_in_all as f64 <= one_in_all as f64 * 1.2 + 60.0;
     assert!(is_as_cheap, "{facts}");

@@ -1,5 +1,5 @@
-//! A right that ends while rows are written: whoever had it is told what comes before its place in the order, and nothing
-//! behind it, whichever program ended it and however.
+//! A membership ends while rows are written: its person receives the rows before the removal in the order of
+//! positions and none after it, whichever program removed the membership and however.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,18 +12,18 @@ use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::fleet::{Fleet, LONG};
-use super::follower::{LAST, read};
+use super::fleet::{FLEET_TIMEOUT, Fleet};
+use super::follower::{LAST_NUMBER, row_of};
 use super::writers::Program;
-use super::{follow, open};
+use super::{open, stream_request};
 
-const STAYS: u64 = 1;
-const LEAVES: u64 = 2;
-/// Comes at the moment when the right ends.
-const COMES: u64 = 3;
-const ROWS: u64 = 15;
-/// So many rounds at the same time.
-const AT_ONCE: usize = 5;
+const STAYING_MEMBER: u64 = 1;
+const LEAVING_MEMBER: u64 = 2;
+/// Connects at the moment when the membership ends.
+const LATE_MEMBER: u64 = 3;
+const ROWS_PER_ROUND: u64 = 15;
+/// Rounds that run at the same time.
+const PARALLEL_ROUNDS: usize = 5;
 
 static REJECT: Query = Query::new(
     "test_reject",
@@ -34,42 +34,44 @@ static DELETE: Query = Query::new(
     ["DELETE FROM memberships WHERE event_id = :event AND user_id IN ('2', '3')"; 3],
 );
 
-/// What somebody was told until their right ended.
-async fn told_to_the_end(mut stream: Stream) -> Vec<i64> {
+/// The ids that a person received until the stream was closed for the removed membership.
+async fn ids_until_close(mut stream: Stream) -> Vec<i64> {
     let mut ids = Vec::new();
-    let mut items = stream.read_to_end(LONG).await;
+    let mut items = stream.read_to_end(FLEET_TIMEOUT).await;
     let Some(Item::Event(close)) = items.pop() else { panic!("nothing at the end") };
     assert_eq!((close.event.as_str(), &close.json()["code"]), ("system.close", &json!(3501)), "{close:?}");
     assert_eq!(close.json()["reconnect"], false, "{close:?}");
     for item in items {
         if let Item::Event(event) = item {
-            ids.push(read(&event).0);
+            ids.push(row_of(&event).0);
         }
     }
     ids
 }
 
-async fn is_refused(hub: &Hub, event: &str, person: u64) {
-    let answer = follow(hub, event, person).open().await.err().expect("no stream after the right has ended");
+async fn expect_refused(hub: &Hub, event: &str, person: u64) {
+    let answer =
+        stream_request(hub, event, person).open().await.err().expect("no stream after the right has ended");
     answer.expect_error(403, "COMMON403");
 }
 
-/// What one round found: how many rows came before the right ended, and whether the late one was let in.
-struct Round {
+/// The result of one round: how many rows came before the removal, and whether the late member was admitted.
+struct RoundOutcome {
     before: usize,
     was_let_in: bool,
 }
 
-async fn round(fleet: &Fleet, programs: &[Program; 2], number: usize, mut rng: Rng) -> Round {
+async fn run_round(fleet: &Fleet, programs: &[Program; 2], number: usize, mut rng: Rng) -> RoundOutcome {
     let event = format!("w{number}");
-    fleet.accept(&event, &[STAYS, LEAVES, COMES]);
+    fleet.accept(&event, &[STAYING_MEMBER, LEAVING_MEMBER, LATE_MEMBER]);
     let (here, there) =
         (&fleet.hubs[number % fleet.hubs.len()], &fleet.hubs[(number + 1) % fleet.hubs.len()]);
-    let mut stays = open(follow(there, &event, STAYS)).await;
-    let leaves = open(follow(here, &event, LEAVES)).await;
-    // Counted in rows, and not in time: how long a row takes depends on the machine.
-    let (ends_after, comes_after) = (rng.below(ROWS), rng.below(ROWS));
-    let (pauses, written): (Vec<u64>, _) = ((0..ROWS).map(|_| rng.below(7)).collect(), AtomicU64::new(0));
+    let mut stays = open(stream_request(there, &event, STAYING_MEMBER)).await;
+    let leaves = open(stream_request(here, &event, LEAVING_MEMBER)).await;
+    // Measured in rows instead of time, because the time per row depends on the machine.
+    let (ends_after, comes_after) = (rng.below(ROWS_PER_ROUND), rng.below(ROWS_PER_ROUND));
+    let (pauses, written): (Vec<u64>, _) =
+        ((0..ROWS_PER_ROUND).map(|_| rng.below(7)).collect(), AtomicU64::new(0));
     let writing = async {
         for (row, pause) in (1..).zip(pauses) {
             programs[0].insert(&event, row).await;
@@ -79,71 +81,73 @@ async fn round(fleet: &Fleet, programs: &[Program; 2], number: usize, mut rng: R
         }
     };
     let so_many_are_written = async |rows: u64| {
-        wait::until(LONG, async || written.load(Ordering::SeqCst) >= rows).await;
+        wait::until(FLEET_TIMEOUT, async || written.load(Ordering::SeqCst) >= rows).await;
     };
     let withdrawing = async {
         so_many_are_written(ends_after).await;
         let how = if number.is_multiple_of(2) { &REJECT } else { &DELETE };
         programs[1].run(how, vec![("event", event.as_str().into())]).await;
-        // Committed: from here on nobody is let in, wherever they ask.
-        is_refused(here, &event, LEAVES).await;
-        is_refused(there, &event, COMES).await;
+        // The removal is committed: from here on every hub refuses these persons.
+        expect_refused(here, &event, LEAVING_MEMBER).await;
+        expect_refused(there, &event, LATE_MEMBER).await;
     };
     let coming = async {
         so_many_are_written(comes_after).await;
-        match follow(there, &event, COMES).last_event_id("0").open().await {
-            Ok(stream) => Some(told_to_the_end(stream).await),
+        match stream_request(there, &event, LATE_MEMBER).last_event_id("0").open().await {
+            Ok(stream) => Some(ids_until_close(stream).await),
             Err(answer) => {
                 answer.expect_error(403, "COMMON403");
                 None
             }
         }
     };
-    let ((), (), came, left) = tokio::join!(writing, withdrawing, coming, told_to_the_end(leaves));
-    programs[0].insert(&event, LAST).await;
+    let ((), (), came, left) = tokio::join!(writing, withdrawing, coming, ids_until_close(leaves));
+    programs[0].insert(&event, LAST_NUMBER).await;
     let mut stayed = Vec::new();
-    for _ in 0..=ROWS {
-        let (id, number) = read(&stays.next_event(LONG).await.expect("a stream that goes on"));
+    for _ in 0..=ROWS_PER_ROUND {
+        let (id, number) = row_of(&stays.next_event(FLEET_TIMEOUT).await.expect("a stream that goes on"));
         stayed.push(id);
-        if number == LAST {
+        if number == LAST_NUMBER {
             break;
         }
     }
-    let order = fleet.order(&event);
+    let order = fleet.row_order(&event);
     assert_eq!(stayed, order, "who stays is told everything, in round {number}");
-    assert_eq!(left, up_to_the_end_of(fleet, &event, LEAVES), "who left, in round {number}");
+    assert_eq!(left, ids_before_removal(fleet, &event, LEAVING_MEMBER), "who left, in round {number}");
     if let Some(came) = &came {
-        assert_eq!(*came, up_to_the_end_of(fleet, &event, COMES), "who came late, in round {number}");
+        assert_eq!(*came, ids_before_removal(fleet, &event, LATE_MEMBER), "who came late, in round {number}");
     }
-    Round { before: left.len(), was_let_in: came.is_some() }
+    RoundOutcome { before: left.len(), was_let_in: came.is_some() }
 }
 
-/// The rows with positions before the one where a right ended.
-fn up_to_the_end_of(fleet: &Fleet, event: &str, person: u64) -> Vec<i64> {
+/// The ids of the rows whose position is before the removal of this person.
+fn ids_before_removal(fleet: &Fleet, event: &str, person: u64) -> Vec<i64> {
     let told = format!(
         "SELECT id FROM outbox_events WHERE target_event_id = '{event}' AND event_type <> 'system.removed' \
          AND position < (SELECT position FROM outbox_events WHERE target_event_id = '{event}' \
              AND event_type = 'system.removed' AND payload LIKE '%\"{person}\"%') ORDER BY position"
     );
-    fleet.ask(&told).iter().map(|row| row[0].parse().unwrap()).collect()
+    fleet.query(&told).iter().map(|row| row[0].parse().unwrap()).collect()
 }
 
-async fn nothing_is_told_behind_the_end_of_a_right(flavour: Option<Flavour>) {
+async fn no_row_is_delivered_after_the_membership_ended(flavour: Option<Flavour>) {
     let Some(fleet) = Fleet::start(flavour).await else { return };
-    let name = format!("nothing_is_told_behind_the_end_of_a_right_on_{}", fleet.name());
+    let name = format!("no_row_is_delivered_after_the_membership_ended_on_{}", fleet.name());
     let (rounds, mut rng) = (tier::size(50, 500), Rng::for_test(&name));
     let programs = [Program::start(&fleet).await, Program::start(&fleet).await];
-    let mut found: Vec<Round> = Vec::new();
-    let within =
-        |found: &[Round]| found.iter().filter(|round| (1..ROWS as usize).contains(&round.before)).count();
-    let let_in = |found: &[Round]| found.iter().filter(|round| round.was_let_in).count();
-    // How near they come to the moment itself depends on the machine.
-    let came_near =
-        |found: &[Round]| within(found) >= rounds / 4 && let_in(found) > 0 && let_in(found) < found.len();
+    let mut found: Vec<RoundOutcome> = Vec::new();
+    let within = |found: &[RoundOutcome]| {
+        found.iter().filter(|round| (1..ROWS_PER_ROUND as usize).contains(&round.before)).count()
+    };
+    let let_in = |found: &[RoundOutcome]| found.iter().filter(|round| round.was_let_in).count();
+    // How often a membership ends while the rows of a round are being written depends on the speed of the machine.
+    let came_near = |found: &[RoundOutcome]| {
+        within(found) >= rounds / 4 && let_in(found) > 0 && let_in(found) < found.len()
+    };
     while found.len() < rounds || (!came_near(&found) && found.len() < rounds * 4) {
-        let some = (found.len()..found.len() + AT_ONCE).map(|number| {
+        let some = (found.len()..found.len() + PARALLEL_ROUNDS).map(|number| {
             let rng = Rng::new(rng.next_u64());
-            round(&fleet, &programs, number, rng)
+            run_round(&fleet, &programs, number, rng)
         });
         found.extend(join_all(some.collect::<Vec<_>>()).await);
     }
@@ -154,16 +158,16 @@ async fn nothing_is_told_behind_the_end_of_a_right(flavour: Option<Flavour>) {
 }
 
 #[tokio::test]
-async fn nothing_is_told_behind_the_end_of_a_right_on_postgres() {
-    nothing_is_told_behind_the_end_of_a_right(Some(Flavour::Postgres)).await;
+async fn no_row_is_delivered_after_the_membership_ended_on_postgres() {
+    no_row_is_delivered_after_the_membership_ended(Some(Flavour::Postgres)).await;
 }
 
 #[tokio::test]
-async fn nothing_is_told_behind_the_end_of_a_right_on_mariadb() {
-    nothing_is_told_behind_the_end_of_a_right(Some(Flavour::MariaDb)).await;
+async fn no_row_is_delivered_after_the_membership_ended_on_mariadb() {
+    no_row_is_delivered_after_the_membership_ended(Some(Flavour::MariaDb)).await;
 }
 
 #[tokio::test]
-async fn nothing_is_told_behind_the_end_of_a_right_on_the_embedded_file() {
-    nothing_is_told_behind_the_end_of_a_right(None).await;
+async fn no_row_is_delivered_after_the_membership_ended_on_the_embedded_file() {
+    no_row_is_delivered_after_the_membership_ended(None).await;
 }

@@ -1,10 +1,10 @@
-//! Programs that write rows in transactions of their own, of all lengths, a third of which they undo.
+//! Programs that write rows in transactions of all lengths, and roll back a third of them.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bongsu_sql::{Boxed, Dialect, Error, Names, Query, Records, Transaction, Value};
+use bongsu_sql::{BoxFuture, Dialect, Error, Names, Query, Records, Transaction, Value};
 use bongsu_testkit::Rng;
 use futures_util::future::join_all;
 use tokio::time::sleep;
@@ -16,7 +16,7 @@ const INSERT_TEXT: &str = "INSERT INTO outbox_events (event_type, payload, targe
     VALUES ('proposal.created.v1', :payload, :target)";
 static INSERT: Query = Query::new("test_insert", [INSERT_TEXT; 3]);
 
-/// A program with a connection of its own.
+/// A program with its own connection.
 #[derive(Clone)]
 pub(super) enum Program {
     Server(Records),
@@ -31,10 +31,13 @@ impl Program {
         }
     }
 
-    /// Does something in a transaction of its own, which is committed when this returns.
+    /// Runs a query in its own transaction, which is committed when this returns.
     pub(super) async fn run(&self, query: &'static Query, values: Vec<(&'static str, Value)>) {
-        type Order = (&'static Query, Vec<(&'static str, Value)>);
-        fn once<'t>((query, values): &'t Order, tx: &'t mut Transaction<'_>) -> Boxed<'t, Result<(), Error>> {
+        type QueryWithValues = (&'static Query, Vec<(&'static str, Value)>);
+        fn once<'t>(
+            (query, values): &'t QueryWithValues,
+            tx: &'t mut Transaction<'_>,
+        ) -> BoxFuture<'t, Result<(), Error>> {
             Box::pin(async move { tx.run(query, values).await.map(drop) })
         }
         match self {
@@ -42,7 +45,7 @@ impl Program {
             Self::File(file) => {
                 let file = file.clone();
                 let work = move || {
-                    let written = query.written(Dialect::Sqlite, &Names::default());
+                    let written = query.render(Dialect::Sqlite, &Names::default());
                     let find = |name: &String| &values.iter().find(|(given, _)| given == name).unwrap().1;
                     let values = written.arguments.iter().map(find);
                     let file = file.lock().unwrap();
@@ -58,29 +61,29 @@ impl Program {
     }
 }
 
-/// How somebody writes.
+/// The timing of a writer.
 #[derive(Clone, Copy)]
 pub(super) struct Pace {
-    /// Between two inserts of a transaction, in ms.
+    /// Longest pause between two inserts of a transaction, in ms.
     pub(super) within: u64,
-    /// One transaction in so many takes 1 to 2 s.
+    /// One transaction in this many takes 1 to 2 s.
     pub(super) long_one_in: u64,
-    /// Between two transactions, in ms.
+    /// Longest pause between two transactions, in ms.
     pub(super) between: u64,
     pub(super) targets: u64,
 }
 
-/// A transaction.
-struct Change {
-    /// Numbers, targets, and how long it waits after each.
+/// One transaction of a writer.
+struct WriterTransaction {
+    /// The number and target of each row, and the pause after its insert.
     rows: Vec<(u64, u64, Duration)>,
     is_kept: bool,
     ledger: Arc<Ledger>,
-    /// When each insert began, in the run that counted.
+    /// When each insert began, in the attempt that counted.
     began: Mutex<Vec<u64>>,
 }
 
-impl Change {
+impl WriterTransaction {
     fn draw(ledger: &Arc<Ledger>, rng: &mut Rng, pace: Pace) -> Self {
         let count = rng.range(2..5);
         let long = rng.chance(1, pace.long_one_in).then(|| rng.range(1_000..2_000) / count);
@@ -102,31 +105,31 @@ fn payload(number: u64) -> String {
     format!("{{\"proposal_id\": {number}}}")
 }
 
-async fn run(change: &Arc<Change>, tx: &mut Transaction<'_>) -> Result<(), Error> {
+async fn run(change: &Arc<WriterTransaction>, tx: &mut Transaction<'_>) -> Result<(), Error> {
     change.began.lock().unwrap().clear();
     for (number, target, pause) in &change.rows {
         let began = change.ledger.tick();
         change.began.lock().unwrap().push(began);
         let row = [("payload", payload(*number).into()), ("target", target.to_string().into())];
         tx.run(&INSERT, &row).await?;
-        // How long transactions take and what is between them is the program's own pace, here and below.
+        // The pauses within and between transactions are the program's own pace, here and below.
         sleep(*pause).await;
     }
-    if change.is_kept { Ok(()) } else { Err(Error::Undone) }
+    if change.is_kept { Ok(()) } else { Err(Error::RolledBack) }
 }
 
-/// Writes to a server until it is over.
+/// Writes to a database server until the ledger is over.
 async fn write(records: &Records, ledger: &Arc<Ledger>, mut rng: Rng, pace: Pace) {
     while !ledger.is_over() {
-        let change = Arc::new(Change::draw(ledger, &mut rng, pace));
+        let change = Arc::new(WriterTransaction::draw(ledger, &mut rng, pace));
         ledger.in_flight.fetch_add(1, Ordering::SeqCst);
         match records.write(change.clone(), run).await {
             Ok(()) => ledger.keep(&change.rows()),
-            Err(Error::Undone) => drop(ledger.undone.fetch_add(1, Ordering::SeqCst)),
-            // Nothing is kept; the server is away, and a program tries again.
-            Err(Error::Away(_)) => sleep(Duration::from_millis(50)).await,
+            Err(Error::RolledBack) => drop(ledger.undone.fetch_add(1, Ordering::SeqCst)),
+            // Nothing was committed: the server is unavailable, and the program tries again.
+            Err(Error::Unavailable(_)) => sleep(Duration::from_millis(50)).await,
             Err(Error::Unanswered(_)) => ledger.leave_open(&change.rows()),
-            // A MariaDB that was killed may give an id that a row has already.
+            // A MariaDB that was killed may assign an id that a row already has.
             Err(Error::Failed(reason)) if reason.contains("(1062)") => {}
             Err(error) => panic!("{error}"),
         }
@@ -135,14 +138,14 @@ async fn write(records: &Records, ledger: &Arc<Ledger>, mut rng: Rng, pace: Pace
     }
 }
 
-/// Writes to the embedded file, from another process than the hub's, until it is over.
+/// Writes to the embedded file, from another process than the hub, until the ledger is over.
 fn write_file(file: &rusqlite::Connection, ledger: &Arc<Ledger>, mut rng: Rng, pace: Pace) {
     while !ledger.is_over() {
-        let change = Change::draw(ledger, &mut rng, pace);
+        let change = WriterTransaction::draw(ledger, &mut rng, pace);
         ledger.in_flight.fetch_add(1, Ordering::SeqCst);
         let mut tries = 0..10;
         while let Err(error) = file.execute_batch("BEGIN IMMEDIATE") {
-            // A hub that stands still may have been writing: nobody else does until it goes on.
+            // A paused hub may hold the write lock: no other process writes until the hub resumes.
             assert!(tries.next().is_some(), "somebody holds the file for ever: {error}");
             assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::DatabaseBusy), "{error}");
         }
@@ -151,7 +154,7 @@ fn write_file(file: &rusqlite::Connection, ledger: &Arc<Ledger>, mut rng: Rng, p
             let row = (payload(*number), target.to_string());
             let text = INSERT_TEXT.replace(":payload", "?1").replace(":target", "?2");
             file.prepare_cached(&text).unwrap().execute(row).unwrap();
-            // Nobody else writes meanwhile, so all of it is short.
+            // All other writers wait meanwhile, so the transactions are short.
             std::thread::sleep(*pause / 2);
         }
         if change.is_kept {
@@ -166,8 +169,8 @@ fn write_file(file: &rusqlite::Connection, ledger: &Arc<Ledger>, mut rng: Rng, p
     }
 }
 
-/// So many at once, on connections of their own.
-pub(super) async fn write_to(
+/// Runs this many writers, each on its own connection.
+pub(super) async fn run_server_writers(
     records: &Records,
     ledger: &Arc<Ledger>,
     rng: &mut Rng,
@@ -178,10 +181,16 @@ pub(super) async fn write_to(
     join_all(rngs.into_iter().map(|rng| write(records, ledger, rng, pace))).await;
 }
 
-/// So many programs that write, each over a connection of its own, until it is over.
-pub(super) async fn write_many(fleet: &Fleet, ledger: &Arc<Ledger>, rng: &mut Rng, count: usize, pace: Pace) {
+/// Runs this many writers on the database of the fleet, each on its own connection, until the ledger is over.
+pub(super) async fn run_writers(
+    fleet: &Fleet,
+    ledger: &Arc<Ledger>,
+    rng: &mut Rng,
+    count: usize,
+    pace: Pace,
+) {
     match &fleet.database {
-        Some(database) => write_to(&database.records(count).await, ledger, rng, count, pace).await,
+        Some(database) => run_server_writers(&database.records(count).await, ledger, rng, count, pace).await,
         None => {
             let writers = (0..count).map(|_| {
                 let (file, ledger, rng) = (fleet.file(), ledger.clone(), Rng::new(rng.next_u64()));

@@ -1,5 +1,5 @@
-//! Publishers that go on through crashes and keep account of what they were told, and the comparison of that
-//! account with what the hub has.
+//! Publishers that continue through crashes and record their requests and answers, and the comparison of those
+//! records with the stored events.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,23 +9,23 @@ use std::time::Duration;
 use bongsu_testkit::{Api, Rng, wait};
 use serde_json::{Value, json};
 
-/// Keeps everything.
-pub(super) const MAIN: &str = "main";
-/// Keeps a handful, so that it is trimmed all the time.
-pub(super) const SMALL: &str = "small";
-/// Events that are published with somebody to be told.
+/// The room that keeps all events.
+pub(super) const MAIN_ROOM: &str = "main";
+/// The room that keeps a few events, so that it is trimmed all the time.
+pub(super) const TRIMMED_ROOM: &str = "small";
+/// The recipient of all events with a key.
 pub(super) const RECIPIENT: &str = "somebody";
 
-/// Fewer than a room may have.
-const MEMBERS: u64 = 1_000;
-const BACK: Duration = Duration::from_secs(60);
+/// Members of the registered room; fewer than a room may have.
+const MAX_MEMBERS: u64 = 1_000;
+const RESTART_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What became of one event, by its number.
+/// One published event and its outcome.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct PublishedEvent {
     pub(super) room: &'static str,
     pub(super) event: Value,
-    /// The id in the answer; none when no answer came.
+    /// The id in the answer; None when no answer came.
     pub(super) id: Option<String>,
 }
 
@@ -35,17 +35,17 @@ pub(super) struct Load {
     pub(super) acknowledged: AtomicU64,
     /// Requests that were sent and never answered.
     pub(super) cut: AtomicU64,
-    /// Requests that were repeated under their key and turned out to be stored already.
+    /// Requests that were repeated with the same key and turned out to be stored already.
     pub(super) found_stored: AtomicU64,
-    /// Members that were registered, by their numbers from zero on.
+    /// How many members were registered; their numbers start at 0.
     pub(super) registered: AtomicU64,
     paused: AtomicBool,
     stopped: AtomicBool,
-    told: Mutex<HashMap<u64, Told>>,
+    told: Mutex<HashMap<u64, PublishedEvent>>,
 }
 
 impl Load {
-    /// Nothing is sent until [`Load::resume`].
+    /// No request is sent until [`Load::resume`].
     pub(super) fn pause(&self) {
         self.paused.store(true, Ordering::SeqCst);
     }
@@ -59,34 +59,35 @@ impl Load {
         self.resume();
     }
 
-    pub(super) fn told(&self) -> HashMap<u64, Told> {
+    pub(super) fn published(&self) -> HashMap<u64, PublishedEvent> {
         self.told.lock().unwrap().clone()
     }
 
-    /// One publisher: single events with a key, without one, and batches over both rooms.
+    /// One publisher: single events with and without a key, and batches over both rooms.
     pub(super) async fn publish(&self, api: &Api, mut rng: Rng) {
         while !self.stopped.load(Ordering::SeqCst) {
-            wait::until(BACK, async || !self.paused.load(Ordering::SeqCst)).await;
+            wait::until(RESTART_TIMEOUT, async || !self.paused.load(Ordering::SeqCst)).await;
             match rng.below(4) {
-                0 => self.without_key(api).await,
-                1 => self.with_keys(api, vec![self.event(MAIN, true)]).await,
+                0 => self.publish_without_key(api).await,
+                1 => self.publish_with_keys(api, vec![self.event(MAIN_ROOM, true)]).await,
                 _ => {
-                    let rooms = [MAIN, SMALL, MAIN, SMALL, SMALL];
-                    self.with_keys(api, rooms.map(|room| self.event(room, true)).to_vec()).await;
+                    let rooms = [MAIN_ROOM, TRIMMED_ROOM, MAIN_ROOM, TRIMMED_ROOM, TRIMMED_ROOM];
+                    self.publish_with_keys(api, rooms.map(|room| self.event(room, true)).to_vec()).await;
                 }
             }
         }
     }
 
-    /// Adds members to a room that nobody publishes to, each until it is answered; after the last one all over again.
+    /// Adds members to a room without events, repeating each request until it is answered; after the last member it
+    /// starts again.
     pub(super) async fn register(&self, api: &Api) {
         let mut next = 0;
         while !self.stopped.load(Ordering::SeqCst) {
-            wait::until(BACK, async || !self.paused.load(Ordering::SeqCst)).await;
-            let path = format!("/api/v1/rooms/registered/members/{}", next % MEMBERS);
+            wait::until(RESTART_TIMEOUT, async || !self.paused.load(Ordering::SeqCst)).await;
+            let path = format!("/api/v1/rooms/registered/members/{}", next % MAX_MEMBERS);
             let room = if next == 0 { "/api/v1/rooms/registered" } else { path.as_str() };
             for path in [room, &path] {
-                let answered = wait::value_within(BACK, || async {
+                let answered = wait::value_within(RESTART_TIMEOUT, || async {
                     if self.paused.load(Ordering::SeqCst) {
                         return None;
                     }
@@ -95,11 +96,11 @@ impl Load {
                 answered.await.expect("the hub comes back and answers").expect(200);
             }
             next += 1;
-            self.registered.store(next.min(MEMBERS), Ordering::SeqCst);
+            self.registered.store(next.min(MAX_MEMBERS), Ordering::SeqCst);
         }
     }
 
-    fn event(&self, room: &'static str, keyed: bool) -> (u64, Told) {
+    fn event(&self, room: &'static str, keyed: bool) -> (u64, PublishedEvent) {
         let n = self.next.fetch_add(1, Ordering::SeqCst);
         let data = json!({"n": n, "text": format!("event {n}\nof {room}: 봉수")});
         let mut event = json!({"roomId": room, "eventType": "crash.counted", "data": data, "publisherId": n});
@@ -107,12 +108,12 @@ impl Load {
             event["idempotencyKey"] = json!(format!("key-{n}"));
             event["recipients"] = json!([RECIPIENT]);
         }
-        (n, Told { room, event, id: None })
+        (n, PublishedEvent { room, event, id: None })
     }
 
-    /// Sent once: when no answer comes, nobody knows what became of it.
-    async fn without_key(&self, api: &Api) {
-        let (n, mut told) = self.event(MAIN, false);
+    /// Sent once: without an answer the outcome is unknown.
+    async fn publish_without_key(&self, api: &Api) {
+        let (n, mut told) = self.event(MAIN_ROOM, false);
         match api.try_publish(&told.event).await {
             Ok(answer) => {
                 told.id = answer.expect(200).result()["streamId"].as_str().map(str::to_owned);
@@ -124,10 +125,10 @@ impl Load {
     }
 
     /// Repeated until it is answered.
-    async fn with_keys(&self, api: &Api, mut events: Vec<(u64, Told)>) {
+    async fn publish_with_keys(&self, api: &Api, mut events: Vec<(u64, PublishedEvent)>) {
         let batch = json!({"events": events.iter().map(|(_, told)| &told.event).collect::<Vec<_>>()});
         let tries = AtomicU64::new(0);
-        let answer = wait::value_within(BACK, || async {
+        let answer = wait::value_within(RESTART_TIMEOUT, || async {
             if self.paused.load(Ordering::SeqCst) {
                 return None;
             }
@@ -165,9 +166,9 @@ impl Load {
     }
 }
 
-/// An error of the HTTP client, whose crate these tests do not name.
+/// An error of the HTTP client, whose crate these tests do not depend on.
 trait ConnectError {
-    /// Nothing was sent: there was nobody to connect to.
+    /// Whether nothing was sent, because no server accepted the connection.
     fn refused(&self) -> bool;
 }
 
@@ -183,16 +184,16 @@ impl<E: std::error::Error> ConnectError for E {
     }
 }
 
-/// A stored event: its id, and what it says.
+/// A stored event, with its id and its number.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Kept {
+pub(super) struct StoredEvent {
     pub(super) id: String,
     pub(super) n: u64,
     event: Value,
 }
 
-/// All that a room holds, in its order.
-pub(super) async fn kept(api: &Api, room: &str) -> Vec<Kept> {
+/// All events of a room, in order.
+pub(super) async fn stored_events(api: &Api, room: &str) -> Vec<StoredEvent> {
     let (person, mut since, mut all) = (api.person(1), "0-0".to_owned(), Vec::new());
     for _ in 0..10_000 {
         let path = format!("/api/v1/rooms/{room}/events?since={since}&count=500");
@@ -200,7 +201,7 @@ pub(super) async fn kept(api: &Api, room: &str) -> Vec<Kept> {
         for event in page.result()["events"].as_array().expect("a list") {
             let n = event["data"]["n"].as_u64().expect("a number");
             let id = event["id"].as_str().expect("an id").to_owned();
-            all.push(Kept { id, n, event: event.clone() });
+            all.push(StoredEvent { id, n, event: event.clone() });
         }
         if page.result()["hasMore"] == false {
             return all;
@@ -210,36 +211,36 @@ pub(super) async fn kept(api: &Api, room: &str) -> Vec<Kept> {
     panic!("the pages of room {room} have no end");
 }
 
-/// Compares an account with what a room that keeps everything holds: how many acknowledged events are missing,
-/// and how many events are there twice. Panics on a wrong id, content or order.
-pub(super) fn compare(told: &HashMap<u64, Told>, kept: &[Kept]) -> (usize, usize) {
-    in_order(kept);
-    let mut by_number: HashMap<u64, Vec<&Kept>> = HashMap::new();
+/// Compares the published events with what the room that keeps all events holds: returns how many acknowledged events
+/// are missing, and how many events are stored twice. Panics on a wrong id, content or order.
+pub(super) fn compare(told: &HashMap<u64, PublishedEvent>, kept: &[StoredEvent]) -> (usize, usize) {
+    assert_in_order(kept);
+    let mut by_number: HashMap<u64, Vec<&StoredEvent>> = HashMap::new();
     for event in kept {
         by_number.entry(event.n).or_default().push(event);
         let told = told.get(&event.n).unwrap_or_else(|| panic!("nobody published {event:?}"));
-        same_content(told, event);
+        assert_same_content(told, event);
     }
     let missing = told.iter().filter(|(n, told)| {
-        let expected = told.room == MAIN && told.id.is_some();
+        let expected = told.room == MAIN_ROOM && told.id.is_some();
         expected && by_number.get(n).is_none_or(|found| Some(&found[0].id) != told.id.as_ref())
     });
     let repeated = by_number.values().filter(|found| found.len() > 1);
     (missing.count(), repeated.count())
 }
 
-pub(super) fn in_order(kept: &[Kept]) {
+pub(super) fn assert_in_order(kept: &[StoredEvent]) {
     let ids: Vec<(u64, u64)> = kept.iter().map(|event| number(&event.id)).collect();
     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "ids are reused or out of order");
 }
 
-/// An id as the pair of numbers that it is.
+/// Parses a stream id into its two numbers.
 pub(super) fn number(id: &str) -> (u64, u64) {
     let (ms, seq) = id.split_once('-').expect("an id");
     (ms.parse().expect("milliseconds"), seq.parse().expect("a number"))
 }
 
-pub(super) fn same_content(told: &Told, kept: &Kept) {
+pub(super) fn assert_same_content(told: &PublishedEvent, kept: &StoredEvent) {
     for member in ["eventType", "data", "publisherId"] {
         assert_eq!(kept.event[member], told.event[member], "{member} of {kept:?}");
     }

@@ -1,18 +1,18 @@
-//! Many events at once: in order, each with an outcome of its own.
+//! Batches: events are stored in order, each with its own result.
 
 use bongsu_testkit::Api;
 use serde_json::{Value, json};
 
-use super::{event, hub, names, stored};
+use super::{event, expect_field_error, hub, stored};
 
-const BATCH: &str = "/api/v1/notifications/publish/batch";
+const BATCH_PATH: &str = "/api/v1/notifications/publish/batch";
 
 #[tokio::test]
-async fn five_hundred_are_stored_in_their_order_and_one_more_is_refused() {
+async fn a_batch_of_five_hundred_is_stored_in_order_and_one_more_is_refused() {
     let hub = hub().await;
     let api = Api::new(&hub).with_header("accept-language", "en");
     let events: Vec<Value> = (0..501).map(|n| event(&json!({"data": {"n": n}}))).collect();
-    names(api.publish_batch(&events).await, "COMMON400", "events");
+    expect_field_error(api.publish_batch(&events).await, "COMMON400", "events");
     assert_eq!(stored(&hub, "a").await.len(), 0);
     let answer = api.publish_batch(&events[..500]).await.expect(200);
     let results = answer.result()["results"].as_array().unwrap();
@@ -27,7 +27,7 @@ async fn five_hundred_are_stored_in_their_order_and_one_more_is_refused() {
 }
 
 #[tokio::test]
-async fn a_bad_one_does_not_hold_up_the_good_ones() {
+async fn one_invalid_item_does_not_delay_the_valid_ones() {
     let hub = hub().await;
     let api = Api::new(&hub).with_header("accept-language", "en");
     let keyed = |n: u32| event(&json!({"idempotencyKey": "k", "data": {"n": n}}));
@@ -69,7 +69,7 @@ async fn a_bad_one_does_not_hold_up_the_good_ones() {
 }
 
 #[tokio::test]
-async fn a_refused_item_is_named_by_its_place_in_the_list() {
+async fn a_refused_item_is_named_by_its_index() {
     let hub = hub().await;
     let api = Api::new(&hub).with_header("accept-language", "en");
     let bad = [
@@ -95,10 +95,10 @@ async fn a_batch_is_one_list_of_at_most_4_mib() {
         json!({"events": {}}),
         json!({"events": "x"}),
     ] {
-        names(api.post(BATCH, body).await, "COMMON400", "events");
+        expect_field_error(api.post(BATCH_PATH, body).await, "COMMON400", "events");
     }
     for body in ["[]", "5", "", "{\"events\":[}", "{\"events\":[{}", "null"] {
-        names(api.call("POST", BATCH, body).await, "COMMON400", "body");
+        expect_field_error(api.call("POST", BATCH_PATH, body).await, "COMMON400", "body");
     }
     let body = |length: usize| {
         let item = event(&json!({"data": {"text": "x".repeat(60_000)}})).to_string();
@@ -107,9 +107,9 @@ async fn a_batch_is_one_list_of_at_most_4_mib() {
         format!("{start}{}}}", " ".repeat(length - start.len() - 1))
     };
     for api in [Api::new(&hub), Api::http2(&hub)] {
-        let answer = api.call("POST", BATCH, body(4 << 20)).await.expect(200);
+        let answer = api.call("POST", BATCH_PATH, body(4 << 20)).await.expect(200);
         assert_eq!(answer.result()["results"].as_array().unwrap().len(), (4 << 20) / 61_000);
-        api.call("POST", BATCH, body((4 << 20) + 1)).await.expect_error(413, "COMMON413");
+        api.call("POST", BATCH_PATH, body((4 << 20) + 1)).await.expect_error(413, "COMMON413");
     }
     assert!(hub.peak_rss_kib() < 300 * 1024, "{} KiB", hub.peak_rss_kib());
 }

@@ -1,10 +1,10 @@
-//! Who is told beside the stream: those named, once each, with what was published. How it is written down with the event is
-//! held against the golden record by the log's own contract suite.
+//! Inbox entries of a published event: one per named recipient, with the content of the event. The format of the
+//! follow-up record is checked against the golden record by the contract suite of the log.
 
 use bongsu_testkit::{Api, Hub, wait};
 use serde_json::{Value, json};
 
-use super::{SOON, event, names, stored};
+use super::{WAIT_TIMEOUT, event, expect_field_error, stored};
 use crate::BONGSU;
 
 async fn inbox(api: &Api, person: &str) -> Vec<Value> {
@@ -12,8 +12,9 @@ async fn inbox(api: &Api, person: &str) -> Vec<Value> {
     answer.result()["items"].as_array().cloned().unwrap_or_default()
 }
 
-/// What these people were told of so far, oldest first. A last event for all of them comes after everything else in its room.
-async fn told<const N: usize>(api: &Api, rooms: &[&str], people: [&str; N]) -> [Vec<Value>; N] {
+/// The inbox entries of these people, oldest first, once all entries are made. A last event for all of them comes
+/// after all other events of its room.
+async fn notifications_of<const N: usize>(api: &Api, rooms: &[&str], people: [&str; N]) -> [Vec<Value>; N] {
     for room in rooms {
         let last = json!({"roomId": room, "eventType": "test.last", "recipients": people.as_slice()});
         api.publish(event(&last)).await.expect(200);
@@ -23,14 +24,14 @@ async fn told<const N: usize>(api: &Api, rooms: &[&str], people: [&str; N]) -> [
     for (told, person) in told.iter_mut().zip(people) {
         let is_told =
             async || inbox(api, person).await.iter().filter(|item| is_last(item)).count() == rooms.len();
-        wait::until(SOON, is_told).await;
+        wait::until(WAIT_TIMEOUT, is_told).await;
         *told = inbox(api, person).await.into_iter().filter(|item| !is_last(item)).rev().collect();
     }
     told
 }
 
 #[tokio::test]
-async fn those_named_are_told_once_each_and_without_the_publisher() {
+async fn named_recipients_are_notified_once_and_the_publisher_is_not() {
     let hub = Hub::builder(BONGSU).records().start().await;
     let api = Api::new(&hub);
     let named =
@@ -40,7 +41,8 @@ async fn those_named_are_told_once_each_and_without_the_publisher() {
     api.publish(event(&json!({"publisherId": 5, "recipients": [5]}))).await.expect(200);
     api.publish(event(&json!({}))).await.expect(200);
     let anonymous = api.publish(event(&json!({"roomId": "b", "recipients": ["5"]}))).await.expect(200);
-    let [one, two, three, anna, five] = told(&api, &["a", "b"], ["1", "2", "3", "anna", "5"]).await;
+    let [one, two, three, anna, five] =
+        notifications_of(&api, &["a", "b"], ["1", "2", "3", "anna", "5"]).await;
     assert_eq!(one, Vec::<Value>::new(), "the publisher knows");
     for told in [two, three, anna] {
         assert_eq!(told.len(), 1, "{told:?}");
@@ -54,23 +56,23 @@ async fn those_named_are_told_once_each_and_without_the_publisher() {
 }
 
 #[tokio::test]
-async fn a_thousand_may_be_named_and_one_more_is_refused() {
+async fn a_thousand_recipients_are_accepted_and_one_more_is_refused() {
     let hub = Hub::builder(BONGSU).records().start().await;
     let api = Api::new(&hub).with_header("accept-language", "en");
     let people = |count: u32| json!({"recipients": (0..count).collect::<Vec<_>>()});
-    names(api.publish(event(&people(1_001))).await, "COMMON400", "recipients");
+    expect_field_error(api.publish(event(&people(1_001))).await, "COMMON400", "recipients");
     assert_eq!(stored(&hub, "a").await.len(), 0);
     api.publish(event(&people(1_000))).await.expect(200);
-    let [first, last, nobody] = told(&api, &["a"], ["0", "999", "1000"]).await;
+    let [first, last, nobody] = notifications_of(&api, &["a"], ["0", "999", "1000"]).await;
     assert_eq!([first.len(), last.len(), nobody.len()], [1, 1, 0]);
 }
 
 #[tokio::test]
-async fn a_repeated_request_names_nobody_twice_and_trimming_takes_nobody_away() {
+async fn a_repeated_request_notifies_nobody_twice_and_trimming_removes_no_recipient() {
     let hub = Hub::builder(BONGSU).records().env("STREAM_MAXLEN", 1).start().await;
     let api = Api::new(&hub);
     let once = event(&json!({"recipients": [1, 2], "idempotencyKey": "k"}));
-    // It is trimmed in the step that appends it, before anybody can have seen to it.
+    // The event is trimmed by the same batch that appends it, before its entries can have been made.
     let others = (0..50).map(|n| event(&json!({"data": {"n": n}})));
     let events: Vec<Value> = std::iter::once(once.clone()).chain(others).collect();
     let answer = api.publish_batch(&events).await.expect(200);
@@ -80,7 +82,7 @@ async fn a_repeated_request_names_nobody_twice_and_trimming_takes_nobody_away() 
     api.publish(event(&json!({"recipients": [3], "idempotencyKey": "k"})))
         .await
         .expect_error(409, "NOTIF4091");
-    let [one, two, three] = told(&api, &["a"], ["1", "2", "3"]).await;
+    let [one, two, three] = notifications_of(&api, &["a"], ["1", "2", "3"]).await;
     assert_eq!([one.len(), two.len(), three.len()], [1, 1, 0]);
     assert_eq!(one[0]["eventId"], format!("a:{}", id.as_str().unwrap()));
 }

@@ -1,19 +1,19 @@
-//! What is not published: each refusal names its field, and nothing of it is kept.
+//! Refused publishes: each refusal names the field, and nothing is stored.
 
 use bongsu_testkit::{Api, raw};
 use serde_json::{Value, json};
 
-use super::{PUBLISH, SOON, event, hub, names, stored};
+use super::{PUBLISH_PATH, WAIT_TIMEOUT, event, expect_field_error, hub, stored};
 
 #[tokio::test]
-async fn what_is_missing_or_of_the_wrong_kind_is_named() {
+async fn missing_fields_and_wrong_types_are_named() {
     let hub = hub().await;
     let api = Api::new(&hub).with_header("accept-language", "en");
     for field in ["roomId", "eventType", "data"] {
-        names(api.publish(event(&json!({ field: null }))).await, "COMMON400", field);
+        expect_field_error(api.publish(event(&json!({ field: null }))).await, "COMMON400", field);
         let mut explicit = event(&json!({}));
         explicit[field] = Value::Null;
-        names(api.publish(explicit).await, "COMMON400", field);
+        expect_field_error(api.publish(explicit).await, "COMMON400", field);
     }
     let wrong = [
         (
@@ -66,7 +66,7 @@ async fn what_is_missing_or_of_the_wrong_kind_is_named() {
         for value in values {
             let member = field.split('[').next().unwrap();
             let answer = api.publish(event(&json!({ member: value }))).await;
-            names(answer, "COMMON400", field);
+            expect_field_error(answer, "COMMON400", field);
         }
     }
     assert_eq!(stored(&hub, "a").await, Vec::<Value>::new());
@@ -74,7 +74,7 @@ async fn what_is_missing_or_of_the_wrong_kind_is_named() {
 }
 
 #[tokio::test]
-async fn an_event_type_that_is_none_or_reserved_has_a_code_of_its_own() {
+async fn an_invalid_or_reserved_event_type_has_its_own_error_code() {
     let hub = hub().await;
     let api = Api::new(&hub).with_header("accept-language", "en");
     let good = ["a.b", "retrospect.submitted", "a1.b_2.c", "comment.created.v2", "systems.x", "presences.x"];
@@ -108,23 +108,27 @@ async fn an_event_type_that_is_none_or_reserved_has_a_code_of_its_own() {
     for kind in
         bad.map(str::to_owned).into_iter().chain([format!("a.{}", "b".repeat(63)), "a.".repeat(5_000)])
     {
-        names(api.publish(event(&json!({"eventType": kind}))).await, "NOTIF4001", "eventType");
+        expect_field_error(api.publish(event(&json!({"eventType": kind}))).await, "NOTIF4001", "eventType");
     }
     assert_eq!(stored(&hub, "a").await.len(), taken);
 }
 
 #[tokio::test]
-async fn data_that_readers_would_choke_on_is_refused() {
+async fn data_that_is_nested_too_deeply_is_refused() {
     let hub = hub().await;
     let api = Api::new(&hub).with_header("accept-language", "en");
     let with_data = |data: &str| format!("{{\"roomId\":\"a\",\"eventType\":\"a.b\",\"data\":{data}}}");
     let nested = |depth: usize| format!("{{\"a\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
-    api.call("POST", PUBLISH, with_data(&nested(60))).await.expect(200);
+    api.call("POST", PUBLISH_PATH, with_data(&nested(60))).await.expect(200);
     for depth in [70, 200, 5_000, 30_000] {
-        names(api.call("POST", PUBLISH, with_data(&nested(depth))).await, "COMMON400", "data");
+        expect_field_error(
+            api.call("POST", PUBLISH_PATH, with_data(&nested(depth))).await,
+            "COMMON400",
+            "data",
+        );
     }
     let objects = format!("{}1{}", "{\"a\":".repeat(5_000), "}".repeat(5_000));
-    names(api.call("POST", PUBLISH, with_data(&objects)).await, "COMMON400", "data");
+    expect_field_error(api.call("POST", PUBLISH_PATH, with_data(&objects)).await, "COMMON400", "data");
     for data in [
         r#"{"a":"\ud800"}"#,
         r#"{"a":"\udc00"}"#,
@@ -132,12 +136,12 @@ async fn data_that_readers_would_choke_on_is_refused() {
         r#"{"a":["\ud83d\ud83d"]}"#,
         r#"{"a":"\udfff\ud800"}"#,
     ] {
-        names(api.call("POST", PUBLISH, with_data(data)).await, "COMMON400", "data");
+        expect_field_error(api.call("POST", PUBLISH_PATH, with_data(data)).await, "COMMON400", "data");
     }
-    // A pair is a character, and a field that nobody reads may be as deep as it likes.
-    api.call("POST", PUBLISH, with_data(r#"{"a":"\ud83d\ude00"}"#)).await.expect(200);
+    // A surrogate pair is a character, and an unknown field may be nested to any depth.
+    api.call("POST", PUBLISH_PATH, with_data(r#"{"a":"\ud83d\ude00"}"#)).await.expect(200);
     let unread = format!("{{\"roomId\":\"a\",\"eventType\":\"a.b\",\"data\":{{}},\"x\":{}}}", nested(500));
-    api.call("POST", PUBLISH, unread).await.expect(200);
+    api.call("POST", PUBLISH_PATH, unread).await.expect(200);
     assert_eq!(stored(&hub, "a").await.len(), 3);
 }
 
@@ -150,12 +154,12 @@ async fn a_body_of_64_kib_is_taken_and_one_byte_more_is_not() {
     };
     let most = 64 * 1024;
     for api in [Api::new(&hub), Api::http2(&hub)] {
-        api.call("POST", PUBLISH, body(most)).await.expect(200);
-        api.call("POST", PUBLISH, body(most + 1)).await.expect_error(413, "COMMON413");
+        api.call("POST", PUBLISH_PATH, body(most)).await.expect(200);
+        api.call("POST", PUBLISH_PATH, body(most + 1)).await.expect_error(413, "COMMON413");
     }
-    // The same without a length that would tell it beforehand.
+    // The same body without a Content-Length.
     let head = format!(
-        "POST {PUBLISH} HTTP/1.1\r\nHost: {}\r\nX-Internal-Key: local_dev_internal_key\r\nTransfer-Encoding: chunked\r\n\
+        "POST {PUBLISH_PATH} HTTP/1.1\r\nHost: {}\r\nX-Internal-Key: local_dev_internal_key\r\nTransfer-Encoding: chunked\r\n\
          Connection: close\r\n\r\n",
         hub.addr()
     );
@@ -166,7 +170,7 @@ async fn a_body_of_64_kib_is_taken_and_one_byte_more_is_not() {
             .chunks(8_192)
             .map(|chunk| format!("{:x}\r\n{}\r\n", chunk.len(), String::from_utf8_lossy(chunk)));
         let request = format!("{head}{}0\r\n\r\n", chunks.collect::<String>());
-        let answer = raw::answer(hub.addr(), request.as_bytes(), SOON).await;
+        let answer = raw::answer(hub.addr(), request.as_bytes(), WAIT_TIMEOUT).await;
         assert_eq!(answer.map(|answer| answer.status), Some(status), "{length} bytes in chunks");
     }
     assert_eq!(stored(&hub, "a").await.len(), 3);

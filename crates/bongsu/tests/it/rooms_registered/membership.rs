@@ -1,5 +1,5 @@
-//! Members are cached for publishing. A change that one hub has answered holds for the next event, also at another hub, and
-//! publishing reads no records while members stay the same.
+//! Publishing caches the members of rooms. A change that one hub has acknowledged applies to the next event, also at
+//! another hub, and publishing reads no records while the members stay the same.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,14 @@ use bongsu_testkit::{Api, Hub, wait};
 use serde_json::{Value, json};
 
 use super::recipients::numbers;
-use super::{SOON, delete, put};
+use super::{WAIT_TIMEOUT, delete, put};
 use crate::BONGSU;
 
 const MEMBERS: [u64; 4] = [1, 2, 3, 4];
-/// A member at all times, who gets every event.
+/// A member during the whole test, who gets every event.
 const WITNESS: u64 = 9;
 
-/// The hub, and whoever asks it and its twin. On the embedded engine both ask the same one.
+/// The hub, and API clients for it and its twin. On the embedded engine both use the same hub.
 async fn start(mode: &str) -> (Hub, [Api; 2]) {
     let hub = Hub::builder(BONGSU).records().env("ROOMS_MODE", mode).start().await;
     let apis = [Api::at(&hub.url("")), Api::new(&hub)];
@@ -57,7 +57,7 @@ async fn the_next_event_at_any_hub_is_for_the_members_after_a_change() {
             n += 1;
         }
     }
-    wait::until(SOON, async || numbers(&apis[0], WITNESS).await.len() == n).await;
+    wait::until(WAIT_TIMEOUT, async || numbers(&apis[0], WITNESS).await.len() == n).await;
     for (member, expected) in MEMBERS.iter().zip(expected) {
         assert_eq!(numbers(&apis[0], *member).await, expected, "events of member {member}");
     }
@@ -68,9 +68,9 @@ async fn the_next_event_at_any_hub_is_for_the_members_after_a_change() {
 }
 
 #[tokio::test]
-async fn a_room_is_registered_without_a_delay_and_its_next_event_reaches_members() {
+async fn the_first_event_after_the_registration_of_a_room_reaches_its_members() {
     let (hub, apis) = start("open").await;
-    // Both hubs have it in their caches that the room is not registered: no event is looked at by the inbox any more.
+    // Both hubs have cached that the room is not registered, so that events run no query.
     let is_cached = async || {
         let before = count(&hub, "registered").await;
         for _ in 0..5 {
@@ -80,7 +80,7 @@ async fn a_room_is_registered_without_a_delay_and_its_next_event_reaches_members
         }
         count(&hub, "registered").await == before
     };
-    wait::until(SOON, async || is_cached().await && is_cached().await).await;
+    wait::until(WAIT_TIMEOUT, async || is_cached().await && is_cached().await).await;
     let started = Instant::now();
     put(&apis[0], "/api/v1/rooms/42").await;
     let took = started.elapsed();
@@ -89,7 +89,7 @@ async fn a_room_is_registered_without_a_delay_and_its_next_event_reaches_members
     for n in 0..4 {
         apis[(n + 1) % 2].publish(event(n)).await.expect(200);
     }
-    wait::until(SOON, async || numbers(&apis[0], 1).await == [0, 1, 2, 3]).await;
+    wait::until(WAIT_TIMEOUT, async || numbers(&apis[0], 1).await == [0, 1, 2, 3]).await;
 }
 
 #[tokio::test]
@@ -106,6 +106,6 @@ async fn publishing_reads_no_members_while_they_stay_the_same() {
         apis[n % 2].publish(event).await.expect(200);
     }
     let reads = count(&hub, "members").await - before;
-    // Once for each hub, and once more where the test takes half a minute.
+    // Once per hub, and once more if the test takes half a minute.
     assert!(reads <= 4.0, "200 events had members read {reads} times");
 }

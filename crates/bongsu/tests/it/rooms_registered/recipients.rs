@@ -1,17 +1,17 @@
-//! Who gets an inbox entry of a published event: in registered mode only members of the room, in open mode whoever is
-//! named, without `recipients` the registered members, and never the publisher.
+//! Who gets an inbox entry of a published event: in registered mode only members of the room; in open mode the named
+//! recipients or, without `recipients`, the registered members; never the publisher.
 
 use bongsu_testkit::{Api, Hub, wait};
 use serde_json::{Value, json};
 
-use super::{SOON, delete, put};
+use super::{WAIT_TIMEOUT, delete, put};
 use crate::BONGSU;
 
-const ROOM: &str = "/api/v1/rooms/42";
-/// Members of the room, a member of another room, a publisher who is no member, and a stranger.
+const ROOM_PATH: &str = "/api/v1/rooms/42";
+/// Members of the room, a member of another room, a publisher who is not a member, and a stranger.
 const PEOPLE: [u64; 7] = [1, 2, 3, 4, 5, 9, 99];
 
-/// One event: its `publisherId` and its `recipients` (`null`: left out), and who gets an entry of it.
+/// One event: its `publisherId`, its `recipients` (null: left out), and who gets an entry.
 struct Case {
     publisher: Value,
     recipients: Value,
@@ -32,7 +32,7 @@ async fn hub_with_rooms(mode: &str) -> (Hub, Api) {
     (hub, api)
 }
 
-/// Publishes event number `n`, and gives its stream id.
+/// Publishes event number `n`; returns its stream id.
 async fn publish(api: &Api, n: usize, case: &Case) -> String {
     let mut event = json!({"roomId": 42, "eventType": "comment.created", "data": {"n": n}});
     for (field, value) in [("publisherId", &case.publisher), ("recipients", &case.recipients)] {
@@ -43,7 +43,7 @@ async fn publish(api: &Api, n: usize, case: &Case) -> String {
     api.publish(event).await.expect(200).result()["streamId"].as_str().unwrap().to_owned()
 }
 
-/// The numbers of the events that are in a person's inbox, oldest first. The unread count has to agree.
+/// The numbers of the events in a person's inbox, oldest first. The unread count must match.
 pub(crate) async fn numbers(api: &Api, person: u64) -> Vec<usize> {
     let page = api.person(person).get("/api/notifications?limit=100").await.expect(200);
     let items = page.result()["items"].as_array().cloned().unwrap_or_default();
@@ -52,12 +52,12 @@ pub(crate) async fn numbers(api: &Api, person: u64) -> Vec<usize> {
     items.iter().rev().map(number).collect()
 }
 
-/// Compares every inbox with what the cases say. Entries of one room are derived in order, so the entry of the last
-/// event, which member 2 gets, comes after those of all others.
+/// Compares every inbox with the cases. Entries of one room are made in order, so the entry of the last event, which
+/// member 2 gets, is made after all others.
 async fn expect_inboxes(api: &Api, cases: &[Case]) {
     let last = cases.len() - 1;
     assert!(cases[last].notified.contains(&2), "the last case has to notify member 2");
-    wait::until(SOON, async || numbers(api, 2).await.last() == Some(&last)).await;
+    wait::until(WAIT_TIMEOUT, async || numbers(api, 2).await.last() == Some(&last)).await;
     for person in PEOPLE {
         let expected: Vec<usize> =
             (0..cases.len()).filter(|n| cases[*n].notified.contains(&person)).collect();
@@ -81,9 +81,9 @@ async fn registered_mode_notifies_members_only_and_never_the_publisher() {
     for (n, case) in cases.iter().enumerate() {
         publish(&api, n, case).await;
     }
-    // Who was removed gets nothing more, named or not; who was added gets what is published from now on.
-    delete(&api, &format!("{ROOM}/members/3")).await;
-    put(&api, &format!("{ROOM}/members/5")).await;
+    // A removed member gets no further entries, named or not; an added member gets what is published from now on.
+    delete(&api, &format!("{ROOM_PATH}/members/3")).await;
+    put(&api, &format!("{ROOM_PATH}/members/5")).await;
     for after in [case(Value::Null, Value::Null, &[1, 2, 5]), case(json!(1), json!([1, 2, 3, 5]), &[2, 5])] {
         publish(&api, cases.len(), &after).await;
         cases.push(after);
@@ -92,7 +92,7 @@ async fn registered_mode_notifies_members_only_and_never_the_publisher() {
 }
 
 #[tokio::test]
-async fn open_mode_notifies_whoever_is_named_else_the_registered_members() {
+async fn open_mode_notifies_the_named_recipients_or_else_the_registered_members() {
     let (_hub, api) = hub_with_rooms("open").await;
     let cases = [
         case(json!(1), Value::Null, &[2, 3]),
@@ -108,7 +108,7 @@ async fn open_mode_notifies_whoever_is_named_else_the_registered_members() {
 }
 
 #[tokio::test]
-async fn a_member_can_mark_an_event_that_names_nobody_before_its_entry_is_made() {
+async fn a_member_can_mark_a_room_event_as_read_before_the_entry_exists() {
     let (_hub, api) = hub_with_rooms("open").await;
     for n in 0..10 {
         let id = publish(&api, n, &case(json!(1), Value::Null, &[2, 3])).await;

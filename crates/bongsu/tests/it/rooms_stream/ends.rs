@@ -1,24 +1,24 @@
-//! How a stream ends: the server says why, and whether to come back.
+//! How a stream ends: the hub sends the reason, and whether to reconnect.
 
 use std::time::Duration;
 
-use bongsu_testkit::sse::{End, Item, Resuming, Stream};
+use bongsu_testkit::sse::{End, Item, ResumingClient, Stream};
 use bongsu_testkit::tokens::Claims;
 use bongsu_testkit::{Api, Hub, wait};
 use serde_json::{Value, json};
 
-use super::{SOON, both, hub, listen, open, path, publish};
+use super::{WAIT_TIMEOUT, hub, open, over_both_protocols, path, publish, stream_request};
 use crate::BONGSU;
 
-const LIFETIME: Duration = Duration::from_secs(600);
+const STREAM_LIFETIME: Duration = Duration::from_secs(600);
 
 async fn hub_with_lifetime() -> Hub {
-    Hub::builder(BONGSU).movable_clock().env("SSE_LIFETIME_SECS", LIFETIME.as_secs()).start().await
+    Hub::builder(BONGSU).movable_clock().env("SSE_LIFETIME_SECS", STREAM_LIFETIME.as_secs()).start().await
 }
 
-/// The last event of a stream, and the retry that came with it.
+/// The last event of a stream, and the retry delay that came with it.
 async fn ending(stream: &mut Stream) -> (bongsu_testkit::sse::Event, Option<u64>) {
-    let items = stream.read_to_end(SOON).await;
+    let items = stream.read_to_end(WAIT_TIMEOUT).await;
     assert_eq!(stream.end(), Some(End::Proper));
     let retry = items.iter().rev().find_map(|item| if let Item::Retry(ms) = item { Some(*ms) } else { None });
     match items.into_iter().rfind(|item| !matches!(item, Item::Retry(_))) {
@@ -28,13 +28,13 @@ async fn ending(stream: &mut Stream) -> (bongsu_testkit::sse::Event, Option<u64>
 }
 
 #[tokio::test]
-async fn a_stream_that_lived_long_enough_is_asked_to_come_back() {
+async fn a_stream_at_its_maximum_age_is_asked_to_reconnect() {
     let hub = hub_with_lifetime().await;
     let api = Api::new(&hub);
-    for request in both(listen(&hub, "a")) {
+    for request in over_both_protocols(stream_request(&hub, "a")) {
         let mut stream = open(request).await;
         let id = publish(&api, "a", 1..=1).await.remove(0);
-        hub.move_clock(LIFETIME).await;
+        hub.move_clock(STREAM_LIFETIME).await;
         let (last, retry) = ending(&mut stream).await;
         assert_eq!(last.event, "system.close");
         let data = last.json();
@@ -52,13 +52,13 @@ async fn a_client_that_was_asked_to_come_back_misses_nothing_meanwhile() {
     let hub = hub_with_lifetime().await;
     let api = Api::new(&hub);
     publish(&api, "a", 1..=1).await;
-    let mut client = Resuming::new(listen(&hub, "a")).starting_after("0-0");
+    let mut client = ResumingClient::new(stream_request(&hub, "a")).starting_after("0-0");
     let (mut seen, mut last) = (Vec::new(), 1);
     while client.connections() < 3 || seen.last() != Some(&3) {
         assert!(client.connections() < 20, "{seen:?} were sent to a client that came back again and again");
-        let event = client.next_event(SOON).await.unwrap();
+        let event = client.next_event(WAIT_TIMEOUT).await.unwrap();
         match event.event.as_str() {
-            // Nobody listens now: this one has to wait for the client.
+            // No client is connected now, so this event must wait for the client.
             "system.close" if last < 3 => {
                 last += 1;
                 publish(&api, "a", last..=last).await;
@@ -66,7 +66,7 @@ async fn a_client_that_was_asked_to_come_back_misses_nothing_meanwhile() {
             "system.close" => {}
             _ => {
                 seen.push(event.json()["n"].as_u64().unwrap());
-                hub.move_clock(LIFETIME).await;
+                hub.move_clock(STREAM_LIFETIME).await;
             }
         }
     }
@@ -78,17 +78,17 @@ async fn a_client_that_came_back_before_its_first_event_misses_nothing_meanwhile
     let hub = hub_with_lifetime().await;
     let api = Api::new(&hub);
     publish(&api, "a", 1..=3).await;
-    // It was connected all the time, as far as it knows; only its stream was replaced by another one.
-    let mut client = Resuming::new(listen(&hub, "a"));
+    // From the client's view it was connected all the time; only its stream was replaced by another one.
+    let mut client = ResumingClient::new(stream_request(&hub, "a"));
     let streams = async || hub.metrics().await.get("sse_active_connections", &[]) == 1.0;
-    let (close, ()) = tokio::join!(client.next_event(SOON), async {
-        wait::until(SOON, streams).await;
-        hub.move_clock(LIFETIME).await;
+    let (close, ()) = tokio::join!(client.next_event(WAIT_TIMEOUT), async {
+        wait::until(WAIT_TIMEOUT, streams).await;
+        hub.move_clock(STREAM_LIFETIME).await;
     });
     assert_eq!(close.unwrap().event, "system.close");
     publish(&api, "a", 4..=4).await;
     while client.connections() < 2 {
-        match client.try_next_event(SOON).await.unwrap() {
+        match client.try_next_event(WAIT_TIMEOUT).await.unwrap() {
             Some(event) if event.event == "system.close" => {}
             Some(event) => return assert_eq!(event.json()["n"], 4),
             None => panic!("told to stay away by {:?}", client.stopped_by()),
@@ -98,27 +98,29 @@ async fn a_client_that_came_back_before_its_first_event_misses_nothing_meanwhile
 }
 
 #[tokio::test]
-async fn who_ends_before_the_first_event_knows_where_it_stood() {
+async fn a_stream_that_closes_before_the_first_event_has_a_position() {
     let hub = Hub::builder(BONGSU).movable_clock().start().await;
     let token = Claims::new(7).expires_in(600).sign();
     let mut stream = Stream::request(&hub, &path("empty")).bearer(&token).open().await.unwrap();
     hub.move_clock(Duration::from_secs(600)).await;
-    let close = stream.expect_event("system.close", SOON).await;
-    // Not `0-0`, which is the beginning whatever was trimmed meanwhile.
+    let close = stream.expect_event("system.close", WAIT_TIMEOUT).await;
+    // Not `0-0`, which would mean the beginning whatever was trimmed meanwhile.
     assert_eq!(close.own_id.as_deref(), Some("end.3502.0-1"));
 }
 
 #[tokio::test]
-async fn a_stream_ends_with_its_token_and_the_client_stays_away() {
+async fn a_stream_closes_when_its_token_expires_and_the_client_does_not_reconnect() {
     let hub = Hub::builder(BONGSU).movable_clock().start().await;
     let api = Api::new(&hub);
     let id = publish(&api, "a", 1..=1).await.remove(0);
-    for (request, lifetime) in both(Stream::request(&hub, &path("a"))).into_iter().zip([600, 1_200]) {
+    for (request, lifetime) in
+        over_both_protocols(Stream::request(&hub, &path("a"))).into_iter().zip([600, 1_200])
+    {
         let token = Claims::new(7).expires_in(lifetime).sign();
-        let mut client = Resuming::new(request.bearer(&token)).starting_after("0-0");
-        assert_eq!(client.next_event(SOON).await.unwrap().id, id);
+        let mut client = ResumingClient::new(request.bearer(&token)).starting_after("0-0");
+        assert_eq!(client.next_event(WAIT_TIMEOUT).await.unwrap().id, id);
         hub.move_clock(Duration::from_secs(600)).await;
-        let last = client.next_event(SOON).await.unwrap();
+        let last = client.next_event(WAIT_TIMEOUT).await.unwrap();
         assert_eq!(last.event, "system.close");
         let data = last.json();
         assert_eq!(
@@ -126,13 +128,13 @@ async fn a_stream_ends_with_its_token_and_the_client_stays_away() {
             (&json!(3502), &json!("token expired or revoked"), &Value::Bool(false))
         );
         assert_eq!(last.own_id, Some(format!("end.3502.{id}")));
-        assert_eq!(client.next_event(SOON).await, None);
+        assert_eq!(client.next_event(WAIT_TIMEOUT).await, None);
         assert_eq!((client.connections(), client.stopped_by().unwrap().status), (1, 204));
     }
 }
 
 #[tokio::test]
-async fn a_stream_that_ended_for_good_is_answered_204_whoever_asks() {
+async fn a_permanently_closed_stream_is_answered_204_to_any_caller() {
     let hub = hub().await;
     let api = Api::new(&hub);
     let expired = Claims::new(7).expires_in(-60).sign();
@@ -142,14 +144,14 @@ async fn a_stream_that_ended_for_good_is_answered_204_whoever_asks() {
         assert!(answer.bytes.is_empty());
     }
     let request = Stream::request(&hub, &path("a")).header("last-event-id", "end.3502.0-0");
-    for request in both(request.bearer(&expired)) {
+    for request in over_both_protocols(request.bearer(&expired)) {
         assert_eq!(request.open().await.err().unwrap().status, 204);
     }
     api.anonymous().get(&format!("{}?lastEventId=end.3500.1-0", path("a"))).await.expect(204);
 }
 
 #[tokio::test]
-async fn a_refusal_that_will_not_pass_stays_what_it_is_for_an_eventsource() {
+async fn a_permanent_error_keeps_its_status_for_an_event_source() {
     let hub = hub().await;
     let request = |path: &str| Stream::request(&hub, path);
     let cases = [
@@ -160,7 +162,7 @@ async fn a_refusal_that_will_not_pass_stays_what_it_is_for_an_eventsource() {
         (request("/api/v1/rooms/a/streams").person(7), 404, "COMMON404"),
     ];
     for (request, status, code) in cases {
-        for request in both(request) {
+        for request in over_both_protocols(request) {
             request.open().await.err().unwrap().expect_error(status, code);
         }
     }

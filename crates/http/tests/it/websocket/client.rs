@@ -1,4 +1,4 @@
-//! A WebSocket client that is written by hand, and does also what none should.
+//! A hand-written WebSocket client, which can also violate the protocol.
 
 use std::net::SocketAddr;
 
@@ -6,9 +6,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use crate::LONG;
+use crate::WAIT_TIMEOUT;
 
-/// The key of the standard's example, and what the server must make of it.
+/// The key of the example in RFC 6455, and the `Sec-WebSocket-Accept` for it.
 pub(crate) const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 pub(crate) const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
@@ -19,20 +19,20 @@ pub(crate) const PONG: u8 = 0x8a;
 
 pub(crate) struct Client {
     pub(crate) tcp: TcpStream,
-    /// The head of the answer, in lower case.
+    /// The head of the response, in lower case.
     pub(crate) head: String,
     received: Vec<u8>,
 }
 
-/// A good handshake, with further header lines.
-pub(crate) fn handshake(path: &str, further: &str) -> String {
+/// A valid handshake, with extra header lines.
+pub(crate) fn handshake(path: &str, extra_headers: &str) -> String {
     format!(
         "GET {path} HTTP/1.1\r\nHost: hub.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
-         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n{further}\r\n"
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n{extra_headers}\r\n"
     )
 }
 
-/// A client's frame. `first` has the opcode and the flags.
+/// A masked frame of a client. `first` has the opcode and the flags.
 pub(crate) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mask = [7, 0, 200, 33];
     let mut wire = vec![first];
@@ -50,18 +50,18 @@ pub(crate) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The payload of a close frame.
-pub(crate) fn goodbye(code: u16, reason: &str) -> Vec<u8> {
+pub(crate) fn close_payload(code: u16, reason: &str) -> Vec<u8> {
     [&code.to_be_bytes(), reason.as_bytes()].concat()
 }
 
 impl Client {
     pub(crate) async fn open(addr: SocketAddr) -> Self {
-        Self::begin(addr, &handshake("/ws", ""), b"").await
+        Self::connect(addr, &handshake("/ws", ""), b"").await
     }
 
-    /// Sends a handshake and something behind it, in one piece. The server has to agree.
-    pub(crate) async fn begin(addr: SocketAddr, request: &str, early: &[u8]) -> Self {
-        // A client that does not read holds little back for itself.
+    /// Sends a handshake and `early` bytes in one write. The server must accept the handshake.
+    pub(crate) async fn connect(addr: SocketAddr, request: &str, early: &[u8]) -> Self {
+        // A small receive buffer, so that the kernel buffers little for a client that does not read.
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(8 << 10).unwrap();
         let mut tcp = socket.connect(addr).await.unwrap();
@@ -70,7 +70,7 @@ impl Client {
         let end = loop {
             match client.received.windows(4).position(|four| four == b"\r\n\r\n") {
                 Some(at) => break at + 4,
-                None => assert!(client.read().await, "no answer came"),
+                None => assert!(client.read().await, "no response"),
             }
         };
         let head: Vec<u8> = client.received.drain(..end).collect();
@@ -79,9 +79,11 @@ impl Client {
         client
     }
 
-    /// Reads something; false at the end.
+    /// Reads more bytes. Returns false at the end of the connection.
     async fn read(&mut self) -> bool {
-        let read = timeout(LONG, self.tcp.read_buf(&mut self.received)).await.expect("something comes");
+        let read = timeout(WAIT_TIMEOUT, self.tcp.read_buf(&mut self.received))
+            .await
+            .expect("bytes or the end in time");
         read.is_ok_and(|read| read > 0)
     }
 
@@ -90,13 +92,13 @@ impl Client {
     }
 
     pub(crate) async fn send_raw(&mut self, bytes: &[u8]) {
-        timeout(LONG, self.tcp.write_all(bytes)).await.expect("it is taken").unwrap();
+        timeout(WAIT_TIMEOUT, self.tcp.write_all(bytes)).await.expect("the server reads in time").unwrap();
     }
 
-    /// The next frame's first byte and payload; nothing at the end.
-    pub(crate) async fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
+    /// The first byte and the payload of the next frame. None at the end of the connection.
+    pub(crate) async fn next_frame(&mut self) -> Option<(u8, Vec<u8>)> {
         loop {
-            if let Some((head, length)) = self.next_length()
+            if let Some((head, length)) = self.frame_lengths()
                 && self.received.len() >= head + length
             {
                 let first = self.received[0];
@@ -110,8 +112,8 @@ impl Client {
         }
     }
 
-    /// How long the head and the payload of the next frame are.
-    fn next_length(&self) -> Option<(usize, usize)> {
+    /// The lengths of the head and the payload of the next frame. None while the head is incomplete.
+    fn frame_lengths(&self) -> Option<(usize, usize)> {
         match *self.received.get(1)? {
             126 => {
                 let length = self.received.get(2..4)?.try_into().unwrap();
@@ -122,25 +124,25 @@ impl Client {
                 Some((10, u64::from_be_bytes(length) as usize))
             }
             length @ ..126 => Some((2, usize::from(length))),
-            _ => panic!("a server does not mask"),
+            _ => panic!("a server must not mask its frames"),
         }
     }
 
-    pub(crate) async fn text(&mut self) -> String {
-        let (first, payload) = self.frame().await.expect("a message comes");
+    pub(crate) async fn next_text(&mut self) -> String {
+        let (first, payload) = self.next_frame().await.expect("a message");
         assert_eq!(first, TEXT);
         String::from_utf8(payload).unwrap()
     }
 
-    /// The server's last frame, and then its end.
-    pub(crate) async fn ending(&mut self) -> (u16, String) {
-        let ending = self.close_frame().await;
-        assert_eq!(self.frame().await, None, "nothing follows a close");
-        ending
+    /// Reads a close frame, after which the connection must end.
+    pub(crate) async fn final_close_frame(&mut self) -> (u16, String) {
+        let close = self.close_frame().await;
+        assert_eq!(self.next_frame().await, None, "no frame follows a close frame");
+        close
     }
 
     pub(crate) async fn close_frame(&mut self) -> (u16, String) {
-        let (first, payload) = self.frame().await.expect("a close frame comes");
+        let (first, payload) = self.next_frame().await.expect("a close frame");
         assert_eq!(first, CLOSE);
         let (code, reason) = payload.split_at(2);
         (u16::from_be_bytes(code.try_into().unwrap()), String::from_utf8(reason.to_vec()).unwrap())

@@ -1,6 +1,6 @@
-//! Appending: what one job does within the group's transaction, and whom it tells afterwards.
+//! Appending: one job within the transaction of a group, and the deliveries and answers after the commit.
 //!
-//! Key, id, entry, kept answer, follow-up and trimming are one transaction: a crash leaves all of it or none.
+//! Key, id, entry, stored answer, follow-up record and trimming are one transaction: a crash leaves all or none of it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,26 +13,28 @@ use bongsu_sql::rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::{Notify, oneshot};
 
 use super::membership::MembershipVersions;
-use super::{signed, unsigned};
+use super::{from_sql, to_sql};
 use crate::SubjectName;
-use crate::log::{Append, AppendError, Appended, Delivery, Entry, FollowUp, Once, Place, Sink};
+use crate::log::{
+    Append, AppendError, AppendOutcome, Delivery, FollowUp, Idempotency, LogEntry, LogPosition, Sink,
+};
 
-/// How long an answer is kept under its key.
-const KEY_LIFE: Millis = 24 * 60 * 60 * 1_000;
+/// How long an answer is kept under its idempotency key, in milliseconds.
+const KEY_LIFETIME: Millis = 24 * 60 * 60 * 1_000;
 
-/// A subject is trimmed when it has so many more events than it keeps, so that not every append deletes one.
-const SLACK: u64 = 64;
-/// So many entries are removed by one append at most.
-const TRIM_AT_ONCE: u64 = 1_000;
+/// A subject is trimmed when it has this many entries too many, so that not every append deletes a row.
+const MAX_EXCESS: u64 = 64;
+/// Entries removed by one append.
+const MAX_TRIM_BATCH: u64 = 1_000;
 
-type Reply = Result<Vec<Result<Appended, AppendError>>, Error>;
+type Reply = Result<Vec<Result<AppendOutcome, AppendError>>, Error>;
 
 pub(super) struct Job {
     pub(super) events: Vec<Append>,
     pub(super) clock: Clock,
     pub(super) sink: Arc<dyn Sink>,
-    /// Raised when something was written down for people.
-    pub(super) news: Arc<Notify>,
+    /// Notified when a follow-up record was committed.
+    pub(super) follow_up_added: Arc<Notify>,
     pub(super) memberships: Arc<MembershipVersions>,
     pub(super) reply: oneshot::Sender<Reply>,
     pub(super) accepted: Instant,
@@ -40,8 +42,8 @@ pub(super) struct Job {
 }
 
 pub(super) enum Outcome {
-    Stored { entry: Entry, previous: StreamId, audience: u32 },
-    Repeated(Appended),
+    Stored { entry: LogEntry, previous: StreamId, audience: u32 },
+    Repeated(AppendOutcome),
     Conflict,
     StaleMembership,
 }
@@ -49,12 +51,14 @@ pub(super) enum Outcome {
 impl bongsu_sql::Job for Job {
     fn apply(&mut self, connection: &mut Connection) -> Result<(), Error> {
         self.outcomes.clear();
-        // Before 1970 no clock is right, and 0-0 is no event.
+        // At least 1, because a clock before 1970 is wrong, and 0-0 is not the id of an event.
         let now = self.clock.now().max(1);
         let mut stale_subjects = HashSet::new();
         for event in &self.events {
             let is_stale = stale_subjects.contains(&event.subject)
-                || event.membership_version.is_some_and(|of| of != self.memberships.current(&event.subject));
+                || event
+                    .membership_version
+                    .is_some_and(|version| version != self.memberships.current(&event.subject));
             let outcome = append(connection, event, now, is_stale)?;
             if matches!(outcome, Outcome::StaleMembership) {
                 stale_subjects.insert(&event.subject);
@@ -73,7 +77,7 @@ impl bongsu_sql::Job for Job {
                     entry: &entry,
                     accepted: self.accepted,
                 });
-                Ok(Appended { id: entry.place.id, at: entry.at, audience, duplicate: false })
+                Ok(AppendOutcome { id: entry.position.id, at: entry.at, audience, duplicate: false })
             }
             Outcome::Repeated(first) => Ok(first),
             Outcome::Conflict => Err(AppendError::Conflict),
@@ -82,9 +86,9 @@ impl bongsu_sql::Job for Job {
         let answers = answers.collect();
         crash_point!("after-deliver");
         if self.events.iter().any(|event| !event.recipients.is_empty()) {
-            self.news.notify_one();
+            self.follow_up_added.notify_one();
         }
-        // A caller that went away is answered by the key when it asks again.
+        // Fails if the caller has given up. It gets this answer when it retries with the same key.
         let _ = self.reply.send(Ok(answers));
     }
 
@@ -94,10 +98,11 @@ impl bongsu_sql::Job for Job {
 }
 
 fn append(connection: &Connection, event: &Append, now: Millis, is_stale: bool) -> Result<Outcome, Error> {
-    if let Some(once) = &event.once
-        && let Some((digest, first)) = answered(connection, event.subject.as_str(), once, now)?
+    if let Some(idempotency) = &event.idempotency
+        && let Some((digest, first)) = find_answer(connection, event.subject.as_str(), idempotency, now)?
     {
-        return Ok(if once.is_same_content(digest) { Outcome::Repeated(first) } else { Outcome::Conflict });
+        let is_same_content = idempotency.is_same_content(digest);
+        return Ok(if is_same_content { Outcome::Repeated(first) } else { Outcome::Conflict });
     }
     if is_stale {
         return Ok(Outcome::StaleMembership);
@@ -111,26 +116,26 @@ fn append(connection: &Connection, event: &Append, now: Millis, is_stale: bool) 
         )?
         .execute(params![
             head.subject,
-            signed(head.id.ms),
-            signed(head.id.seq),
-            signed(head.number),
+            to_sql(head.id.ms),
+            to_sql(head.id.seq),
+            to_sql(head.number),
             event.event_type.as_str(),
             event.data.as_str(),
             event.publisher.as_ref().map(bongsu_kernel::Id::as_str),
-            signed(now),
+            to_sql(now),
             event.trace.as_ref().map(TraceParent::as_str),
         ])?;
-    if let Some(once) = &event.once {
-        keep_answer(connection, &head, once, event.audience, now)?;
+    if let Some(idempotency) = &event.idempotency {
+        store_answer(connection, &head, idempotency, event.audience, now)?;
     }
     crash_point!("after-entry");
     write_follow_up(connection, event, head.id, now)?;
     let kept = head.number - head.trimmed;
-    if kept >= u64::from(event.keep) + SLACK.min(u64::from(event.keep)) {
+    if kept >= u64::from(event.keep) + MAX_EXCESS.min(u64::from(event.keep)) {
         trim(connection, head.subject, kept - u64::from(event.keep))?;
     }
-    let entry = Entry {
-        place: Place { id: head.id, number: Some(head.number) },
+    let entry = LogEntry {
+        position: LogPosition { id: head.id, number: Some(head.number) },
         event_type: event.event_type.clone(),
         data: event.data.clone(),
         publisher: event.publisher.clone(),
@@ -140,29 +145,30 @@ fn append(connection: &Connection, event: &Append, now: Millis, is_stale: bool) 
     Ok(Outcome::Stored { entry, previous: head.previous, audience: event.audience })
 }
 
-/// The answer that was kept under a key.
-fn answered(
+/// The digest and the answer that are stored under a key and have not expired.
+fn find_answer(
     connection: &Connection,
     subject: &str,
-    once: &Once,
+    idempotency: &Idempotency,
     now: Millis,
-) -> Result<Option<([u8; 32], Appended)>, Error> {
+) -> Result<Option<([u8; 32], AppendOutcome)>, Error> {
     let found = connection
         .prepare_cached(
             "SELECT i.digest, i.ms, i.seq, i.timestamp, i.audience FROM subjects s
              JOIN idempotency i ON i.subject_id = s.id AND i.key = ?2
              WHERE s.subject = ?1 AND i.expires_at > ?3",
         )?
-        .query_row(params![subject, once.key, signed(now)], |row| {
-            let id = StreamId::new(unsigned(row.get(1)?), unsigned(row.get(2)?));
-            let first = Appended { id, at: unsigned(row.get(3)?), audience: row.get(4)?, duplicate: true };
+        .query_row(params![subject, idempotency.key, to_sql(now)], |row| {
+            let id = StreamId::new(from_sql(row.get(1)?), from_sql(row.get(2)?));
+            let first =
+                AppendOutcome { id, at: from_sql(row.get(3)?), audience: row.get(4)?, duplicate: true };
             Ok((row.get::<_, [u8; 32]>(0)?, first))
         })
         .optional()?;
     Ok(found)
 }
 
-/// What a subject's row says after it gave the next id.
+/// The row of a subject after the next id was taken.
 struct Head {
     subject: i64,
     id: StreamId,
@@ -171,8 +177,8 @@ struct Head {
     trimmed: u64,
 }
 
-/// Gives the next id: the time, or the next number within it when the clock stands still or went back
-/// (`StreamId::next` says the same).
+/// Takes the next id of a subject: the current time, or the successor of the last id if the clock has not advanced, as
+/// in `StreamId::next`.
 fn advance(connection: &Connection, subject: &str, now: Millis) -> Result<Head, Error> {
     let head = connection
         .prepare_cached(
@@ -183,26 +189,26 @@ fn advance(connection: &Connection, subject: &str, now: Millis) -> Result<Head, 
                  ms = max(ms, excluded.ms), number = number + 1
              RETURNING id, ms, seq, previous_ms, previous_seq, number, trimmed",
         )?
-        .query_row(params![subject, signed(now)], |row| {
+        .query_row(params![subject, to_sql(now)], |row| {
             Ok(Head {
                 subject: row.get(0)?,
-                id: StreamId::new(unsigned(row.get(1)?), unsigned(row.get(2)?)),
-                previous: StreamId::new(unsigned(row.get(3)?), unsigned(row.get(4)?)),
-                number: unsigned(row.get(5)?),
-                trimmed: unsigned(row.get(6)?),
+                id: StreamId::new(from_sql(row.get(1)?), from_sql(row.get(2)?)),
+                previous: StreamId::new(from_sql(row.get(3)?), from_sql(row.get(4)?)),
+                number: from_sql(row.get(5)?),
+                trimmed: from_sql(row.get(6)?),
             })
         })?;
     Ok(head)
 }
 
-fn keep_answer(
+fn store_answer(
     connection: &Connection,
     head: &Head,
-    once: &Once,
+    idempotency: &Idempotency,
     audience: u32,
     now: Millis,
 ) -> Result<(), Error> {
-    // A row under this key can only be one that ran out and was not swept yet.
+    // REPLACE, because a row under this key can only be an expired one that was not swept yet.
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO idempotency (subject_id, key, digest, ms, seq, timestamp, audience, expires_at)
@@ -210,26 +216,26 @@ fn keep_answer(
         )?
         .execute(params![
             head.subject,
-            once.key,
-            once.digest,
-            signed(head.id.ms),
-            signed(head.id.seq),
-            signed(now),
+            idempotency.key,
+            idempotency.digest,
+            to_sql(head.id.ms),
+            to_sql(head.id.seq),
+            to_sql(now),
             audience,
-            signed(now + KEY_LIFE),
+            to_sql(now + KEY_LIFETIME),
         ])?;
     Ok(())
 }
 
 fn write_follow_up(connection: &Connection, event: &Append, id: StreamId, now: Millis) -> Result<(), Error> {
-    let record = FollowUp::written(event, id.to_string(), now);
+    let record = FollowUp::encode(event, id.to_string(), now);
     if let Some(record) = record.map_err(|error| Error::Failed(error.to_string()))? {
         connection.prepare_cached("INSERT INTO follow_ups (record) VALUES (?1)")?.execute([record])?;
     }
     Ok(())
 }
 
-/// Removes all but the newest entry, and the answers kept for its keys.
+/// Removes all entries of a subject except the newest, and the answers stored under its keys.
 pub(super) fn purge(connection: &Connection, subject: &SubjectName) -> Result<(), Error> {
     let kept =
         "SELECT 1 FROM subjects s WHERE s.id = subject_id AND s.ms = entries.ms AND s.seq = entries.seq";
@@ -244,7 +250,7 @@ pub(super) fn purge(connection: &Connection, subject: &SubjectName) -> Result<()
 
 /// Removes the oldest entries.
 fn trim(connection: &Connection, subject: i64, excess: u64) -> Result<(), Error> {
-    let count = signed(excess.min(TRIM_AT_ONCE));
+    let count = to_sql(excess.min(MAX_TRIM_BATCH));
     let removed = connection
         .prepare_cached(
             "DELETE FROM entries WHERE subject_id = ?1 AND (ms, seq) <=
@@ -253,7 +259,7 @@ fn trim(connection: &Connection, subject: i64, excess: u64) -> Result<(), Error>
         .execute([subject, count - 1])?;
     connection
         .prepare_cached("UPDATE subjects SET trimmed = trimmed + ?2 WHERE id = ?1")?
-        .execute([subject, signed(removed as u64)])?;
+        .execute([subject, to_sql(removed as u64)])?;
     crash_point!("after-trim");
     Ok(())
 }

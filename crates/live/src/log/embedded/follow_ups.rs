@@ -1,4 +1,4 @@
-//! What was written down for people, in the embedded file.
+//! The follow-up records in the embedded database file.
 
 use std::sync::Arc;
 
@@ -7,32 +7,32 @@ use bongsu_sql::Store;
 use bongsu_sql::rusqlite::{Connection, Error, params};
 use tokio::sync::Notify;
 
-use super::signed;
+use super::to_sql;
 use crate::SubjectName;
-use crate::log::{Boxed, FollowUp, FollowUps, LogError, Pending, Watch};
+use crate::log::{BoxFuture, FollowUp, FollowUpWatch, FollowUps, LogError, PendingFollowUp};
 
-/// So many of the newest are looked at for one event: records of all rooms are in one row, and no index names their events.
-const LOOKED_AT: i64 = 512;
+/// Newest records that are searched for one event: the records of all rooms are in one table without an index by event.
+const MAX_SEARCHED_RECORDS: i64 = 512;
 
-/// See the port.
+/// The [`FollowUps`] of the embedded log.
 pub struct EmbeddedFollowUps {
     pub(super) store: Store,
-    /// Raised by appends, once they are durable.
-    pub(super) news: Arc<Notify>,
+    /// Notified when an append with follow-up records was committed.
+    pub(super) added: Arc<Notify>,
 }
 
-/// The record of one event, if it is among so many of the newest; of all, when that is negative.
+/// The record of one event, if it is among the newest `limit` records. A negative limit searches all records.
 pub(super) fn find(
     connection: &Connection,
     subject: &SubjectName,
     id: StreamId,
-    newest: i64,
+    limit: i64,
 ) -> Result<Option<FollowUp>, Error> {
     let mut statement =
         connection.prepare_cached("SELECT record FROM follow_ups ORDER BY id DESC LIMIT ?1")?;
-    let mut rows = statement.query([newest])?;
+    let mut rows = statement.query([limit])?;
     while let Some(row) = rows.next()? {
-        let found = FollowUp::of(subject, id, row.get_ref(0)?.as_bytes()?);
+        let found = FollowUp::decode_if_of(subject, id, row.get_ref(0)?.as_bytes()?);
         if found.is_some() {
             return Ok(found);
         }
@@ -41,49 +41,55 @@ pub(super) fn find(
 }
 
 impl FollowUps for EmbeddedFollowUps {
-    fn take<'a>(&'a self, most: usize, but: &'a [Pending]) -> Boxed<'a, Result<Vec<Pending>, LogError>> {
+    fn take<'a>(
+        &'a self,
+        limit: usize,
+        excluded: &'a [PendingFollowUp],
+    ) -> BoxFuture<'a, Result<Vec<PendingFollowUp>, LogError>> {
         Box::pin(async move {
-            let limit = signed(most.saturating_add(but.len()) as u64);
-            let taken = self.store.readers().read(move |connection| {
+            let sql_limit = to_sql(limit.saturating_add(excluded.len()) as u64);
+            let reading = self.store.readers().read(move |connection| {
                 let mut statement =
                     connection.prepare_cached("SELECT id, record FROM follow_ups ORDER BY id LIMIT ?1")?;
-                let rows = statement.query_map(params![limit], |row| {
+                let rows = statement.query_map(params![sql_limit], |row| {
                     let record = row.get_ref(1)?.as_bytes()?.to_owned();
-                    Ok(Pending { key: row.get::<_, i64>(0)?.to_string(), record })
+                    Ok(PendingFollowUp { key: row.get::<_, i64>(0)?.to_string(), record })
                 })?;
                 rows.collect::<Result<Vec<_>, _>>()
             });
-            let mut taken = taken.await?;
-            taken.retain(|one| !but.iter().any(|other| other.key == one.key));
-            taken.truncate(most);
-            Ok(taken)
+            let mut pending = reading.await?;
+            pending.retain(|record| !excluded.iter().any(|other| other.key == record.key));
+            pending.truncate(limit);
+            Ok(pending)
         })
     }
 
-    fn done(&self, pending: Vec<Pending>) -> Boxed<'_, Result<(), LogError>> {
+    fn acknowledge(&self, pending: Vec<PendingFollowUp>) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async move {
             let ids: Vec<i64> = pending.iter().filter_map(|pending| pending.key.parse().ok()).collect();
-            let forgotten = self.store.write(move |connection| {
+            let deleting = self.store.write(move |connection| {
                 let mut statement = connection.prepare_cached("DELETE FROM follow_ups WHERE id = ?1")?;
                 for id in &ids {
                     statement.execute([id])?;
                 }
                 Ok(())
             });
-            Ok(forgotten.await?)
+            Ok(deleting.await?)
         })
     }
 
-    fn find(&self, subject: &SubjectName, id: StreamId) -> Boxed<'_, Result<Option<FollowUp>, LogError>> {
+    fn find(&self, subject: &SubjectName, id: StreamId) -> BoxFuture<'_, Result<Option<FollowUp>, LogError>> {
         let subject = subject.clone();
         Box::pin(async move {
-            let found =
-                self.store.readers().read(move |connection| find(connection, &subject, id, LOOKED_AT));
-            Ok(found.await?)
+            let finding = self
+                .store
+                .readers()
+                .read(move |connection| find(connection, &subject, id, MAX_SEARCHED_RECORDS));
+            Ok(finding.await?)
         })
     }
 
-    fn watch(&self) -> Boxed<'_, Watch> {
-        Box::pin(std::future::ready(Watch { news: self.news.clone(), on_drop: Box::new(|| {}) }))
+    fn watch(&self) -> BoxFuture<'_, FollowUpWatch> {
+        Box::pin(std::future::ready(FollowUpWatch { added: self.added.clone(), on_drop: Box::new(|| {}) }))
     }
 }

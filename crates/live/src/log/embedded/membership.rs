@@ -1,7 +1,7 @@
-//! The versions of memberships, in the memory of the one process that uses the log: whoever caches members does so there, too.
+//! The membership versions, in the memory of the one process that uses the log and that caches members.
 //!
-//! Subjects share counters, so that memory is bounded however many there are. A change then makes the members of a few other
-//! subjects be read again, which does no harm.
+//! Subjects share a fixed number of counters, so that memory is bounded. A change of one subject therefore also
+//! invalidates the cached members of the subjects that share its counter, which costs one more read of each.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use bongsu_kernel::random;
 use crate::SubjectName;
 
 /// Counters that all subjects share.
-const COUNTERS: usize = 1_024;
+const COUNTER_COUNT: usize = 1_024;
 
 pub(super) struct MembershipVersions {
     counters: Vec<AtomicU64>,
@@ -20,9 +20,9 @@ pub(super) struct MembershipVersions {
 
 impl Default for MembershipVersions {
     fn default() -> Self {
-        // None of an earlier process comes back.
+        // Random, so that a version of an earlier process is not reused.
         let first = random::between(0, u64::MAX / 2);
-        let counters = (0..COUNTERS).map(|_| AtomicU64::new(first)).collect();
+        let counters = (0..COUNTER_COUNT).map(|_| AtomicU64::new(first)).collect();
         Self { counters, hasher: Default::default() }
     }
 }
@@ -37,6 +37,6 @@ impl MembershipVersions {
     }
 
     fn counter(&self, subject: &SubjectName) -> &AtomicU64 {
-        &self.counters[self.hasher.hash_one(subject.as_str()) as usize % COUNTERS]
+        &self.counters[self.hasher.hash_one(subject.as_str()) as usize % COUNTER_COUNT]
     }
 }

@@ -1,7 +1,8 @@
-//! How many streams listen to a subject over the fleet: every hub says how many it has, for a while.
+//! The audience of a subject over the fleet: every instance stores the number of its subscribers in Redis, with an
+//! expiry.
 //!
-//! A publisher is told the sum. It is an estimate for people, so a hub says it a moment later, together for all
-//! subjects that changed, and again before it runs out.
+//! A publish returns the sum. The sum is an estimate for people, so an instance writes its numbers a moment after they
+//! changed, together for all subjects that changed, and again before they expire.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,12 +19,14 @@ use crate::SubjectName;
 
 static AUDIENCE: Script = Script::new("audience", include_str!("../../../lua/audience.lua"));
 
-/// How long a hub's word is good, in milliseconds, and when it is said again.
-const LIFE: u64 = 60_000;
-const REFRESH: Duration = Duration::from_secs(20);
-/// Changes are gathered so long.
-const GATHER: Duration = Duration::from_millis(10);
-const AT_ONCE: usize = 64;
+/// Time after which the number of an instance expires, in milliseconds.
+const COUNT_LIFETIME: u64 = 60_000;
+/// Time between two writes of a number that does not change.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(20);
+/// How long changes are collected before they are written together.
+const BATCH_DELAY: Duration = Duration::from_millis(10);
+/// Subjects whose numbers are written at the same time.
+const MAX_CONCURRENT_WRITES: usize = 64;
 
 #[derive(Default)]
 struct Counts {
@@ -31,25 +34,25 @@ struct Counts {
     changed: HashMap<SubjectName, usize>,
 }
 
-/// Cheap to clone.
+/// Writes the numbers of this instance. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Audience {
     redis: Redis,
     clock: Clock,
     counts: Arc<Mutex<Counts>>,
-    bell: Arc<Notify>,
+    change_added: Arc<Notify>,
 }
 
 impl Audience {
     pub(super) fn start(redis: Redis, clock: Clock, supervisor: &Supervisor) -> Self {
-        let this = Self { redis, clock, counts: Arc::default(), bell: Arc::default() };
-        let (teller, stop) = (this.clone(), supervisor.stop());
+        let this = Self { redis, clock, counts: Arc::default(), change_added: Arc::default() };
+        let (audience, stop) = (this.clone(), supervisor.stop());
         supervisor.spawn("audience", OnEnd::Restart, move || {
-            let (teller, stop) = (teller.clone(), stop.clone());
+            let (audience, stop) = (audience.clone(), stop.clone());
             async move {
                 tokio::select! {
-                    () = stop.cancelled() => teller.leave().await,
-                    () = teller.tell_for_ever() => {}
+                    () = stop.cancelled() => audience.clear().await,
+                    () = audience.run() => {}
                 }
             }
         });
@@ -66,57 +69,59 @@ impl Audience {
         }
         counts.changed.insert(subject.clone(), count);
         drop(counts);
-        self.bell.notify_one();
+        self.change_added.notify_one();
     }
 
-    /// Nobody here listens to a subject any more. Of two streams that leave together, the one that counted first may have
-    /// told its count last.
-    pub(super) fn forget(&self, subject: &SubjectName) {
+    /// Sets the number of a subject without subscribers to 0. It may still be 1: when two streams end at the same time,
+    /// the one that was counted first may have reported its count last.
+    pub(super) fn remove(&self, subject: &SubjectName) {
         if self.counts.lock().unwrap_or_else(PoisonError::into_inner).current.contains_key(subject) {
             self.set(subject, 0);
         }
     }
 
+    /// Writes the number of a subject at once.
     pub(super) async fn announce(&self, subject: SubjectName, count: usize) {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).current.insert(subject.clone(), count);
-        self.tell_one(subject, count).await;
+        self.write(subject, count).await;
     }
 
-    async fn tell_for_ever(&self) {
-        let mut refresh = Instant::now() + REFRESH;
+    async fn run(&self) {
+        let mut refresh_at = Instant::now() + REFRESH_INTERVAL;
         loop {
-            let changed = tokio::time::timeout_at(refresh.into(), self.bell.notified()).await.is_ok();
-            let due = if changed {
-                tokio::time::sleep(GATHER).await;
+            let changed = self.change_added.notified();
+            let has_changed = tokio::time::timeout_at(refresh_at.into(), changed).await.is_ok();
+            let due = if has_changed {
+                tokio::time::sleep(BATCH_DELAY).await;
                 std::mem::take(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner).changed)
             } else {
-                refresh = Instant::now() + REFRESH;
+                refresh_at = Instant::now() + REFRESH_INTERVAL;
                 self.counts.lock().unwrap_or_else(PoisonError::into_inner).current.clone()
             };
-            self.tell(due).await;
+            self.write_all(due).await;
         }
     }
 
-    async fn tell(&self, counts: HashMap<SubjectName, usize>) {
-        let told = counts.into_iter().map(|(subject, count)| self.tell_one(subject, count));
-        futures_util::stream::iter(told).buffer_unordered(AT_ONCE).collect::<()>().await;
+    async fn write_all(&self, counts: HashMap<SubjectName, usize>) {
+        let writes = counts.into_iter().map(|(subject, count)| self.write(subject, count));
+        futures_util::stream::iter(writes).buffer_unordered(MAX_CONCURRENT_WRITES).collect::<()>().await;
     }
 
-    async fn tell_one(&self, subject: SubjectName, count: usize) {
-        let key = self.redis.beside(&stream_key(&self.redis, &subject), "audience");
-        let (count, ends, life) =
-            (count.to_string(), (self.clock.now() + LIFE).to_string(), LIFE.to_string());
-        let arguments = [self.redis.instance(), &count, &ends, &life].map(str::as_bytes);
-        // What does not arrive is said again with the next change, or at the next turn.
+    async fn write(&self, subject: SubjectName, count: usize) {
+        let key = self.redis.sibling_key(&stream_key(&self.redis, &subject), "audience");
+        let (count, expiry, lifetime) =
+            (count.to_string(), (self.clock.now() + COUNT_LIFETIME).to_string(), COUNT_LIFETIME.to_string());
+        let arguments = [self.redis.instance(), &count, &expiry, &lifetime].map(str::as_bytes);
+        // After a failure the next change or the next refresh writes the number.
         let _ = self.redis.run(&AUDIENCE, Repeat::Never, &[&key], &arguments).await;
     }
 
-    /// The streams of this hub have gone.
-    async fn leave(&self) {
-        let gone = {
+    /// Removes the numbers of this instance at shutdown, when its streams have ended.
+    async fn clear(&self) {
+        let zeros = {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut counts.current).into_keys().map(|subject| (subject, 0)).collect()
         };
-        self.tell(gone).await;
+        self.write_all(zeros).await;
     }
 }

@@ -1,7 +1,8 @@
-//! The bus of the log in Redis: what any hub appends is heard by all that have listeners.
+//! The bus of the log in Redis: delivers what any instance appends to the instances that have subscribers.
 //!
-//! A message of ours names the id before it, so that a loss shows. What another program publishes to `room:42` is
-//! passed on to those who listen now; a stream id in it only makes this hub look into the log, and is never believed.
+//! A message of the hub carries the id of the previous entry, so that a loss is detected. A message that another
+//! program publishes to `room:42` is delivered to the current subscribers. If that message has a stream id, the
+//! instance compares the ring buffer with the log instead; the id itself is never used.
 
 use std::sync::Arc;
 
@@ -16,12 +17,12 @@ use serde_json::value::RawValue;
 use super::audience::Audience;
 use super::{BUS, bus_channel, stream_key};
 use crate::SubjectName;
-use crate::log::{self, Boxed, Delivery, Entry, LogError, Passing, Place, Sink};
+use crate::log::{self, BoxFuture, Delivery, EphemeralMessage, LogEntry, LogError, LogPosition, Sink};
 
-/// Another program's message may have so many bytes.
-const FOREIGN_BYTES: usize = 64 << 10;
+/// Bytes of a message of another program.
+const MAX_FOREIGN_SIZE: usize = 64 << 10;
 
-/// See the module.
+/// The bus of a fleet.
 pub struct RedisBus {
     redis: Redis,
     bus: Subscriber,
@@ -44,7 +45,7 @@ impl RedisBus {
 }
 
 impl log::Bus for RedisBus {
-    fn listen(&self, subject: &SubjectName) -> Boxed<'_, Result<(), LogError>> {
+    fn subscribe(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>> {
         let (own, foreign) = self.channels(subject);
         Box::pin(async move {
             tokio::try_join!(self.bus.subscribe(own), self.bus.subscribe(foreign))?;
@@ -52,18 +53,18 @@ impl log::Bus for RedisBus {
         })
     }
 
-    fn forget(&self, subject: &SubjectName) {
+    fn unsubscribe(&self, subject: &SubjectName) {
         let (own, foreign) = self.channels(subject);
         self.bus.unsubscribe(own);
         self.bus.unsubscribe(foreign);
-        self.audience.forget(subject);
+        self.audience.remove(subject);
     }
 
-    fn audience(&self, subject: &SubjectName, streams: usize) {
+    fn report_audience(&self, subject: &SubjectName, streams: usize) {
         self.audience.set(subject, streams);
     }
 
-    fn announce(&self, subject: &SubjectName, streams: usize) -> Boxed<'_, ()> {
+    fn announce_audience(&self, subject: &SubjectName, streams: usize) -> BoxFuture<'_, ()> {
         let subject = subject.clone();
         Box::pin(async move { self.audience.announce(subject, streams).await })
     }
@@ -80,17 +81,18 @@ impl LogListener {
     fn subject(&self, channel: &Channel) -> Option<SubjectName> {
         match channel {
             Channel::OfSlot(name) => {
-                let (family, id) = self.redis.beside_what(name, BUS)?.split_once(":events:")?;
-                Some(SubjectName::known(&format!("{family}:{id}")))
+                let (kind, id) = self.redis.base_of_sibling(name, BUS)?.split_once(":events:")?;
+                Some(SubjectName::from_stored(&format!("{kind}:{id}")))
             }
-            Channel::Everywhere(name) => name.strip_prefix(&self.prefix).map(SubjectName::known),
+            Channel::Everywhere(name) => name.strip_prefix(&self.prefix).map(SubjectName::from_stored),
         }
     }
 
+    /// Delivers a message of the hub (`append.lua`). None if the message is malformed or of a later version.
     fn deliver(&self, subject: &SubjectName, message: &str) -> Option<()> {
         let (head, payload) = message.split_once('\n')?;
         let mut head = head.split(' ');
-        // A later version means hubs of two versions: the log is read, which both understand.
+        // During an upgrade an instance may publish in a later version; the caller then reads the log instead.
         head.next().filter(|version| *version == "1")?;
         let id = head.next()?.parse().ok()?;
         let previous = head.next()?.parse().ok()?;
@@ -100,14 +102,15 @@ impl LogListener {
         let publisher =
             head.next().filter(|publisher| !publisher.is_empty()).map(Id::new).transpose().ok()?;
         let trace = head.next().and_then(TraceParent::parse);
-        let data = Object::stored(payload)?;
-        let entry = Entry { place: Place { id, number }, event_type, data, publisher, at, trace };
-        let accepted = self.clock.moment(at);
+        let data = Object::from_stored(payload)?;
+        let entry = LogEntry { position: LogPosition { id, number }, event_type, data, publisher, at, trace };
+        let accepted = self.clock.instant_of(at);
         self.sink.deliver(Delivery { subject, previous, entry: &entry, accepted });
         Some(())
     }
 
-    fn pass(&self, subject: &SubjectName, message: &str) -> Result<(), &'static str> {
+    /// Delivers a message of another program. The error says why it was refused.
+    fn deliver_foreign(&self, subject: &SubjectName, message: &str) -> Result<(), &'static str> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Foreign<'a> {
@@ -119,23 +122,25 @@ impl LogListener {
             #[serde(default)]
             stream_id: Option<serde::de::IgnoredAny>,
         }
-        if message.len() > FOREIGN_BYTES {
-            return Err("too long");
+        if message.len() > MAX_FOREIGN_SIZE {
+            return Err("longer than 64 KiB");
         }
-        let foreign: Foreign<'_> = serde_json::from_str(message).map_err(|_| "not readable")?;
-        let event_type = EventType::new(foreign.event_type).map_err(|_| "no event type")?;
+        let foreign: Foreign<'_> =
+            serde_json::from_str(message).map_err(|_| "not JSON with eventType and data")?;
+        let event_type = EventType::new(foreign.event_type).map_err(|_| "invalid eventType")?;
         if event_type.is_reserved() {
-            return Err("a reserved event type");
+            return Err("reserved eventType");
         }
         if foreign.room_id.is_some_and(|room| room.as_str() != subject.parts().1) {
-            return Err("for another room than its channel's");
+            return Err("roomId is not the room of the channel");
         }
-        let data = Object::parse(foreign.data, "timestamp").map_err(|_| "its data is no object")?;
+        let data = Object::parse(foreign.data, "timestamp").map_err(|_| "data is not an object")?;
         if foreign.stream_id.is_some() {
-            // It says that it is in the log: then it is found there, with the id that it really has.
-            self.sink.doubt(subject);
+            // The message claims to be in the log, so its entry is read from there, with the id that it really has.
+            self.sink.mark_stale(subject);
         } else {
-            self.sink.pass(subject, &Passing { event_type, data, at: self.clock.now() });
+            self.sink
+                .deliver_ephemeral(subject, &EphemeralMessage { event_type, data, at: self.clock.now() });
         }
         Ok(())
     }
@@ -149,21 +154,21 @@ impl Listener for LogListener {
             (Channel::OfSlot(_), Ok(message)) => match self.deliver(&subject, message) {
                 Some(()) => Ok(()),
                 None => {
-                    self.sink.doubt(&subject);
-                    Err("not one of ours")
+                    self.sink.mark_stale(&subject);
+                    Err("not in the format of this version")
                 }
             },
-            (Channel::Everywhere(_), Ok(message)) => self.pass(&subject, message),
+            (Channel::Everywhere(_), Ok(message)) => self.deliver_foreign(&subject, message),
         };
-        if let Err(why) = outcome {
+        if let Err(reason) = outcome {
             metrics::counter!("bus_malformed_total").increment(1);
-            tracing::warn!(?subject, why, "a message on the bus was not taken");
+            tracing::warn!(?subject, reason, "ignored a malformed message on the bus");
         }
     }
 
     fn mark_stale(&self, channel: &Channel) {
         if let (Channel::OfSlot(_), Some(subject)) = (channel, self.subject(channel)) {
-            self.sink.doubt(&subject);
+            self.sink.mark_stale(&subject);
         }
     }
 }

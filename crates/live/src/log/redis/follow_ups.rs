@@ -1,109 +1,120 @@
-//! What was written down for people, in Redis: a list beside every room's stream, and an index that names the rooms.
+//! The follow-up records in Redis: a list beside the stream of every room, and an index of the rooms that have a list.
 //!
-//! An append that finds a room's list empty says so on a channel. Who sees to follow-ups hears of it, looks at that room, and
-//! goes on doing so until it is empty again. What is not heard is found by the index, which is looked at now and then.
+//! An append that adds the first record to a list announces the room on a channel. The inbox then reads the list of
+//! that room until the list is empty. A room whose announcement was lost is found in the index, which is read every
+//! second.
 
-mod heard;
+mod announced_rooms;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bongsu_kernel::StreamId;
 use bongsu_redis::redis;
-use bongsu_redis::{Channel, Index, Marked, Redis, Repeat, Script, Subscriber};
+use bongsu_redis::{Channel, PendingIndex, PendingMark, Redis, Repeat, Script, Subscriber};
 use futures_util::{StreamExt, TryStreamExt};
 
-use self::heard::Heard;
-use super::{FOLLOW_UPS, news_channel, stream_key, take};
+use self::announced_rooms::AnnouncedRooms;
+use super::{FOLLOW_UPS, decode, follow_up_channel, stream_key};
 use crate::SubjectName;
-use crate::log::{Boxed, FollowUp, FollowUps, LogError, Pending, Watch};
+use crate::log::{BoxFuture, FollowUp, FollowUpWatch, FollowUps, LogError, PendingFollowUp};
 
 static FIND: Script = Script::new("find_follow_up", include_str!("../../../lua/find_follow_up.lua"));
 
-/// So many rooms are looked at at the same time.
-const AT_ONCE: usize = 32;
+/// Commands that are sent to Redis at the same time.
+const MAX_CONCURRENT_COMMANDS: usize = 32;
 
-/// See the module.
+/// The [`FollowUps`] of the log in Redis.
 pub struct RedisFollowUps {
     redis: Redis,
-    index: Index,
+    index: PendingIndex,
     bus: Subscriber,
-    heard: Arc<Heard>,
+    announced: Arc<AnnouncedRooms>,
 }
 
 impl RedisFollowUps {
     pub fn new(redis: Redis) -> Self {
-        let index = Index::new(redis.clone(), FOLLOW_UPS);
-        let heard = Arc::new(Heard::default());
-        let bus = redis.subscriber(heard.clone());
-        Self { redis, index, bus, heard }
+        let index = PendingIndex::new(redis.clone(), FOLLOW_UPS);
+        let announced = Arc::new(AnnouncedRooms::default());
+        let bus = redis.subscriber(announced.clone());
+        Self { redis, index, bus, announced }
     }
 
-    /// The records of a room; nothing when it has none at all.
-    async fn records(
+    /// The records of a room without `excluded`. None if the room has no records at all; then its mark is removed from
+    /// the index.
+    async fn read_records(
         &self,
         room: &str,
-        marked: Option<Marked>,
-        most: usize,
-        but: &[Pending],
-    ) -> Result<Option<Vec<Pending>>, LogError> {
-        let but: HashSet<&[u8]> =
-            but.iter().filter(|one| one.key == room).map(|one| one.record.as_slice()).collect();
-        let list = list(&self.redis, &SubjectName::known(room));
+        mark: Option<PendingMark>,
+        limit: usize,
+        excluded: &[PendingFollowUp],
+    ) -> Result<Option<Vec<PendingFollowUp>>, LogError> {
+        let excluded: HashSet<&[u8]> = excluded
+            .iter()
+            .filter(|pending| pending.key == room)
+            .map(|pending| pending.record.as_slice())
+            .collect();
+        let list = list_key(&self.redis, &SubjectName::from_stored(room));
         let mut range = redis::cmd("LRANGE");
-        range.arg(&list).arg(0).arg((most + but.len()).saturating_sub(1));
-        let mut records: Vec<Vec<u8>> = take(self.redis.ask("lrange", &list, &range, Repeat::Safe).await?)?;
+        range.arg(&list).arg(0).arg((limit + excluded.len()).saturating_sub(1));
+        let found = self.redis.query("lrange", &list, &range, Repeat::Safe).await?;
+        let mut records: Vec<Vec<u8>> = decode(found)?;
         if records.is_empty() {
-            if let Some(marked) = marked {
-                self.index.found_empty(marked).await?;
+            if let Some(mark) = mark {
+                self.index.remove_empty(mark).await?;
             }
             return Ok(None);
         }
-        records.retain(|record| !but.contains(record.as_slice()));
-        Ok(Some(records.into_iter().map(|record| Pending { key: room.to_owned(), record }).collect()))
+        records.retain(|record| !excluded.contains(record.as_slice()));
+        Ok(Some(records.into_iter().map(|record| PendingFollowUp { key: room.to_owned(), record }).collect()))
     }
 }
 
-fn list(redis: &Redis, subject: &SubjectName) -> String {
-    redis.beside(&stream_key(redis, subject), FOLLOW_UPS)
+fn list_key(redis: &Redis, subject: &SubjectName) -> String {
+    redis.sibling_key(&stream_key(redis, subject), FOLLOW_UPS)
 }
 
-/// The record of one event, if it still waits.
+/// The record of one event; None if it has none or the record was acknowledged.
 pub(super) async fn find(
     redis: &Redis,
     subject: &SubjectName,
     id: StreamId,
 ) -> Result<Option<FollowUp>, LogError> {
-    let (list, [ms, seq]) = (list(redis, subject), [id.ms, id.seq].map(|part| part.to_string()));
+    let (list, [ms, seq]) = (list_key(redis, subject), [id.ms, id.seq].map(|part| part.to_string()));
     let arguments = [ms.as_bytes(), seq.as_bytes()];
-    let record: Option<Vec<u8>> = take(redis.run(&FIND, Repeat::Safe, &[&list], &arguments).await?)?;
-    Ok(record.and_then(|record| FollowUp::of(subject, id, &record)))
+    let record: Option<Vec<u8>> = decode(redis.run(&FIND, Repeat::Safe, &[&list], &arguments).await?)?;
+    Ok(record.and_then(|record| FollowUp::decode_if_of(subject, id, &record)))
 }
 
 impl FollowUps for RedisFollowUps {
-    fn take<'a>(&'a self, most: usize, but: &'a [Pending]) -> Boxed<'a, Result<Vec<Pending>, LogError>> {
+    fn take<'a>(
+        &'a self,
+        limit: usize,
+        excluded: &'a [PendingFollowUp],
+    ) -> BoxFuture<'a, Result<Vec<PendingFollowUp>, LogError>> {
         Box::pin(async move {
-            let mut round = self.heard.begin();
-            let mut marked = HashMap::new();
-            if round.looks_at_index {
-                marked.extend(self.index.marked().await?.into_iter().map(|one| (one.name.clone(), one)));
-                round.saw_index(marked.keys());
+            let mut round = self.announced.begin_round();
+            let mut marks = HashMap::new();
+            if round.needs_index {
+                marks.extend(self.index.pending().await?.into_iter().map(|mark| (mark.name.clone(), mark)));
+                round.add_index(marks.keys());
             }
-            let asked: Vec<_> = round.rooms.iter().map(|room| (room.clone(), marked.remove(room))).collect();
-            let asked = asked.into_iter().map(async |(room, marked)| {
-                let records = self.records(&room, marked, most, but).await;
+            let rooms: Vec<_> = round.rooms.iter().map(|room| (room.clone(), marks.remove(room))).collect();
+            let reads = rooms.into_iter().map(async |(room, mark)| {
+                let records = self.read_records(&room, mark, limit, excluded).await;
                 (room, records)
             });
-            let mut asked = futures_util::stream::iter(asked.collect::<Vec<_>>()).buffer_unordered(AT_ONCE);
+            let reads = futures_util::stream::iter(reads.collect::<Vec<_>>());
+            let mut reads = reads.buffer_unordered(MAX_CONCURRENT_COMMANDS);
             let mut pending = Vec::new();
-            while let Some((room, records)) = asked.next().await {
+            while let Some((room, records)) = reads.next().await {
                 let records = records?.unwrap_or_default();
-                // What was left out holds nobody up here either: the index names its room as long as it has some.
+                // A room that has only excluded records is removed as well; the index has it as long as it has records.
                 if records.is_empty() {
                     round.rooms.remove(&room);
                 }
                 pending.extend(records);
-                if pending.len() >= most {
+                if pending.len() >= limit {
                     break;
                 }
             }
@@ -111,38 +122,38 @@ impl FollowUps for RedisFollowUps {
         })
     }
 
-    fn done(&self, pending: Vec<Pending>) -> Boxed<'_, Result<(), LogError>> {
+    fn acknowledge(&self, pending: Vec<PendingFollowUp>) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async move {
             let removing = futures_util::stream::iter(pending.into_iter().map(Ok));
             removing
-                .try_for_each_concurrent(AT_ONCE, async |Pending { key, record }| {
-                    let list = list(&self.redis, &SubjectName::known(&key));
+                .try_for_each_concurrent(MAX_CONCURRENT_COMMANDS, async |PendingFollowUp { key, record }| {
+                    let list = list_key(&self.redis, &SubjectName::from_stored(&key));
                     let mut remove = redis::cmd("LREM");
-                    // By its text, and not by its place: another hub may have been here.
+                    // Removed by value and not by index, because another instance may have removed records meanwhile.
                     remove.arg(&list).arg(1).arg(&record);
-                    self.redis.ask("lrem", &list, &remove, Repeat::Safe).await?;
+                    self.redis.query("lrem", &list, &remove, Repeat::Safe).await?;
                     Ok(())
                 })
                 .await
         })
     }
 
-    fn find(&self, subject: &SubjectName, id: StreamId) -> Boxed<'_, Result<Option<FollowUp>, LogError>> {
+    fn find(&self, subject: &SubjectName, id: StreamId) -> BoxFuture<'_, Result<Option<FollowUp>, LogError>> {
         let subject = subject.clone();
         Box::pin(async move { find(&self.redis, &subject, id).await })
     }
 
-    fn watch(&self) -> Boxed<'_, Watch> {
+    fn watch(&self) -> BoxFuture<'_, FollowUpWatch> {
         Box::pin(async move {
-            let channel = Channel::Everywhere(news_channel(&self.redis).into());
-            self.heard.forget();
-            let (heard, bus, watched) = (self.heard.clone(), self.bus.clone(), channel.clone());
+            let channel = Channel::Everywhere(follow_up_channel(&self.redis).into());
+            self.announced.clear();
+            let (announced, bus, watched) = (self.announced.clone(), self.bus.clone(), channel.clone());
             let on_drop = move || {
                 bus.unsubscribe(watched.clone());
-                heard.forget();
+                announced.clear();
             };
-            let watch = Watch { news: self.heard.news.clone(), on_drop: Box::new(on_drop) };
-            // When it cannot be heard now, the bus goes on trying, and the index is there.
+            let watch = FollowUpWatch { added: self.announced.added.clone(), on_drop: Box::new(on_drop) };
+            // After an error the bus keeps trying to subscribe, and rooms are found in the index meanwhile.
             let _ = self.bus.subscribe(channel).await;
             watch
         })

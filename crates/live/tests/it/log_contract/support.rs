@@ -1,24 +1,26 @@
-//! What the tests of the contract speak in: events made in a line, a log with its clock and sink, and a sink that
-//! remembers.
+//! Helpers of the contract tests: a builder of events, a log with its clock and sink, and a sink that records
+//! deliveries.
 
 use std::sync::{Arc, Mutex};
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::trace::TraceParent;
 use bongsu_kernel::{Clock, EventType, Id, Millis, StreamId};
-use bongsu_live::log::{Delivery, Most, Once, Passing, Recipients, Sink};
-use bongsu_live::{Append, AppendError, Appended, Entry, Log, LogError, Page, Place, SubjectName};
+use bongsu_live::log::{Delivery, EphemeralMessage, Idempotency, ReadLimits, Recipients, Sink};
+use bongsu_live::{
+    Append, AppendError, AppendOutcome, Log, LogEntry, LogError, LogPosition, Page, SubjectName,
+};
 
 use super::Adapter;
 
-/// When the tests' clock begins: 2024-02-16.
+/// The initial time of the clock: 2024-02-16.
 pub(crate) const NOW: Millis = 1_708_070_400_000;
-/// More than any test appends.
-pub(crate) const ALL: Most = Most { entries: 1_000_000, bytes: usize::MAX };
+/// Limits that no test reaches.
+pub(crate) const ALL: ReadLimits = ReadLimits { entries: 1_000_000, bytes: usize::MAX };
 
-pub(crate) type Outcome = Result<Appended, AppendError>;
+pub(crate) type Outcome = Result<AppendOutcome, AppendError>;
 
-/// An event to be appended, made up as tests need it.
+/// A builder of an event to append.
 #[derive(Clone, Debug)]
 pub(crate) struct Event(Append);
 
@@ -27,9 +29,9 @@ impl Event {
         Self(Append {
             subject: subject(room),
             event_type: EventType::new("test.happened").unwrap(),
-            data: Object::stored("{}").unwrap(),
+            data: Object::from_stored("{}").unwrap(),
             publisher: None,
-            once: None,
+            idempotency: None,
             recipients: Recipients::NONE,
             membership_version: None,
             audience: 0,
@@ -38,13 +40,13 @@ impl Event {
         })
     }
 
-    /// Data that tells this event from others.
+    /// Sets data that distinguishes this event from others.
     pub(crate) fn number(self, number: u64) -> Self {
         self.data(&format!("{{\"number\":{number}}}"))
     }
 
     pub(crate) fn data(mut self, json: &str) -> Self {
-        self.0.data = Object::stored(json).unwrap();
+        self.0.data = Object::from_stored(json).unwrap();
         self
     }
 
@@ -58,21 +60,21 @@ impl Event {
         self
     }
 
-    /// A key, with a digest that follows from the data.
+    /// Sets an idempotency key, with a digest of the current data.
     pub(crate) fn key(mut self, key: &str) -> Self {
         let mut digest = [0; 32];
         for (at, byte) in self.0.data.as_str().bytes().enumerate() {
             digest[at % 32] ^= byte.wrapping_add(at as u8);
         }
-        self.0.once = Some(Once { key: key.to_owned(), digest, earlier_digest: None });
+        self.0.idempotency = Some(Idempotency { key: key.to_owned(), digest, earlier_digest: None });
         self
     }
 
-    /// The digest of an event with a key is another one since this version, which knows what it was before.
+    /// Changes the digest, and keeps the previous one as the digest of an earlier version.
     pub(crate) fn new_digest(mut self) -> Self {
-        let once = self.0.once.as_mut().expect("a key");
-        once.earlier_digest = Some(once.digest);
-        once.digest[0] ^= 1;
+        let idempotency = self.0.idempotency.as_mut().expect("a key");
+        idempotency.earlier_digest = Some(idempotency.digest);
+        idempotency.digest[0] ^= 1;
         self
     }
 
@@ -81,13 +83,13 @@ impl Event {
         self
     }
 
-    /// For the registered members of the room.
+    /// Makes the registered members of the room the recipients.
     pub(crate) fn for_members(mut self) -> Self {
         self.0.recipients = Recipients::Members;
         self
     }
 
-    /// Made for a version of the membership.
+    /// Sets the membership version that the event is made for.
     pub(crate) fn version(mut self, version: u64) -> Self {
         self.0.membership_version = Some(version);
         self
@@ -117,81 +119,81 @@ pub(crate) fn subject(room: &str) -> SubjectName {
     SubjectName::new("room", &Id::new(room).unwrap())
 }
 
-/// The outcome of an event that has to have been taken.
+/// The result of an append that must have succeeded.
 #[track_caller]
-pub(crate) fn appended(outcome: &Outcome) -> &Appended {
-    outcome.as_ref().expect("the event was not taken")
+pub(crate) fn appended(outcome: &Outcome) -> &AppendOutcome {
+    outcome.as_ref().expect("the event was not appended")
 }
 
-/// What the sink was told of one event.
+/// A delivery that the sink got.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct RecordedDelivery {
     pub(crate) subject: SubjectName,
     pub(crate) previous: StreamId,
-    pub(crate) entry: Entry,
+    pub(crate) entry: LogEntry,
 }
 
-/// Remembers everything in the order in which it was told.
+/// Records all deliveries in their order.
 #[derive(Default)]
-pub(crate) struct Memory(Mutex<Vec<Told>>);
+pub(crate) struct RecordingSink(Mutex<Vec<RecordedDelivery>>);
 
-impl Memory {
-    pub(crate) fn all(&self) -> Vec<Told> {
+impl RecordingSink {
+    pub(crate) fn all(&self) -> Vec<RecordedDelivery> {
         self.0.lock().unwrap().clone()
     }
 
-    /// Until it was told of this event. A log in this process has told it before it answers; a bus needs a moment.
+    /// Waits until this event was delivered. The embedded log delivers before it answers; a bus needs a moment.
     pub(crate) async fn wait_for(&self, subject: &SubjectName, id: StreamId) {
-        let told = || {
+        let is_delivered = || {
             let all = self.0.lock().unwrap();
-            all.iter().rev().any(|told| told.subject == *subject && told.entry.place.id == id)
+            all.iter().rev().any(|delivery| delivery.subject == *subject && delivery.entry.position.id == id)
         };
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        while !told() {
-            assert!(std::time::Instant::now() < deadline, "the sink was never told of {id}");
-            // Far more often than `wait` looks: this is asked for every event of every test.
+        while !is_delivered() {
+            assert!(std::time::Instant::now() < deadline, "{id} was not delivered");
+            // A shorter interval than that of `wait`, because every test waits here for each of its events.
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
     }
 
-    pub(crate) fn of(&self, room: &str) -> Vec<Told> {
+    pub(crate) fn of(&self, room: &str) -> Vec<RecordedDelivery> {
         let subject = subject(room);
-        self.all().into_iter().filter(|told| told.subject == subject).collect()
+        self.all().into_iter().filter(|delivery| delivery.subject == subject).collect()
     }
 }
 
-impl Sink for Memory {
+impl Sink for RecordingSink {
     fn deliver(&self, delivery: Delivery<'_>) {
         let Delivery { subject, previous, entry, .. } = delivery;
-        let told = Told { subject: subject.clone(), previous, entry: entry.clone() };
-        self.0.lock().unwrap().push(told);
+        let recorded = RecordedDelivery { subject: subject.clone(), previous, entry: entry.clone() };
+        self.0.lock().unwrap().push(recorded);
     }
 
-    fn pass(&self, _: &SubjectName, _: &Passing) {}
+    fn deliver_ephemeral(&self, _: &SubjectName, _: &EphemeralMessage) {}
 
-    fn doubt(&self, _: &SubjectName) {}
+    fn mark_stale(&self, _: &SubjectName) {}
 }
 
-/// A log on an adapter, with its clock and its sink.
-pub(crate) struct Stage<A: Adapter> {
+/// A log on an adapter, with its manual clock and its recording sink.
+pub(crate) struct LogFixture<A: Adapter> {
     adapter: A,
     running: Option<A::Running>,
     pub(crate) clock: Clock,
-    pub(crate) sink: Arc<Memory>,
+    pub(crate) sink: Arc<RecordingSink>,
 }
 
-impl<A: Adapter> Stage<A> {
+impl<A: Adapter> LogFixture<A> {
     pub(crate) async fn empty() -> Self {
         Self::at(A::empty().await).await
     }
 
-    /// For a test that kills.
-    pub(crate) async fn mortal() -> Self {
-        Self::at(A::mortal().await).await
+    /// A log on storage that the test can kill.
+    pub(crate) async fn killable() -> Self {
+        Self::at(A::killable().await).await
     }
 
     pub(crate) async fn at(adapter: A) -> Self {
-        let (clock, sink) = (Clock::manual(NOW), Arc::new(Memory::default()));
+        let (clock, sink) = (Clock::manual(NOW), Arc::new(RecordingSink::default()));
         let running = Some(adapter.open(clock.clone(), sink.clone()).await);
         Self { adapter, running, clock, sink }
     }
@@ -208,13 +210,13 @@ impl<A: Adapter> Stage<A> {
         self.running.as_ref().expect("the log is open")
     }
 
-    /// Ends the log in order and opens it again.
+    /// Closes the log cleanly and opens it again.
     pub(crate) async fn reopen(&mut self) {
         self.close().await;
         self.open().await;
     }
 
-    /// Ends the log as a kill would and opens it again.
+    /// Kills the log and opens it again.
     pub(crate) async fn kill_and_reopen(&mut self) {
         let running = self.running.take().expect("the log is open");
         self.adapter.kill(running).await;
@@ -233,32 +235,32 @@ impl<A: Adapter> Stage<A> {
     pub(crate) async fn try_append(&self, events: Vec<Event>) -> Result<Vec<Outcome>, LogError> {
         let events: Vec<Append> = events.into_iter().map(|event| event.0).collect();
         let subjects: Vec<SubjectName> = events.iter().map(|event| event.subject.clone()).collect();
-        self.listen(&subjects).await;
+        self.subscribe(&subjects).await;
         let outcomes = self.log().append(events).await?;
         for (subject, outcome) in subjects.iter().zip(&outcomes) {
-            if let Ok(Appended { id, duplicate: false, .. }) = outcome {
+            if let Ok(AppendOutcome { id, duplicate: false, .. }) = outcome {
                 self.sink.wait_for(subject, *id).await;
             }
         }
         Ok(outcomes)
     }
 
-    /// Has the sink told of these.
-    pub(crate) async fn listen(&self, subjects: &[SubjectName]) {
+    /// Subscribes the sink to subjects.
+    pub(crate) async fn subscribe(&self, subjects: &[SubjectName]) {
         for subject in subjects {
-            A::listen(self.running(), subject).await;
+            A::subscribe(self.running(), subject).await;
         }
     }
 
     pub(crate) async fn append(&self, events: Vec<Event>) -> Vec<Outcome> {
         let count = events.len();
-        let outcomes = self.try_append(events).await.expect("the log takes events");
+        let outcomes = self.try_append(events).await.expect("the log accepts events");
         assert_eq!(outcomes.len(), count, "each event has an outcome");
         outcomes
     }
 
-    /// Appends an event that has to be taken.
-    pub(crate) async fn append_one(&self, event: &Event) -> Appended {
+    /// Appends an event, which must succeed.
+    pub(crate) async fn append_one(&self, event: &Event) -> AppendOutcome {
         appended(&self.append(vec![event.clone()]).await[0]).clone()
     }
 
@@ -271,27 +273,27 @@ impl<A: Adapter> Stage<A> {
         self.log().change_membership_version(&subject(room)).await.expect("a change");
     }
 
-    pub(crate) async fn read(&self, room: &str, after: StreamId, most: Most) -> Page {
-        self.log().read(&subject(room), after, most).await.expect("the log can be read")
+    pub(crate) async fn read(&self, room: &str, after: StreamId, limits: ReadLimits) -> Page {
+        self.log().read(&subject(room), after, limits).await.expect("the log can be read")
     }
 
-    /// All that a subject holds.
-    pub(crate) async fn entries(&self, room: &str) -> Vec<Entry> {
+    /// All entries of a room.
+    pub(crate) async fn entries(&self, room: &str) -> Vec<LogEntry> {
         let page = self.read(room, StreamId::START, ALL).await;
-        assert!(!page.more, "everything was asked for");
+        assert!(!page.more, "the page has no limit");
         page.entries
     }
 
     pub(crate) async fn ids(&self, room: &str) -> Vec<StreamId> {
-        self.entries(room).await.iter().map(|entry| entry.place.id).collect()
+        self.entries(room).await.iter().map(|entry| entry.position.id).collect()
     }
 
-    pub(crate) async fn head(&self, room: &str) -> Place {
+    pub(crate) async fn head(&self, room: &str) -> LogPosition {
         self.log().head(&subject(room)).await.expect("the log can be read")
     }
 }
 
-/// Whether these only grow, none twice.
-pub(crate) fn grow(ids: &[StreamId]) -> bool {
+/// Whether each id is larger than the previous one.
+pub(crate) fn is_strictly_increasing(ids: &[StreamId]) -> bool {
     ids.windows(2).all(|pair| pair[0] < pair[1])
 }

@@ -1,21 +1,21 @@
-//! Routing to listeners, without a server: what it would send is handed to the manager by hand.
+//! Routing to listeners, without a server: the tests pass the server's pushes to the manager.
 
 use std::sync::Mutex;
 
 use bongsu_kernel::task::Supervisor;
 
 use super::*;
-use crate::{Address, Options};
+use crate::{Options, RedisAddress};
 
 const CONNECTION: ConnectionId = 1;
 
-/// Remembers what it was told.
+/// Records the calls of the bus.
 #[derive(Default)]
 struct Recorder(Mutex<Vec<String>>);
 
 impl Recorder {
-    fn add(&self, what: &str, channel: &Channel) {
-        self.0.lock().unwrap().push(format!("{what} {}", channel.name()));
+    fn add(&self, event: &str, channel: &Channel) {
+        self.0.lock().unwrap().push(format!("{event} {}", channel.name()));
     }
 
     fn take(&self) -> Vec<String> {
@@ -38,7 +38,7 @@ impl Listener for Recorder {
 }
 
 fn manager() -> SubscriptionManager {
-    let address = Address::parse("redis://127.0.0.1:1").unwrap();
+    let address = RedisAddress::parse("redis://127.0.0.1:1").unwrap();
     let options = Options { address, prefix: String::new() };
     SubscriptionManager::new(Redis::start(options, &Supervisor::new()))
 }
@@ -81,11 +81,11 @@ async fn messages_reach_only_the_listeners_of_their_channel() {
     manager.confirm("orders");
     manager.push(PushKind::SMessage, &["room", "hello"]);
     manager.push(PushKind::SMessage, &["orders", "revoke"]);
-    // A channel everywhere is another one than that of a slot.
+    // A channel everywhere differs from the sharded channel with the same name.
     manager.push(PushKind::Message, &["orders", "foreign"]);
     assert_eq!(rooms.take(), ["hello room"]);
     assert_eq!(orders.take(), ["revoke orders"]);
-    // The server ends one of them: the other one's listener is not concerned.
+    // The server ends one subscription: the listener of the other channel is not affected.
     manager.push(PushKind::SUnsubscribe, &["room"]);
     assert_eq!(rooms.take(), ["lost room"]);
     manager.confirm("room");
@@ -101,7 +101,7 @@ async fn a_channel_with_two_listeners_stays_until_both_have_left() {
     assert!(manager.subscribe("room", &second).try_recv().is_ok(), "it is subscribed already");
     manager.push(PushKind::SMessage, &["room", "both"]);
     assert_eq!(first.take(), ["both room"]);
-    // Twice is once.
+    // Subscribing the same listener twice has the effect of once.
     manager.subscribe("room", &second);
     manager.unsubscribe("room", &first);
     manager.push(PushKind::SMessage, &["room", "one"]);
@@ -118,7 +118,7 @@ async fn a_channel_that_was_unsubscribed_while_it_was_located_is_not_requested()
     let (mut manager, listener) = (manager(), Arc::default());
     manager.subscribe("room", &listener);
     manager.unsubscribe("room", &listener);
-    let located = |name: &str| Done::Located(channel(name), Ok("redis://127.0.0.1:1".to_owned()));
+    let located = |name: &str| TaskResult::Located(channel(name), Ok("redis://127.0.0.1:1".to_owned()));
     manager.finish(located("room"));
     assert!(manager.links.is_empty(), "nobody needs the server");
     manager.subscribe("orders", &listener);
@@ -127,7 +127,7 @@ async fn a_channel_that_was_unsubscribed_while_it_was_located_is_not_requested()
 }
 
 #[tokio::test]
-async fn a_listener_whose_caller_gave_up_waiting_is_told_once_messages_arrive() {
+async fn a_listener_whose_caller_timed_out_is_marked_stale_after_the_confirmation() {
     let (mut manager, listener) = (manager(), Arc::default());
     drop(manager.subscribe("room", &listener));
     assert_eq!(listener.take(), [""; 0]);

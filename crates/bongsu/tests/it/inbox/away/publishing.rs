@@ -1,5 +1,5 @@
-//! Rooms in open mode are published to while the database is away. The inbox entries are made when it is back, each once:
-//! for people whom an event names, and for the registered members of a room.
+//! Publishing to rooms in open mode while the database is unavailable. The inbox entries are made when it is back,
+//! each once: for recipients that an event names, and for the registered members of a room.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,19 +11,19 @@ use bongsu_testkit::{Api, proof, tier, wait};
 use serde_json::{Value, json};
 
 use super::super::exact::all;
-use super::super::{INBOX, LONG, SOON, one_of_a_fleet, unread};
+use super::super::{INBOX_PATH, RECOUNT_TIMEOUT, WAIT_TIMEOUT, one_of_a_fleet, unread};
 
-/// Named by every second event.
-const NAMED: [u64; 2] = [11, 12];
-/// Members of the registered room, which gets the other events. The first of them publishes these.
+/// Recipients of every second event.
+const NAMED_RECIPIENTS: [u64; 2] = [11, 12];
+/// Members of the registered room, which gets the other events. The first member publishes them.
 const MEMBERS: [u64; 3] = [21, 22, 23];
-/// Between two publishes: the inbox makes the entries of an event in a few milliseconds.
-const PACE: Duration = Duration::from_millis(10);
-/// Publishes that have to be answered while the database is away: it stays away until they are.
-const LEAST_WHILE_AWAY: usize = 20;
+/// Time between two publishes: the inbox makes the entries of one event in a few milliseconds.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(10);
+/// Publishes that must be answered during each outage: the database stays unavailable until they are.
+const MIN_PUBLISHES_PER_OUTAGE: usize = 20;
 
-/// The event ids that each person is to have in the inbox.
-type Expected = BTreeMap<u64, Vec<String>>;
+/// The event ids that each person must have in the inbox.
+type ExpectedEntries = BTreeMap<u64, Vec<String>>;
 
 fn event(n: usize) -> (Value, &'static [u64]) {
     let event = json!({"eventType": "comment.created", "data": {"n": n}});
@@ -33,7 +33,7 @@ fn event(n: usize) -> (Value, &'static [u64]) {
         event
     };
     if n.is_multiple_of(2) {
-        (with(json!({"roomId": "plain", "recipients": NAMED})), &NAMED)
+        (with(json!({"roomId": "plain", "recipients": NAMED_RECIPIENTS})), &NAMED_RECIPIENTS)
     } else {
         (with(json!({"roomId": "registered", "publisherId": MEMBERS[0]})), &MEMBERS[1..])
     }
@@ -54,7 +54,7 @@ async fn publishing_goes_on_while_the_database_is_away(flavour: Flavour, name: &
     let (published, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let count = || published.load(Ordering::SeqCst);
     let publishing = async {
-        let mut expected = Expected::new();
+        let mut expected = ExpectedEntries::new();
         while !is_over.load(Ordering::SeqCst) {
             let (event, recipients) = event(count());
             let answer = api.publish(&event).await.expect(200);
@@ -64,7 +64,7 @@ async fn publishing_goes_on_while_the_database_is_away(flavour: Flavour, name: &
                 expected.entry(*person).or_default().push(id.clone());
             }
             published.fetch_add(1, Ordering::SeqCst);
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(PUBLISH_INTERVAL).await;
         }
         expected
     };
@@ -73,29 +73,31 @@ async fn publishing_goes_on_while_the_database_is_away(flavour: Flavour, name: &
         let mut while_away = Vec::new();
         for is_killed in [true, false] {
             let enough = count() + 20;
-            wait::until(SOON, async || count() >= enough).await;
+            wait::until(WAIT_TIMEOUT, async || count() >= enough).await;
             if is_killed {
                 server.kill9().await;
             } else {
                 server.pause();
             }
             let before = count();
-            // How long it is away is the fault, not a wait for something.
+            // The length of the outage is the fault itself, not a wait for a condition.
             tokio::time::sleep(Duration::from_secs(seconds as u64)).await;
-            wait::until(SOON, async || count() >= before + LEAST_WHILE_AWAY).await;
+            wait::until(WAIT_TIMEOUT, async || count() >= before + MIN_PUBLISHES_PER_OUTAGE).await;
             while_away.push(count() - before);
             if is_killed { server.restart().await } else { server.resume() }
         }
         let enough = count() + 20;
-        wait::until(SOON, async || count() >= enough).await;
+        wait::until(WAIT_TIMEOUT, async || count() >= enough).await;
         is_over.store(true, Ordering::SeqCst);
         while_away
     };
     let (expected, while_away) = tokio::join!(publishing, breaking);
     let (mut missing, mut repeated, mut entries) = (0, 0, 0);
-    wait::until(SOON, async || api.person(NAMED[0]).get(INBOX).await.status == 200).await;
+    wait::until(WAIT_TIMEOUT, async || api.person(NAMED_RECIPIENTS[0]).get(INBOX_PATH).await.status == 200)
+        .await;
     for (person, expected) in &expected {
-        wait::holds_within(LONG, async || unread(&api, *person).await >= expected.len() as u64).await;
+        wait::holds_within(RECOUNT_TIMEOUT, async || unread(&api, *person).await >= expected.len() as u64)
+            .await;
         let mut made: Vec<String> = all(&api, *person, "").await.0.iter().map(event_id).collect();
         entries += made.len();
         made.sort_unstable();

@@ -1,0 +1,72 @@
+//! The `# HELP` text of every metric that the hub exports. A house test compares the names with the sources.
+
+use metrics::{describe_counter, describe_gauge, describe_histogram};
+
+/// Name and description of every metric.
+pub const METRICS: &[(&str, &str)] = &[
+    ("bus_malformed_total", "Messages of the bus that could not be decoded."),
+    (
+        "bus_repairs_total",
+        "Comparisons of a subject with its stored events, because messages may have been lost.",
+    ),
+    ("delivery_latency_seconds", "Time from accepting an event to handing it to a live stream."),
+    ("events_delivered_total", "Events written to streams."),
+    ("events_lagged_total", "Events that slow readers missed because their room had removed them."),
+    ("events_published_total", "New events, by type; after 200 types, further ones count as other."),
+    ("http_accept_errors_total", "Connections that could not be accepted."),
+    ("http_request_duration_seconds", "Time until the head of a response, by method, route and status."),
+    ("http_requests_total", "Requests, by method, route and status."),
+    ("http_response_bytes_waiting", "Bytes of responses in memory that wait for their clients."),
+    (
+        "http_responses_cut_total",
+        "Responses that were cut off: the client stalled, or too many bytes waited in memory.",
+    ),
+    ("idempotency_keys_dropped_early_total", "Idempotency keys removed before their 24 hours."),
+    ("inbox_dead_letters_total", "Follow-up records that became dead letters."),
+    ("inbox_follow_ups_refused_total", "Failed attempts to make the inbox entries of a room event."),
+    ("inbox_template_failures_total", "Templates that failed and were replaced by the general one."),
+    (
+        "live_subjects",
+        "Subjects in memory: those with streams, and those that had some within the last minute.",
+    ),
+    ("lock_acquire_total", "Attempts to acquire a lock, by result."),
+    (
+        "member_bus_dropped_total",
+        "Messages to personal streams dropped because the queue to the bus was full.",
+    ),
+    ("outbox_failing", "1 while outbox rows cannot be read (tail) or get no positions (sequencer)."),
+    ("outbox_failures_total", "Failed attempts of the outbox worker."),
+    ("outbox_overdue_rows", "Outbox rows past their retention that wait for a worker."),
+    ("outbox_removed_total", "Outbox rows removed after their retention."),
+    ("outbox_sequenced_total", "Outbox rows that got a position."),
+    ("outbox_tail_lag_rows", "Outbox rows with a position that this instance has not read yet."),
+    ("outbox_unusable_total", "Outbox rows that cannot be sent, by reason."),
+    ("presence_heartbeat_total", "Heartbeats of persons without a stream."),
+    ("pubsub_reconnect_total", "Reconnections to the bus."),
+    ("redis_command_duration_seconds", "Duration of a Redis command or script, including retries."),
+    ("sql_query_duration_seconds", "Duration of a query, by the name of its file."),
+    (
+        "sql_transaction_duration_seconds",
+        "Duration of a transaction on a database server, including waiting and retries.",
+    ),
+    ("sse_active_connections", "Open streams."),
+    ("sse_active_rooms", "Rooms with at least one stream."),
+    ("sse_closed_total", "Streams that the hub closed, by close code."),
+    ("store_commit_duration_seconds", "Duration of a synced group commit."),
+    ("store_commits_total", "Group commits that changed something; each is synced."),
+    ("write_behind_flush_entries", "Read marks in a batch written to the records."),
+    ("write_behind_flush_total", "Batches of read marks written to the records."),
+];
+
+/// Registers the descriptions with the recorder, which must be installed.
+pub(crate) fn register() {
+    for &(name, description) in METRICS {
+        if name.ends_with("_total") {
+            describe_counter!(name, description);
+        } else if name.ends_with("_seconds") || name.ends_with("_entries") {
+            describe_histogram!(name, description);
+        } else {
+            describe_gauge!(name, description);
+        }
+    }
+}

@@ -1,6 +1,0 @@
--- Whether a deleted one was read does not matter any more.
-SELECT COUNT(*),
-    COUNT(CASE WHEN deleted_at IS NULL AND read_at IS NULL THEN 1 END),
-    COUNT(CASE WHEN deleted_at IS NULL AND read_at IS NOT NULL THEN 1 END),
-    COUNT(CASE WHEN deleted_at IS NOT NULL THEN 1 END)
-FROM bongsu_inbox WHERE notice_id = :notice

@@ -1,0 +1,62 @@
+//! Messages about buffered read marks that wait for a certain unread count, because the records are unavailable.
+//!
+//! They are only in the memory of the process. Devices that miss such a message receive the right count with the next
+//! change.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bongsu_kernel::Id;
+use bongsu_kernel::task::Supervisor;
+
+use crate::Inbox;
+
+/// Time between two attempts to send the messages.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Persons with waiting messages. Beyond it, the messages of other persons are dropped.
+const MAX_PERSONS: usize = 10_000;
+/// Waiting entries of one person. Beyond it, further entries are dropped.
+const MAX_ENTRIES_PER_PERSON: usize = 1_000;
+
+/// The sequence numbers of marked entries, by person.
+#[derive(Default)]
+pub(crate) struct PendingPushes(Mutex<BTreeMap<Id, Vec<u64>>>);
+
+impl PendingPushes {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Id, Vec<u64>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a marked entry, unless a limit is reached.
+    pub(crate) fn put(&self, person: &Id, seq: u64) {
+        let mut pending = self.lock();
+        if pending.len() < MAX_PERSONS || pending.contains_key(person) {
+            let seqs = pending.entry(person.clone()).or_default();
+            if seqs.len() < MAX_ENTRIES_PER_PERSON {
+                seqs.push(seq);
+            }
+        }
+    }
+
+    /// Removes one person and returns the marked entries.
+    pub(crate) fn take(&self) -> Option<(Id, Vec<u64>)> {
+        self.lock().pop_first()
+    }
+
+    /// Puts entries back that could not be sent, in front of those that were added meanwhile.
+    pub(crate) fn put_back(&self, person: Id, mut seqs: Vec<u64>) {
+        let mut pending = self.lock();
+        let added = pending.entry(person).or_default();
+        seqs.append(added);
+        *added = seqs;
+    }
+}
+
+impl Inbox {
+    pub(crate) fn start_pending_pushes(&self, supervisor: &Supervisor) {
+        supervisor.every("inbox-untold", RETRY_INTERVAL, self, |inbox| async move {
+            inbox.send_pending_pushes().await;
+        });
+    }
+}

@@ -1,0 +1,33 @@
+//! The port of personal streams, for connections that read a person's inbox. Implemented by the part that owns the
+//! inbox streams.
+
+use bongsu_http::{ApiError, StreamPerson};
+use bongsu_kernel::{Id, StreamId};
+
+use crate::log::BoxFuture;
+use crate::options::StreamConfig;
+use crate::{CloseHandle, LiveStream, SubjectName, SubscriptionGuard};
+
+/// Provides personal streams. A hub without a database has no provider.
+pub trait PersonalStreams: Send + Sync {
+    /// The subject of a person's inbox.
+    fn subject(&self, person: &Id) -> SubjectName;
+
+    /// The configuration of a connection that reads a personal stream.
+    fn stream_config(&self) -> StreamConfig;
+
+    /// Counts a connection towards the person's limit until the guard is dropped. `close_handle` closes the connection
+    /// when a newer one replaces it.
+    fn join(
+        &self,
+        person: &Id,
+        close_handle: CloseHandle,
+    ) -> BoxFuture<'_, Result<Box<dyn SubscriptionGuard>, ApiError>>;
+
+    /// Opens a personal stream on its own connection, after a position or with the newest unread entries.
+    fn open(
+        &self,
+        caller: StreamPerson,
+        position: Option<StreamId>,
+    ) -> BoxFuture<'_, Result<LiveStream, ApiError>>;
+}

@@ -1,7 +1,0 @@
--- What nobody waits for any more: done, or of a kind that nobody does anything about.
-SELECT id, CASE WHEN OCTET_LENGTH(target_event_id) > 800 THEN '(too long)' ELSE target_event_id END, position
-FROM {outbox_events} FORCE INDEX ({outbox_events_order})
-WHERE position > :after AND position <= :up_to
-    AND (status = 'DONE' OR (:every = 0 AND NOT JSON_CONTAINS(:kinds, JSON_QUOTE(event_type))))
-ORDER BY position
-LIMIT :most

@@ -1,7 +1,0 @@
--- What nobody waits for any more: done, or of a kind that nobody does anything about.
-SELECT id, CASE WHEN OCTET_LENGTH(target_event_id) > 800 THEN '(too long)' ELSE target_event_id END, position
-FROM {outbox_events}
-WHERE position > :after AND position <= :up_to
-    AND (status = 'DONE' OR (CAST(:every AS BIGINT) = 0 AND event_type NOT IN (:kinds[text])))
-ORDER BY position
-LIMIT :most

@@ -1,5 +1,0 @@
--- Which of these rows are not done yet, and when they may be.
-SELECT STRAIGHT_JOIN {outbox_events}.id, available_at
-FROM JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) AS listed
-JOIN {outbox_events} FORCE INDEX (PRIMARY) ON {outbox_events}.id = listed.id
-WHERE status IN ('PENDING', 'PROCESSING')

@@ -1,6 +1,0 @@
--- The next rows in their order: who looks for work decides what of it is theirs.
-SELECT position, id, CASE WHEN OCTET_LENGTH(target_event_id) > 800 THEN '(too long)' ELSE COALESCE(target_event_id, '-') END, CASE WHEN OCTET_LENGTH(event_type) > 800 THEN '(too long)' ELSE event_type END, status, available_at
-FROM {outbox_events}
-WHERE position > :after AND position <= (SELECT head.position FROM bongsu_outbox_head head WHERE head.one = 1)
-ORDER BY position
-LIMIT :most

@@ -106,11 +106,7 @@ async fn check_admitted(State(engines): State<Arc<Engines>>, request: Request, n
     if engines.is_admitted() {
         return next.run(request).await;
     }
-    let text = Text::new(
-        "Redis에 아직 연결되지 않아 요청을 처리할 수 없습니다.",
-        "Redis was not reached yet, so this hub does not know whether it may serve; try again.",
-    );
-    ApiError::new(Code::Redis5001, text).into_response()
+    operate::not_admitted().into_response()
 }
 
 fn method_not_allowed() -> ApiError {

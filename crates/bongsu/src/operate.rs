@@ -92,11 +92,15 @@ struct Readiness {
 
 /// Check whether this instance takes requests
 ///
-/// Answers 503 before the start has finished, while the instance drains, and while Redis answers but refuses writes.
+/// Answers 503 before the start has finished, while the instance drains, until a hub that started without Redis has
+/// reached it, and while Redis answers but refuses writes.
 #[utoipa::path(get, path = "/ready", tag = "operating", responses((status = 200, description = "Requests may be sent here.", body = Readiness)))]
 async fn ready(State(operations): State<Operations>) -> Result<Answer<Readiness>, ApiError> {
     if !operations.ready.load(Ordering::SeqCst) {
         return Err(ApiError::draining());
+    }
+    if !operations.engines.is_admitted() {
+        return Err(not_admitted());
     }
     if operations.engines.redis().is_some_and(|redis| !redis.write_refusals().is_empty()) {
         let text =
@@ -104,6 +108,15 @@ async fn ready(State(operations): State<Operations>) -> Result<Answer<Readiness>
         return Err(ApiError::new(Code::Redis5001, text));
     }
     Ok(Answer(Readiness { ready: true }))
+}
+
+/// Why an instance that has not joined its fleet yet refuses requests.
+pub(crate) fn not_admitted() -> ApiError {
+    let text = Text::new(
+        "Redis에 아직 연결되지 않아 요청을 처리할 수 없습니다.",
+        "Redis was not reached yet, so this hub does not know whether it may serve; try again.",
+    );
+    ApiError::new(Code::Redis5001, text)
 }
 
 /// Get metrics for Prometheus

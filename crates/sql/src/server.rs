@@ -60,8 +60,8 @@ struct Inner {
     is_outage_logged: AtomicBool,
     /// The lock that this process holds, and the supervisor that shuts it down when another process has taken the lock.
     lock: Option<(DatabaseLock, Supervisor)>,
-    /// Since when the lock was refused; None while this process holds it.
-    lock_refused_at: Mutex<Option<Instant>>,
+    /// When the first of the latest refusals of the lock in a row happened; None if the last attempt was not refused.
+    lock_refused_since: Mutex<Option<Instant>>,
 }
 
 /// A server that is locked and may be migrated. Neither making nor dropping this value changes the database.
@@ -135,7 +135,7 @@ impl Server {
             watch_connection: tokio::sync::Mutex::new(Some(connection)),
             is_outage_logged: AtomicBool::new(false),
             lock,
-            lock_refused_at: Mutex::default(),
+            lock_refused_since: Mutex::default(),
         });
         let this = Self(inner, PoolKind::Shared);
         this.check().await;
@@ -168,15 +168,17 @@ impl Server {
     /// Opens the connection that checks the server, and takes the database lock again on it. A refused lock counts as an
     /// outage first, because the server may not have released the lock of the lost connection yet.
     async fn open_watch_connection(&self) -> Result<ServerConnection, ServerError> {
+        let first_refusal = || self.0.lock_refused_since.lock().unwrap_or_else(PoisonError::into_inner);
+        // Taken before connecting, so that only refusals in a row count: a server that was away in between may have
+        // kept the lock of the lost connection until now.
+        let refused_since = first_refusal().take();
         let mut connection = ServerConnection::connect(self.0.pool.address()).await?;
         let Some((lock, supervisor)) = &self.0.lock else { return Ok(connection) };
-        let is_granted = connection.try_lock(*lock).await?;
-        let mut refused_at = self.0.lock_refused_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_granted {
-            *refused_at = None;
+        if connection.try_lock(*lock).await? {
             return Ok(connection);
         }
-        if refused_at.get_or_insert_with(Instant::now).elapsed() > LOCK_TIMEOUT {
+        let refused_since = *first_refusal().insert(refused_since.unwrap_or_else(Instant::now));
+        if refused_since.elapsed() > LOCK_TIMEOUT {
             tracing::error!("another process has taken the database lock; shutting down");
             supervisor.fail("database-claim");
         }

@@ -88,8 +88,10 @@ impl Tail {
             self.has_ended = true;
             return Ok(());
         }
-        if !answer.status().is_success() {
-            self.has_ended = true;
+        let status = answer.status();
+        if !status.is_success() {
+            // A hub that is shutting down, and a proxy without a hub behind it, refuse for a moment.
+            self.has_ended = !status.is_server_error() && status != StatusCode::TOO_MANY_REQUESTS;
             return result(answer).await.map(drop);
         }
         let (mut buffer, mut frame) = (Vec::new(), Frame::default());

@@ -58,9 +58,13 @@ async fn a_hub_that_starts_without_redis_serves_nobody_until_it_has_joined_the_f
     // A hub with the same settings as the others is admitted.
     redis.kill9().await;
     let third = hub(&redis, &database).env("ROOMS_MODE", "registered").start().await;
-    Api::new(&third).person(9).get(events).await.expect_error(503, "REDIS5001");
+    let person = Api::new(&third).person(9);
+    for path in [events, "/ready"] {
+        person.get(path).await.expect_error(503, "REDIS5001");
+    }
     redis.restart().await;
-    wait::until(WAIT_TIMEOUT, async || Api::new(&third).person(9).get(events).await.status == 403).await;
+    wait::until(WAIT_TIMEOUT, async || person.get("/ready").await.status == 200).await;
+    person.get(events).await.expect_error(403, "COMMON403");
 }
 
 /// Waits until the health of a hub names exactly one setting that differs from the other hub's.

@@ -1,8 +1,8 @@
 //! Checks that a person is an accepted member of an event, and locks rows for changes.
 //!
 //! A change first locks the person's own membership. A transaction that ends this membership either commits before, and
-//! the change is refused, or waits, and the outbox row of the change precedes that of the end. A change of a proposal
-//! locks the proposal second, always in this order.
+//! the change is refused, or waits, and the outbox row of the change precedes that of the removal. A change of a
+//! proposal then locks the proposal, always in this order.
 
 use bongsu_kernel::{Id, Millis};
 use bongsu_sql::{Query, Transaction};
@@ -25,7 +25,7 @@ pub struct DecisionEvent {
 }
 
 /// A proposal. Its row is locked if it comes from [`lock_proposal`] or [`lock_criterion`]: until the end of the
-/// transaction nobody else can vote for it, decide it, or comment on it.
+/// transaction no other transaction can vote for it, decide it, or comment on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LockedProposal {
     pub(crate) number: i64,
@@ -86,7 +86,7 @@ async fn require_member(
 ) -> Result<DecisionEvent, Error> {
     let event = find_event(tx, event).await?;
     let row = tx.row(membership, &[("target", (&event.id).into()), ("person", person.into())]).await?;
-    // Other programs also write to `memberships`, with any status. Only this one counts.
+    // Other programs also write to `memberships`, with any status. Only `ACCEPTED` gives access.
     let status = row.as_ref().map(|row| row.maybe_text(0)).transpose()?.flatten();
     if status == Some(Membership::Accepted.as_str()) { Ok(event) } else { Err(Error::NotMember) }
 }

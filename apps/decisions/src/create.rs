@@ -5,7 +5,7 @@ use bongsu_sql::Transaction;
 
 use crate::{DecisionEvent, Decisions, Error, Membership, store};
 
-/// Ids to try for one event. An id is skipped if another program uses it.
+/// Ids that are tried for one event. An id is skipped if another program uses it.
 const MAX_ID_ATTEMPTS: u32 = 1_000;
 
 /// An event to be created, with its creator.

@@ -42,8 +42,8 @@ pub fn router(decisions: Option<Decisions>, identity: Identity) -> OpenApiRouter
 
 /// Create an event
 ///
-/// An event is what its members decide by proposals and votes. The caller becomes its first member, and can approve
-/// and reject its proposals.
+/// The members of an event make proposals and vote on them. The caller becomes the first member, and can approve and
+/// reject proposals.
 #[utoipa::path(
     post,
     path = "/events",
@@ -109,7 +109,7 @@ async fn admit(
 
 /// List proposals
 ///
-/// Newest first. Pass `next_cursor` of one page as `cursor` to get the next page.
+/// Returns a page, newest first. Pass `next_cursor` of one page as `cursor` to get the next page.
 #[utoipa::path(
     get,
     path = "/events/{event_id}/proposals",
@@ -152,8 +152,8 @@ async fn propose(
 
 /// Vote for a proposal
 ///
-/// Each person has one vote; repeating it has no effect. Streams of the event receive `proposal.vote.created.v1`, and
-/// `proposal.approved.v1` if the votes reach `auto_approve_percent` of the members.
+/// Each person has one vote; a repeated request has no effect. Streams of the event receive `proposal.vote.created.v1`,
+/// and `proposal.approved.v1` if the votes reach `auto_approve_percent` of the members.
 #[utoipa::path(
     post,
     path = "/events/{event_id}/proposals/{proposal_id}/votes",
@@ -175,7 +175,7 @@ async fn vote(
 
 /// Withdraw a vote
 ///
-/// No effect if the caller has not voted. Streams of the event receive `proposal.vote.deleted.v1`.
+/// Has no effect if the caller has not voted. Streams of the event receive `proposal.vote.deleted.v1`.
 #[utoipa::path(
     delete,
     path = "/events/{event_id}/proposals/{proposal_id}/votes",
@@ -197,7 +197,7 @@ async fn withdraw(
 
 /// Approve a proposal
 ///
-/// Allowed for the creator of the event; repeating it has no effect. Streams of the event receive
+/// Allowed for the creator of the event; a repeated request has no effect. Streams of the event receive
 /// `proposal.approved.v1`.
 #[utoipa::path(
     post,
@@ -220,7 +220,7 @@ async fn approve(
 
 /// Reject a proposal
 ///
-/// Allowed for the creator of the event; repeating it has no effect. Streams of the event receive
+/// Allowed for the creator of the event; a repeated request has no effect. Streams of the event receive
 /// `proposal.rejected.v1`.
 #[utoipa::path(
     post,
@@ -243,7 +243,7 @@ async fn reject(
 
 /// List comments
 ///
-/// The comments on a criterion, newest first. Pass `next_cursor` of one page as `cursor` to get the next page.
+/// Returns the comments on a criterion, newest first. Pass `next_cursor` of one page as `cursor` to get the next page.
 #[utoipa::path(
     get,
     path = "/events/{event_id}/criteria/{criterion_id}/comments",

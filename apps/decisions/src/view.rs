@@ -36,7 +36,7 @@ pub struct Proposal {
     pub decided_at: Option<Millis>,
     /// Votes of people who are members now.
     pub votes: u64,
-    /// The caller has voted for it.
+    /// The caller has voted for the proposal.
     pub has_voted: bool,
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct App {
     title = "Bongsu",
     description = "A real-time event hub: stores events, decides who receives them, and delivers them live (SSE, WebSocket) or \
                    later (inbox).\n\n\
-                   To try operations here, press *Authorize*: a person's token is printed by `bongsu token --user 7`; \
+                   To try operations here, press *Authorize*. `bongsu token --user 7` prints a person's token; \
                    with the development settings the service key is `local_dev_internal_key` and the operator key \
                    `local_dev_admin_key`. A stream never ends by itself: follow it with `curl -N` or an EventSource."
 ))]
@@ -110,6 +110,6 @@ async fn check_admitted(State(engines): State<Arc<Engines>>, request: Request, n
 }
 
 fn method_not_allowed() -> ApiError {
-    let text = Text::new("허용되지 않은 메서드입니다.", "This method is not allowed here.");
+    let text = Text::new("허용되지 않은 메서드입니다.", "The path does not support this method.");
     ApiError::new(Code::Common405, text)
 }

@@ -10,7 +10,7 @@ use crate::{PARTS, settings};
 use bongsu_part::Failure;
 
 /// Ends the help of commands that list the settings.
-const SETTINGS_HELP: &str = "Each setting is also an environment variable, named in <angle brackets>, which may stand in a \
+const SETTINGS_HELP: &str = "Each setting is also an environment variable, named in <angle brackets>, which may be set in a \
                              file .env, and a key of the configuration file. `bongsu config` shows the values in force.";
 
 /// Ends the general help.

@@ -187,7 +187,7 @@ struct DeadLetterPage {
 
 /// List dead letters
 ///
-/// Oldest first. Pass `nextCursor` of one page as `cursor` to get the next page.
+/// Lists the oldest first. Pass `nextCursor` of one page as `cursor` to get the next page.
 #[utoipa::path(
     get,
     path = "/api/admin/dlq/{queue}",

@@ -1,4 +1,4 @@
-//! The `# HELP` text of every metric that the hub exports. A house test compares the names with the sources.
+//! The `# HELP` text of every metric that the hub exports. A test compares the names with the source code.
 
 use metrics::{describe_counter, describe_gauge, describe_histogram};
 
@@ -11,7 +11,7 @@ pub const METRICS: &[(&str, &str)] = &[
     ),
     ("delivery_latency_seconds", "Time from accepting an event to handing it to a live stream."),
     ("events_delivered_total", "Events written to streams."),
-    ("events_lagged_total", "Events that slow readers missed because their room had removed them."),
+    ("events_lagged_total", "Events that slow readers missed because the log had trimmed them."),
     ("events_published_total", "New events, by type; after 200 types, further ones count as other."),
     ("http_accept_errors_total", "Connections that could not be accepted."),
     ("http_request_duration_seconds", "Time until the head of a response, by method, route and status."),

@@ -56,7 +56,7 @@ struct Health {
     /// The version of the program.
     #[schema(example = "0.1.0")]
     version: &'static str,
-    /// Null without REDIS_URL.
+    /// Whether Redis is connected; null without REDIS_URL.
     redis_connected: Option<bool>,
     active_connections: usize,
     active_rooms: usize,
@@ -68,7 +68,7 @@ struct Health {
 
 /// Get the health of this instance
 ///
-/// Answers 200 also when something does not work: `degraded` lists it.
+/// Answers 200 even if this instance has problems; `degraded` lists them.
 #[utoipa::path(get, path = "/health", tag = "operating", responses((status = 200, description = "The health of this instance.", body = Health)))]
 async fn health(State(operations): State<Operations>) -> Answer<Health> {
     let Operations { engines, checks, started, .. } = operations;
@@ -94,7 +94,7 @@ struct Readiness {
 ///
 /// Answers 503 before the start has finished, while the instance drains, until a hub that started without Redis has
 /// reached it, and while Redis answers but refuses writes.
-#[utoipa::path(get, path = "/ready", tag = "operating", responses((status = 200, description = "Requests may be sent here.", body = Readiness)))]
+#[utoipa::path(get, path = "/ready", tag = "operating", responses((status = 200, description = "This instance takes requests.", body = Readiness)))]
 async fn ready(State(operations): State<Operations>) -> Result<Answer<Readiness>, ApiError> {
     if !operations.ready.load(Ordering::SeqCst) {
         return Err(ApiError::draining());

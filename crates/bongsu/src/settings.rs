@@ -1,4 +1,4 @@
-//! Where the values of settings come from, and what serving needs of them.
+//! Gathers the values of the settings, and checks those that `serve` needs.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ use crate::PARTS;
 /// The file of environment variables in the working directory.
 const ENV_FILE: &str = ".env";
 
-/// Flags over environment over `.env` over file over defaults.
+/// Loads the settings: flags override the environment, then come `.env`, the file and the defaults.
 pub(crate) fn gather(flags: BTreeMap<String, String>, file: Option<&str>) -> Result<Values, SettingError> {
     let file = file
         .map(|path| {
@@ -28,7 +28,7 @@ pub(crate) fn gather(flags: BTreeMap<String, String>, file: Option<&str>) -> Res
     let mut environment = BTreeMap::new();
     for setting in &settings {
         if let Some(value) = std::env::var_os(setting.name) {
-            // Going on with the default instead would be worse than ending.
+            // Refused, because the hub would otherwise run with the default value.
             let value = value
                 .into_string()
                 .map_err(|_| SettingError(format!("{} is not text in UTF-8", setting.name)))?;
@@ -38,7 +38,7 @@ pub(crate) fn gather(flags: BTreeMap<String, String>, file: Option<&str>) -> Res
     load(&settings, &Input { flags, environment, env_file: read_env_file()?, file })
 }
 
-/// None when there is no such file. A folder of that name is another program's.
+/// None if there is no file of that name. A folder of that name belongs to another program.
 fn read_env_file() -> Result<Option<String>, SettingError> {
     match std::fs::read_to_string(ENV_FILE) {
         Ok(text) => Ok(Some(text)),
@@ -47,11 +47,11 @@ fn read_env_file() -> Result<Option<String>, SettingError> {
     }
 }
 
-/// What serving needs beyond single values, checked without touching anything.
+/// The settings that `serve` needs, checked together without opening a file or a server.
 pub(crate) struct ServeSettings {
     pub(crate) host: IpAddr,
     pub(crate) roles: Roles,
-    /// Settings whose secrets anybody knows; good enough for loopback only.
+    /// Settings whose secrets are short or publicly known; allowed on loopback only.
     pub(crate) weak: Vec<&'static str>,
 }
 

@@ -4,7 +4,7 @@
 -- ARGV  1 command  2 maximum length of the feed  3 channel
 --       4 for a revocation: tokens issued before this time are rejected, in ms; else ''
 --       5 retention of a revocation in ms
---       6 'missing': does nothing if this revocation or a later one is stored; or 'always'
+--       6 'missing': issues no command if this revocation or a later one is stored; or 'always'
 if ARGV[4] ~= '' then
   local before = redis.call('GET', KEYS[2])
   if before and tonumber(before) >= tonumber(ARGV[4]) then

@@ -25,7 +25,7 @@ pub const REVOCATION_RETENTION: Duration = Duration::from_secs(400 * 24 * 60 * 6
 ///   that cannot know which commands it missed (it was disconnected for very long, or the engine lost its data) calls
 ///   [`AccessCommandHandler::handle_missed`].
 /// - **Latency.** A command is applied within a second while [`AccessCommands::is_current`] is true. While it is false,
-///   nothing may be delivered to any stream before [`AccessCommands::catch_up`] has returned.
+///   no message may be delivered to any stream before [`AccessCommands::catch_up`] has returned.
 /// - **Repeating** a command is safe.
 /// - **Errors.** After an error of `issue` the command may have been issued. After an error of `catch_up` it is unknown
 ///   whether this instance lacks commands.

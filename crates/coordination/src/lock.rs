@@ -19,7 +19,7 @@ use crate::{BoxFuture, Error};
 /// - **Only the owner** renews or releases a lease. Both operations return whether the caller still owned it. A lease
 ///   that is dropped without being released ends when its time is over.
 /// - **No fencing.** A paused owner may still write after its lease has ended and the next owner has begun. So
-///   everything that is done under a lock must be safe when two owners do it at once.
+///   all work under a lock must be safe when two owners do it at once.
 /// - **Errors.** After an error of `acquire` the lock may stay taken for one `ttl` without an owner.
 pub trait Locks: Send + Sync {
     /// Acquires a lock if it is free, without waiting for it.
@@ -37,7 +37,7 @@ pub trait Locks: Send + Sync {
 #[derive(Debug)]
 pub enum AcquireOutcome {
     Acquired(LockLease),
-    /// Another owner holds the lock. It ends after this time unless it is renewed; None if it never expires.
+    /// Another owner holds the lock. Its lease ends after this time unless it is renewed; None if it never expires.
     Taken(Option<Duration>),
 }
 

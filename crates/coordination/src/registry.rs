@@ -54,13 +54,13 @@ pub struct Fleet {
     pub lease_state: LeaseState,
     /// Ordered by id.
     pub alive: Vec<Instance>,
-    /// When the engine listed them, by the engine's clock.
+    /// When the engine listed the instances, by the engine's clock.
     pub seen_at: Millis,
 }
 
 impl Fleet {
-    /// The instances of `earlier` whose lease has ended since, including those that have rejoined: whatever they held in
-    /// the fleet is free.
+    /// The instances of `earlier` whose lease has ended since, including those that have rejoined: what these instances
+    /// held in the fleet is free.
     pub fn ended_since<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = &'a Instance> {
         let is_alive = |was: &Instance| {
             self.alive.iter().any(|now| (&now.id, now.joined_at) == (&was.id, was.joined_at))

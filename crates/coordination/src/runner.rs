@@ -1,4 +1,4 @@
-//! One runner in the fleet: a named loop that runs on exactly one instance at a time.
+//! A runner: a named loop that runs on one instance of the fleet at a time.
 //!
 //! The instance that holds the loop's lock runs the loop, and renews the lock meanwhile. When the lock cannot be renewed
 //! (the engine is unreachable, the process was paused, another owner took the lock), the loop's future is dropped at its
@@ -22,7 +22,7 @@ use crate::lock::{AcquireOutcome, LockLease};
 /// polled in a tight loop.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Runs `work` on this instance whenever it holds the loop's lock, until shutdown.
+/// Runs `work` while this instance holds the loop's lock, until shutdown.
 ///
 /// `work` is a loop that runs until it is dropped, which may happen at any await point. When it returns, the lock is
 /// released, and the loop starts again a moment later, on this or another instance. A write of the previous run may

@@ -1,7 +1,7 @@
-//! Starts child processes that the kernel kills when this process ends, however it ends, and removes folders after it.
+//! Starts child processes that the kernel kills when this process ends or is killed, and removes folders afterwards.
 //!
-//! The kernel kills a child when its parent ends (`setpriv --pdeathsig`), but by parent it means the thread that started
-//! the child, and the thread of a test ends with the test. So one thread that lives as long as the process starts all
+//! The kernel kills a child when its parent ends (`setpriv --pdeathsig`). The parent is the thread that started the
+//! child, and the thread of a test ends with the test. So one thread that lives as long as the process starts all
 //! children.
 
 use std::ffi::OsStr;

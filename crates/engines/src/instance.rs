@@ -1,4 +1,4 @@
-//! A running engine: its processes, where it is, and its end.
+//! A running engine: its processes, its address, and its end.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;

@@ -107,7 +107,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// As [`find`], but the bare name if the program is missing: starting it then reports the error.
+/// As [`find`], but the bare name if the program is missing: a start of the program then reports the error.
 pub fn path(name: &str) -> PathBuf {
     find(name).unwrap_or_else(|| name.into())
 }

@@ -171,7 +171,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Marks a response whose error an EventSource must not receive as a status, because it would not reconnect.
+/// Marks an error that an EventSource must not receive as a status: after an error status it does not reconnect.
 #[derive(Clone, Copy)]
 pub(crate) struct TransientError(pub Close);
 
@@ -202,7 +202,7 @@ pub fn invalid(field: &str, reason: Reason) -> ApiError {
     InvalidField::new(field, reason).into()
 }
 
-/// The headers of every JSON response. It must not be cached: it depends on the caller and on the moment.
+/// The headers of every JSON response. Responses depend on caller and time, so they must not be cached.
 pub(crate) fn json_headers() -> [(HeaderName, HeaderValue); 3] {
     [
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),

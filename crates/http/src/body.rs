@@ -21,7 +21,7 @@ pub struct SmallBody(pub BodyText);
 #[derive(Debug)]
 pub struct BulkBody(pub BodyText);
 
-/// Bytes of a body unless its route takes a [`BulkBody`]; also of one event.
+/// Maximum bytes of a [`SmallBody`], and of the data of one event.
 pub const MAX_SMALL_BODY_SIZE: usize = 64 << 10;
 const MAX_BULK_BODY_SIZE: usize = 4 << 20;
 

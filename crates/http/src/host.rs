@@ -1,8 +1,8 @@
-//! Checks which host a request names.
+//! Checks the host that a request names.
 //!
 //! Every request names one host: in HTTP/1.1 by `Host`, in HTTP/2 by `:authority`. While development secrets are in use
-//! that has to be a loopback name. Otherwise a foreign site can let its own name resolve to 127.0.0.1 (DNS rebinding):
-//! its pages then have the same origin as the hub, and could sign in as anyone with the publicly known secrets.
+//! the host has to be a loopback name. Otherwise a foreign site can let its own name resolve to 127.0.0.1 (DNS
+//! rebinding): its pages then have the same origin as the hub, and can sign in as any person with the known secrets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ fn parse_host(host: &HeaderValue) -> Option<Authority> {
     // The parser would accept a user name and a password before the host.
     let host = host.to_str().ok().filter(|host| !host.contains('@'))?;
     let authority: Authority = host.parse().ok()?;
-    // It would also accept any text after a bracket or a colon.
+    // The parser would also accept any text after a bracket or a colon.
     let rest = host.strip_prefix(authority.host())?;
     let is_port = |port: &str| port.is_empty() || port.parse::<u16>().is_ok();
     (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port)).then_some(authority)

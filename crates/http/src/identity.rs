@@ -1,4 +1,4 @@
-//! Who calls: people by JWT, services and operators by key.
+//! Authenticates callers: people by JWT, services and operators by key.
 //!
 //! Identity is an extractor: a handler that needs a [`Person`], a [`Service`] or an [`Operator`] takes one as an
 //! argument and cannot be reached without. Tokens, tickets and keys are never logged.
@@ -35,7 +35,7 @@ use crate::origins::Origins;
 pub struct Person {
     pub id: Id,
     pub issued_at: Millis,
-    /// When the token ends, and every stream with it.
+    /// When the token expires, and every stream that was opened with it ends.
     pub expires_at: Millis,
     pub is_admin: bool,
 }
@@ -76,7 +76,7 @@ impl Identity {
         &*self.0.tickets
     }
 
-    /// What keeps people from signing in right now, if anything.
+    /// Why tokens cannot be verified at the moment; None if they can.
     pub fn degraded_reason(&self) -> Option<&'static str> {
         self.0.verifier.degraded_reason()
     }

@@ -86,7 +86,7 @@ struct OpenResponse {
     peer: Option<ConnectionControl>,
     bytes: usize,
     /// Whether the connection has taken all bytes produced so far, and the handler is still producing the next ones.
-    /// Then nothing waits for the client.
+    /// Then no byte waits for the client.
     is_waiting_for_producer: bool,
     progress_at: Instant,
     aborted_at: Option<Instant>,

@@ -24,7 +24,7 @@ const DOCUMENT_PATH: &str = "/openapi.json";
 const TAGS: [(&str, &str); 7] = [
     ("rooms", "Publish events to rooms, follow rooms by SSE or WebSocket, and see who is present."),
     ("streams", "Get a ticket that opens a stream without a token in its URL."),
-    ("members", "The personal stream of one person, and notifications to people."),
+    ("members", "Follow the personal stream of one person, and send notifications to people."),
     ("inbox", "Notifications of a person: list, mark as read, delete, settings."),
     ("outbox", "Follow rows that an application commits to the outbox table."),
     ("operating", "Health, metrics, dead letters, and disconnecting or revoking people."),
@@ -39,7 +39,7 @@ const ERROR_RESPONSES: [(&str, &str); 10] = [
     ("400", "The request is malformed or invalid; the message names the field."),
     ("401", "The credential is missing, expired, of the wrong kind or forged."),
     ("403", "The caller is authenticated, but not allowed to do this."),
-    ("404", "There is no such thing."),
+    ("404", "The path, or the item that the request names, does not exist."),
     ("405", "The path does not support this method."),
     ("408", "The body did not arrive in time."),
     ("413", "The body is too large."),

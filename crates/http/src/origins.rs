@@ -51,7 +51,7 @@ impl Origins {
 
     /// Whether the cookie of this request may authenticate it.
     ///
-    /// - A change and a WebSocket need an allowed Origin.
+    /// - A request other than GET or HEAD, and a WebSocket, need an allowed Origin.
     /// - A stream is refused with an Origin that is not allowed, and without an Origin if `Sec-Fetch-Site` says that
     ///   another site makes the request: browsers send no Origin with a GET to the page's own origin. Opening a stream
     ///   has an effect, because it uses one of the person's connections.
@@ -85,7 +85,7 @@ impl Origins {
         is_permitted
     }
 
-    /// Logs a refused Origin the first time, so that an operator finds a page that is missing in the setting.
+    /// Logs a refused Origin the first time, so that an operator finds an origin that is missing in the setting.
     fn log_refused(&self, origin: &HeaderValue) {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.len() < MAX_LOGGED_ORIGINS && logged.insert(origin.clone()) {

@@ -44,8 +44,8 @@ pub fn language() -> Language {
 }
 
 /// Sets the language of the current request from `?lang=`: for streams, because an EventSource cannot send
-/// `Accept-Language`. It has to be the first argument of a handler, so that errors of the other extractors are in that
-/// language as well.
+/// `Accept-Language`. This extractor has to be the first argument of a handler, so that errors of the other extractors
+/// are in that language as well.
 #[derive(Debug)]
 pub struct StreamLanguage;
 

@@ -1,6 +1,6 @@
 -- Stores a read mark. The index of persons with marks is another key, possibly on another node, and was updated before
 -- this script; when that index entry is older than 30 seconds, the mark is refused, because the write-behind loop might
--- not find it.
+-- not find the mark.
 --
 -- KEYS  1 read marks of one person (hash)
 -- ARGV  1 sequence number of the entry  2 read time in ms  3 time of the index entry in ms  4 maximum number of marks

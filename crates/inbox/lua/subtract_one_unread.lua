@@ -1,4 +1,4 @@
--- Subtracts one read entry from the cached unread count. The version stays, because no device is sent this count.
+-- Subtracts one from the cached unread count. The version stays, because no device is sent this count.
 --
 -- KEYS  1 unread count, version and last sequence number (string)
 local known = redis.call('GET', KEYS[1])

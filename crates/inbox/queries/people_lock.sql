@@ -1,4 +1,4 @@
--- Ordered by person id: every transaction that takes several person rows takes them in this order, which avoids
+-- Ordered by person id: every transaction that locks several person rows locks them in this order, which avoids
 -- deadlocks.
 SELECT person_id, last_seq, unread, version FROM bongsu_people
 WHERE person_id IN (:people[text])

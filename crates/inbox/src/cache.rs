@@ -1,7 +1,7 @@
 //! A cache of unread states and settings in Redis, for reads while the records are unavailable: a string
 //! `unread_count:<id>` and a hash `notif:settings:<id>` per person.
 //!
-//! Every read tries the records first, so a stale value here is only seen during an outage of the database. Unread
+//! Every read tries the records first, so an outdated value is returned only during an outage of the database. Unread
 //! states are stored in the background in batches, so that no request waits for the cache.
 
 use bongsu_kernel::task::Supervisor;
@@ -27,7 +27,7 @@ const UNREAD_STATE_TTL_MS: &[u8] = b"86400000";
 /// Expiry of cached settings: one hour, in seconds.
 const SETTINGS_TTL_SECS: &[u8] = b"3600";
 
-/// Unread states that wait to be stored; beyond it a state is not cached.
+/// Unread states that wait to be stored. When the queue is full, a new state is not cached.
 const QUEUE_SIZE: usize = 4_096;
 /// Unread states stored at the same time.
 const BATCH_SIZE: usize = 64;
@@ -71,7 +71,7 @@ impl Cache {
         Ok(cached.as_deref().and_then(parse_unread_state))
     }
 
-    /// Subtracts an entry from the cached unread count, because a buffered mark has read it.
+    /// Subtracts one from the cached unread count, because an entry has a new buffered mark.
     pub(crate) async fn subtract_one_unread(&self, person: &Id) -> Result<(), Outage> {
         // Not repeated: a repeated call would subtract the entry twice.
         self.redis
@@ -99,7 +99,7 @@ impl Cache {
             .into_iter()
             .map(|(name, value)| Some((name, serde_json::from_str(&value).ok()?)))
             .collect();
-        // Fields that another program wrote in another format are ignored.
+        // When another program wrote a field in another format, all cached settings are ignored.
         let cached = fields.filter(|fields| !fields.is_empty());
         Ok(cached.and_then(|fields| serde_json::from_value(Value::Object(fields)).ok()))
     }
@@ -161,7 +161,7 @@ impl Inbox {
         }
     }
 
-    /// The unread state that was cached last. None when there is none, or when it cannot be read.
+    /// The unread state that was cached last. None when no state is cached, or when the cache cannot be read.
     pub(crate) async fn cached_state(&self, person: &Id) -> Option<UnreadState> {
         self.cache()?.unread_state(person).await.ok().flatten()
     }

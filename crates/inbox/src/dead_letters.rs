@@ -1,8 +1,8 @@
-//! Dead letters of the inbox: follow-up records of which no entries can be made. They are kept byte for byte, with the
-//! reason, until an operator redrives or deletes them.
+//! Dead letters of the inbox: follow-up records whose entries cannot be made. Each record is kept byte for byte, with
+//! the reason, until an operator redrives or deletes the dead letter.
 //!
-//! A record is stored as a dead letter before it is removed from its queue. After a crash between the two steps it is
-//! found again, and the digest of the record prevents a second dead letter.
+//! A record is stored as a dead letter before it is removed from its queue. After a crash between the two steps the
+//! record is found again, and its digest prevents a second dead letter.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,11 +15,12 @@ use sha2::{Digest, Sha256};
 use crate::materialize::MaterializeError;
 use crate::{Inbox, store};
 
-/// The scope of the once keys by which a record becomes a dead letter only once. They are kept as long as entries.
+/// The scope of the once keys by which a record becomes a dead letter only once. Retention keeps the keys as long as
+/// entries.
 pub(crate) const SCOPE: &str = "inbox-dead-letters";
-/// Characters of a subject or type that are kept.
+/// Characters of a subject or type that are stored.
 const MAX_NAME_LEN: usize = 200;
-/// Characters of a reason that are kept.
+/// Characters of a reason that are stored.
 const MAX_REASON_LEN: usize = 1_000;
 
 struct NewDeadLetter {
@@ -36,7 +37,7 @@ struct NewDeadLetter {
 }
 
 impl Inbox {
-    /// Stores a record that was given up as a dead letter. Returns when the dead letter is durable.
+    /// Stores a given-up record as a dead letter. Returns when the dead letter is durable.
     pub(crate) async fn store_dead_letter(
         &self,
         pending: &PendingFollowUp,
@@ -78,7 +79,7 @@ impl DeadLetters for Inbox {
         Box::pin(self.0.records.read((id, limit), read_after))
     }
 
-    /// Makes the entries of dead letters and removes the letters. A letter of which no entries can be made stays, with
+    /// Makes the entries of dead letters, and removes these dead letters. One whose entries cannot be made stays, with
     /// the new reason.
     fn redrive(&self, ids: Vec<i64>) -> BoxFuture<'_, Result<u64, Error>> {
         Box::pin(async move {

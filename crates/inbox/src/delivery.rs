@@ -37,8 +37,8 @@ impl LiveDelivery for LocalDelivery {
             if outcome.is_muted {
                 push_muted(&self.hub, &outcome.person, outcome.seq);
             } else if self.hub.has_subject(&subject(&outcome.person)) {
-                // Only for persons with a subscription: most have none, and a later stream reads the entry from the
-                // records.
+                // Only for persons with a subscription: most persons have none, and a later stream reads the entry from
+                // the records.
                 push_entry(&self.hub, &outcome.person, outcome.entry_message(&localized), accepted);
             }
         }
@@ -56,7 +56,7 @@ impl NotifyOutcome {
     }
 }
 
-/// Pushes an entry to the streams of this process. `accepted` is when the request to save it was accepted.
+/// Pushes an entry to the streams of this process. `accepted` is the time at which the notification was saved.
 fn push_entry(hub: &Hub, person: &Id, entry: EntryMessage, accepted: Instant) {
     let previous = position_before(entry.seq);
     hub.push(&subject(person), previous, || entry.into_item(), accepted);
@@ -77,7 +77,7 @@ fn position_before(seq: u64) -> StreamId {
     StreamId::new(seq.saturating_sub(1), 0)
 }
 
-/// Pushes a change to the streams of this process, as [`change_data`] wrote it.
+/// Pushes a change to the streams of this process. [`change_data`] made `data`.
 fn push_change(hub: &Hub, person: &Id, data: String) {
     hub.push_ephemeral(&subject(person), Message::built_in("read", None, Data::Json(data.into())));
 }

@@ -130,7 +130,7 @@ impl EntryMessage {
         serde_json::to_string(&wire).ok()
     }
 
-    /// Reads the text that [`EntryMessage::to_wire`] wrote; None when it is invalid or of another version.
+    /// Reads the text that [`EntryMessage::to_wire`] wrote; None when the text is invalid or of another version.
     pub(crate) fn from_wire(text: &str, templates: &Templates) -> Option<Self> {
         let wire: WireEntry = serde_json::from_str(text).ok().filter(|wire: &WireEntry| wire.v == 1)?;
         let notification = Notification {

@@ -46,7 +46,7 @@ pub struct EntryCounts {
 pub struct RecipientReport {
     /// None when the person was not notified, or the entry was removed by retention.
     pub entry: Option<EntryState>,
-    /// Why the person's current settings mute this notification, if they do.
+    /// Why the person's current settings mute this notification; None when they do not.
     pub mute_reason: Option<MuteReason>,
 }
 

@@ -73,7 +73,7 @@ struct Inner {
 }
 
 impl Inbox {
-    /// Starts the inbox and its background loops. Without `room_follow_ups` it makes no entries of room events.
+    /// Starts the inbox and its background loops. Without `room_follow_ups`, no entries are made for room events.
     pub fn start(
         records: Records,
         options: Options,

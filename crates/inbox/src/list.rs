@@ -8,7 +8,7 @@ use crate::marks::{Marks, effective_marks, numbers};
 use crate::store;
 use crate::{Inbox, InboxEntry};
 
-/// Attempts to read the records between two equal reads of the mark buffer.
+/// Reads of the records, until the buffered marks are the same before and after a read.
 const MAX_ATTEMPTS: u32 = 5;
 /// Approximate bytes of payloads in one page; entries beyond it are left for the next page.
 const MAX_PAGE_BYTES: usize = 256 << 10;
@@ -92,7 +92,7 @@ async fn list((filter, marks): &(ListFilter, Marks), tx: &mut Transaction<'_>) -
     let arguments = [
         ("person", (&filter.person).into()),
         ("before", filter.before.unwrap_or(u64::MAX).into()),
-        // One entry beyond the limit shows whether there are more.
+        // One entry beyond the limit shows whether more entries exist.
         ("limit", (filter.limit + 1).into()),
         ("bytes", MAX_PAGE_BYTES.into()),
         ("seqs", numbers(marks.keys())?.into()),
@@ -121,8 +121,8 @@ async fn read_unread_state(
     unread_state_with_marks(person, marks, tx).await
 }
 
-/// The unread state with buffered marks applied. Each mark on an unread entry adds one version, as it will when it is
-/// written.
+/// The unread state with buffered marks applied. Each mark on an unread entry adds one to the version, as the write of
+/// the mark will.
 pub(crate) async fn unread_state_with_marks(
     person: &Id,
     marks: &Marks,

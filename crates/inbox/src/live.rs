@@ -4,8 +4,8 @@ use bongsu_kernel::{Id, Millis};
 
 use crate::{InboxChange, Notification, NotifyOutcome};
 
-/// Delivers to open streams what is already durable. A lost delivery only delays a message: the stream reads a missed
-/// entry from the records.
+/// Delivers durable changes to open streams. A lost delivery only delays a message: the stream reads a missed entry
+/// from the records.
 pub trait LiveDelivery: Send + Sync {
     /// Delivers the new entries of a notification that was saved at the time `at`.
     fn deliver_entries(&self, notification: &Notification, at: Millis, outcomes: &[NotifyOutcome]);

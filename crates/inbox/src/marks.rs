@@ -25,7 +25,7 @@ pub type Marks = BTreeMap<u64, Millis>;
 
 /// Stores read marks that are not written to the records yet.
 ///
-/// - **Durable:** a mark is as durable as the engine makes it when `put` returns.
+/// - **Durable:** when `put` returns, the mark is as durable as the engine makes it.
 /// - **Idempotent:** a second mark of an entry changes nothing, and `put` returns the first read time.
 pub trait MarkBuffer: Send + Sync {
     /// Stores a mark. Returns the read time of an earlier mark of the entry, if there is one.
@@ -33,9 +33,9 @@ pub trait MarkBuffer: Send + Sync {
 
     fn marks<'a>(&'a self, person: &'a Id) -> BufferFuture<'a, Marks>;
 
-    /// Of these persons, those who may have marks, or had marks within the last 30 seconds. The unread count of their
-    /// row must not be sent to devices, because the same version may have been sent with another count, which included
-    /// a buffered mark.
+    /// Returns those of the persons who may have marks, or had marks within the last 30 seconds. The unread count of
+    /// their row must not be sent to devices, because the same version may have been sent with another count, which
+    /// included a buffered mark.
     fn recently_marked<'a>(&'a self, persons: &'a [&'a Id]) -> BufferFuture<'a, HashSet<Id>>;
 
     /// All persons who may have marks.
@@ -48,7 +48,7 @@ pub trait MarkBuffer: Send + Sync {
     fn unindex(&self, pending: PendingPerson) -> BufferFuture<'_, ()>;
 }
 
-/// A person who may have buffered marks, with the index entry that says so.
+/// A person who may have buffered marks, with the person's index entry.
 pub struct PendingPerson {
     pub person: Id,
     pub(crate) index_mark: bongsu_redis::PendingMark,
@@ -157,7 +157,7 @@ enum FlushError {
     Records(#[from] Error),
 }
 
-/// The marked entries that are unread in the records: only on these a mark has an effect.
+/// The marked entries that are unread in the records: marks change only these.
 pub(crate) async fn effective_marks(
     person: &Id,
     marks: &Marks,

@@ -1,4 +1,4 @@
-//! Makes inbox entries of the follow-up records that rooms write together with their events.
+//! Makes inbox entries from the follow-up records that rooms write together with their events.
 //!
 //! A record is removed from its queue after its entries are durable. After a crash between the two steps the record is
 //! handled again, which changes nothing: an entry is unique by its event and its person. A record without recipients is
@@ -193,7 +193,7 @@ impl Inbox {
 
 /// What happens with a record after an attempt.
 enum RecordOutcome {
-    /// Its entries are made, or it is a dead letter: it is removed from its queue.
+    /// The record has its entries, or is a dead letter: it is removed from its queue.
     Done,
     /// The record is parked after this many failed attempts.
     Retry { attempts: u64 },
@@ -215,8 +215,8 @@ impl RoomFollowUps {
         if !rooms.is_empty() {
             let registered = self.members.registered(&rooms.into_iter().collect::<Vec<_>>()).await;
             let registered = match registered.map_err(Error::from) {
-                // The query fails again for each record by itself, which refuses only the records that cause the
-                // failure.
+                // Each record then repeats the query by itself, so that only the records that cause the failure are
+                // refused.
                 Err(error) if !error.is_store_failure() => return Ok(records),
                 registered => registered?,
             };
@@ -246,7 +246,7 @@ impl RoomFollowUps {
     }
 }
 
-/// Converts an error of the queue to one of the records, for callers that handle only these.
+/// Converts an error of the queue, for callers that handle only errors of the records.
 fn from_log_error(error: &LogError) -> Error {
     if error.is_transient() {
         Error::Unavailable(error.to_string())

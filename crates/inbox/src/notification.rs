@@ -66,7 +66,7 @@ impl fmt::Display for EventId {
 pub struct NotificationType(Arc<str>);
 
 impl NotificationType {
-    /// A type as a service may give: capitals, digits and underscores, beginning with a capital.
+    /// Parses a type that a service may use: capitals, digits and underscores, beginning with a capital.
     pub fn of_service(text: &str) -> Result<Self, Reason> {
         let is_allowed = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
         match text.as_bytes() {
@@ -101,7 +101,7 @@ impl From<&EventType> for NotificationType {
     }
 }
 
-/// What recipients are notified of.
+/// The content of a notification, the same for all recipients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {
     pub event: EventId,

@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::store::{self, list};
 use crate::{Inbox, Notification};
 
-/// Targets of one notification request.
+/// The most targets of one notification request.
 pub const MAX_TARGETS: usize = 1_000;
 
 #[derive(Clone, Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
-//! Messages about buffered read marks that wait for a certain unread count, because the records are unavailable.
+//! Messages about buffered read marks that wait until the unread count can be read from the records.
 //!
-//! They are only in the memory of the process. Devices that miss such a message receive the right count with the next
-//! change.
+//! Waiting messages are only in the memory of the process. Devices that miss such a message receive the right count
+//! with the next change.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,9 +14,9 @@ use crate::Inbox;
 
 /// Time between two attempts to send the messages.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Persons with waiting messages. Beyond it, the messages of other persons are dropped.
+/// Persons with waiting messages; the messages of further persons are dropped.
 const MAX_PERSONS: usize = 10_000;
-/// Waiting entries of one person. Beyond it, further entries are dropped.
+/// Waiting entries of one person; further entries are dropped.
 const MAX_ENTRIES_PER_PERSON: usize = 1_000;
 
 /// The sequence numbers of marked entries, by person.
@@ -55,7 +55,7 @@ impl PendingPushes {
 
 impl Inbox {
     pub(crate) fn start_pending_pushes(&self, supervisor: &Supervisor) {
-        supervisor.every("inbox-untold", RETRY_INTERVAL, self, |inbox| async move {
+        supervisor.every("inbox-pending-pushes", RETRY_INTERVAL, self, |inbox| async move {
             inbox.send_pending_pushes().await;
         });
     }

@@ -11,7 +11,7 @@ use crate::marks::{MarkBuffer, numbers};
 use crate::store;
 use crate::{EventId, Inbox, UnreadState};
 
-/// Entries marked in one transaction by "mark all as read": other changes of the person wait for it.
+/// Entries marked in one transaction by "mark all as read": other changes of the person wait for that transaction.
 const BATCH_SIZE: usize = 500;
 
 /// Names an entry of one person: by its sequence number, or by the event id of its notification.
@@ -50,7 +50,7 @@ pub(crate) fn canonical(text: &str) -> Option<u64> {
     (i64::try_from(number).is_ok() && number.to_string() == text).then_some(number)
 }
 
-/// Entries of a person that were read or deleted, as their other devices are sent it.
+/// Entries of a person that were read or deleted, for the person's other devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxChange {
     pub seqs: Vec<u64>,
@@ -77,7 +77,7 @@ struct EntryRequest {
 
 impl Inbox {
     /// Marks an entry as read; None when the person has no such entry. Marking it again changes nothing. A person who
-    /// saw an event in its room may mark it before its entry was made.
+    /// saw an event in its room may mark the event's entry before the entry is made.
     pub async fn mark_read(&self, person: &Id, entry: EntryId) -> Result<Option<ReadMark>, Error> {
         let request = EntryRequest { person: person.clone(), entry, now: self.0.clock.now() };
         let mut read = self.try_mark(&request).await?;
@@ -103,8 +103,7 @@ impl Inbox {
         Ok(Some(read))
     }
 
-    /// Stores a read mark in the buffer. None when the buffer does not take it: the caller then writes it to the
-    /// records.
+    /// Stores a read mark in the buffer. None when the buffer fails: the caller then writes the mark to the records.
     async fn buffer_mark(
         &self,
         buffer: &dyn MarkBuffer,
@@ -131,7 +130,7 @@ impl Inbox {
         Some(Ok(Some(ReadMark { seq, read_at: before.unwrap_or(now) })))
     }
 
-    /// Sends the person's devices a mark that is in the buffer, as soon as the unread count is certain.
+    /// Sends the person's devices a buffered mark, as soon as the unread count can be read from the records.
     async fn announce_buffered_mark(&self, person: &Id, seq: u64) {
         match (self.read_state(person).await, self.cache()) {
             (Ok(StateReading::Current(UnreadState { unread, version, .. })), _) => {
@@ -147,7 +146,7 @@ impl Inbox {
         }
     }
 
-    /// Sends the messages that wait since the records were unavailable.
+    /// Sends the waiting messages about buffered marks. Stops while the records are unavailable.
     pub(crate) async fn send_pending_pushes(&self) {
         while let Some((person, seqs)) = self.0.pending_pushes.take() {
             let Ok(StateReading::Current(UnreadState { unread, version, .. })) =
@@ -201,8 +200,8 @@ impl Inbox {
     async fn announce_change(&self, person: &Id, change: Option<InboxChange>) {
         let Some(mut change) = change else { return };
         if self.buffer().is_some() {
-            // The person's row does not count buffered marks. When the count cannot be read now, nothing is sent: the
-            // next change brings the right count.
+            // The person's row does not count buffered marks. When the count cannot be read now, no message is sent:
+            // that of the next change has the right count.
             let Ok(StateReading::Current(UnreadState { unread, version, .. })) =
                 self.read_state(person).await
             else {

@@ -18,10 +18,10 @@ const RUN_INTERVAL: Duration = Duration::from_secs(60);
 /// Bounds of the number of rows that one transaction removes.
 const MAX_BATCH_SIZE: usize = 200;
 const MIN_BATCH_SIZE: usize = 20;
-/// A batch that held its locks for longer is followed by a smaller one; after less than a quarter of it, a larger one
-/// follows.
+/// A batch that held its locks for longer is followed by a smaller one; after less than a quarter of this time, a
+/// larger one follows.
 const TARGET_LOCK_TIME: Duration = Duration::from_millis(25);
-/// Time between two transactions, in which other writers get their turn.
+/// Time between two transactions, in which other writers can take the locks.
 const BATCH_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Inbox {

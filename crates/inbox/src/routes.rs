@@ -1,6 +1,6 @@
-//! The HTTP routes of the inbox. They read requests and call [`Inbox`], which holds the logic.
+//! The HTTP routes of the inbox. The handlers read requests and call [`Inbox`], which holds the logic.
 //!
-//! `/api/notifications` and `/api/v1/notifications` lead to the same inbox, with the same ids and unread count.
+//! `/api/notifications` and `/api/v1/notifications` serve the same inbox, with the same ids and unread count.
 
 mod documents;
 mod requests;
@@ -49,7 +49,7 @@ fn records_error(error: &Error) -> ApiError {
         tracing::error!(%error, "failed to run a query of the inbox; answering COMMON500");
         return ApiError::unexpected();
     }
-    // At level debug, because this happens for every request; the outage itself is logged once elsewhere.
+    // At level debug, because this happens for every request; the records log the outage once.
     tracing::debug!(%error, "the database of the inbox is unavailable; answering COMMON503");
     let text = Text::new("지금은 알림함을 사용할 수 없습니다.", "The inbox is not available right now.");
     ApiError::new(Code::Common503, text)
@@ -83,7 +83,7 @@ async fn list(
 
 /// Mark a notification as read
 ///
-/// The notification is named by its `id` or its `eventId`. A repeated request changes nothing.
+/// Name the notification by its `id` or its `eventId`. A repeated request changes nothing.
 #[utoipa::path(
     patch,
     path = "/api/notifications/{id}/read",
@@ -105,7 +105,7 @@ async fn read(
     Ok(Answer(ReadAnswer::new(id, read.read_at)))
 }
 
-/// Mark a notification as read (rooms)
+/// Mark a notification as read (v1)
 ///
 /// Does the same as `PATCH /api/notifications/{id}/read`.
 #[utoipa::path(

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 
 use crate::{Inbox, NotificationType, store};
 
-/// Types that the settings of one person may name.
+/// The most types that the settings of one person may name.
 const MAX_TYPES: usize = 200;
 
 /// Notification settings (version 1, which has no field `v`).

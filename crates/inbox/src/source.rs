@@ -16,11 +16,11 @@ use crate::marks::{Marks, numbers};
 use crate::settings::settings;
 use crate::{Inbox, InboxEntry, Templates, UnreadState, store};
 
-/// Entries that a resumed stream reads. A stream that missed more is told to read the list instead.
+/// Entries that a resumed stream reads. A stream that missed more then receives `system.reset`.
 const MAX_REPLAYED_ENTRIES: usize = 100;
 /// Entries with which a stream without a position begins.
 const MAX_INITIAL_ENTRIES: usize = 10;
-/// Unread entries that are read to find these, because the person may have muted some.
+/// Unread entries that are read to find the initial ones, because the person may have muted some.
 const INITIAL_SCAN_SIZE: usize = 200;
 
 /// The subject kind of personal streams.
@@ -111,7 +111,7 @@ impl StreamPage {
     }
 }
 
-/// The head of a personal stream, whose last entry has this sequence number; 0 without entries.
+/// The head of a personal stream, whose last entry has the sequence number `last_seq`; 0 without entries.
 fn head(last_seq: u64) -> LogPosition {
     if last_seq == 0 { LogPosition { number: None, ..LogPosition::START } } else { log_position(last_seq) }
 }
@@ -125,7 +125,7 @@ async fn read_after(
     if *after > last {
         return Ok(StreamPage { start: StartPosition::Unknown, entries: Vec::new(), state });
     }
-    // One entry beyond the limit shows whether there are more.
+    // One entry beyond the limit shows whether more entries exist.
     let limit = MAX_REPLAYED_ENTRIES + 1;
     let arguments = [("person", person.into()), ("after", (*after).into()), ("limit", limit.into())];
     let rows = tx.rows(&store::ENTRIES_AFTER, &arguments).await?;

@@ -144,8 +144,8 @@ impl io::Write for LimitedOutput {
     }
 }
 
-/// An environment with the filters and tests that templates may use. None of them can make a text of any size of a
-/// short one, because the limit counts steps, not bytes.
+/// An environment with the filters and tests that templates may use. No filter can expand a short text to any size,
+/// because [`MAX_STEPS`] counts steps, not bytes.
 fn restricted_environment() -> Environment<'static> {
     let mut environment = Environment::empty();
     environment.set_fuel(Some(MAX_STEPS));
@@ -242,7 +242,7 @@ fn files(folder: &Path) -> Result<BTreeMap<String, String>, String> {
     Ok(found)
 }
 
-/// The files of the folder with their modification times and sizes: it differs after a change.
+/// The files of the folder with their modification times and sizes: the value differs after a change.
 fn folder_state(folder: &Path) -> Vec<(PathBuf, Option<SystemTime>, u64)> {
     let mut files = Vec::new();
     for language in Language::NAMES {

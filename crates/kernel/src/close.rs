@@ -20,7 +20,7 @@ pub enum Close {
     TooMany,
     /// A newer connection of the same person took the place of this one.
     Replaced,
-    /// The person may not read the subject any longer.
+    /// The person lost the right to read the subject.
     Withdrawn,
     /// The token expired or was revoked.
     TokenExpired,

@@ -19,7 +19,7 @@ mod selected {
 
     struct CrashPoint {
         name: String,
-        /// How many times the point is still to be reached, the one at which the process ends included.
+        /// How many times the point must still be reached. The process ends at the last time.
         remaining: AtomicU64,
     }
 

@@ -5,7 +5,7 @@
 
 use crate::text::Text;
 
-/// An engine cannot be used at the moment, with the reason. The same call may succeed later.
+/// The reason why an engine cannot be used at the moment. The same call may succeed later.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Outage(pub String);
@@ -112,7 +112,7 @@ pub enum Reason {
     },
     Json(String),
     Utf8,
-    /// A reason with a text of its own.
+    /// A reason whose text the caller provides.
     Custom(Text),
 }
 

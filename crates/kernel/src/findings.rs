@@ -1,5 +1,5 @@
-//! Findings: what is unsafe about an engine's settings. They are read again from time to time, and logged when they
-//! change.
+//! Findings: what is unsafe about an engine's settings. The settings are read again after 30 seconds, and the findings
+//! are logged when they change.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
     pub warnings: Vec<&'static str>,
-    /// The smallest number of milliseconds by which its clock is ahead of this machine's; negative when it is behind.
+    /// By how many milliseconds, at least, the engine's clock is ahead of this machine's; negative when behind.
     pub clock_skew_ms: i64,
 }
 
@@ -21,7 +21,7 @@ pub struct Findings(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// When the settings were read last. None: never, or the result does not count any longer.
+    /// When the settings were read last. None: never, or `invalidate` was called since.
     updated_at: Option<Instant>,
     warnings: Vec<&'static str>,
 }
@@ -35,7 +35,7 @@ impl Findings {
         self.lock().warnings.clone()
     }
 
-    /// Has the settings read again at the next occasion, because another server may answer after an outage.
+    /// Makes the next check read the settings again, because another server may answer after an outage.
     pub fn invalidate(&self) {
         self.lock().updated_at = None;
     }

@@ -1,7 +1,7 @@
 //! The base crate of the workspace: ids, positions, events, JSON text, SSE frames, close codes, errors, settings, time,
 //! backoff, supervised tasks and telemetry.
 //!
-//! Nothing in this crate depends on HTTP, on storage or on a part. An [`Id`], an [`EventType`] or a [`json::Object`] is
+//! This crate does not depend on HTTP, storage or a part. An [`Id`], an [`EventType`] or a [`json::Object`] is
 //! validated once, when it is constructed from input, so code that receives one does not validate it again.
 
 mod backoff;

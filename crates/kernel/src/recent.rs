@@ -21,7 +21,7 @@ struct WeightedValue<V> {
 }
 
 impl<K: Eq + Hash, V> RecentCache<K, V> {
-    /// A cache of at most `max_weight` in total. The last used entries of half of that weight are never evicted.
+    /// A cache of at most `max_weight` in total. The most recently used entries, up to half of it, are not evicted.
     pub fn new(max_weight: usize) -> Self {
         let (newer, older) = (HashMap::new(), HashMap::new());
         Self { newer, older, newer_weight: 0, max_half_weight: (max_weight / 2).max(1) }

@@ -7,8 +7,8 @@ use std::hash::{BuildHasher, Hash};
 /// Maps with at most this capacity are not shrunk.
 const MIN_CAPACITY: usize = 1_024;
 
-/// Shrinks a map of which less than an eighth is used, to twice its length. To be called after a removal: the entries
-/// are moved so seldom that the amortized cost of a removal stays constant.
+/// Shrinks a map of which less than an eighth is used, to twice its length. Callers call it after each removal: the
+/// entries are moved so rarely that the amortized cost of a removal stays constant.
 pub fn shrink<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     if map.capacity() > MIN_CAPACITY && map.len() < map.capacity() / 8 {
         map.shrink_to(map.len() * 2);

@@ -18,7 +18,7 @@ const RESTART_DELAY: Duration = Duration::from_millis(500);
 /// What happens when a loop ends before shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnEnd {
-    /// The supervisor starts it again after a delay.
+    /// The supervisor restarts the loop after a delay.
     Restart,
     /// The process shuts down, because it cannot work without the loop.
     Fatal,
@@ -47,7 +47,7 @@ impl Supervisor {
         self.failed.cancelled().await;
     }
 
-    /// Reports the failure of something that the process depends on and that is not a supervised loop.
+    /// Reports the failure of a component that the process depends on and that is not a supervised loop.
     pub fn fail(&self, name: &'static str) {
         if !self.stop.is_cancelled() {
             tracing::error!(task = name, "the task failed; shutting down");

@@ -1,17 +1,17 @@
--- Processes an instance's report of all connections of a person that it holds. A connection that counted before is
--- restored with its original time, so that it keeps its age after Redis has lost it. A new connection gets the current
--- time. Under 'refuse', new connections beyond the limit do not count. Under 'replace', the oldest connections beyond
--- the limit are removed, and a message tells the instances that hold them. An instance that was killed a moment ago is
--- still in the fleet: before a connection is removed because of those of a silent instance, all instances are asked for
--- a report.
+-- Processes the report of one instance: all connections of a person that the instance holds. A connection that counted
+-- before is restored with its original time, so that it keeps its age after Redis has lost it. A new one gets the
+-- current time. Under 'refuse', new connections beyond the limit do not count. Under 'replace', the oldest connections
+-- beyond the limit are removed, and a message tells the instances that hold them. An instance that was killed a moment
+-- ago is still in the fleet: before the connections of a silent instance cause a removal, all instances are asked for a
+-- report.
 --
 -- KEYS  1 connections that count (zset by time in ms)
 --       2 the last report of each instance: its number, the time when it arrived in ms, and its connections (hash)
 -- ARGV  1 instance  2 number of this report  3 connection limit  4 'refuse' or 'replace'
 --       5 maximum age of a connection in ms, or 0  6 expiry of the keys in ms
 --       7 channel for removed connections  8 the person as JSON
---       9 time in ms after which a new connection has given up; 0 without new connections
---       10 time in ms at which the instances were asked; 0 if this report may ask them; -1 if it is an answer
+--       9 time in ms after which the caller of a new connection has given up; 0 without new ones
+--       10 time in ms at which the instances were asked; 0 if this report may ask them; -1 if this is an answer
 --       11 channel for questions  12 time in ms at which the list of live instances was read
 --       13 number of connections; then each connection and its time ('' for a new one); then all live instances
 -- Returns {now in ms} when this report came too late. Else {now, the time at which the instances are asked now or '',
@@ -43,7 +43,7 @@ for at = 1, #reports, 2 do
   local instance = reports[at]
   local number, arrived, connections = string.match(reports[at + 1], '^(%d+) (%d+)(.*)$')
   if instance == ARGV[1] then
-    -- A newer report arrived before this one. It had all connections that still exist, so this one changes nothing.
+    -- A newer report arrived before this one. It had all connections that still exist, so this report changes nothing.
     if tonumber(number) > tonumber(ARGV[2]) then return answer('', 1) end
     was_known = 1
     for connection in string.gmatch(connections, '%S+') do decided[connection] = true end
@@ -74,7 +74,7 @@ end
 local report = string.format('%s %s', ARGV[2], now_ms)
 for _, connection in ipairs(own) do
   report = report .. ' ' .. connection
-  -- A connection that the last report had as well was admitted or refused by it, and may have been removed since.
+  -- A connection that was also in the last report was admitted or refused then, and may have been removed since.
   local is_new = times[connection] == '' and not decided[connection]
   if is_new and (replaces or redis.call('ZCARD', KEYS[1]) < limit) then
     -- The time is later than that of every other connection, even after the clock was set back.

@@ -1,7 +1,7 @@
 -- Takes tokens out of a bucket, if it holds enough.
 --
 -- KEYS  1 bucket: its level and the time of that level in microseconds (string)
--- ARGV  1 tokens that flow in per second  2 capacity  3 tokens wanted, at most the capacity
+-- ARGV  1 tokens that are added per second  2 capacity  3 tokens wanted, at most the capacity
 --       4 tolerated shortfall, because fractions are rounded
 -- Returns false if the tokens were taken, else the missing tokens.
 local clock = redis.call('TIME')
@@ -12,7 +12,7 @@ local level, at = burst, now
 local stored = redis.call('GET', KEYS[1])
 if stored then
   level, at = string.match(stored, '^(%S+) (%S+)$')
-  -- After the clock was set back, nothing flows in for the lost time, and time counts on from the new clock.
+  -- After the clock was set back, no tokens are added for the lost time; filling continues from the new time.
   at = math.min(at, now)
   level = math.min(burst, level + (now - at) / 1000000 * rate)
 end

@@ -13,10 +13,9 @@ use crate::BoxFuture;
 
 /// Buckets by name, each of which fills at its rate up to its burst.
 ///
-/// - **Upper bound.** Over any period, no more is taken from a bucket than its burst plus what flowed in during the
-///   period, over the whole fleet. Check and take are one step.
-/// - **Full at first.** An unused bucket is full; a bucket that has filled up again is forgotten. Where memory is
-///   short,
+/// - **Upper bound.** Over any period, no more tokens are taken from a bucket than its burst plus those added during
+///   the period, over the whole fleet. Check and take are one step.
+/// - **Full at first.** An unused bucket is full; a bucket that has filled up again is forgotten. When memory is short,
 ///   the least recently used buckets are forgotten earlier, and are full again.
 /// - **Rates may change** from one call to the next; tokens that were taken stay taken.
 /// - **Errors.** After [`RateLimitError::Unavailable`] the tokens may have been taken.
@@ -43,10 +42,10 @@ impl Rate {
             .then(|| Self { per_second, burst: f64::from(burst) })
     }
 
-    /// The time until the missing tokens have flowed in, rounded up.
+    /// The time until the missing tokens have been added, rounded up.
     fn wait(self, missing: f64) -> Duration {
         let ms = ((missing - SHORTFALL_TOLERANCE) / self.per_second * 1_000.0).ceil().max(1.0);
-        // The cast saturates, which is long enough.
+        // The cast saturates at `u64::MAX` ms, which is long enough.
         Duration::from_millis(ms as u64)
     }
 }

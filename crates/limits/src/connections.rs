@@ -1,5 +1,5 @@
-//! The connection limit: how many open connections a person may have over the whole fleet, and what happens to one
-//! more.
+//! The connection limit: how many open connections a person may have over the whole fleet, and what happens when the
+//! person opens one more.
 //!
 //! The contract is documented on [`Connections`]; `tests/it/connections_contract.rs` tests every adapter against it.
 
@@ -24,7 +24,7 @@ pub enum Policy {
 /// A connection limit, which all instances of a fleet count together.
 #[derive(Clone, Debug)]
 pub struct Limit {
-    /// Distinguishes this limit from others. Redis keys and channels begin with it.
+    /// Distinguishes this limit from others. Redis keys and channels begin with this name.
     pub name: &'static str,
     /// Connections that a person may have at the same time.
     pub max: usize,
@@ -40,16 +40,13 @@ pub type OnReplaced = Box<dyn FnOnce() + Send>;
 /// The connections of every person, over all instances.
 ///
 /// - **Refuse: never more.** No connection is admitted while the maximum number counts, however many are attempted at
-///   once
-///   and on whichever instances. Check and admission are one step.
-/// - **Replace: the newest stay.** One connection more than the limit is admitted, and the oldest is closed, on
-///   whichever
-///   instance it is. A connection is replaced only when as many newer ones as the limit allows exist.
+///   once, on any instances. Check and admission are one step.
+/// - **Replace: the newest stay.** A connection beyond the limit is admitted, and the oldest one is closed, on any
+///   instance. A connection is replaced only when as many newer ones as the limit allows exist.
 /// - **Released** when the [`ConnectionPermit`] is dropped: at once for this instance, a moment later for the others.
-/// - **Only live instances count.** The connections of a killed instance count until it is no longer in the fleet;
-///   under
-///   `Replace` they do not displace other connections even before that. A connection whose caller gave up while it was
-///   being admitted does not count.
+/// - **Only live instances count.** The connections of a killed instance count until the instance has left the fleet;
+///   under `Replace`, they replace no other connections meanwhile. A connection whose caller gave up while it was being
+///   admitted does not count.
 /// - **Restored.** A connection that the engine has forgotten, or that another instance has released, counts again with
 ///   its original age, even beyond the limit: `Refuse` closes no connection.
 /// - **Errors.** While the engine is unreachable no connection is admitted, and existing ones stay.

@@ -1,5 +1,5 @@
 -- Appends events to one subject, in order. For each event the script checks the idempotency key, stores the event,
--- stores the answer under the key, adds the follow-up record and publishes the event, all of it or nothing. Every
+-- stores the answer under the key, adds the follow-up record and publishes the event: all of these steps or none. Every
 -- publish runs this script, so code that few events need is in separate functions.
 --
 -- KEYS  1 stream  2 answers by idempotency key (hash)  3 idempotency keys by expiry (zset)  4 follow-up records (list)
@@ -59,7 +59,7 @@ local function keep_answer(key, digest, id)
   local ends = format('%.0f', now + ARGV[6])
   call('HSET', KEYS[2], key, table.concat({ends, id, ms, audience, digest}, ' '))
   call('ZADD', KEYS[3], ends, key)
-  -- Keys that have a note were removed before (drop_keys.lua). The keys removed here have none, because their hub was
+  -- drop_keys.lua removes the keys that have a note. The keys removed here have none, for example because their hub was
   -- killed before it wrote the note.
   for _, expired in ipairs(call('ZRANGEBYSCORE', KEYS[3], '-inf', format('%.0f', now - ARGV[6]), 'LIMIT', 0, 4)) do
     call('HDEL', KEYS[2], expired)
@@ -102,7 +102,7 @@ for at = 10, #ARGV, 11 do
     if key ~= '' then keep_answer(key, ARGV[at + 4], id) end
     if ARGV[at + 7] ~= '' then
       local waiting = call('RPUSH', KEYS[4], ARGV[at + 7] .. id .. ARGV[at + 8] .. ms .. ARGV[at + 9])
-      -- Announced only for an empty list: the inbox reads a list that it has found non-empty until the list is empty.
+      -- Announced only if the list was empty: after an announcement the inbox reads the list until it is empty.
       if waiting == 1 then call('PUBLISH', ARGV[8], ARGV[9]) end
     end
     call('SPUBLISH', ARGV[4], '1 ' .. id .. ' ' .. previous .. ' ' .. number_text .. ' ' .. ms .. ' ' .. kind .. ' '

@@ -8,7 +8,7 @@ local first, last = 0, redis.call('LLEN', KEYS[1]) - 1
 while first <= last do
   local middle = math.floor((first + last) / 2)
   local record = redis.call('LINDEX', KEYS[1], middle)
-  -- The record's own streamId comes before the data of the publisher, which may contain another one.
+  -- The first streamId is the record's own; the data of the publisher, which follow it, may contain another one.
   local record_ms, record_seq = string.match(record, '"streamId":"(%d+)%-(%d+)"')
   if not record_ms then return end
   record_ms, record_seq = tonumber(record_ms), tonumber(record_seq)

@@ -1,4 +1,4 @@
-//! Who may have a stream: the connection limit of a person, and access commands that close streams.
+//! Access to streams: the connection limit of a person, and access commands that close streams.
 //!
 //! Two ports, implemented in the crate `part`. A hub without a connection limit has no [`ConnectionQuota`]; a hub that
 //! is alone has no [`RevocationGate`], because it applies every access command at once.
@@ -18,7 +18,7 @@ pub trait ConnectionQuota: Send + Sync {
     fn acquire<'a>(&'a self, person: &'a Id) -> BoxFuture<'a, Result<Box<dyn Any + Send>, OpenError>>;
 }
 
-/// Knows whether this instance has applied every access command. While some may be unknown, the hub delivers nothing.
+/// Knows whether this instance has applied every access command. While unsure, the hub holds messages back.
 pub trait RevocationGate: Send + Sync {
     /// Whether this instance has applied every access command so far. Called for every event, so an implementation must
     /// be cheap.
@@ -51,7 +51,7 @@ impl Hub {
         connections.iter().for_each(|connection| connection.close(close, now));
     }
 
-    /// Whether messages may be delivered now: no access command may be unknown here.
+    /// Whether messages may be delivered now: this instance has applied every access command so far.
     pub(crate) fn can_deliver(&self) -> bool {
         self.0.revocation_gate.get().is_none_or(|gate| gate.is_current())
     }

@@ -34,14 +34,14 @@ const MAX_LEN: usize = 2048;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompositePosition {
     Parts(Vec<(PartKey, Option<StreamId>)>),
-    /// One position for all subjects. An inbox has no beginning to return to; `0-0` gives it the initial page instead.
+    /// One position for all subjects. For an inbox, `0-0` means the initial page.
     SameForAll(StreamId),
 }
 
 impl CompositePosition {
-    /// The position after which each target continues. None means what comes next for a room, and the initial page for
-    /// an inbox. Refuses a part that occurs twice, and an inbox that is only in the position or only in the targets. If
-    /// one part may mean two of the rooms, their position is [`StreamId::UNKNOWN`].
+    /// The position after which each target continues. None: a room continues with its next event, an inbox with its
+    /// initial page. Refuses a part that occurs twice, and an inbox that is only in the position or only in the
+    /// targets. If one part may mean two of the rooms, their position is [`StreamId::UNKNOWN`].
     pub fn positions(&self, targets: &[Target]) -> Result<Vec<Option<StreamId>>, Reason> {
         let parts = match self {
             Self::Parts(parts) => parts,
@@ -80,7 +80,7 @@ impl FromStr for CompositePosition {
     type Err = Reason;
 
     fn from_str(text: &str) -> Result<Self, Reason> {
-        // The beginning of every room.
+        // From the beginning of every room.
         if text == "0-0" {
             return Ok(Self::SameForAll(StreamId::START));
         }
@@ -90,7 +90,7 @@ impl FromStr for CompositePosition {
         let is_version =
             !version.is_empty() && (parts.is_empty() || parts.starts_with([PART_SEPARATOR, '.']));
         if is_version && version != VERSION {
-            // A hub of another version made it, and only that version knows which rooms it means.
+            // A hub of another version wrote the position, and only that version can read its parts.
             return Ok(Self::SameForAll(StreamId::UNKNOWN));
         }
         let mut parts = parts.split(PART_SEPARATOR);
@@ -124,7 +124,7 @@ fn read_part(part: &str) -> Result<(PartKey, Option<StreamId>), Reason> {
 pub struct PartKey(Cow<'static, str>);
 
 impl PartKey {
-    /// Room names are never empty.
+    /// The inbox has the empty key, because room names are never empty.
     const INBOX: Self = Self(Cow::Borrowed(""));
 
     pub(crate) fn of(target: &Target) -> Self {

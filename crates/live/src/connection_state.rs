@@ -1,7 +1,7 @@
-//! The state of a connection that other threads use: they wake its stream, close it, and check its deadlines.
+//! The state of a connection that other threads use to wake its stream, close it, and check its deadlines.
 //!
-//! The rules of time are here: keepalive after silence, and closing a stream whose reader stalls, whose token expired
-//! or whose lifetime is over. The timer driver of the shard checks them; the stream itself only records what it wrote.
+//! The time limits are enforced here: a keepalive after silence, and closing a stream whose reader stalls, whose token
+//! expired or whose lifetime is over. The shard's timer driver checks them; the stream only records its writes.
 
 use std::task::Waker;
 
@@ -14,7 +14,7 @@ use crate::sync::{Mutex, lock};
 /// Milliseconds since the hub started.
 pub(crate) type Tick = u64;
 
-/// How long a stream may take to send its close frame; then its socket is closed, in milliseconds.
+/// Time in milliseconds within which a stream has to send its close frame before its socket is closed.
 const CLOSE_TIMEOUT: Tick = 5_000;
 
 /// When a stream gets a keepalive and when it is closed.
@@ -26,8 +26,8 @@ pub(crate) struct Deadlines {
     pub(crate) lifetime_ends_at: Option<Tick>,
     /// When the person's token was issued.
     pub(crate) issued_at: Millis,
-    /// When the person's token expires, in wall-clock time: a monotonic clock is wrong after the machine slept or its
-    /// clock was set.
+    /// When the person's token expires, in wall-clock time: a monotonic clock does not show that the machine slept or
+    /// that its clock was set.
     pub(crate) expires_at: Millis,
 }
 
@@ -41,7 +41,7 @@ impl Deadlines {
         }
     }
 
-    /// The latest time at which the stream is closed, as far as it is known now.
+    /// The time at which the stream is closed at the latest, calculated from the current time.
     pub(crate) fn ends_at(&self, now: Tick, wall: Millis) -> Tick {
         let expires = now.saturating_add(self.expires_at.saturating_sub(wall));
         self.lifetime_ends_at.map_or(expires, |at| at.min(expires))
@@ -90,7 +90,7 @@ impl ConnectionState {
         self.deadlines
     }
 
-    /// Registers the waker of the stream. Called before the stream checks for news, so that none is missed in between.
+    /// Registers the waker of the stream. Called before the stream looks for messages, so that none is missed.
     pub(crate) fn register_waker(&self, waker: &Waker) {
         let mut registered = lock(&self.waker);
         if !registered.as_ref().is_some_and(|registered| registered.will_wake(waker)) {
@@ -104,7 +104,7 @@ impl ConnectionState {
         }
     }
 
-    /// Has the stream send a close frame and end. Only the first close code counts.
+    /// Makes the stream send a close frame and end. Only the first close code counts.
     pub(crate) fn close(&self, close: Close, now: Tick) {
         if self.close_code.compare_exchange(0, close.code(), Ordering::AcqRel, Ordering::Acquire).is_ok() {
             // Counted here and not with the close frame, which a stalled reader never takes.
@@ -168,7 +168,7 @@ impl ConnectionState {
         }
         let mut keepalive_at = self.last_written.load(Ordering::Relaxed) + self.deadlines.keepalive_interval;
         if now >= keepalive_at {
-            // A keepalive behind bytes that wait for the reader would not help.
+            // A keepalive would wait behind the bytes that the reader has not taken.
             if unread_since == 0 {
                 self.is_keepalive_due.store(true, Ordering::Relaxed);
                 self.wake();

@@ -1,4 +1,4 @@
-//! Control records: log entries that tell the hub something and are sent to nobody.
+//! Control records: log entries with instructions for the hub, which are sent to no client.
 //!
 //! The removal of a member is a record between the events of the log, so that it is certain which events the member may
 //! still receive: those before the record.

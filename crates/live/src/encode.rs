@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::message::{Data, Message, with_member};
 
-/// What makes two encodings of a message different.
+/// The format and the language, which determine the bytes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Encoding {
     pub(crate) format: Format,
@@ -100,7 +100,7 @@ impl Encoder {
     }
 }
 
-/// `{"event","id","room","data"}`. Event names and ids hold nothing that JSON would have to escape.
+/// `{"event","id","room","data"}`. Event names and ids contain no character that JSON escapes.
 fn websocket_message(
     event: Option<&str>,
     id: Option<&dyn fmt::Display>,
@@ -133,7 +133,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// An id as JSON: a number where it is one.
+/// An id as JSON: as a number if it has the form of one.
 fn id_as_json(id: &Id) -> String {
     serde_json::to_string(id).unwrap_or_default()
 }

@@ -40,7 +40,7 @@ use crate::sync::Arc;
 /// Time between two removals of subjects without subscribers.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Cheap to clone.
+/// The handle of the hub. Cheap to clone.
 #[derive(Clone)]
 pub struct Hub(pub(crate) Arc<Inner>);
 
@@ -106,8 +106,8 @@ impl Hub {
         }))
     }
 
-    /// Registers the source and the bus of a subject kind. A source delivers to this hub, so it is created after the
-    /// hub and registered here afterwards.
+    /// Registers the source and the bus of a subject kind. A source delivers to this hub, so the source is created
+    /// after the hub and registered here afterwards.
     pub fn register_subject_kind(&self, name: &'static str, kind: SubjectKind) {
         self.0.subject_kinds.write().unwrap_or_else(PoisonError::into_inner).insert(name, kind);
     }
@@ -203,8 +203,8 @@ impl Hub {
         self.close_all(&self.0.connections.all(), Close::Draining);
     }
 
-    /// Opens a stream of a subject, after a position or from now on. The subscription exists when this returns, so
-    /// nothing is missed from here on; a caller that checks access checks it after this.
+    /// Opens a stream of a subject, after a position or from now on. The subscription exists when this returns, so no
+    /// later entry is missed; a caller that checks access checks it after this.
     pub async fn open(
         &self,
         caller: StreamPerson,
@@ -231,7 +231,7 @@ impl Hub {
         Ok(LiveStream::new(reader, connection, position, config.retry_ms))
     }
 
-    /// Opens one stream for several subjects; without a configuration, as streams of rooms behave.
+    /// Opens one stream for several subjects. Without a `config` it is configured like streams of rooms.
     pub async fn open_many(
         &self,
         caller: StreamPerson,
@@ -275,7 +275,7 @@ impl Hub {
         if !inner.connections.try_add(&person.id, state.clone(), inner.options.max_streams) {
             return Err(OpenError::TooMany);
         }
-        // From here on, dropping the guards undoes everything if a later step fails.
+        // If a later step fails, dropping the guard undoes the previous steps.
         let handle = ConnectionHandle { hub: self.clone(), state, shard };
         // Most streams hold one resource; a Vec that grows by itself allocates four slots first.
         let (language, resources) = (bongsu_http::request_scope::language(), Vec::with_capacity(1));
@@ -334,7 +334,7 @@ impl Hub {
     ) {
         let Some(subject) = self.0.subject(name) else { return };
         let item = item();
-        // While access commands may be unknown, the entry is left to be read from the source later.
+        // While access commands may be unknown, the entry is not pushed; the repair reads it from the source later.
         let is_held_back = item.message.is_some() && !self.can_deliver();
         let push = || subject.push(previous, RingEntry::new(item, accepted), &self.0.wake_queues);
         if is_held_back || push() == PushOutcome::Gap {
@@ -342,7 +342,7 @@ impl Hub {
         }
     }
 
-    /// Called when the source holds other entries than those that were delivered, whatever their positions say (a
+    /// Called when the source holds other entries than those that were delivered, perhaps at the same positions (a
     /// restored database). Closes the streams of the subject; their clients reconnect and read a new ring buffer.
     pub fn invalidate_subject(&self, name: &SubjectName) {
         let removed = self.0.subjects.write().unwrap_or_else(PoisonError::into_inner).remove(name);
@@ -416,15 +416,15 @@ impl Inner {
         }
     }
 
-    /// Removes a subject that has no subscribers and had no events: it holds nothing for reconnecting clients, and a
-    /// client can name any number of subjects. The sweep removes the others.
+    /// Removes a subject that has no subscribers and had no events: reconnecting clients need nothing from its ring
+    /// buffer, and clients can name any number of subjects. The sweep removes the others.
     pub(crate) fn remove_unused(&self, name: &SubjectName, subject: &Arc<Subject>) {
         if subject.subscriber_count() > 0 || subject.has_events() {
             return;
         }
         let mut subjects = self.subjects.write().unwrap_or_else(PoisonError::into_inner);
-        // Under the lock no subscription is added. One may have been added before it, and the name may already mean a
-        // newer subject.
+        // No subscription is added under the lock. One may have been added before the lock was taken, and the name may
+        // already belong to a newer subject.
         let is_unused = |known: &Arc<Subject>| Arc::ptr_eq(known, subject) && subject.subscriber_count() == 0;
         if subjects.get(name).is_some_and(is_unused) {
             subjects.remove(name);

@@ -3,7 +3,7 @@
 //! A publish appends an event to the [`log`] and then puts the event into the ring buffer of its subject, where it is
 //! encoded once per wire format. A stream holds a cursor into the ring buffer and reads the log where the ring buffer
 //! does not reach. Each stream belongs to a shard (one thread); a publish wakes a shard once, however many streams the
-//! shard has. Neighbours: `rooms` owns the subjects of rooms, `http::server` owns the shards.
+//! shard has. The crate `rooms` owns the subjects of rooms; `http::server` owns the shards.
 
 mod access;
 mod budget;

@@ -19,20 +19,20 @@ pub use follow_ups::{FollowUp, FollowUpWatch, FollowUps, PendingFollowUp, Recipi
 ///
 /// - **Order.** Ids of a subject only grow, also over restarts, clock changes and trimming; no id is used twice.
 /// - **Atomic.** An append checks its idempotency key, stores the event, stores the answer under the key and adds the
-///   follow-up record, all or nothing, also when the process is killed at any moment.
-/// - **Durable.** An append is answered only after a crash can no longer lose it.
+///   follow-up record: all of these steps or none, even if the process is killed at any moment.
+/// - **Durable.** An append is answered only when a crash can no longer lose the event.
 /// - **Idempotent.** An append with the same subject, key and digest within 24 hours returns the first answer again;
 ///   another digest returns [`AppendError::Conflict`]. Without a key every append is a new event.
 /// - **Delivered in order.** Each durable event is delivered to the [`Sink`], in the order of its subject: by the log
 ///   itself before it answers, or by the [`Bus`] of a log that several instances share.
-/// - **Trimmed.** A subject keeps at least its newest `keep` events, and not many more.
+/// - **Trimmed.** A subject keeps at least its newest `keep` events; older ones are removed some time later.
 /// - **Membership versions.** The recipients of an event may depend on the members of the subject, which the log does
 ///   not store. A publisher that caches members reads the version first, then the members, and appends with that
 ///   version; a change of members is made durable first and changes the version afterwards. An append whose version is
-///   not the current one stores nothing and returns [`AppendError::StaleMembership`], but a repeated key still returns
+///   not the current one stores no event and returns [`AppendError::StaleMembership`], but a repeated key still returns
 ///   its first answer. After a version was changed, no append with the old one succeeds. A version may also change
 ///   without a change of members, or be lost.
-/// - **Errors.** After an error nothing of the append was stored, unless the error says that this is unknown.
+/// - **Errors.** After an error no part of the append was stored, unless the error says that this is unknown.
 pub trait Log: Send + Sync {
     /// Appends events in the given order. The result has one outcome per event.
     fn append(
@@ -87,7 +87,7 @@ pub trait Bus: Send + Sync {
     /// Called when this instance has no subscribers of the subject any more.
     fn unsubscribe(&self, subject: &SubjectName);
 
-    /// Reports how many streams of this instance are subscribed to the subject. Other instances see it a moment later.
+    /// Reports how many streams of this instance follow the subject. Other instances see the number a moment later.
     fn report_audience(&self, _subject: &SubjectName, _streams: usize) {}
 
     /// Like `report_audience`, for a stream that was just opened. Other instances see the number when this returns.
@@ -124,7 +124,7 @@ pub struct Append {
     pub idempotency: Option<Idempotency>,
     /// Who gets an inbox entry. Stored as a follow-up record together with the event.
     pub recipients: Recipients,
-    /// The membership version that the recipients depend on. None: they depend on no version, and none is compared.
+    /// The membership version that the recipients depend on. None: the log compares no version.
     pub membership_version: Option<u64>,
     /// Stored with the answer under the idempotency key, so that a repeated answer equals the first.
     pub audience: u32,
@@ -167,27 +167,27 @@ pub enum AppendError {
     /// The key was used for other content. A retry fails in the same way.
     #[error("the idempotency key was used for other content")]
     Conflict,
-    /// The membership has changed since its version was read, or this failed for an earlier event of the same subject
-    /// and batch, whose order is kept. The caller reads the version and the members again and retries.
+    /// The membership has changed since its version was read, or an earlier event of the same subject and batch failed
+    /// for this reason, and the order is kept. The caller reads the version and the members again and retries.
     #[error("the membership of the subject has changed")]
     StaleMembership,
-    /// The event could not be appended. Other events of the same batch may have been.
+    /// The event could not be appended. Other events of the same batch may have been appended.
     #[error(transparent)]
     Failed(LogError),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
-    /// Nothing was stored; a retry succeeds once there is space.
+    /// The append was not stored; a retry succeeds once there is space.
     #[error("the disk is full")]
     Full,
-    /// Nothing was stored; a retry may succeed.
+    /// The append was not stored; a retry may succeed.
     #[error("the log failed: {0}")]
     Failed(String),
     /// It is unknown whether the append was stored; a retry with a key is safe.
     #[error("the log did not answer in time")]
     TimedOut,
-    /// The engine is unavailable. Nothing was stored; a retry succeeds once the engine is back.
+    /// The engine is unavailable. The append was not stored; a retry succeeds once the engine is back.
     #[error("{0}")]
     Unavailable(String),
     /// The connection to the engine broke. It is unknown whether the append was stored; a retry with a key is safe.

@@ -1,6 +1,6 @@
-//! Messages: what streams send. A message keeps its fields; the module `encode` writes it in a wire format.
+//! The messages that streams send. A message keeps its fields; the module `encode` writes it in a wire format.
 //!
-//! Nothing parses encoded bytes again: code that needs a field takes it from the message.
+//! Encoded bytes are never parsed again: code that needs a field takes it from the message.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -137,7 +137,7 @@ impl Message {
     }
 
     /// `system.reset`: the log does not know the client's position. `now` is where the stream continues, so a client
-    /// that disconnects right after this resumes there. None when all entries that are left follow: a client that
+    /// that disconnects right after this resumes there. None when all remaining entries follow: a client that
     /// disconnects gets the reset again.
     pub(crate) fn reset_unknown(now: Option<MessageId>) -> Self {
         Self::system("system.reset", now, "{\"reason\":\"unknown\"}".to_owned())

@@ -1,4 +1,4 @@
-//! The open connections of this instance: for its connection limit, and to find all connections of a person, or all.
+//! The open connections of this instance, counted for its connection limit and found by person.
 
 use std::collections::HashMap;
 

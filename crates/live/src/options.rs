@@ -38,7 +38,7 @@ pub struct Options {
 #[derive(Clone, Debug)]
 pub struct StreamConfig {
     pub keepalive: Duration,
-    /// What the stream sends after that time without data.
+    /// What the stream sends after `keepalive` without data.
     pub keepalive_frame: &'static [u8],
     pub lifetime: Option<Duration>,
     /// Whether the stream counts towards the person's connection limit (`ConnectionQuota`).

@@ -1,7 +1,7 @@
 //! A reader: the cursor of one connection in one subject.
 //!
-//! The reader subscribes before it reads anything. It reads the ring buffer of the subject, and where the ring buffer
-//! does not reach, it reads the log page by page; it only sends what is newer than what it sent before. So the switch
+//! The reader subscribes before it reads any entry. It reads the ring buffer of the subject, and where the ring buffer
+//! does not reach, it reads the log page by page; it sends only entries after those that it has sent. So the switch
 //! between log and ring buffer has no gap and no repetition, whatever the timing. A reader holds at most one page in
 //! memory, however slow its client is.
 
@@ -40,7 +40,7 @@ pub struct Reader {
 enum State {
     Live,
     CatchingUp(BoxFuture<'static, Result<Page<Item>, LogError>>),
-    /// The person's access ended; nothing follows.
+    /// The person's access to the subject ended.
     Removed,
     /// The cursor's position is not in the log, which now has other entries: the stream is closed, and its client
     /// reconnects and is authorized again.
@@ -49,7 +49,7 @@ enum State {
 
 /// What polling a reader returns.
 pub(crate) enum ReaderOutput {
-    /// Messages, and when the oldest of them was accepted if it was published just now.
+    /// Messages, and when the oldest of them was accepted; None without an event from the ring buffer.
     Frames(Frames, Option<Instant>),
     /// The person's access to the subject ended.
     Removed,
@@ -108,7 +108,7 @@ impl Reader {
         self.source.message_id(self.cursor.position.id)
     }
 
-    /// What is new. Pending when nothing is. The caller has registered its waker before.
+    /// Returns new messages; Pending when there are none. The caller has registered its waker before.
     pub(crate) fn poll_output(&mut self, cx: &mut Context<'_>, person: &Id) -> Poll<ReaderOutput> {
         loop {
             if self.subscription.subject.is_invalidated()
@@ -151,8 +151,8 @@ impl Reader {
         }
     }
 
-    /// Starts to read the next page of the log. While the engine is unavailable, the reader waits: it has lost nothing,
-    /// and reconnecting would not help the client.
+    /// Starts to read the next page of the log. While the engine is unavailable, the reader waits: its position stays
+    /// valid, and reconnecting would not help the client.
     fn read_log(&mut self) {
         let (name, after) = (self.subscription.name.clone(), self.cursor.position.id);
         let (hub, source, is_initial) =
@@ -191,8 +191,7 @@ impl Reader {
             }
             StartPosition::Unknown if page.entries.is_empty() => {
                 self.cursor.position = page.head;
-                // In this log, removal records after its head apply; the head may be before the position that was
-                // unknown.
+                // Removal records after the head of this log apply, even if the head is before the unknown position.
                 self.access_checked_at = self.access_checked_at.min(page.head.id);
                 let now = Some(self.source.message_id(page.head.id));
                 out.push(&Message::reset_unknown(now), Some(page.head.id));
@@ -201,13 +200,13 @@ impl Reader {
             StartPosition::Unknown => return self.lose_position(),
             StartPosition::Known if is_first => {}
             StartPosition::TooFarBehind => {}
-            // The reader fell behind. The numbers of entries show what was trimmed meanwhile, also for a reader at the beginning
-            // of the log, which is always a known position.
+            // The reader fell behind. The numbers of entries show what was trimmed meanwhile, also for a reader at the
+            // beginning of the log, which is always a known position.
             StartPosition::Known | StartPosition::Trimmed { .. } => self.report_missed(page, &mut out),
         }
         if page.entries.is_empty() && page.head.id == self.cursor.position.id {
-            // The head has a number, which the client's position lacked. With it, the next entry is recognised as the
-            // successor even if this one is trimmed.
+            // The head has a number, which the client's position lacked. With this number, the next entry is recognised
+            // as the successor even if the entry at the head is trimmed.
             self.cursor.position = page.head;
         }
         let mut events = 0;
@@ -222,7 +221,7 @@ impl Reader {
             }
             self.cursor.position = item.position;
         }
-        // A reader that was live gets everything, page by page; only a reconnecting client gets the reset.
+        // A reader that was live gets all entries, page by page; only a reconnecting client gets the reset.
         let is_too_far_behind =
             page.start == StartPosition::TooFarBehind && (is_first || page.entries.is_empty());
         if is_too_far_behind {
@@ -241,7 +240,7 @@ impl Reader {
         out.finish()
     }
 
-    /// The log has other entries than those that were delivered, so the stream is closed and its client is authorized
+    /// Closes the stream, because the log has other entries than those that were delivered; its client is authorized
     /// again. If ids may be reused, the stream first sends a reset with the position of the beginning, because the
     /// client's own position may come to mean another entry.
     fn lose_position(&mut self) -> Frames {
@@ -271,7 +270,7 @@ impl Reader {
         out.finish()
     }
 
-    /// Continues in the ring buffer if it holds all that follows; else reads the log.
+    /// Continues in the ring buffer if it holds all entries after the cursor; else reads the log.
     fn continue_reading(&mut self, has_more: bool) {
         match self.subscription.subject.resume(self.cursor) {
             Some(cursor) if !has_more => {

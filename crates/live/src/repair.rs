@@ -2,7 +2,7 @@
 //!
 //! A ring buffer is marked stale when a pushed entry does not follow the last one, when the bus may have lost messages,
 //! and when its end differs from the head of the log; ends and heads are compared every few seconds. A repair reads the
-//! log once for all readers of a subject. Only when that cannot fill the gap does every reader read the log by itself.
+//! log once for all readers of a subject. If a repair cannot fill the gap, every reader reads the log by itself.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -81,7 +81,7 @@ impl Hub {
         self.wait_for_revocations().await?;
         if page.start != StartPosition::Known || page.more {
             // More is missing than one page holds, or the log does not know the last position of the ring buffer.
-            tracing::info!(subject = ?name, start = ?page.start, "the gap cannot be filled; the streams of the subject read the log");
+            tracing::info!(subject = ?name, start = ?page.start, "failed to fill the gap of a ring buffer; its streams read the log");
             subject.restart_at(page.head, &self.0.wake_queues);
             // The held messages are released after the restart, because the restart empties the ring buffer.
             subject.release_held(&self.0.wake_queues);
@@ -118,7 +118,7 @@ impl Hub {
             subjects.rotate_left(usize::try_from(start).unwrap_or_default());
             for batch in subjects.chunks(COMPARE_BATCH_SIZE) {
                 if self.compare(batch).await.is_err() {
-                    // The log is unavailable. When it is back, the bus is, too, and marks every subject stale.
+                    // The log is unavailable; the next comparison tries again.
                     break;
                 }
             }
@@ -142,7 +142,7 @@ impl Hub {
                 // An entry that is still on its way over the bus causes a harmless repair.
                 Ok(head) if differs(head, last, subject.last()) => self.mark_subject_stale(name, subject),
                 Err(error) if error.is_transient() => return Err(error),
-                // An error about one subject says nothing about the others.
+                // After an error about one subject, the other subjects are still compared.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -150,7 +150,7 @@ impl Hub {
     }
 }
 
-/// Whether the head is neither the end of the ring buffer before the query nor its end after the query.
+/// Whether the head is outside the ends that the ring buffer had before and after the query.
 fn differs(head: LogPosition, before: LogPosition, after: LogPosition) -> bool {
     head.id < before.id || head.id > after.id
 }

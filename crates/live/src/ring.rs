@@ -103,7 +103,7 @@ pub(crate) enum PushOutcome {
     Gap,
 }
 
-/// The place of a reader: the sequence number of the next entry, and the position of the last one it was sent.
+/// The place of a reader: the sequence number of its next entry, and the position of the last entry it was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
     pub(crate) next: u64,
@@ -120,7 +120,7 @@ pub(crate) enum TakeOutcome {
         events: u64,
         oldest: Instant,
     },
-    /// The reader has everything.
+    /// The reader was sent every entry.
     UpToDate,
     /// The next entry ends the person's access.
     Removed,
@@ -166,7 +166,7 @@ impl Ring {
             return PushOutcome::Gap;
         }
         if entry.removal.as_ref().is_some_and(Removal::applies_to_everyone) {
-            // Nobody may read the entries before this record any more. Current readers find the record in the log.
+            // No reader may get the entries before this record any more. Current readers find the record in the log.
             self.restart_at(entry.position);
             return PushOutcome::Added;
         }
@@ -201,12 +201,12 @@ impl Ring {
         has_released
     }
 
-    /// Restarts at the head of the log, because the entries in between cannot be filled in. Every reader reads the log,
-    /// which determines what became of the reader's position.
+    /// Restarts at a position, without entries. Every reader then reads the log, which determines how the reader
+    /// continues.
     pub(crate) fn restart_at(&mut self, head: LogPosition) {
         self.clear();
         self.joined.clear();
-        // A sequence number that no entry has, so that a reader that had everything is behind now, too.
+        // Skips a sequence number, so that a reader that was up to date is behind now, too.
         self.next += 1;
         self.floor = Some(head);
         self.last = head;
@@ -243,7 +243,7 @@ impl Ring {
         }
     }
 
-    /// A cursor for what comes from now on.
+    /// A cursor for the entries that are pushed from now on.
     pub(crate) fn end(&self) -> Cursor {
         Cursor { next: self.next, position: self.last, ephemeral_from: self.next }
     }
@@ -265,7 +265,7 @@ impl Ring {
             return None;
         }
         // An ephemeral entry that the reader was not sent may stand before its position: the log may have held an entry
-        // that the bus delivers only after the ephemeral one. `take` skips everything that the reader was sent.
+        // that the bus delivers only after the ephemeral one. `take` skips every entry that the reader was sent.
         let ephemeral_from = cursor.ephemeral_from.max(cursor.next);
         let at_position = self.entries.partition_point(|entry| entry.position.id < position.id);
         let at_ephemeral = usize::try_from(ephemeral_from.saturating_sub(self.first())).unwrap_or(usize::MAX);
@@ -324,7 +324,7 @@ impl Ring {
             cursor.position = position;
         }
         if frames.is_empty() {
-            // All messages read so far were control records about other people; events may follow them.
+            // None of the entries taken so far has a message; events may follow them.
             return self.take(cursor, person, access_checked_at, encoder);
         }
         TakeOutcome::Frames { frames, events, oldest }

@@ -1,4 +1,4 @@
-//! Delivery on a shard: the queue of subjects that have news, and the driver of the timer wheel.
+//! Delivery on a shard: the queue of subjects that have new messages, and the driver of the timer wheel.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
@@ -11,7 +11,7 @@ use crate::subject::Subject;
 use crate::sync::{Arc, Mutex, lock};
 use crate::wheel::{STEP_MS, Wheel};
 
-/// Subjects with news for a shard. A push wakes the shard once, until the shard has taken the subjects.
+/// Subjects with new messages for a shard. Pushes wake the shard once until it has taken the subjects.
 #[derive(Default)]
 pub(crate) struct WakeQueue(Mutex<QueueState>);
 
@@ -25,7 +25,7 @@ impl WakeQueue {
     pub(crate) fn push(&self, subject: Arc<Subject>) {
         let mut queue = lock(&self.0);
         queue.subjects.push(subject);
-        // Taken out: a shard that was woken and has not polled yet need not be woken again.
+        // Takes the waker: a shard that was woken and has not polled yet need not be woken again.
         let waker = queue.waker.take();
         drop(queue);
         if let Some(waker) = waker {
@@ -77,7 +77,7 @@ impl TimerDriver {
     }
 }
 
-/// Wakes the streams of a shard whose subjects have news, without end.
+/// Wakes the streams of a shard whose subjects have new messages, in an endless loop.
 pub(crate) async fn dispatch(wake_queue: &WakeQueue, shard: usize) {
     loop {
         for subject in poll_fn(|cx| wake_queue.poll_take(cx)).await {

@@ -1,8 +1,8 @@
 //! A WebSocket: one connection whose client subscribes to and unsubscribes from subjects.
 //!
 //! Each room, and the person's inbox, has its own reader, as on a stream of several subjects. A message names its
-//! subject and carries the subject's own position. One request is handled at a time; meanwhile nothing more is read
-//! from the client.
+//! subject and carries the subject's own position. One request is handled at a time; meanwhile no further request is
+//! read from the client.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -40,7 +40,7 @@ pub trait SocketPolicy: Send {
         close_handle: CloseHandle,
     ) -> BoxFuture<'static, Result<Box<dyn SubscriptionGuard>, Code>>;
 
-    /// Rooms that one connection may subscribe to.
+    /// Maximum number of rooms that one connection may subscribe to.
     fn max_rooms(&self) -> usize;
 }
 
@@ -102,7 +102,7 @@ impl SubscriptionRequest {
         }
     }
 
-    /// The position after which the client resumes; Some(None) for what comes next, None if the position is invalid.
+    /// The position after which the client resumes; Some(None) if the client sent none, None if it is invalid.
     fn position(&self, target: &Target) -> Option<Option<StreamId>> {
         let since = match &self.since {
             Value::Null => return Some(None),
@@ -235,7 +235,7 @@ fn removed_data(target: &Target) -> String {
 impl Session for LiveSocket {
     fn poll_output(&mut self, cx: &mut Context<'_>) -> Poll<Output> {
         loop {
-            // Register before reading, so that no news in between is missed.
+            // Register before reading, so that no message in between is missed.
             self.connection.handle.state.register_waker(cx.waker());
             if let Some(close) = self.connection.handle.state.pending_close() {
                 return Poll::Ready(Output::Close { code: close.code(), reason: close.reason() });

@@ -15,7 +15,7 @@ const MAX_CONCURRENT_HEADS: usize = 64;
 /// The stored messages of subjects, in order.
 ///
 /// - **Order.** Ids of a subject only grow. A page is read from one snapshot.
-/// - **Complete.** Everything up to [`Page::head`] is in the page, or follows it if there is more.
+/// - **Complete.** Every entry up to [`Page::head`] is in the page, or follows it if `more` is set.
 pub trait Source: Send + Sync {
     /// Reads the entries after a position, within the limits but at least one entry.
     fn read(
@@ -28,7 +28,7 @@ pub trait Source: Send + Sync {
     /// The heads of subjects, in the order of the subjects, each with its own result.
     fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> BoxFuture<'a, Vec<Result<LogPosition, LogError>>>;
 
-    /// What a stream without a position begins with. None if it begins with what comes next.
+    /// The page with which a stream without a position begins. None if the stream begins with the next entry.
     fn initial_page(&self, _subject: &SubjectName) -> Option<BoxFuture<'_, Result<Page<Item>, LogError>>> {
         None
     }
@@ -51,7 +51,7 @@ pub trait Source: Send + Sync {
     }
 }
 
-/// A subject kind: the source of its streams, and the bus that brings what other instances append.
+/// A subject kind: the source of its streams, and the bus that delivers what other instances append.
 #[derive(Clone)]
 pub struct SubjectKind {
     pub source: Arc<dyn Source>,

@@ -1,4 +1,4 @@
-//! A stream: what one client is sent over one SSE response, until the stream is closed.
+//! A stream: the messages that one client is sent over one SSE response, until the stream is closed.
 //!
 //! [`LiveStream`] reads one subject; the stream in `multi_stream` reads several. The module `reader` decides what is
 //! read and in which order; `connection_state` decides when to close and when to send a keepalive.
@@ -32,8 +32,8 @@ pub struct EventStream<F> {
 
 /// Reads the subjects of a stream.
 pub trait StreamReader: Unpin {
-    /// The next messages, and when the oldest of them was accepted if it was published just now; or the close code of
-    /// the stream. Pending when there is nothing new. The caller has registered its waker before.
+    /// The next messages, and when the oldest was accepted if they hold an event from the ring buffer; or the close
+    /// code of the stream. Pending when there are no new messages. The caller has registered its waker before.
     fn poll(&mut self, cx: &mut Context<'_>, person: &Id) -> Poll<Result<(Bytes, Option<Instant>), Close>>;
 
     /// The id with which the client resumes.
@@ -70,10 +70,9 @@ impl LiveStream {
 
 /// Kept by a connection while it is subscribed to a subject, and dropped with the subscription.
 pub trait SubscriptionGuard: Send + 'static {
-    /// Calls `deliver` with the state that results from the ephemeral messages of the subject so far. While the state
-    /// is not known it calls `deliver` with None, and an ephemeral message with the state follows later. No ephemeral
-    /// message is delivered during the call, so that the connection can begin with the state and continue with the
-    /// messages after it.
+    /// Calls `deliver` with the state that results from the ephemeral messages of the subject so far, or with None
+    /// while the state is unknown; then an ephemeral message with the state follows later. No ephemeral message is
+    /// delivered during the call, so that the connection can begin with the state and continue with later messages.
     fn snapshot(&self, deliver: &mut dyn FnMut(Option<&EphemeralMessage>));
 }
 
@@ -132,7 +131,7 @@ impl<F: StreamReader> Body for EventStream<F> {
             return this.connection.write(greeting, Instant::now());
         }
         loop {
-            // Register before reading, so that no news in between is missed.
+            // Register before reading, so that no message in between is missed.
             this.connection.handle.state.register_waker(cx.waker());
             if let Some(close) = this.connection.handle.state.pending_close() {
                 this.has_ended = true;
@@ -189,7 +188,7 @@ impl ConnectionGuard {
         Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
     }
 
-    /// Nothing is new: sends a keepalive if one is due.
+    /// Called when there are no new messages. Sends a keepalive if one is due.
     fn poll_idle(&self) -> BodyPoll {
         if self.handle.state.take_keepalive() {
             return self.write(self.keepalive_frame, Instant::now());

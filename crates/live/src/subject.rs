@@ -1,7 +1,7 @@
 //! A subject in memory: its ring buffer, and the connections subscribed to it, by shard.
 //!
-//! A subject exists while it has subscribers. Its ring buffer is compared with the log when the subject is initialized,
-//! and again whenever it is marked stale.
+//! A subject exists while it has subscribers, and for up to a minute afterwards. Its ring buffer is compared with the
+//! log when the subject is initialized, and again whenever it is marked stale.
 
 use std::fmt;
 use std::sync::Arc as StdArc;
@@ -67,7 +67,7 @@ pub(crate) struct Subject {
 #[derive(Default)]
 struct ShardSubscribers {
     connections: Mutex<Vec<Arc<ConnectionState>>>,
-    /// The number of connections, readable without the lock, which is held while a large room is being woken.
+    /// The number of connections, readable without the lock, which is held while a large room's connections are woken.
     count: AtomicUsize,
     /// Whether this subject is in the wake queue of the shard.
     is_queued: AtomicBool,

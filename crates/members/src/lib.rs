@@ -1,8 +1,8 @@
 //! Members: the personal streams of signed-in people, several per person.
 //!
-//! The inbox ([`bongsu_inbox`]) is the source of a personal stream. This crate sets its lifetime and its connection
-//! limit: by default a person's fourth connection opens and the oldest one closes for good. A personal stream is a
-//! connection of its own ([`routes`]), or one of the subjects of a connection that also follows rooms.
+//! The inbox ([`bongsu_inbox`]) is the source of a personal stream. This crate sets the lifetime and the connection
+//! limit of the streams: by default a person's fourth connection opens and the oldest one closes for good. A personal
+//! stream is a connection of its own ([`routes`]), or one of the subjects of a connection that also follows rooms.
 
 mod options;
 mod part;
@@ -38,7 +38,7 @@ impl Members {
         Self(Arc::new(Inner { hub, identity, connections, options }))
     }
 
-    /// Counts a connection towards the person's limit. When a newer connection replaces it, it closes with 3500.
+    /// Counts a connection towards the person's limit. When newer ones replace the connection, it closes with 3500.
     async fn acquire(&self, person: &Id, close_handle: CloseHandle) -> Result<ConnectionPermit, ApiError> {
         let on_replaced = Box::new(move || close_handle.close(Close::Replaced));
         let permit = self.0.connections.acquire(person, on_replaced).await;
@@ -46,8 +46,8 @@ impl Members {
     }
 }
 
-/// The connection permit of a stream that follows the inbox beside rooms. It has no snapshot, because the inbox itself
-/// begins with the unread entries.
+/// The connection permit of a stream that follows the inbox beside rooms. The stream has no snapshot, because the inbox
+/// itself begins with the unread entries.
 struct InboxGuard(#[expect(dead_code, reason = "dropping it releases the permit")] ConnectionPermit);
 
 impl SubscriptionGuard for InboxGuard {

@@ -16,7 +16,7 @@ use crate::Members;
 const STREAM: &str = "retry: 2140\n\nid: 17\nevent: notification\ndata: {\"id\":17,\"eventId\":\"0b3f\",\
     \"type\":\"POST_LIKE\",\"message\":\"...\",\"refId\":100,\"unread\":3,\"version\":21}\n\nevent: ping\ndata: {}\n\n";
 
-/// Without a value when records are off.
+/// None when RECORDS is off.
 type MembersState = RouteState<Option<Members>>;
 
 /// The routes of this part, with their OpenAPI descriptions.
@@ -24,7 +24,7 @@ pub fn router(members: Option<Members>, identity: Identity) -> OpenApiRouter {
     OpenApiRouter::new().routes(routes!(stream)).with_state(MembersState { part: members, identity })
 }
 
-/// The inbox sequence after which a stream begins; None: with the newest unread entries.
+/// The inbox sequence after which a stream begins; None: the stream begins with the newest unread entries.
 struct Resume(Option<StreamId>);
 
 impl<S: Sync> FromRequestParts<S> for Resume {

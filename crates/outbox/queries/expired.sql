@@ -1,6 +1,6 @@
--- Rows that no worker has to handle any more: they are done, or, if the argument every is 0, their type is not one that
--- a worker has to handle first.
-SELECT id, CASE WHEN OCTET_LENGTH(target_event_id) > 800 THEN '(too long)' ELSE target_event_id END, position
+-- Rows that no worker has to handle any more: DONE rows and, if the argument every is 0, rows whose type is not among
+-- the argument kinds.
+SELECT id, CASE WHEN OCTET_LENGTH(target_event_id) > 800 THEN '(too long)' ELSE COALESCE(target_event_id, '-') END, position
 FROM {outbox_events}
 WHERE position > :after AND position <= :up_to
     AND (status = 'DONE' OR (CAST(:every AS BIGINT) = 0 AND event_type NOT IN (:kinds[text])))

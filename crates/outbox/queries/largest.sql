@@ -1,5 +1,5 @@
--- The largest id that a client may have received: of the rows, of those that retention removed, and of those that
--- recorded restores have lost.
+-- The largest id that a client may have received: of the rows, of those that retention removed, and of the ids recorded
+-- with restores.
 SELECT MAX(known.id)
 FROM (
     SELECT MAX(id) AS id FROM {outbox_events}

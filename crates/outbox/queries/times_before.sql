@@ -1,2 +1,2 @@
--- The last position that had been given at that time.
+-- The last position that is recorded with this time or an earlier one.
 SELECT MAX(position) FROM bongsu_outbox_times WHERE at <= :before

@@ -1,2 +1,2 @@
--- Keeps the newest record that is old enough, and all newer ones.
+-- Keeps the record of this position, and all newer ones.
 DELETE FROM bongsu_outbox_times WHERE position < :position

@@ -1,7 +1,7 @@
 //! Claims rows for a worker, in the order of their targets, and writes the outcome of each claim.
 //!
-//! A worker scans all rows once, by position, and remembers the unfinished rows of its types. It claims rows that are
-//! due by their ids, without those that another worker has claimed meanwhile. If it does not get a row of a target, it
+//! A worker scans all rows once, by position, and remembers the unfinished rows of its types. It claims due rows by
+//! their ids, except those that another worker has claimed meanwhile. If the worker cannot claim a row of a target, it
 //! claims no later row of that target. Redriven rows are outside that order: the table `bongsu_outbox_redriven` names
 //! them.
 
@@ -23,7 +23,7 @@ const SCAN_PAGE_SIZE: usize = 1_000;
 const MAX_SCANNED_PAGES: usize = 50;
 /// The most unfinished rows that a worker remembers; it scans no further page while it has more.
 const MAX_UNFINISHED_ROWS: usize = 50_000;
-/// How often candidates are selected again, after other workers had claimed or locked all of them.
+/// How often candidates are selected for one claim, while other workers have claimed or locked all of them.
 const MAX_CLAIM_ROUNDS: usize = 8;
 
 /// A row that this worker has claimed.
@@ -39,7 +39,7 @@ pub(crate) struct ClaimedRow {
 /// The outcome of a claim, to be written to the row.
 pub(crate) struct ClaimOutcome {
     id: i64,
-    /// The end of the claim. The outcome is written only if the row still has this end: another claim has another one.
+    /// The end of the claim. The outcome is written only if the row still has this end: another claim has another end.
     until: Millis,
     attempts: u64,
     available_at: Millis,
@@ -164,7 +164,7 @@ impl Outbox {
         let rows = self.records().read(now, read_redriven).await?;
         let (own, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, kind)| handler.handles(kind));
         if !others.is_empty() {
-            // A worker of another program finds such rows by their status, as it finds all others.
+            // A worker of another program finds its redriven rows by their status, like its other rows.
             let others = others.into_iter().map(|(id, _)| id).collect();
             self.records().write(others, remove_redriven).await?;
         }
@@ -301,7 +301,7 @@ async fn claim(request: &ClaimRequest, tx: &mut Transaction<'_>) -> Result<Vec<C
             Ok((row.id, ClaimedRow { row, attempts, until: request.until }))
         })
         .collect::<Result<HashMap<_, _>, Error>>()?;
-    // A row that could not be locked is another worker's, or was until now: the later rows of its target are not
+    // Another worker holds, or held until now, a row that could not be locked: later rows of its target are not
     // claimed.
     let (mut skipped_targets, mut claimed) = (HashSet::new(), Vec::with_capacity(locked.len()));
     for (id, target) in &request.candidates {

@@ -1,4 +1,5 @@
-//! The dead letters of the outbox: rows that were given up, with the reason, which an operator redrives or deletes.
+//! The dead letters of the outbox: rows that were given up, with the reason, until an operator redrives or deletes
+//! them.
 
 use bongsu_kernel::Millis;
 use bongsu_part::{BoxFuture, DeadLetter, DeadLetters};
@@ -24,7 +25,7 @@ impl DeadLetters for Outbox {
         })
     }
 
-    /// Skips rows that cannot be sent, such as one with an invalid type, unless the row was corrected.
+    /// Skips rows that still cannot be sent, such as a row with an invalid type.
     fn redrive(&self, ids: Vec<i64>) -> BoxFuture<'_, Result<u64, Error>> {
         Box::pin(async move {
             let mut sendable = Vec::with_capacity(ids.len());
@@ -62,7 +63,7 @@ impl DeadLetters for Outbox {
 struct FailedRow {
     row: OutboxRow,
     attempts: u64,
-    /// Empty when another program gave it up.
+    /// Empty when another program gave the row up.
     reason: String,
 }
 

@@ -1,8 +1,8 @@
 //! Checks whether a person may read the stream of an event: only an accepted membership allows it.
 //!
-//! When a membership ends, a trigger writes a `system.removed` row, and the hub closes the person's streams where the
-//! row stands in the order. A person who was accepted again must not be closed by the row of the earlier removal, so a
-//! new stream opens only after the tail has passed it.
+//! When a membership ends, a trigger writes a `system.removed` row, and the hub closes the person's streams at the
+//! position of that row. The row of an earlier removal must not close the stream of a person who was accepted again, so
+//! a new stream opens only after the tail has passed that row.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,9 @@
 //! Closes outbox streams whose membership was removed without a `system.removed` row.
 //!
-//! Normally that row closes the stream at its place in the order. Some changes write no row: TRUNCATE on MariaDB, a
-//! dropped partition, disabled triggers. So every open stream is checked against the memberships every 30 seconds, and
-//! closed when two consecutive checks find none (the first may have met a change halfway). A stream that still has a
-//! `system.removed` row ahead of it is left to that row, however far behind the reader is.
+//! Normally that row closes the stream at the row's position. Some changes write no row: TRUNCATE on MariaDB, a dropped
+//! partition, disabled triggers. So every open stream is checked against the memberships every 30 seconds, and closed
+//! when two consecutive checks find none (the first may have run between two steps of a change). A stream that still
+//! has a `system.removed` row ahead of it is left to that row, however far behind the reader is.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,7 +47,7 @@ struct MembershipKey {
     number: u64,
     event: Id,
     person: Id,
-    /// The delivered position when the stream opened: a `system.removed` row behind it reaches the stream by itself.
+    /// The delivered position when the stream opened: a `system.removed` row after this position closes the stream.
     since: u64,
 }
 
@@ -97,7 +97,7 @@ impl Outbox {
     }
 
     pub(crate) fn start_membership_check(&self, supervisor: &Supervisor) {
-        supervisor.every("outbox-rights", CHECK_INTERVAL, self, |outbox| async move {
+        supervisor.every("outbox-membership-check", CHECK_INTERVAL, self, |outbox| async move {
             outbox.check_open_streams().await;
         });
     }
@@ -111,10 +111,10 @@ impl Outbox {
                 Ok(missing) => self.0.open_streams.close_missing(batch, &missing),
                 // The engine logs an outage of the database once.
                 Err(error) if error.is_transient() => {
-                    tracing::debug!(%error, "failed to check the memberships of open streams; retrying later");
+                    tracing::debug!(%error, "failed to check stream memberships; retrying at the next check");
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "failed to check the memberships of open streams; retrying later");
+                    tracing::warn!(%error, "failed to check stream memberships; retrying at the next check");
                 }
             }
         }
@@ -126,7 +126,7 @@ async fn find_missing(
     (memberships, has_query): &(Arc<[MembershipKey]>, bool),
     tx: &mut Transaction<'_>,
 ) -> Result<HashSet<u64>, Error> {
-    // Ids always go in as JSON text: an id that looks like a number must not become one.
+    // Ids are passed as JSON strings, so that an id that looks like a number does not become one.
     let listed: Vec<(u64, &str, &str, u64)> = memberships
         .iter()
         .map(|membership| {

@@ -112,7 +112,7 @@ pub enum RetainUntilDone {
 }
 
 impl RetainUntilDone {
-    /// None when an entry is not understood: ignoring it could remove rows that a worker still needs.
+    /// None when an entry is invalid: ignoring the entry could remove rows that a worker still needs.
     fn parse(text: &str, entries: &[String]) -> Option<Self> {
         match text.trim() {
             "*" => Some(Self::All),

@@ -80,7 +80,8 @@ async fn start_outbox(assembly: &mut Assembly) -> Result<Option<Outbox>, Failure
     let retention = move || cleaned.clone().run_retention();
     runner::start(engines.locks.clone(), "outbox-retention", worker, retention).map_err(invalid_name)?;
     if !relay.is_empty() {
-        // Not a runner: every worker instance of the fleet relays rows at the same time, and claims keep them apart.
+        // Not a runner: every worker instance of the fleet relays rows at the same time, and a claim gives each row to
+        // one of them.
         let handler: Arc<dyn Handler> = Arc::new(RoomRelay { rooms: assembly.expect_shared()?, relay });
         let (relayed, stop) = (outbox.clone(), worker.stop());
         worker.spawn("outbox-relay", OnEnd::Restart, move || {

@@ -25,7 +25,7 @@ impl TargetHeads {
     }
 
     /// Moves the head of a target to a row of the tail, and returns the previous position. None when the head is not
-    /// before the row, because a subscription began behind it.
+    /// before the row, because a subscription began at or after the row.
     fn advance(&self, target: &Id, position: StreamId) -> Option<StreamId> {
         let mut heads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match heads.get(target) {
@@ -53,7 +53,7 @@ impl TargetHeads {
 }
 
 impl Outbox {
-    /// Counts how often the database was found to be restored from a copy; whatever was read before is then void.
+    /// How often the tail found the database restored from a copy. Progress made under an earlier count is invalid.
     pub(crate) fn db_generation(&self) -> u64 {
         self.0.db_generation.load(Ordering::Acquire)
     }

@@ -7,7 +7,7 @@ use bongsu_sql::{Error, Transaction, Value};
 
 use crate::store;
 
-/// What an outbox row says: something that happened to an event.
+/// The content of an outbox row: something that happened to an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     pub event_type: &'a str,
@@ -18,7 +18,7 @@ pub struct Event<'a> {
     pub traceparent: Option<&'a str>,
 }
 
-/// Inserts the row. Streams receive it after the transaction commits, and never if it is rolled back.
+/// Inserts the row. Streams receive the row after the transaction commits, and never after a rollback.
 pub async fn record(tx: &mut Transaction<'_>, event: Event<'_>) -> Result<(), Error> {
     // A malformed trace is left out, so that it does not fail the transaction.
     let trace = event.traceparent.and_then(TraceParent::parse);

@@ -52,9 +52,8 @@ impl RoomRelay {
         let payload = serde_json::from_str(payload).map_err(|_| "payload is not JSON")?;
         let data = Object::parse(payload, "")
             .map_err(|_| "payload is not a JSON object, which events of a room require")?;
-        // With this idempotency key a row that was published by a worker that died before marking it DONE is not
-        // published again. The key includes the time, because a restored database may assign the same id to another
-        // row.
+        // The idempotency key prevents a second event when a worker dies after publishing a row and before marking it
+        // DONE. The key includes the creation time, because a restored database may assign the same id to another row.
         let key = Some(format!("outbox:{}:{}", row.id, row.created_at));
         Ok(PublishRequest {
             room,

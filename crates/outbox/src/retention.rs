@@ -1,8 +1,8 @@
 //! Retention: removes rows that are old enough and that no worker has to process any more.
 //!
-//! The age of a row counts from the time when it got its position, because that is when streams received it, whatever
-//! time its program wrote into it and however long its transaction took. The last removed row of each target is
-//! remembered in `bongsu_outbox_gone`, so that a resuming client learns exactly when rows are missing.
+//! The age of a row counts from the time when the row got its position, because streams received the row then. The time
+//! that a program wrote into the row does not count. The last removed row of each target is remembered in
+//! `bongsu_outbox_gone`, so that the hub can tell a resuming client whether rows are missing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use crate::{Outbox, RetainUntilDone};
 const RUN_INTERVAL: Duration = Duration::from_secs(60);
 /// Rows removed in one transaction.
 const BATCH_SIZE: usize = 200;
-/// Time between two transactions, in which other writers get their turn.
+/// Time between two transactions, in which other writers can take the locks.
 const BATCH_INTERVAL: Duration = Duration::from_millis(20);
 /// The shortest retention: a client that reconnects within this time misses no row.
 pub const MIN_RETENTION: Duration = Duration::from_secs(30 * 60);
 
 impl Outbox {
-    /// Removes expired rows until the future is dropped: a loop that one instance of the fleet runs. Two at once do no
-    /// harm: a row is removed once, and the remembered position of a target only grows.
+    /// Removes expired rows until the future is dropped: a loop that one instance of the fleet runs. Two loops at once
+    /// do no harm: a row is removed once, and the remembered position of a target only grows.
     pub async fn run_retention(self) {
         let mut is_reported = false;
         loop {
@@ -63,7 +63,7 @@ impl Outbox {
         millis(self.0.options.retention.max(MIN_RETENTION))
     }
 
-    /// Removes the rows that are expired now, and returns how many there were.
+    /// Removes the rows that are expired now, and returns their number.
     pub async fn remove_expired(&self) -> Result<u64, Error> {
         let now = self.0.clock.now();
         let up_to = self.records().write((now, now.saturating_sub(self.retention())), record_time).await?;
@@ -83,7 +83,7 @@ impl Outbox {
     }
 }
 
-/// Counts rows, at most 1000, that had their positions before a time and still wait for a worker.
+/// Counts rows, at most 1,000, that got their positions before a time and still wait for a worker.
 async fn count_overdue(before: &Millis, tx: &mut Transaction<'_>) -> Result<u64, Error> {
     let up_to = position_at(*before, tx).await?;
     let counted = tx.row(&store::OVERDUE_COUNT, &[("up_to", up_to.into())]).await?;
@@ -113,7 +113,7 @@ struct ExpiredRange {
 
 struct RemovedBatch {
     removed: u64,
-    /// The position of the last row, after which there may be more. None when the range is finished.
+    /// The position of the last row, after which more expired rows may follow. None when the range is finished.
     last: Option<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! Retries of the loops that use the database: with growing delays, one log line for each failure that lasts, and a
-//! line in `/health`.
+//! Retries of the loops that use the database: with growing delays, at most two log lines for a failure that lasts, and
+//! a line in `/health`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) struct LoopHealth {
 
 impl LoopHealth {
     pub(crate) fn tail() -> Self {
-        Self::new("tail", "the outbox cannot be read: streams of events receive nothing; see the log")
+        Self::new("tail", "the outbox cannot be read: streams of events receive no rows; see the log")
     }
 
     pub(crate) fn sequencer() -> Self {
@@ -42,8 +42,8 @@ impl LoopHealth {
     }
 }
 
-/// The retries of one run of a loop. Dropping it clears the failure, because then the loop runs elsewhere or not at
-/// all.
+/// The retries of one run of a loop. Dropping it clears the failure, because the loop then runs on another instance or
+/// has stopped.
 pub(crate) struct Retries<'a> {
     health: &'a LoopHealth,
     /// Consecutive failures.
@@ -61,10 +61,10 @@ impl<'a> Retries<'a> {
         }
     }
 
-    /// Records a failure, and returns when the next attempt is due.
+    /// Records a failure, and waits until the next attempt is due.
     pub(crate) async fn record_failure(&mut self, error: &Error) {
-        // A single failure does not show in /health. The second one in a row is logged, too, because its cause may be
-        // another.
+        // A single failure does not show in /health. The second consecutive failure is logged, too, because its cause
+        // may differ.
         let is_repeated = self.failures > 0;
         if !self.health.is_failing.load(Ordering::Relaxed) {
             tracing::warn!(%error, part = self.health.label, is_repeated, "a loop of the outbox failed; retrying");

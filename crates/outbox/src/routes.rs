@@ -1,7 +1,7 @@
 //! The HTTP route of the stream of an event's rows.
 //!
-//! The membership is checked before the stream opens, and again after it has subscribed, so that no removal is missed
-//! in between.
+//! The membership is checked before the stream opens, and again after the stream has subscribed, so that no removal in
+//! between is missed.
 
 use axum::extract::{FromRequestParts, State};
 use axum::response::Response;
@@ -39,7 +39,7 @@ impl<S: Sync> FromRequestParts<S> for ResumeAfter {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
-        // OutboxRow ids may be negative, because programs choose them.
+        // Row ids may be negative, because programs may choose them.
         let position = resume_position(parts, "last_event_id", |text| parse_number(text, i64::MIN))?;
         Ok(Self(position.map(|(id, _)| id)))
     }
@@ -66,7 +66,7 @@ request! {
         ("last_event_id" = Option<String>, Query, description = "The same as the header `Last-Event-ID`, for clients that cannot send headers.", example = "17"),
         StreamParams,
     ),
-    responses((status = 200, description = "The stream of events.", content_type = "text/event-stream", body = String, example = json!(STREAM_EXAMPLE))),
+    responses((status = 200, description = "The stream of the event's rows.", content_type = "text/event-stream", body = String, example = json!(STREAM_EXAMPLE))),
     security(("person" = [])),
 )]
 async fn stream(
@@ -94,7 +94,7 @@ async fn stream(
     let stream = outbox.0.hub.open_with(caller, subject(&event), position, config).await;
     let stream = stream.map_err(open_error)?;
     identity.check_revoked(&person).await?;
-    // Again, because only a membership that ends after the subscription closes the stream.
+    // Checked again, because a removal before the subscription does not close the stream.
     outbox.check_membership(&event, &person.id).await.map_err(membership_error)?;
     Ok(bongsu_http::stream::response(outbox.with_membership_check(stream, event, person.id)))
 }
@@ -129,7 +129,7 @@ fn open_error(error: OpenError) -> ApiError {
 
 fn records_error(error: &Error) -> ApiError {
     if error.is_transient() {
-        // At level debug, because this happens for every request; the outage itself is logged once elsewhere.
+        // At level debug, because this happens for every request; the records log the outage once.
         tracing::debug!(%error, "the database of the outbox is unavailable; answering COMMON503");
         let text =
             Text::new("지금은 데이터베이스를 사용할 수 없습니다.", "The database cannot be used right now.");

@@ -1,7 +1,7 @@
 //! An outbox row that has its position, and the message that streams receive for it.
 //!
-//! Any program writes rows, so a row may be one that cannot be sent. This is decided here from the row alone, so that
-//! every process leaves out the same rows.
+//! Any program writes rows, so some rows cannot be sent. Only the content of a row decides this, so that every process
+//! leaves out the same rows.
 
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::json::Object;
@@ -73,7 +73,7 @@ impl Fault {
     }
 }
 
-/// The log position of a row: its position in the order, and its id, which is all that clients know of it.
+/// The log position of a row: its position in the order, and its id, the only part that clients receive.
 pub(crate) fn log_position(position: u64, id: i64) -> LogPosition {
     LogPosition { id: StreamId::new(position, id.cast_unsigned()), number: None }
 }

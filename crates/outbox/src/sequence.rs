@@ -1,4 +1,5 @@
-//! The sequencer: gives committed rows their positions. A row without a position is unsequenced, so none can be missed.
+//! The sequencer: gives committed rows their positions. Every pass looks for rows without a position, so no row is
+//! missed.
 //!
 //! A pass locks the counter (`bongsu_outbox_head`), selects the visible rows without a position in the order of their
 //! ids, and gives them the next positions. A row that another transaction has not committed yet is not visible: a later
@@ -21,14 +22,13 @@ const BATCH_SIZE: usize = 500;
 const MAX_SELECT_ROUNDS: usize = 8;
 /// Time between two passes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Time between two passes on the embedded file after `IDLE_AFTER` without rows: most hubs have no program that writes
-/// any.
+/// Time between two passes on the embedded file after `IDLE_AFTER` without rows: on most hubs no program writes rows.
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const IDLE_AFTER: Duration = Duration::from_secs(10);
 
 impl Outbox {
-    /// Gives positions until the future is dropped: a loop that one instance of the fleet runs. Two at once do no harm,
-    /// because the row lock on the counter serialises their transactions.
+    /// Gives positions until the future is dropped: a loop that one instance of the fleet runs. Two loops at once do no
+    /// harm, because the lock on the counter serialises their transactions.
     pub async fn run_sequencer(self) {
         let (records, mut last_rows_at) = (self.records().reserved_pool(), Instant::now());
         let mut retries = Retries::new(&self.0.sequencer_health);
@@ -54,7 +54,7 @@ impl Outbox {
     }
 }
 
-/// One pass. Returns how many rows got a position; unless that is zero, there may be more.
+/// Runs one pass. Returns how many rows got a position; if any did, more may be waiting.
 pub async fn sequence_batch(records: &Records) -> Result<usize, Error> {
     // This query takes no lock, so that an outbox without new rows costs none.
     if !records.read((), is_unsequenced).await? {
@@ -64,7 +64,7 @@ pub async fn sequence_batch(records: &Records) -> Result<usize, Error> {
     metrics::counter!("outbox_sequenced_total").increment(count as u64);
     for (id, fault) in faults {
         metrics::counter!("outbox_unusable_total", "reason" => fault.label()).increment(1);
-        tracing::warn!(id, reason = fault.reason(), "an outbox row cannot be sent; marking it FAILED");
+        tracing::warn!(id, reason = fault.reason(), "marked an outbox row FAILED, because it cannot be sent");
     }
     Ok(count)
 }
@@ -93,7 +93,7 @@ async fn assign_positions((): &(), tx: &mut Transaction<'_>) -> Result<Sequenced
     let updated = tx.run(&store::SEQUENCE, &[("after", head.into()), ("ids", list(&ids)?.into())]).await?;
     let count = i64::try_from(ids.len()).unwrap_or(i64::MAX);
     if updated != ids.len() as u64 {
-        // Continuing would end the same way in every pass.
+        // An error, because every later pass would select the same rows again.
         let text = format!(
             "only {updated} of {count} outbox rows could be given a position: check the triggers of the outbox table"
         );

@@ -78,7 +78,7 @@ fn unknown_row_position(id: i64) -> StreamId {
 
 impl Outbox {
     /// The position of a client whose last row of the event has this id. Another instance may have sent more than the
-    /// tail of this one has read, so this waits until the tail has reached the position.
+    /// tail of this one has read, so this function waits until the tail has reached the position.
     pub(crate) async fn position_of(&self, event: &Id, id: i64) -> Result<StreamId, Error> {
         if id == 0 {
             // The id that the hub sends as the head of an event without rows.
@@ -147,7 +147,7 @@ async fn read_target_ends(
     (targets, reached): &(Vec<Id>, u64),
     tx: &mut Transaction<'_>,
 ) -> Result<HashMap<String, TargetEnd>, Error> {
-    // Ids always go in as JSON text: an id that looks like a number must not become one.
+    // Ids are passed as JSON strings, so that an id that looks like a number does not become one.
     let targets: Vec<&str> = targets.iter().map(Id::as_str).collect();
     let arguments = [("targets", list(&targets)?.into()), ("reached", (*reached).into())];
     let rows = tx.rows(&store::HEADS, &arguments).await?;

@@ -1,9 +1,9 @@
 //! The tail: reads rows by position, once for all streams of this process, and pushes them to the hub.
 //!
-//! Positions become visible in their order, so a reader that sees one has seen all before it. During an outage of the
-//! database the tail waits, and then resumes. A database that was restored from a copy shows by another row at the last
-//! position read. It assigns ids again that clients already have: the tail records these ids in `bongsu_outbox_again`,
-//! so that no instance accepts one as a position.
+//! Positions become visible in their order, so a reader that sees a position has seen all earlier ones. During an
+//! outage of the database the tail waits, and then resumes. A database that was restored from a copy has a lower head,
+//! or another row at the last position read. It assigns ids again that clients already have: the tail records these ids
+//! in `bongsu_outbox_again`, so that no instance accepts one as a position.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -22,11 +22,11 @@ use crate::{Outbox, OutboxRow, store};
 const MAX_BATCH_ROWS: usize = 500;
 /// The most payload bytes of one read; a single row may exceed it.
 const MAX_BATCH_BYTES: usize = 1 << 20;
-/// Time between two reads where the sequencer notifies the tail of new rows.
+/// Time between two reads when the sequencer notifies the tail of new rows.
 const NOTIFIED_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Time between two reads where the tail gets no notification.
+/// Time between two reads when the tail gets no notifications.
 const POLL_INTERVAL: Duration = Duration::from_millis(40);
-/// Time between two removals of target heads that have no subscribers.
+/// Time between two removals of the heads of targets without subscribers.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 /// How far the clocks of a fleet may differ.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ pub(crate) struct TailProgress {
     pub(crate) position: u64,
     /// The row at that position. None until the tail has read it.
     row: Option<RowIdentity>,
-    /// How many restores were recorded in the database then. None until the first read.
+    /// How many restores the database had recorded at the last read. None until the first read.
     restores: Option<u64>,
 }
 
@@ -148,8 +148,8 @@ struct Head {
 impl Head {
     /// Whether the reader's progress is possible in this database.
     fn is_consistent_with(&self, progress: &TailProgress) -> bool {
-        // A row that no longer exists was removed by retention. Another row at its position proves that the database is
-        // another one.
+        // A row that no longer exists was removed by retention. Another row at its position proves that the database
+        // was restored.
         let is_another_row =
             progress.row.is_some() && self.row_at_position.is_some() && self.row_at_position != progress.row;
         self.position >= progress.position && !is_another_row
@@ -169,7 +169,7 @@ async fn read_head(reader_position: u64, tx: &mut Transaction<'_>) -> Result<Hea
     Ok(Head { position: row.count(0)?, row_at_position, restores: row.count(3)? })
 }
 
-/// Whether nothing shows that the database was restored from a copy since the tail made this progress.
+/// Whether the database shows no restore from a copy since the tail made this progress.
 pub(crate) async fn is_same_database(
     progress: &TailProgress,
     tx: &mut Transaction<'_>,
@@ -202,7 +202,7 @@ async fn read_after(
     let identity = |row: &OutboxRow| RowIdentity { id: row.id, created_at: row.created_at };
     let last =
         rows.last().map(|row| TailProgress { position: row.position, row: Some(identity(row)), restores });
-    // Without rows, retention has already removed all rows up to the head.
+    // If no row was found, retention has already removed all rows up to the head.
     let last = last.unwrap_or(TailProgress { position: head.position, row: None, restores });
     Ok((TailRead::Rows { rows, behind: head.position.saturating_sub(last.position) }, last))
 }
@@ -248,7 +248,8 @@ impl Outbox {
     async fn read_next(&self, tail: &mut Tail) -> Result<TailRead, Error> {
         let read = tail.read_next().await?;
         if let TailRead::Restored { is_recorded } = read {
-            // Before the streams close, because their clients reconnect at once with ids of the earlier database.
+            // Restarts before the streams close, because their clients reconnect at once with ids of the earlier
+            // database.
             tail.restart(self.0.clock.now(), is_recorded).await?;
         }
         Ok(read)

@@ -1,9 +1,9 @@
-//! The outbox worker: handles rows that one worker at a time has claimed, repeats failed ones, and finally gives them
+//! The outbox worker: handles rows that one worker at a time has claimed, retries failed ones, and finally gives them
 //! up (`FAILED`).
 //!
-//! Rows of one target are handled one after another, in their order, and a row that waits delays those behind it. The
-//! claims of a killed worker end with their lease, so a [`Handler`] must tolerate handling a row twice. Only a failure
-//! counts as an attempt: an engine that is unavailable, or a worker that is killed, costs a row none.
+//! Rows of one target are handled one after another, in their order, and a waiting row delays the later rows of its
+//! target. The claims of a killed worker end with their lease, so a [`Handler`] must tolerate handling a row twice.
+//! Only a failure of the handler counts as an attempt: an unavailable engine or a killed worker does not.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const MAX_ATTEMPTS: u64 = 8;
 /// The delay before the next claim while an engine or the database is unavailable.
 const UNAVAILABLE_DELAY: Duration = Duration::from_secs(2);
 
-/// Handles rows.
+/// Handles the rows of certain event types.
 pub trait Handler: Send + Sync {
     /// Whether this handler handles rows of a type.
     fn handles(&self, event_type: &str) -> bool;
@@ -43,15 +43,15 @@ pub trait Handler: Send + Sync {
 /// Why a row was not handled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HandlerError {
-    /// An engine that the handler needs is unavailable: the row is repeated until the engine is back.
+    /// An engine that the handler needs is unavailable: the row is retried until the engine is back.
     Unavailable(String),
-    /// The failure may be temporary: the row is repeated, up to 8 attempts.
+    /// The failure may be temporary: the row is retried, up to 8 attempts.
     Retryable(String),
-    /// Repeating cannot help: the row is given up at once.
+    /// A retry cannot help: the row is given up at once.
     Permanent(String),
 }
 
-/// A worker. Several may run in a fleet at the same time; their claims keep them apart.
+/// A worker. Several may run in a fleet at the same time: a claim gives each row to one of them.
 pub struct Worker {
     outbox: Outbox,
     handler: Arc<dyn Handler>,
@@ -72,7 +72,7 @@ impl Worker {
                 Ok(Some(_)) => Duration::ZERO,
                 Ok(None) => UNAVAILABLE_DELAY,
                 Err(error) => {
-                    tracing::debug!(%error, "failed to claim outbox rows; retrying");
+                    tracing::debug!(%error, "failed to claim or finish outbox rows; retrying");
                     UNAVAILABLE_DELAY
                 }
             };
@@ -85,7 +85,7 @@ impl Worker {
     }
 
     /// Claims and handles the rows that are available now, and returns how many were claimed. None when an engine that
-    /// they need is unavailable.
+    /// a row needs is unavailable.
     pub async fn process_batch(&mut self) -> Result<Option<usize>, Error> {
         let claims = self.outbox.claim(&mut self.progress, &*self.handler).await?;
         if claims.is_empty() {

@@ -1,4 +1,4 @@
--- Counts the tickets that a person was issued in the current window, which begins with the first of them.
+-- Counts the tickets issued to a person in the current window, which begins with the first of these tickets.
 --
 -- KEYS  1 counter
 -- ARGV  1 length of the window, in ms

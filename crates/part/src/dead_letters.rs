@@ -9,14 +9,14 @@ use bongsu_sql::Error;
 
 use crate::BoxFuture;
 
-/// Ids that one request may name, and dead letters that one call reads.
+/// Maximum number of ids in one request, and of dead letters on one page.
 pub const MAX_DEAD_LETTERS: usize = 100;
 
 /// A row or record that was given up.
 #[derive(Clone, Debug)]
 pub struct DeadLetter {
     pub id: i64,
-    /// The target or person that the row or record is about. Those with the same key were handled in order.
+    /// The target or person that the row or record is about. Rows with the same key were handled in order.
     pub key: String,
     pub kind: String,
     /// The payload as stored; None when it is too large to be shown.
@@ -36,8 +36,8 @@ pub trait DeadLetters: Send + Sync {
     /// [`MAX_DEAD_LETTERS`] + 1.
     fn list_after(&self, id: i64, limit: usize) -> BoxFuture<'_, Result<Vec<DeadLetter>, Error>>;
 
-    /// Redrives those of these dead letters that exist, outside the order of their keys, and returns how many. Dead
-    /// letters that can never succeed stay.
+    /// Redrives the dead letters that have one of these ids, without keeping the order of their keys, and returns how
+    /// many it redrove. Dead letters that can never succeed stay.
     fn redrive(&self, ids: Vec<i64>) -> BoxFuture<'_, Result<u64, Error>>;
 
     /// Removes a dead letter from the queue for good. Returns false if the queue has none with this id.

@@ -74,7 +74,7 @@ pub struct FleetEngines {
     pub instances: watch::Receiver<registry::Fleet>,
 }
 
-/// What [`Engines::start`] needs.
+/// The arguments of [`Engines::start`].
 pub struct EngineInputs {
     pub values: Values,
     pub roles: Roles,

@@ -1,8 +1,8 @@
 //! Connects this instance to its fleet: access commands, connection limits over all instances, and the instance
 //! registry.
 //!
-//! Coordination decides what this instance must not do. This module acts on it: disconnects streams, waits, or ends the
-//! process.
+//! `bongsu_coordination` decides what this instance must not do. This module enforces the decisions: it disconnects
+//! streams, waits, or ends the process.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -78,14 +78,14 @@ impl ConnectionQuota for StreamQuota {
     }
 }
 
-/// Shuts the process down if the registry refuses it later: an instance that started during an outage of Redis is
-/// compared with the others only when it joins.
+/// Shuts the process down if the registry refuses it after the start: an instance that started during an outage of
+/// Redis is compared with the others only when it joins.
 pub(crate) fn watch_refusal(registry: &RedisRegistry, supervisor: &Supervisor) {
     let state = (registry.fleet(), supervisor.clone());
     supervisor.run("registry-watch", &state, |(mut fleet, supervisor)| async move {
         let refused = fleet.wait_for(|fleet| matches!(fleet.lease_state, LeaseState::Refused(_))).await;
         if let Ok(LeaseState::Refused(refused)) = refused.map(|fleet| fleet.lease_state.clone()) {
-            tracing::error!(%refused, "this instance may not be part of the fleet; shutting down");
+            tracing::error!(%refused, "the registry refused this instance; shutting down");
             supervisor.fail("registry");
         }
         std::future::pending::<()>().await;
@@ -116,15 +116,15 @@ pub(crate) fn watch_stalls(hub: Hub, supervisor: &Supervisor) {
 
 const STALL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time to wait for a refusing instance to end. Longer than its lease: it may be the killed predecessor of this
-/// process.
+/// How long to wait until the instance that causes the refusal has ended. Longer than a lease, because that instance
+/// may be the killed predecessor of this process.
 const JOIN_TIMEOUT: Duration = INSTANCE_LEASE_TTL.saturating_add(Duration::from_secs(2));
 const JOIN_RETRY_DELAY: Duration = Duration::from_millis(250);
 const ACCESS_COMMANDS_TIMEOUT: Duration = Duration::from_secs(2);
 const ACCESS_COMMANDS_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Joins the fleet. Fails if another instance still refuses this one after [`JOIN_TIMEOUT`]. While Redis is unavailable
-/// it returns at once, and the registry keeps retrying in the background.
+/// Joins the fleet. Fails if the registry still refuses this instance after [`JOIN_TIMEOUT`]. Returns at once while
+/// Redis is unavailable; the registry then retries in the background.
 pub(crate) async fn join(registry: &RedisRegistry) -> Result<(), Failure> {
     let started = Instant::now();
     let mut is_logged = false;

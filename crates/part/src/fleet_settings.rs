@@ -1,7 +1,7 @@
 //! Compares the settings of the instances of a fleet.
 //!
 //! Each setting declares how far instances may differ ([`Scope`]). Redis holds the values of [`Scope::WholeFleet`] in
-//! clear text. Of [`Scope::Fleet`], which may differ for a while, it holds only hashes that are keyed with the fleet's
+//! clear text. Values of [`Scope::Fleet`] may differ for a while; Redis holds only their hashes, keyed with the fleet's
 //! secrets.
 
 use std::collections::{BTreeMap, BTreeSet};

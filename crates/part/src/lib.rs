@@ -2,7 +2,7 @@
 //!
 //! A [`Part`] describes itself: its settings, tables and queries. When the hub starts, the part receives an
 //! [`Assembly`] with the [`Engines`], and adds routes, loops, health checks, dead letters and WebSocket operations to
-//! it. The binary has a list of parts and knows nothing else about them. Only [`Engines`] decides which adapter is
+//! it. The binary has only a list of the parts. Only [`Engines`] decides which adapter is
 //! behind a port.
 
 mod assembly;

@@ -46,7 +46,7 @@ local function announce(change)
 end
 
 -- Announces a change, or adds it to the batch of a large room. A new batch is published as '1 soon ms', so that every
--- instance with people in the room reports by then: the instance that began the batch may have none, or may end before.
+-- instance with people in the room reports by then: the one that began it may have no people, or end before.
 local function record_change(change)
   local batch = redis.call('HGET', KEYS[2], '#gathered')
   if batch then
@@ -105,7 +105,7 @@ local function write_leases(person, leases)
   local list_entry = string.format('%03d', #person) .. person
   if newest > 0 then
     redis.call('HSET', KEYS[2], person, format_times(leases, {}))
-    -- The end of the oldest lease, not of the newest: the people whose leases have ended are found in time.
+    -- The end of the oldest lease, not of the newest, so that this lease is checked as soon as it ends.
     redis.call('ZADD', KEYS[3], oldest + lease_ttl, person)
     redis.call('ZADD', KEYS[4], 0, list_entry)
     if redis.call('HSET', KEYS[1], person, format_integer(newest)) == 1 then record_change('+' .. person) end
@@ -149,7 +149,7 @@ if next(ended) then
   for index = 1, #scanned[2], 2 do
     local person, leases = scanned[2][index], parse_times(scanned[2][index + 1])
     local has_ended = false
-    -- A lease that is newer than the last report of the lost instance was taken after it came back.
+    -- A lease that is newer than the last report of the lost instance was taken after the instance came back.
     for id, last_report in pairs(ended) do
       has_ended = has_ended or (leases[id] ~= nil and leases[id] <= last_report)
     end
@@ -158,7 +158,7 @@ if next(ended) then
       if found <= BATCH_SIZE then write_leases(person, read_leases(person)) end
     end
   end
-  -- HSCAN returns a small hash as a whole, whatever COUNT is. The next call then scans it again for the rest.
+  -- HSCAN returns a small hash as a whole, whatever COUNT is. The next call then scans the hash again for the rest.
   if found <= BATCH_SIZE then cursor = scanned[1] end
   if found <= BATCH_SIZE and cursor == '0' then
     redis.call('HDEL', KEYS[2], '#ended')

@@ -1,8 +1,8 @@
 //! Passes the changes that the store announces on to the streams of this instance, as `presence.update`.
 //!
-//! Every change is passed on once and in order. When some may have been missed, the room becomes stale: later changes
-//! are buffered until the occupants were read from the store ([`Announcer::finish_refresh`]). These are passed on as
-//! one update, and then the buffered changes that are newer.
+//! Every change is passed on once and in order. When changes may have been missed, the room becomes stale: later
+//! changes are buffered until the occupants were read from the store ([`Announcer::finish_refresh`]). The occupants are
+//! passed on as one update, and then the buffered changes that are newer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,8 +33,8 @@ pub(crate) struct Announcer {
     views: Mutex<Views>,
 }
 
-/// What the streams of this instance know of a room. A room without a view has sent them nothing yet; its occupants are
-/// read when its first stream is reported to the store.
+/// What the streams of this instance were sent about a room. A room without a view has sent no update yet; its
+/// occupants are read when its first stream is reported to the store.
 enum View {
     Current {
         state: RoomState,
@@ -70,12 +70,12 @@ impl Announcer {
         self.views.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the occupants of a room read as soon as possible, because a change may have been missed.
+    /// Requests a read of the occupants of a room as soon as possible, because a change may have been missed.
     pub(crate) fn refresh(&self, room: &Id) {
         self.refresh_locked(&mut self.lock(), room);
     }
 
-    /// Marks the room stale and schedules a report, which reads the occupants. They will include the buffered changes.
+    /// Marks the room stale and schedules a report, which reads the occupants. They include the changes dropped here.
     fn refresh_locked(&self, views: &mut Views, room: &Id) {
         views.insert(room.clone(), View::stale());
         self.local.schedule_after(room, Duration::ZERO);
@@ -159,14 +159,14 @@ impl Announcer {
     /// stale.
     fn apply(&self, views: &mut Views, room: &Id, change: PresenceChange) {
         match views.get_mut(room) {
-            // The occupants that were read include it.
+            // The occupants that were read include the change.
             Some(View::Current { state, .. }) if change.version <= state.version => return,
             Some(View::Current { state, .. }) => {
                 if change.previous.is_some_and(|previous| previous != state.version) {
                     return self.refresh_locked(views, room);
                 }
             }
-            // The occupants will be read later and include it.
+            // The occupants will be read later and will include the change.
             None | Some(View::Stale { is_reading: false, .. }) => return,
             Some(View::Stale { buffered, .. }) if buffered.len() < MAX_BUFFERED_CHANGES => {
                 return buffered.push(change);
@@ -288,7 +288,7 @@ mod tests {
             Self { sink: sink.clone(), announcer: Announcer::new(sink, local) }
         }
 
-        /// A fixture whose streams have received everything up to a version.
+        /// A fixture whose streams have received every update up to a version.
         fn at(version: u64) -> Self {
             let fixture = Self::new();
             assert!(fixture.begin_refresh(), "the occupants are read for the first stream");
@@ -321,7 +321,7 @@ mod tests {
             self.announcer.finish_refresh(&id("room"), occupants);
         }
 
-        /// The counts of the updates since the last call; negative for an update that names nobody.
+        /// The counts of the updates since the last call; negative for an update without `joined`.
         fn take_counts(&self) -> Vec<i64> {
             let updates = std::mem::take(&mut *self.sink.0.lock().unwrap());
             let count = |text: &String| {

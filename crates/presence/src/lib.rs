@@ -35,12 +35,12 @@ use store::PresenceStore;
 use store::embedded::EmbeddedStore;
 use store::redis::RedisStore;
 
-/// The handle. Cheap to clone.
+/// The handle of presence. Cheap to clone.
 ///
-/// On Redis, an instance sends one command per room, per 50 people in it, per third of `PRESENCE_USER_TTL_SECS`: by
-/// default 500 commands per second for 10,000 idle rooms. When a person joins or leaves, their instance sends one more
-/// command; when a lease expires, every instance with people in the room does. A room without people on an instance
-/// costs that instance nothing.
+/// On Redis, an instance sends one command for every 50 people of each room in every third of `PRESENCE_USER_TTL_SECS`:
+/// by default 500 commands per second for 10,000 idle rooms. When a person joins or leaves, their instance sends one
+/// more command; when a lease expires, every instance with people in the room does. A room without people on an
+/// instance costs that instance nothing.
 #[derive(Clone)]
 pub struct Presence(Arc<Inner>);
 

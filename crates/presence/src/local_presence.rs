@@ -1,9 +1,9 @@
-//! The people with streams on this instance, per room; which of them the store has yet to be told of; and when the next
-//! report of each room is due.
+//! The people with streams on this instance, per room; which of them were not reported to the store yet; and when the
+//! next report of each room is due.
 //!
 //! At most one report per room is in flight ([`LocalPresence::begin_due_report`] to [`LocalPresence::finish_report`]).
-//! It contains the state at that moment: a person who joined and left between two reports is never reported as present,
-//! and one who left and rejoined is never reported as having left.
+//! A report contains the state at its beginning: a person who joined and left between two reports is never reported as
+//! present, and one who left and rejoined is never reported as having left.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -56,7 +56,7 @@ struct Room {
     due_after_report: Option<Instant>,
 }
 
-/// What one report tells the store about a room.
+/// The content of one report about a room.
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) present: Vec<Id>,
@@ -76,7 +76,7 @@ impl LocalPresence {
     }
 
     /// Adds a stream of a person, or of an observer (None). The receiver gets the outcome of the next report, or an
-    /// error when that fails. Returns None when the store has been told of the person already and no report is in
+    /// error when that report fails. Returns None when the person was reported to the store already and no report is in
     /// flight.
     pub(crate) fn add_stream(
         &self,
@@ -180,12 +180,12 @@ impl LocalPresence {
         interrupted.iter().for_each(|room| state.schedule_room(room, now));
     }
 
-    /// Resolves when the schedule was added to.
+    /// Resolves when a report was scheduled.
     pub(crate) async fn schedule_changed(&self) {
         self.schedule_changed.notified().await;
     }
 
-    /// Takes the next room whose report is due, and begins its report. The bool is true when it is the first one.
+    /// Takes the next room whose report is due, and begins the report. The bool is true for a room's first report.
     pub(crate) fn begin_due_report(&self, now: Instant) -> Option<(Id, bool)> {
         let mut state = self.lock();
         let (_, id) = state.schedule.first().filter(|(due, _)| *due <= now).cloned()?;
@@ -208,9 +208,9 @@ impl LocalPresence {
         }
     }
 
-    /// Ends a report and schedules the next one: after a failure in the delay that is the error, with the same people.
-    /// A room that has no streams and nothing to report is removed. Then the result is true, and `on_removed` was
-    /// called before a stream can be added again.
+    /// Ends a report and schedules the next one. An error is the delay after a failure; the next report then contains
+    /// the same people. A room that has no streams and nothing to report is removed. Then the result is true, and
+    /// `on_removed` was called before a stream can be added again.
     pub(crate) fn finish_report(
         &self,
         id: &Id,
@@ -276,7 +276,7 @@ impl Room {
         self.streams.is_empty() && self.observers == 0
     }
 
-    /// Whether the store has been told of a person. Observers are not reported, but the room has to be subscribed to.
+    /// Whether the store has the person. Observers are not reported, but the room has to be subscribed to.
     fn is_reported(&self, person: Option<&Id>) -> bool {
         match person {
             Some(person) => self.streams.contains_key(person) && !self.unreported.contains_key(person),

@@ -2,8 +2,8 @@
 //! their leases. Every report also lets the store remove people of the room whose leases have expired.
 //!
 //! While the store is unavailable, the reports of each room are retried; once it is back, everybody is reported again,
-//! because the store may have lost their leases. An instance that shuts down reports its people as left. When it is
-//! killed, the other instances report their rooms after it was lost from the fleet, and the store removes its people.
+//! because the store may have lost their leases. An instance that shuts down reports its people as left. After an
+//! instance was killed and lost from the fleet, the others report their rooms, and the store removes its people.
 
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ impl Presence {
     }
 
     /// Reports all rooms when an instance was lost from the fleet. When this instance, `own`, was lost itself,
-    /// everybody on it is reported again, because the others may have removed its people.
+    /// everybody on it is reported again, because other instances may have removed its people.
     pub(crate) fn start_fleet_watch(
         &self,
         own: String,
@@ -105,7 +105,7 @@ impl Inner {
     async fn report_room(&self, room: Id, is_first: bool) {
         if is_first {
             // Before the report, so that a new stream receives the announcement of its own person. A room that cannot
-            // be subscribed to now is reported all the same: it becomes stale once the store has subscribed to it.
+            // be subscribed to now is reported all the same, and becomes stale once it is subscribed.
             let _ = self.store.subscribe(&room).await;
         }
         let report = self.local.take_report(&room, self.store.renewal_interval());

@@ -11,9 +11,9 @@ use std::time::Duration;
 use bongsu_kernel::{Code, Id, Millis};
 use bongsu_live::log::BoxFuture;
 
-/// A room with more people is large: announcements list nobody, and its changes are batched.
+/// Maximum number of people in a room that is not large. Announcements of a large room list no people, and are batched.
 pub const MAX_LISTED: usize = 200;
-/// People in one page of [`PresenceStore::occupants`].
+/// Maximum number of people in one page of [`PresenceStore::occupants`].
 pub const MAX_PAGE_SIZE: usize = 1_000;
 /// The changes of a large room within this time are announced together.
 pub const CHANGE_BATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -27,18 +27,18 @@ pub const CHANGE_BATCH_INTERVAL: Duration = Duration::from_secs(1);
 ///   instance needs the renewals of [`PresenceStore::renewal_interval`]; in the store of a single process, the leases of
 ///   streams do not expire. From the moment that their last lease ends, a person is not among [`PresenceStore::occupants`].
 /// - **Lost instances.** All leases of an instance end when the instance is lost from the fleet, even if their
-///   `user_ttl` is not over. Its people leave as if it had reported them as left, but leases of other instances and of
-///   heartbeats remain.
+///   `user_ttl` is not over. The people of a lost instance leave as if the instance had reported them as left, but
+///   leases of other instances and of heartbeats remain.
 /// - **Leaving.** A person whom the last instance reports as left leaves at once: the lease of their heartbeats ends,
-///   too. A report that a person left who has only that lease has no effect.
+///   too. Reporting a person with only a heartbeat lease as left has no effect.
 /// - **Announced once.** Every change (a person's first lease begins, or the last one ends) is decided and announced in
 ///   one atomic step. Every instance that has subscribed receives each announcement once, in the order of its room. An
 ///   announcement contains the room after the change. The expiry of a lease is announced at the next report of the room
 ///   by any instance, which is due within [`ReportOutcome::next_report_within`].
-/// - **Large rooms.** With more than [`MAX_LISTED`] people, announcements list nobody, and the changes within
-///   [`CHANGE_BATCH_INTERVAL`] are one announcement, which names a person only if it contains one change. It is made by
-///   the next report, for which subscribed instances are asked with [`PresenceListener::request_report`], or by the
-///   store itself.
+/// - **Large rooms.** With more than [`MAX_LISTED`] people, announcements list no people, and the changes within
+///   [`CHANGE_BATCH_INTERVAL`] are one announcement, which names a person only if it contains one change. The next
+///   report makes this announcement, for which the store calls [`PresenceListener::request_report`] on subscribed
+///   instances, or the store makes it by itself.
 /// - **Repeating.** A repeated report or heartbeat renews the leases and changes nothing else.
 /// - **Lost announcements.** When an announcement may have been lost, [`PresenceListener::mark_stale`] is called, or
 ///   the next announcement has another [`PresenceChange::previous`] than the version of the last one that arrived.
@@ -71,8 +71,8 @@ pub trait PresenceStore: Send + Sync {
     fn renewal_interval(&self) -> Option<Duration>;
 }
 
-/// Receives what the store announces about the rooms that were subscribed to. The store calls it in the order of each
-/// room, so it must not block.
+/// Receives the announcements of the subscribed rooms. The store calls the listener in the order of each room, so the
+/// listener must not block.
 pub trait PresenceListener: Send + Sync {
     fn deliver(&self, room: &Id, change: PresenceChange);
 
@@ -117,7 +117,7 @@ pub struct Occupants {
     pub at: Millis,
     /// The number of people in the whole room.
     pub count: usize,
-    /// The requested page of them.
+    /// The requested page of the people.
     pub online: Vec<Occupant>,
     /// Whether there are people after this page.
     pub has_more: bool,

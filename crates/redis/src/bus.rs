@@ -1,4 +1,4 @@
-//! The bus: messages between hubs over Redis pub/sub, which may lose some. A process has one, started by [`Redis`].
+//! The bus: messages between hubs over Redis pub/sub, which may lose some. A process has one bus, started by [`Redis`].
 //!
 //! A [`Subscriber`] subscribes its [`Listener`] to channels. When messages may have been lost (a connection broke, a slot
 //! moved, the queue was full), the bus informs the listeners of the channel after it is subscribed again, so a listener
@@ -27,7 +27,7 @@ const RECONNECT_BACKOFF: Backoff = Backoff::new(Duration::from_secs(3), Duration
 pub enum Channel {
     /// A sharded channel, on the server that has the slot of its name.
     OfSlot(Arc<str>),
-    /// A channel that delivers on every server, whichever server a message was published to.
+    /// A channel that every server delivers, whichever server a message was published to.
     Everywhere(Arc<str>),
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Command {
     Unsubscribe(Channel, Arc<dyn Listener>),
 }
 
-/// The sender of the channel from which the bus receives commands.
+/// The sender of the queue from which the bus receives commands.
 pub(crate) type Commands = mpsc::UnboundedSender<Command>;
 
 /// Runs the bus until shutdown. The bus opens a connection when there is a subscription for its server.
@@ -100,8 +100,8 @@ impl Subscriber {
         Self { commands, listener }
     }
 
-    /// Returns when the server has confirmed the subscription. After a timeout the bus goes on trying until the channel
-    /// is unsubscribed, and calls [`Listener::mark_stale`] once it is subscribed.
+    /// Returns when the server has confirmed the subscription. After a timeout, the bus retries until the channel is
+    /// unsubscribed, and calls [`Listener::mark_stale`] once the channel is subscribed.
     pub async fn subscribe(&self, channel: Channel) -> Result<(), Error> {
         let (done, confirmed) = oneshot::channel();
         let ended = || Error::Unreachable("the bus has ended".to_owned());

@@ -1,8 +1,8 @@
 //! The servers: one, or a Cluster with its slot map.
 //!
 //! A command goes to the server of its key's slot, and follows MOVED and ASK redirects. A redirected command did not
-//! run, so sending it again is safe. Whether a command ran whose connection broke is unknown, so this module does not
-//! send it again.
+//! run, so sending it again is safe. If the connection breaks, it is unknown whether the command ran, so this module
+//! does not send it again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -187,7 +187,7 @@ impl Cluster {
                     }
                 }
                 _ => {
-                    // For later commands. Skipped when this command has used up its time.
+                    // Refreshes the map for later commands, unless this command has used up its time.
                     let left = COMMAND_TIMEOUT.saturating_sub(started.elapsed());
                     if failure.to_error().is_transient() && !left.is_zero() {
                         let _ = tokio::time::timeout(left, self.refresh_map()).await;
@@ -248,7 +248,7 @@ impl Cluster {
     }
 
     /// Requests the slot map from the known servers, and if all fail, from the seeds. Callers that wait while another
-    /// one refreshes the map get that one's result.
+    /// caller refreshes the map get the result of that refresh.
     async fn refresh_map(&self) -> Result<(), Error> {
         let mut last_refresh = self.last_refresh.lock().await;
         if let Some((at, outcome)) = &*last_refresh

@@ -16,7 +16,7 @@ pub enum Error {
     #[error("Redis did not answer: {0}")]
     Unanswered(String),
     /// The server refused the command. The text begins with the server's error code.
-    #[error("Redis refused: {0}")]
+    #[error("Redis refused the command: {0}")]
     Refused(String),
     /// The server does not know the script of an EVALSHA. The command did not run.
     #[error("Redis does not know the script")]

@@ -47,7 +47,7 @@ bongsu_kernel::settings! { pub SETTINGS of "redis":
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time between two checks of the servers.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of times that a command is sent which may be repeated.
+/// Maximum number of times that a repeatable command is sent.
 const MAX_ATTEMPTS: u32 = 3;
 /// Time between two attempts.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -110,8 +110,8 @@ struct Inner {
 }
 
 impl Redis {
-    /// Does not wait for Redis: a hub starts without it, and works once it can be reached. The first
-    /// [`Redis::check_servers`] finds out whether it can.
+    /// Starts without waiting for Redis: the hub works once Redis can be reached. The first [`Redis::check_servers`]
+    /// finds out whether it can.
     pub fn start(options: Options, supervisor: &Supervisor) -> Self {
         let (commands, queue) = mpsc::unbounded_channel();
         let this = Self(Arc::new(Inner {
@@ -165,7 +165,7 @@ impl Redis {
         self.0.is_connected.load(Ordering::Acquire)
     }
 
-    /// Why servers that answer refuse writes. Empty when none does, and while Redis cannot be reached.
+    /// Why servers that answer refuse writes. Empty when all accept writes, and while Redis cannot be reached.
     pub fn write_refusals(&self) -> Vec<&'static str> {
         if self.is_connected() { self.0.refusals.warnings() } else { Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! One server, with one connection that all callers share. It is opened by the first command, and again after it broke.
+//! One server, with one connection that all callers share. A command opens a missing or broken connection.
 //!
 //! Only one attempt to connect runs at a time; the other callers wait for it. When it fails, commands within the next
 //! 200 ms fail at once with the same error.
@@ -193,7 +193,7 @@ pub(crate) async fn connect(
     }
 }
 
-/// Asks the sentinels in turn for the URL of the master, and accepts the first server that confirms to be one.
+/// Asks the sentinels in turn for the URL of the master. Returns the first server that confirms that it is a master.
 async fn find_master(sentinels: &[String], name: &str, login: &Login) -> Result<String, String> {
     let mut last_error = "no sentinel knows the master".to_owned();
     for sentinel in sentinels {

@@ -1,9 +1,9 @@
 //! An index of items with pending data, whose data are in slots of their own.
 //!
 //! A writer marks an item before it writes its data; the script that writes refuses a mark older than 30 seconds, so no
-//! data are without a mark. An item is removed when it was found empty and its mark is a minute old; until then, it is
-//! returned again after a second, or with a new mark. Every mark is written once more after its last use, because a
-//! Redis that lost its data has also lost the index ([`PendingIndex::start_mark_refresh`]).
+//! data are without a mark. An item is removed when it was found empty and its mark is a minute old; until then, the
+//! item is returned again after a second, or at once with a new mark. Every mark is written once more after its last
+//! use, because a Redis that lost its data has also lost the index ([`PendingIndex::start_mark_refresh`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,9 +25,9 @@ const SHARD_COUNT: u64 = 16;
 const MARK_LIFETIME: Duration = Duration::from_secs(10);
 /// Age at which a mark is no longer used, and is written once more.
 const MARK_REFRESH_AFTER: Duration = Duration::from_secs(12);
-/// Time between two searches for such marks.
+/// Time between two searches for marks of that age.
 const MARK_REFRESH_INTERVAL: Duration = Duration::from_secs(3);
-/// Marks in the cache. When it is full, it is cleared.
+/// Maximum number of marks in the cache. A full cache is cleared.
 const MAX_MARKS: usize = 10_000;
 /// Time after which an item that was found empty is returned again.
 const EMPTY_RECHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -75,7 +75,7 @@ impl PendingIndex {
         for batch in due.chunks(PAGE_SIZE) {
             let writes = batch.iter().map(|name| self.write_mark(name));
             if try_join_all(writes).await.is_err() {
-                // Redis cannot be reached. The next call writes them.
+                // Redis cannot be reached. The next call writes the marks.
                 return;
             }
             let mut marks = self.marks();

@@ -33,7 +33,7 @@ pub(crate) async fn check(servers: &Servers, prefix: &str) -> Result<Vec<&'stati
     Ok(refusals)
 }
 
-/// Sets a key only if it exists. It never does, because no other command sets it.
+/// Sets a key only if it exists. The key never exists, because no other command sets it.
 fn no_op_write(prefix: &str, tag: u32) -> (String, Cmd) {
     let key = format!("{prefix}write-check:{{{tag}}}");
     let mut command = redis::cmd("SET");

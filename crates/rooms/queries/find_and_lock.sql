@@ -1,2 +1,2 @@
--- Locks the room, so that no other transaction changes it or its members until this one ends.
+-- Locks the room, so that no other transaction changes the room or its members until this transaction ends.
 SELECT id FROM bongsu_rooms WHERE room = :room FOR UPDATE

@@ -1,8 +1,8 @@
 //! Catch-up without a stream: a page of events after a position, read from the log in chunks.
 //!
 //! The next chunk is read when the client has taken the previous one, so that a page needs the memory of one chunk and
-//! a slow client occupies nothing in the engine. A page ends at the head that the log had when the page began: it
-//! contains no event that was published later.
+//! a slow client holds no resource of the engine. A page ends at the head that the log had when the page began: the
+//! page contains no event that was published later.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::{Rooms, subject};
 
 /// Events in one page, unless the caller gives another number.
 pub const DEFAULT_PAGE_SIZE: u64 = 100;
-/// Events in one page at most.
+/// Maximum number of events in one page.
 pub const MAX_PAGE_SIZE: u64 = 500;
-/// Bytes of event data in one page at most, unless its first event is larger.
+/// Maximum number of bytes of event data in one page, unless its first event is larger.
 const MAX_PAGE_BYTES: usize = 2 << 20;
-/// Bytes of event data in one chunk, about.
+/// Approximate number of bytes of event data in one chunk.
 const CHUNK_BYTES: usize = 32 << 10;
 
 /// Reads one page of a room's events.
@@ -54,7 +54,7 @@ pub enum PageChunk {
 }
 
 impl Rooms {
-    /// Begins a page and reads its first chunk. A failure of the log is an error now; later it ends the page early.
+    /// Begins a page and reads its first chunk. Fails if the log fails now; a later failure ends the page early.
     pub async fn events_after(
         &self,
         room: &Id,
@@ -90,7 +90,7 @@ impl EventPageReader {
             Some(page) => page,
             None => match self.read_next_chunk().await {
                 Some(page) => page,
-                // The next page, which begins after the last event, reports what happened to the events after it.
+                // The next page begins after the last event, and reports trimmed events or the failure of the log.
                 None => return PageChunk::Last(Vec::new(), PageEnd { has_more: true, ..self.end }),
             },
         };

@@ -58,7 +58,7 @@ struct Reader {
     /// The records are in a file of this process, which is always available and fast.
     is_local: bool,
     clock: Clock,
-    /// Each with the time at which it was read.
+    /// Memberships, each with the time at which it was read.
     cache: Mutex<RecentCache<Id, (Membership, Millis)>>,
 }
 
@@ -105,8 +105,8 @@ impl Memberships {
         found.filter(|(_, age)| *age < MAX_AGE).map(|(membership, _)| membership)
     }
 
-    /// Returns the cached membership, or reads it. While the records are unavailable an old one is used: it is correct,
-    /// unless an instance ended between a change and its new version.
+    /// Returns the cached membership, or reads it. While the records are unavailable, an old membership is used: it is
+    /// correct unless an instance ended between a change of members and the change of the version.
     pub(crate) async fn get(&self, room: &Id) -> Result<Membership, PublishError> {
         let found = self.reader.find(room);
         match found {

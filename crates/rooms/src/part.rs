@@ -11,7 +11,7 @@ use crate::membership::Memberships;
 use crate::store::sql::{MIGRATIONS, QUERIES, SqlStore};
 use crate::{Inner, MAX_EVENT_TYPE_LABELS, Mode, Options, Rooms, SETTINGS, SUBJECT_KIND, routes};
 
-/// Live events of rooms, to the people who watch the same page.
+/// Delivers live events of rooms to the people who watch them.
 pub static ROOMS_PART: Part = Part {
     settings: SETTINGS,
     migrations: MIGRATIONS,

@@ -2,8 +2,8 @@
 //! effect.
 //!
 //! The recipients, who get an inbox entry, are the people that the request names, or else the registered members. In
-//! registered mode these come from the cache ([`membership`](crate::membership)). In open mode they are read when the
-//! inbox entries are made, so that events are accepted while the database is unavailable.
+//! registered mode the members come from the cache ([`membership`](crate::membership)). In open mode they are read when
+//! the inbox entries are made, so that events are accepted while the database is unavailable.
 
 use bongsu_kernel::json::Object;
 use bongsu_kernel::trace::TraceParent;
@@ -17,11 +17,11 @@ use crate::options::Mode;
 use crate::store::StoreError;
 use crate::{Rooms, subject};
 
-/// Recipients that one event may name.
+/// Maximum number of recipients that one event names.
 pub const MAX_RECIPIENTS: usize = 1_000;
-/// Events in one batch.
+/// Maximum number of events in one batch.
 pub const MAX_BATCH_SIZE: usize = 500;
-/// Characters of an idempotency key.
+/// Maximum number of characters of an idempotency key.
 pub const MAX_KEY_LEN: usize = 256;
 /// Attempts to append an event that compare the membership version; the next attempt compares none.
 const MAX_COMPARED_APPENDS: u32 = 3;
@@ -74,7 +74,7 @@ impl Rooms {
             .unwrap_or_else(|| Err(LogError::Failed("the event has no outcome".to_owned()).into()))
     }
 
-    /// Publishes events in the given order. Each event has an outcome of its own; an `Err` means that all of them
+    /// Publishes events in the given order. Each event has an outcome of its own; an `Err` means that all events
     /// failed.
     ///
     /// When the members of a room have changed since they were cached, the append of an event is refused and repeated
@@ -186,7 +186,7 @@ impl Rooms {
             (Mode::Open, None, Some(memberships)) => {
                 match memberships.cached(room).await.filter(|_| is_compared) {
                     Some(Membership { version, members: None }) => Ok((Recipients::NONE, version)),
-                    // The room is registered, or the cache does not know.
+                    // The room is registered, or has no cached membership.
                     _ => Ok((Recipients::Members, None)),
                 }
             }
@@ -216,8 +216,8 @@ fn distinct(people: &[Id], publisher: Option<&Id>) -> Vec<Id> {
     people
 }
 
-/// Digests everything that makes two requests the same. The order of the members of JSON objects does not count,
-/// because some clients change it when they repeat a request.
+/// Digests the fields that must be equal for two requests to be the same event. The order of the members of JSON
+/// objects does not count, because some clients change it when they repeat a request.
 fn idempotency(
     key: String,
     (event_type, data, publisher): (&EventType, &Object, Option<&Id>),

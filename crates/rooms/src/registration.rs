@@ -14,7 +14,7 @@ use crate::options::Mode;
 use crate::store::{AddOutcome, MembershipState, StoreError};
 use crate::{Rooms, subject};
 
-/// Members of one room. In registered mode, an event without named recipients is stored with all of them.
+/// Maximum number of members of one room. In registered mode, an event may be stored with all members.
 pub const MAX_MEMBERS: usize = 10_000;
 
 #[derive(Clone, Debug, thiserror::Error)]

@@ -56,10 +56,10 @@ pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
 
 /// Follow a room
 ///
-/// Sends the events of the room from now on, or first all events after a given position. Every event has an id, which a
-/// browser's EventSource sends as `Last-Event-ID` when it reconnects. The first event is a `presence.update` with the
-/// people who are in the room. With `X-Internal-Key` beside the person's credentials, the person does not become
-/// present.
+/// Receive the events of the room from now on, or first all events after a given position. Every event has an id, which
+/// a browser's EventSource sends as `Last-Event-ID` when it reconnects. The first event is a `presence.update` with the
+/// people who are in the room. Send `X-Internal-Key` beside the person's credentials to follow the room without
+/// becoming present.
 #[utoipa::path(
     get,
     path = "/api/v1/rooms/{roomId}/stream",
@@ -97,9 +97,9 @@ async fn stream(
 
 /// Follow several rooms and the personal stream
 ///
-/// One stream for up to 32 rooms and, with `inbox=1`, the personal stream. The hub adds `roomId` to the data of every
-/// room event. The id of an event contains the positions of all subjects; send it back unchanged to resume a stream of
-/// the same rooms. With `inbox=1` and no rooms this is the personal stream.
+/// Receive the events of up to 32 rooms and, with `inbox=1`, of the personal stream. The hub adds `roomId` to the data
+/// of every room event. The id of an event contains the positions of all subjects; send it back unchanged to resume a
+/// stream of the same rooms. With `inbox=1` and no rooms, receive only the personal stream.
 #[utoipa::path(
     get,
     path = "/api/v1/stream",
@@ -194,7 +194,7 @@ async fn publish(
 
 /// Publish up to 500 events
 ///
-/// Publishes in the given order. Every event has its own result: one that is refused does not affect the others.
+/// Publish events in the given order. Every event has its own result: a refused event does not affect the others.
 #[utoipa::path(
     post,
     path = "/api/v1/notifications/publish/batch",
@@ -236,7 +236,7 @@ async fn publish_batch(
 
 /// Read missed events
 ///
-/// Returns the events after a position, oldest first. While `hasMore` is true, repeat the request with `since` set to
+/// Read the events after a position, oldest first. While `hasMore` is true, repeat the request with `since` set to
 /// `lastId`.
 #[utoipa::path(
     get,

@@ -47,26 +47,26 @@ pub(crate) enum Login {
 impl DatabaseAddress {
     /// The error does not repeat the address, because the address may contain a password.
     pub fn parse(url: &str) -> Result<Self, &'static str> {
-        const SCHEMES: &str = "it must begin with postgres://, postgresql://, mysql:// or mariadb://";
-        const UNREADABLE: &str = "its host, port, password or parameters cannot be parsed";
+        const SCHEMES: &str = "must begin with postgres://, postgresql://, mysql:// or mariadb://";
+        const UNREADABLE: &str = "the host, port, password or parameters cannot be parsed";
         let (scheme, rest) = url.split_once("://").ok_or(SCHEMES)?;
         let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
             let name = parameter.split('=').next().unwrap_or_default();
             if !ALLOWED_PARAMETERS.contains(&name) {
-                return Err("it has an unknown parameter after the question mark");
+                return Err("has an unknown parameter after the question mark");
             }
         }
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
         if database.is_empty() {
-            return Err("it must name the database after the host");
+            return Err("must name the database after the host");
         }
         let (user, host) = match authority.rsplit_once('@') {
             Some((login, host)) => (login.split(':').next().unwrap_or_default(), host),
             None => ("", authority),
         };
         if user.is_empty() {
-            return Err("it must name the user before the host");
+            return Err("must name the user before the host");
         }
         let login = match scheme {
             "postgres" | "postgresql" => {

@@ -16,15 +16,15 @@ pub enum Error {
     Empty(PathBuf),
     #[error("{0} is damaged ({1}); nothing was changed. Restore a copy, or move it away to start empty")]
     Damaged(PathBuf, String),
-    #[error("{0} was written by a newer version (it has {1}); nothing was changed. Start that version")]
+    #[error("{0} was written by a newer version (which has {1}); nothing was changed. Start that version")]
     Newer(String, String),
     #[error(
         "{0} has the schema of an older version (without {1}); nothing was changed. Run `bongsu migrate` first"
     )]
     Older(String, String),
     #[error(
-        "{0} has its tables under other names ({1}) than the settings say ({2}); nothing was changed. Set the names that \
-         it has"
+        "{0} has its tables under other names ({1}) than the settings say ({2}); nothing was changed. Change the \
+         settings to its names"
     )]
     Renamed(String, String, String),
     #[error("the data folder {0} cannot be used: {1}")]
@@ -40,10 +40,10 @@ pub enum Error {
     ServerUnusable(String, String),
     /// At a start: the server rejected a statement that this version needs, such as a check of a table or a query of a
     /// setting.
-    #[error("the database at {0} (DATABASE_URL) does not fit: {1}")]
+    #[error("the database at {0} (DATABASE_URL) rejects a statement of this version: {1}")]
     SchemaRejected(String, String),
     #[error(
-        "the database at {0} (DATABASE_URL) is in use by another process; all hubs that share one need the same REDIS_URL"
+        "the database at {0} (DATABASE_URL) is in use by another process; hubs that share a database need the same REDIS_URL"
     )]
     DatabaseInUse(String),
     /// The server cannot be reached or did not answer in time, or another process locks the file. Nothing was stored; a

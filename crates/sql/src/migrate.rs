@@ -78,7 +78,7 @@ impl Migrations {
         Self { steps: parts.into_iter().flatten().copied().collect(), ..Self::default() }
     }
 
-    /// Leaves the tables of a part alone, whether they are there or not.
+    /// Does not apply the migrations of a part. A database that has its tables already is accepted.
     #[must_use]
     pub fn without(mut self, part: &'static str) -> Self {
         self.unused.push((part, None));
@@ -141,14 +141,14 @@ impl Migrations {
     }
 
     /// A script with the migrations of a part, for operators who create the tables by hand. It stops at the first
-    /// error, before the first table when a check fails.
+    /// error. On SQLite and PostgreSQL the script is one transaction.
     pub fn statements(&self, part: &str, dialect: Dialect) -> String {
         let steps = self.steps.iter().filter(|step| step.part == part && self.is_used(step));
         let steps = steps.map(|step| self.text(step, dialect)).collect::<Vec<_>>().join("\n");
         match dialect {
             Dialect::Sqlite => format!(".bail on\nBEGIN IMMEDIATE;\n{steps}\nCOMMIT;\n"),
             Dialect::Postgres => format!("BEGIN;\n{steps}\nCOMMIT;\n"),
-            // These servers commit every DDL statement by itself, and their client stops at the first error.
+            // MariaDB and MySQL commit every DDL statement by itself, and their client stops at the first error.
             Dialect::Mysql => steps,
         }
     }

@@ -32,12 +32,12 @@ impl Identifier {
         &self.0
     }
 
-    /// Whether the two differ at most by case: most databases take such names for the same.
+    /// Whether the names differ at most by case: most databases treat such names as equal.
     pub fn eq_ignore_case(&self, other: &Self) -> bool {
         self.0.eq_ignore_ascii_case(&other.0)
     }
 
-    /// Whether it is a system schema of a server.
+    /// Whether this is the name of a system schema of a server.
     pub fn is_system_schema(&self) -> bool {
         let name = self.0.to_ascii_lowercase();
         name.starts_with("pg_")

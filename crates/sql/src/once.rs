@@ -15,10 +15,10 @@ static DELETE_ONCE: Query = query!("forget_once", mysql);
 
 pub(crate) static QUERIES: &[&Query] = &[&ONCE, &DELETE_ONCE];
 
-/// Records a key in a scope, and returns whether it is new. A rollback of the transaction removes it again.
+/// Records a key in a scope, and returns whether the key is new. A rollback of the transaction removes the key again.
 ///
-/// Of several concurrent transactions with the same key one goes on. The others wait for its end, and get false only
-/// after it was committed.
+/// Of several concurrent transactions with the same key, one continues. The others wait until it ends, and get false
+/// only if it was committed.
 pub async fn record_once(
     tx: &mut Transaction<'_>,
     scope: &str,
@@ -35,7 +35,7 @@ pub async fn record_once(
 }
 
 /// Deletes up to `limit` keys that were recorded before a time, the oldest first, and returns how many it deleted. To
-/// delete all of them, callers repeat it until it deletes fewer than `limit`.
+/// delete all of them, callers repeat the call until it deletes fewer than `limit`.
 pub async fn delete_once_keys_before(
     records: &Records,
     scope: &str,

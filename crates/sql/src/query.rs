@@ -104,8 +104,8 @@ macro_rules! queries {
     };
 }
 
-/// Translates a query file to a dialect. For SQLite row locks are removed: it has none, and needs none, because only
-/// one transaction writes at a time.
+/// Translates a query file to a dialect. Removes row locks for SQLite, which has none, and needs none, because only one
+/// transaction writes at a time.
 pub(crate) fn translate(text: &str, dialect: Dialect) -> String {
     let text = text.trim_end();
     let unlocked = ["FOR UPDATE SKIP LOCKED", "FOR UPDATE"].iter().find_map(|lock| text.strip_suffix(lock));

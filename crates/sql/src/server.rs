@@ -1,8 +1,8 @@
 //! A database server that a fleet shares: PostgreSQL, or MariaDB and MySQL.
 //!
 //! Every transaction runs as a task of its own on the runtime that opened the server, so it is finished even if its
-//! caller is dropped. It has five seconds in all. A connection returns to the pool only when it is certain that no
-//! statement is under way on it.
+//! caller is dropped. Its time limit is five seconds. A connection returns to the pool only when it certainly has no
+//! statement in progress.
 
 mod connection;
 mod durability;
@@ -94,8 +94,8 @@ impl PreparedServer {
         Ok(Self { connection, options: options.clone(), migrations: migrations.clone(), lock, plan })
     }
 
-    /// The id of this database, the same by whatever address it is reached. A database that has no id yet stores this
-    /// one with its migrations.
+    /// The id of this database, which does not depend on its address. A database that has no id yet stores this one
+    /// with its migrations.
     pub fn identity(&self) -> &str {
         &self.plan.identity
     }
@@ -148,7 +148,7 @@ impl Server {
         this
     }
 
-    /// The same server, on the connections that are reserved for a few loops.
+    /// The same server, with the connections that are reserved for a few loops.
     pub(crate) fn reserved_pool(&self) -> Self {
         Self(self.0.clone(), PoolKind::Reserved)
     }

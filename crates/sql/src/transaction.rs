@@ -1,4 +1,4 @@
-//! A transaction, the same on the embedded file and on a server. Queries run in one.
+//! A transaction, with one interface for the embedded file and for servers. Every query runs in one.
 
 use std::time::Instant;
 

@@ -25,7 +25,7 @@ const MAX_REASON_LEN: usize = 1_000;
 /// A work item to add.
 #[derive(Clone, Copy, Debug)]
 pub struct NewWork<'a> {
-    /// Selects the workers that claim it. At most 64 ASCII characters.
+    /// Selects the workers that claim the item. At most 64 ASCII characters.
     pub kind: &'a str,
     /// What the item is about, for workers and operators. At most 192 ASCII characters, not necessarily unique.
     pub key: &'a str,
@@ -138,7 +138,7 @@ pub async fn park(
 }
 
 /// Deletes up to `limit` items of a kind that were done before a time, the oldest first, and returns how many it
-/// deleted. To delete all of them, callers repeat it until it deletes fewer than `limit`.
+/// deleted. To delete all of them, callers repeat the call until it deletes fewer than `limit`.
 pub async fn delete_done_before(
     records: &Records,
     kind: &str,

@@ -1,6 +1,6 @@
-//! The JSON of answers. `requests` has that of requests.
+//! The response bodies, with their OpenAPI schemas. `requests` declares the request bodies.
 //!
-//! `bongsu_http::openapi` adds the common envelope to each of them in the OpenAPI document.
+//! `bongsu_http::openapi` adds the common envelope to each body in the OpenAPI document.
 
 #![allow(unused_qualifications, reason = "the derive writes its types with their paths")]
 

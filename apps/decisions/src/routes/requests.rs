@@ -9,9 +9,9 @@ use bongsu_kernel::Id;
 
 use crate::{Membership, ProposalType};
 
-/// In characters.
+/// Characters of a title.
 const MAX_TITLE_LEN: usize = 200;
-/// In characters.
+/// Characters of a proposal or comment.
 const MAX_CONTENT_LEN: usize = 2_000;
 const DEFAULT_AUTO_APPROVE_PERCENT: u64 = 50;
 

@@ -1,7 +1,7 @@
 //! `bongsu backup`: copies the database in the data folder, also while a hub uses it.
 //!
-//! It copies only the data folder, and names the data that is in Redis or in a database server, which have their own
-//! tools.
+//! The command copies only the data folder. It names the data that is in Redis or in a database server, which have
+//! their own backup tools.
 
 use std::path::Path;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bongsu_http::identity::INTERNAL_API_KEY;
 use bongsu_http::server::{SERVER_HOST, SERVER_PORT};
-use bongsu_kernel::settings::Values;
+use bongsu_kernel::settings::{SettingError, Values};
 use clap::{Arg, ArgMatches};
 use reqwest::RequestBuilder;
 use serde_json::Value;
@@ -76,4 +76,13 @@ pub(crate) fn unreachable(error: reqwest::Error) -> Failure {
         cause = source;
     }
     Failure::Other(format!("the hub{address} cannot be reached: {cause}"))
+}
+
+/// Checks that a text can be part of a path without escaping.
+pub(super) fn plain<'a>(name: &str, text: &'a str) -> Result<&'a str, SettingError> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._@:-".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        return Ok(text);
+    }
+    Err(SettingError(format!("{name} {text:?} is not allowed: letters, digits and ._@:- only")))
 }

@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::client::{ask, block_on, http, url, url_arg};
+use super::client::{ask, block_on, http, plain, url, url_arg};
 use super::{flag, given, option, print_line};
 use bongsu_part::Failure;
 
@@ -22,7 +22,7 @@ pub(crate) fn command() -> Command {
             Command::new("list")
                 .about("List the queues with their numbers of dead letters, or the dead letters of one queue")
                 .arg(queue().required(false))
-                .arg(option("cursor", "List what follows this id, the cursor of the previous page"))
+                .arg(option("cursor", "List dead letters after this id, the cursor of the previous page"))
                 .arg(option("limit", "The maximum number of dead letters, up to 100")),
             Command::new("show")
                 .about("Show a dead letter, with the reason why it was given up")
@@ -47,10 +47,10 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
     let (method, path, body) = match name {
         "list" if queue.is_empty() => (Method::GET, String::new(), None),
         "list" => {
-            let query: Vec<String> = ["cursor", "limit"]
-                .into_iter()
-                .filter_map(|name| Some(format!("{name}={}", plain(name, text(name)?).ok()?)))
-                .collect();
+            let given = ["cursor", "limit"].into_iter().filter_map(|name| Some((name, text(name)?)));
+            let query = given
+                .map(|(name, value)| Ok(format!("{name}={}", plain(&format!("--{name}"), value)?)))
+                .collect::<Result<Vec<_>, SettingError>>()?;
             (Method::GET, format!("/{}?{}", plain("QUEUE", queue)?, query.join("&")), None)
         }
         "show" | "drop" => {
@@ -87,15 +87,6 @@ fn redrive(arguments: &ArgMatches) -> Result<Value, Failure> {
         return Err(SettingError("redrive needs the ids of dead letters, or --all".to_owned()).into());
     }
     Ok(json!({"ids": ids}))
-}
-
-/// Checks that a text can be part of a path without escaping.
-fn plain<'a>(name: &str, text: &'a str) -> Result<&'a str, SettingError> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if !text.is_empty() && text.bytes().all(is_plain) {
-        return Ok(text);
-    }
-    Err(SettingError(format!("{name} {text:?} is not allowed: letters, digits and ._- only")))
 }
 
 /// One line for each queue or dead letter of a result; one line for any other result.

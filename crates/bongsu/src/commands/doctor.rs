@@ -1,7 +1,7 @@
 //! `bongsu doctor`: checks the configuration, the engines, the machine, and the path to a running hub.
 //!
-//! It removes everything that it writes for a check. It prints each finding in one line, and exits with code 1 if one
-//! is bad.
+//! The command prints each finding in one line, and exits with code 1 if a finding is bad. It removes the files that it
+//! writes for a check.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -154,14 +154,14 @@ fn engine(inspection: &Inspection, fine: String, name: &str) -> Vec<Finding> {
     findings
 }
 
-/// Instances compare times of their own clocks: when a lease, a key or a token ends.
+/// Reports the skew of a clock. Leases, keys and tokens end early or late if the clocks differ.
 fn clock(name: &str, skew_ms: i64) -> Finding {
     let direction = if skew_ms < 0 { "behind" } else { "ahead of" };
     let differs = format!("the clock of {name} is {} ms {direction} this machine's", skew_ms.unsigned_abs());
     match skew_ms.unsigned_abs() {
         0..=1_000 => Fine(format!("the clock of {name} agrees with this machine's")),
         1_001..=30_000 => Note(differs),
-        _ => Bad(format!("{differs}: correct one of them")),
+        _ => Bad(format!("{differs}: set one of the two clocks")),
     }
 }
 
@@ -237,7 +237,7 @@ async fn running_hub(url: &str, values: &Values) -> Vec<Finding> {
     findings
 }
 
-/// The credentials of the doctor. It also sends the key of a service, so that it does not appear in presence.
+/// The credentials of the doctor. With the key of a service, its streams do not appear in presence.
 struct DoctorCredentials {
     token: String,
     key: String,

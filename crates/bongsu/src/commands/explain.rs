@@ -1,7 +1,7 @@
 //! `bongsu explain`: reports what became of an event, from the stored data.
 //!
-//! It reads the embedded file, also while a hub uses it, the database, and Redis, and changes none of them. The report
-//! names what it could not find out; `report` formats it.
+//! The command reads the embedded file (also while a hub uses it), the database, and Redis, and changes none of them.
+//! The report lists the facts that could not be read; `report` formats it.
 
 mod report;
 
@@ -40,12 +40,12 @@ const NO_RECORDS: &str = "who has an entry: RECORDS is off";
 const NO_DATA_FOLDER: &str = "whether the room still has it, or a follow-up record of it is pending: the data folder of the hub cannot be read here";
 
 pub(crate) fn command() -> Command {
-    let event = "Its eventId; for an event of a room <room>:<streamId>, for a row of the outbox outbox:<id>";
+    let event = "The eventId: <room>:<streamId> for an event of a room, outbox:<id> for a row of the outbox";
     Command::new("explain")
         .about("Show whether an event was accepted, who has an inbox entry for it, who read it, and why it was not sent")
         .arg(Arg::new("event").help(event).required(true).value_name("EVENT_ID"))
         .arg(option("person", "Limit the inbox entries to this person").value_name("ID"))
-        .arg(flag("json", "As JSON"))
+        .arg(flag("json", "Print the report as JSON"))
 }
 
 /// The stored data about an event.
@@ -141,7 +141,7 @@ async fn read(values: &Values, event: EventId, person: Option<Id>) -> Result<Eve
         && let Some((subject, _)) = room_event(&event)
         && let Ok(room) = Id::new(subject.parts().1)
     {
-        // The follow-up record names no recipients: they are the members of the room when the entries are made.
+        // The follow-up record names no recipients: the entries will be made for the members of the room.
         let store = SqlStore(records.clone());
         let members = store.members(&room).await.map_err(Failure::other)?;
         record.recipients = Some(record.filter_recipients(members.unwrap_or_default()));

@@ -17,7 +17,7 @@ pub(crate) fn command() -> Command {
         .about("Bring the data folder and the database to this version's schema (serve does so too)")
         .arg(flag(
             "print",
-            "Print what makes the tables of the outbox, to make them by hand, and change nothing",
+            "Print the SQL that creates the tables of the outbox, without changing the database",
         ))
 }
 

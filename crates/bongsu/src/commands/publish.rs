@@ -15,7 +15,7 @@ pub(crate) fn command() -> Command {
         .arg(option("type", "The event type, such as comment.created").short('t').required(true))
         .arg(option("data", "The data of the event, a JSON object").short('d').default_value("{}"))
         .arg(option("publisher", "The id of the person who caused the event; not notified of it"))
-        .arg(option("key", "An idempotency key: repeating the command with it publishes once"))
+        .arg(option("key", "An idempotency key: commands with the same key publish once"))
         .arg(option("to", "The id of a person to notify; may be repeated").action(ArgAction::Append))
         .arg(url_arg())
 }

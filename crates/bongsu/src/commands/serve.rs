@@ -77,7 +77,7 @@ async fn serve(values: &Values, checked: ServeSettings, port: u16, worker: &Hand
     let deliverer = hub.clone();
     let shard_loop: server::ShardLoop = Arc::new(move |shard| Box::pin(deliverer.clone().run_shard(shard)));
     let (server, acceptor) = Server::start(shards, &router, &shard_loop).map_err(Failure::other)?;
-    // The shards have their own copies of the router, and with it of the store. They drop them when they end.
+    // Each shard has its own clone of the router and its store handle, and drops the clone when the shard ends.
     drop(router);
     let mut accepting = Some((acceptor, listener));
     let stop = supervisor.stop();
@@ -95,7 +95,7 @@ async fn serve(values: &Values, checked: ServeSettings, port: u16, worker: &Hand
     if !weak.is_empty() {
         tracing::warn!(
             settings = weak.join(", "),
-            "development secrets are in use: anybody on this machine can sign in as anyone, and only loopback host names are served. Set real ones to serve others"
+            "development secrets are in use; any local process can sign in as any person, and only loopback host names are served"
         );
     }
     ready.store(true, Ordering::SeqCst);

@@ -7,13 +7,13 @@ use clap::{ArgMatches, Command};
 use reqwest::StatusCode;
 use serde_json::Value;
 
-use super::client::{block_on, http, result, service_key, unreachable, url, url_arg};
+use super::client::{block_on, http, plain, result, service_key, unreachable, url, url_arg};
 use super::{given, option, print_line, token};
 use bongsu_part::Failure;
 
 pub(crate) fn command() -> Command {
     Command::new("tail")
-        .about("Show a room's events as they come")
+        .about("Show a room's events as they arrive")
         .arg(option("room", "The room").short('r').required(true))
         .arg(option("since", "Show the events after this id first; 0-0: from the beginning"))
         .arg(option("token", "A person's token; by default one is signed with JWT_SECRET"))
@@ -21,7 +21,7 @@ pub(crate) fn command() -> Command {
 }
 
 pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> {
-    let room = given(matches, "room").unwrap_or_default();
+    let room = plain("--room", given(matches, "room").unwrap_or_default())?;
     let token = match given(matches, "token") {
         Some(token) => token.to_owned(),
         None => token::sign(values, "bongsu-tail", 86_400, None)?,
@@ -112,7 +112,11 @@ impl Tail {
             Some(("id", id)) => frame.id = Some(id.to_owned()),
             Some(("data", data)) => data.clone_into(&mut frame.data),
             Some(("retry", ms)) => self.retry_delay = Duration::from_millis(ms.parse().unwrap_or(1_000)),
-            _ if line.is_empty() && !frame.event.is_empty() => {
+            // A frame with nothing but an id, as the greeting is, only moves the position.
+            _ if line.is_empty() && frame.event.is_empty() => {
+                self.last_event_id = frame.id.take().or(self.last_event_id.take());
+            }
+            _ if line.is_empty() => {
                 let Frame { event, id, data } = std::mem::take(frame);
                 print_line(&format!("{} {event} {data}", id.as_deref().unwrap_or("-")));
                 if event == "system.close" {

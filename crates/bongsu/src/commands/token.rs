@@ -13,7 +13,7 @@ pub(crate) fn command() -> Command {
         .about("Sign a person's token with JWT_SECRET")
         .arg(option("user", "The person's id").short('u').required(true))
         .arg(
-            option("ttl", "How long it is valid, in seconds")
+            option("ttl", "How long the token is valid, in seconds")
                 .default_value("86400")
                 .allow_hyphen_values(true),
         )

@@ -2,8 +2,8 @@
 //! published, and a key for every person with a revocation.
 //!
 //! Issuing a command is one script. Every instance polls the feed several times a second, so that a message which the
-//! bus silently lost is found within a second, and reads it when a caller needs certainty. All keys share one slot.
-//! Revocations that Redis has lost are written back to it ([`restore`]).
+//! bus silently lost is found within a second, and also reads the feed when a caller needs certainty. All keys share
+//! one slot. Revocations that Redis has lost are written back to it ([`restore`]).
 
 mod feed;
 mod restore;
@@ -32,9 +32,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const SUBSCRIBE_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// How long a caller waits for an answer about the feed or a revocation.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Commands kept in the feed. An instance that missed more of them handles that as missed commands.
+/// Commands kept in the feed. An instance that missed more than these calls [`AccessCommandHandler::handle_missed`].
 const MAX_FEED_LEN: usize = 10_000;
-/// Commands read at once.
+/// Commands read by one call of the script.
 const PAGE_SIZE: usize = 256;
 
 /// Access commands of a fleet, in Redis. Cheap to clone.
@@ -50,7 +50,7 @@ struct Inner {
     feed: Arc<Feed>,
     /// None without records.
     records: Option<RevocationRecords>,
-    /// How many calls of `read_feed` there have been.
+    /// The number of calls of `read_feed`.
     calls: AtomicU64,
     /// The outcome of the last read of the feed, and the last call that it answers.
     last_read: Mutex<(u64, Result<(), Error>)>,
@@ -169,8 +169,8 @@ impl Inner {
         self.redis.key(format_args!("{{orders}}:revoked:{user}"))
     }
 
-    /// Sends a command to Redis, and a revocation to the records as well. A revocation that only one of the two has stored is
-    /// in force by that one; after an error the command may be issued again.
+    /// Sends a command to Redis, and a revocation to the records as well. A revocation that only one of the two has
+    /// stored is in force; after an error the command may be issued again.
     async fn issue(&self, command: &AccessCommand) -> Result<(), Error> {
         let record = async {
             match (command, &self.records) {
@@ -182,8 +182,8 @@ impl Inner {
         };
         let (recorded, sent) = tokio::join!(record, self.send(command, WriteCondition::Always));
         if let AccessCommand::Revoke { user, issued_before } = command {
-            // Remembered before it arrives through the feed, because Redis may lose it until then. A revocation that Redis
-            // did not store is written back when Redis is reachable again.
+            // Remembers the revocation before it arrives through the feed, because Redis may lose it until then. A
+            // revocation that Redis did not store is written back when Redis is reachable again.
             self.feed.remember(user, *issued_before, sent.is_ok());
         }
         sent.and(recorded)

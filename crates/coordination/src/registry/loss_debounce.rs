@@ -15,8 +15,8 @@ use super::{Fleet, Instance};
 /// An instance without a lease counts as lost after this time.
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
-/// Watches a fleet. The returned fleet holds the instances that are alive, and those that were alive within the last two
-/// seconds. For the first two seconds it is empty, with `seen_at` 0.
+/// Watches a fleet. The returned fleet holds the instances that are alive, and those that were alive within the last
+/// two seconds. For the first two seconds the returned fleet is empty, with `seen_at` 0.
 pub fn debounce_losses(fleet: watch::Receiver<Fleet>, supervisor: &Supervisor) -> watch::Receiver<Fleet> {
     let sender = watch::Sender::default();
     let receiver = sender.subscribe();

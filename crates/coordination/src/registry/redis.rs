@@ -195,7 +195,7 @@ fn log_transition(from: &LeaseState, to: &LeaseState) {
     match (from, to) {
         (_, LeaseState::Lost) => {
             tracing::error!(
-                "the lease of this instance was not renewed in time; others may treat it as dead"
+                "the lease of this instance was not renewed in time; other instances may treat it as lost"
             );
         }
         (_, LeaseState::Refused(refused)) => {

@@ -40,7 +40,7 @@ async fn other_programs_share_locks_by_their_documented_key() {
     assert!(matches!(locks.acquire(&id("42")).await.unwrap(), AcquireOutcome::Taken(None)));
 }
 
-/// An integration scenario of the source, under its name there.
+/// Three tasks compete for one lock, whose key other programs share.
 #[tokio::test]
 async fn distributed_lock_one_of_three_tasks_gets_it_and_only_its_owner_releases_it() {
     if !bongsu_testkit::tier::needs_engine("redis") {

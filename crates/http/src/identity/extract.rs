@@ -51,7 +51,7 @@ pub struct ObserverFlag(pub bool);
 #[derive(Debug)]
 pub struct Operator;
 
-/// An operator or a person, for routes on which a person may do for themselves what an operator may do for everyone.
+/// An operator or a person, for routes that an operator may use for every person, and a person only for themselves.
 #[derive(Debug)]
 pub enum Caller {
     Operator,
@@ -65,9 +65,9 @@ impl Identity {
         Ok(person)
     }
 
-    /// Returns an error if the person's token was revoked. Called for every token and ticket; for a ticket because its
-    /// token may have been revoked since it was issued. Called again when a stream is open, because a revocation in
-    /// between did not find the stream.
+    /// Returns an error if the person's token was revoked. Called for every token, and for every ticket, because its
+    /// token may have been revoked after the ticket was issued. Called again when a stream is open, because a
+    /// revocation before that does not close the stream.
     pub async fn check_revoked(&self, person: &Person) -> Result<(), ApiError> {
         let Some(revocations) = &self.0.revocations else { return Ok(()) };
         let before = revocations.revoked_before(&person.id).await.map_err(|error| {
@@ -136,7 +136,7 @@ impl Identity {
     }
 }
 
-/// Whether a header occurs exactly once. Of two values, a proxy may have checked the other one.
+/// Whether a header occurs exactly once. Of two values, a proxy may have checked one and the hub the other.
 fn is_single(parts: &Parts, name: impl AsHeaderName) -> bool {
     parts.headers.get_all(name).iter().count() == 1
 }
@@ -228,7 +228,7 @@ impl ObserverFlag {
 impl Caller {
     async fn read(identity: &Identity, parts: &Parts) -> Result<Self, ApiError> {
         if let Some(key) = parts.headers.get("x-admin-key") {
-            return if identity.0.admin.contains(key.as_bytes()) {
+            return if is_single(parts, "x-admin-key") && identity.0.admin.contains(key.as_bytes()) {
                 Ok(Self::Operator)
             } else {
                 Err(ApiError::unauthorized(

@@ -57,7 +57,7 @@ pub fn mint(claims: &Claims, secret: &str) -> Result<String, jsonwebtoken::error
     encode(&Header::new(Algorithm::HS256), claims, &EncodingKey::from_secret(secret.as_bytes()))
 }
 
-/// A token is valid no longer than this after its `iat`, however late it expires, because revocations are not
+/// A token is valid no longer than this after its `iat`, even if its `exp` is later, because revocations are not
 /// remembered for longer.
 pub const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 /// Seconds by which a token's `iat` or `nbf` may be ahead of the hub's clock, because the clock of the machine that

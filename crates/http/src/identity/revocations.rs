@@ -4,7 +4,7 @@ use bongsu_kernel::{BoxFuture, Id, Millis};
 
 /// Knows which tokens of a person were revoked.
 pub trait Revocations: Send + Sync {
-    /// The time before which the person's tokens were revoked, if any were. After an error, which says why this is
-    /// unknown, every token is refused.
+    /// The time before which the person's tokens were revoked; None if none were. The error says why the time is
+    /// unknown; the caller then refuses the token.
     fn revoked_before<'a>(&'a self, person: &'a Id) -> BoxFuture<'a, Result<Option<Millis>, String>>;
 }

@@ -21,7 +21,7 @@ bongsu_kernel::settings! { pub SETTINGS of "identity":
         "The key that operators send as X-Admin-Key. Several keys, separated by commas, are valid at the same time, for rotation.";
 }
 
-/// Bytes of a secret if the hub can be reached from other machines.
+/// Minimum bytes of a secret in production, or on an address other than loopback.
 pub const MIN_SECRET_BYTES: usize = 32;
 
 /// How credentials are checked.

@@ -19,7 +19,7 @@ use super::Person;
 
 /// How long a ticket is valid, in milliseconds.
 pub const TICKET_LIFETIME_MS: Millis = 30_000;
-/// Unused tickets of one process. More are refused until the oldest have expired.
+/// Tickets that one process issues in 30 s, also redeemed ones. More are refused until the oldest have expired.
 const MAX_TICKETS: usize = 100_000;
 /// Unused tickets of one person, so that one person cannot use up all tickets.
 pub const MAX_TICKETS_PER_PERSON: u32 = 64;
@@ -29,8 +29,8 @@ pub type TicketFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, TicketError
 
 /// Issues and redeems tickets.
 ///
-/// A ticket can be redeemed once, also by concurrent requests, and not after the token has expired with which it was
-/// requested. It cannot be guessed. The number of unused tickets is bounded, in total and per person.
+/// A ticket cannot be guessed. It can be redeemed once, even by concurrent requests, and only until the token expires
+/// with which it was requested. The number of tickets per person is bounded.
 pub trait Tickets: Send + Sync {
     fn issue(&self, person: Person) -> TicketFuture<'_, Ticket>;
 

@@ -1,6 +1,6 @@
 //! The page at `/docs`: Swagger UI, compiled into the binary, so that it also works without internet access.
 //!
-//! The page itself, its script and its style are ours; the viewer's two files come from `utoipa-swagger-ui`.
+//! This crate has the page, its script and its style; the viewer's two files come from `utoipa-swagger-ui`.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const STYLE: &str = include_str!("page.css");
 /// Swagger UI sets styles on elements; scripts come only from this hub.
 const SECURITY_POLICY: &str =
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'self'";
-/// Browsers ask again after a day whether the viewer has changed.
+/// Browsers cache the viewer for a day.
 const ASSET_CACHING: &str = "public, max-age=86400";
 
 pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {

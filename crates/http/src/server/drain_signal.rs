@@ -45,7 +45,7 @@ impl DrainSignal {
                 has_registered_waker = true;
                 let _ = cancelled.as_mut().poll(cx);
             }
-            // The reason why it ended does not matter: the client disconnected, sent garbage, or was too slow.
+            // Why the connection ended does not matter: the client disconnected, sent invalid bytes, or was slow.
             let has_ended = connection.as_mut().poll(cx).is_ready();
             let handover = take_handover();
             if has_ended || handover.is_some() {

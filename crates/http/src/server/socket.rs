@@ -95,7 +95,7 @@ impl ConnectionControl {
     }
 
     /// Bytes that the kernel accepted for the client. With the limit for unsent bytes this grows only as the client
-    /// reads. 0 where requests share the connection, because its bytes do not say which request made progress.
+    /// reads. 0 if requests share the connection, because the bytes of all of them are counted together.
     pub fn bytes_written(&self) -> u64 {
         let shared = if self.request_token.is_some() { None } else { self.shared.upgrade() };
         shared.map_or(0, |shared| shared.bytes_written.load(Ordering::Relaxed))
@@ -138,8 +138,8 @@ impl SocketState {
         Ok(written)
     }
 
-    /// Like [`SocketState::try_write`] for several slices. Few bytes are copied into one buffer, which is cheaper than a
-    /// vectored write; so are a stream's bytes, of which one write takes at most [`MAX_STREAM_WRITE_SIZE`].
+    /// Like [`SocketState::try_write`] for several slices. At most [`MAX_STREAM_WRITE_SIZE`] bytes, and all bytes of a
+    /// stream, are copied into one buffer, which is cheaper than a vectored write of few bytes.
     fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
         if total > MAX_STREAM_WRITE_SIZE && !self.is_stream.load(Ordering::Relaxed) {
@@ -200,7 +200,7 @@ impl Socket {
     }
 }
 
-/// A socket that hyper releases when its connection ends there.
+/// A handle on a socket that stays open after hyper has released it.
 #[derive(Clone)]
 pub(super) struct DetachedSocket(Arc<SocketState>);
 

@@ -1,8 +1,8 @@
 //! Runs the session of a WebSocket on a socket that is detached from hyper, until either side closes it.
 //!
-//! Reading and writing are independent, so that two sides that both send much cannot block each other. While the
-//! session accepts no message nothing is read, and while the client reads nothing the session is not polled for output.
-//! Between messages the connection holds no buffer.
+//! Reading and writing are independent, so that two sides that both send much cannot block each other. The driver reads
+//! no bytes while the session accepts no message, and does not poll the session for output while the client reads no
+//! bytes. Between messages the connection holds no buffer.
 
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -75,8 +75,8 @@ impl WebSocketDriver {
         if self.unparsed.is_empty() {
             match ready!(self.io.poll_read(cx, Bytes::copy_from_slice)) {
                 Ok(bytes) if !bytes.is_empty() => self.unparsed = bytes,
-                // The client disconnected without a close frame or within a message: there is no one to send a close
-                // frame to.
+                // The client disconnected without a close frame or within a message, so the server cannot send it a
+                // close frame.
                 _ => return DONE,
             }
         }
@@ -110,7 +110,7 @@ impl WebSocketDriver {
         }
     }
 
-    /// Closes the connection. Nothing that follows a violation can be parsed, so no close frame is awaited.
+    /// Closes the connection. Bytes after a violation cannot be parsed, so no close frame is awaited.
     fn on_violation(&mut self, violation: &Violation) {
         match &mut self.phase {
             Phase::Open(_) => self.close(violation.code, violation.reason, false),

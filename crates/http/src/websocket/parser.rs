@@ -6,7 +6,7 @@
 
 use super::frame::{BINARY, CLOSE, CONTINUATION, FINAL, MAX_CONTROL_SIZE, PING, PONG, TEXT};
 
-/// Bytes of a message of a client: as many as of a small request body.
+/// Maximum bytes of a message of a client: the same as of a small request body.
 pub const MAX_MESSAGE_SIZE: usize = crate::body::MAX_SMALL_BODY_SIZE;
 
 /// A complete message or control frame of a client.
@@ -197,7 +197,7 @@ fn read_close(payload: &[u8]) -> Result<Event, Violation> {
         return if payload.is_empty() {
             Ok(Event::Close(None))
         } else {
-            Err(Violation::protocol("a close frame with one byte"))
+            Err(Violation::protocol("a close frame must not have one byte"))
         };
     };
     let code = u16::from_be_bytes(*code);

@@ -1,4 +1,4 @@
-//! Draining: requests that reached the machine before the server drains are answered, also those it has not read yet.
+//! Draining: requests that arrived before the server drains are answered, also those that it has not read yet.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};

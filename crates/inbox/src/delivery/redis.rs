@@ -3,7 +3,7 @@
 //! A message is a head line and a body. The head is `1 <seq> <kind>`, where 1 is the version. Kind `+`: the body is the
 //! entry. `-`: the entry is muted. `?`: the entry is to be read from the records, because it is too large for the bus
 //! or its unread count may lack buffered marks. `r` (with seq 0): the body is a change. A stream notices a lost message
-//! by the next one, because sequence numbers have no gaps, or when its head is compared with the records.
+//! by the next one, because sequence numbers have no gaps, or when the head of the stream is compared with the records.
 
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ use crate::{InboxChange, LiveDelivery, Notification, NotifyOutcome, SUBJECT_KIND
 
 /// Bytes of an entry in a message; a larger entry is read from the records.
 const MAX_ENTRY_SIZE: usize = 8 << 10;
-/// Messages that wait to be sent. Beyond it, messages are dropped, and listeners read the entries from the records.
+/// Messages that wait to be sent. When the queue is full, messages are dropped; listeners read the entries from the
+/// records.
 const QUEUE_SIZE: usize = 65_536;
 /// Messages taken from the queue at once.
 const BATCH_SIZE: usize = 1_024;
@@ -99,8 +100,8 @@ async fn send_batch(redis: Redis, marks: Arc<dyn MarkBuffer>, mut batch: Vec<Mes
         let channel = channel(redis, person.as_str());
         let mut publish = cmd("SPUBLISH");
         publish.arg(&channel).arg(text);
-        // When the message of an entry is lost, listeners read the entry from the records. A change has no other way, so
-        // it is repeated.
+        // Repeated, because a change is in no other message. Listeners read the entry of a lost message from the
+        // records.
         let _ = redis.query("spublish", &channel, &publish, Repeat::Safe).await;
     });
     futures_util::stream::iter(sending).buffered(MAX_CONCURRENT_SENDS).collect::<()>().await;
@@ -146,13 +147,13 @@ struct DeliveryListener {
 }
 
 impl DeliveryListener {
-    /// The person of a channel. None when the channel belongs to something else.
+    /// The person of a channel. None when the channel is not that of a personal stream.
     fn person(&self, channel: &Channel) -> Option<Id> {
         let key = self.redis.base_of_sibling(channel.name(), CHANNEL_NAME)?;
         Id::new(key.strip_prefix(SUBJECT_KIND)?.strip_prefix(':')?).ok()
     }
 
-    /// Pushes a message to the streams of this process. None when it is invalid, or of another version.
+    /// Pushes a message to the streams of this process. None when the message is invalid, or of another version.
     fn apply(&self, person: &Id, message: &str) -> Option<()> {
         let (head, rest) = message.split_once('\n')?;
         let mut head = head.split(' ');

@@ -1,4 +1,4 @@
-//! Buffered read marks in Redis: one hash per person, `read_status:<id>`, and an index of the persons who have one.
+//! Buffered read marks in Redis: one hash per person, `read_status:<id>`, and an index of the persons with a hash.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ static PUT_MARK: Script = Script::new("read_put", include_str!("../../lua/put_ma
 static REMOVE_WRITTEN_MARKS: Script =
     Script::new("read_written", include_str!("../../lua/remove_written_marks.lua"));
 
-/// Buffered marks per person. Beyond it, marks are written to the records directly.
+/// Buffered marks per person; further marks are written to the records directly.
 const MAX_MARKS_PER_PERSON: &[u8] = b"5000";
 /// Attempts to store a mark: an attempt fails when the index entry is too old by the time the script runs.
 const MAX_ATTEMPTS: u32 = 3;
@@ -31,7 +31,7 @@ impl RedisMarkBuffer {
         Self { redis, index }
     }
 
-    /// Renews index entries in the background, so that marks are found even after Redis has lost its data.
+    /// Renews index entries in the background, so that marks are found even when Redis has lost their index entries.
     pub fn start_upkeep(&self, supervisor: &Supervisor) {
         self.index.start_mark_refresh(supervisor);
     }

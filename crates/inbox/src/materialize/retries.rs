@@ -1,5 +1,5 @@
 //! Retries of records that the database refused: a refused record is parked, so that other records are handled
-//! meanwhile, and is given up after a few attempts.
+//! meanwhile, and is given up after [`MAX_ATTEMPTS`] attempts.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ use crate::dead_letters::digest;
 pub(super) const MAX_ATTEMPTS: u64 = 3;
 /// The delay before the second attempt and before the third.
 const RETRY_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(2), (100, 125));
-/// While this many records are parked, a further refusal counts as an outage: the database seems to refuse everything.
+/// While this many records are parked, a further refusal counts as an outage: the database probably refuses every
+/// record.
 const MAX_PARKED: usize = 256;
 
 #[derive(Default)]

@@ -16,7 +16,7 @@ request! {
     }
 
     pub(super) query ListQuery {
-        /// Returns only unread notifications.
+        /// Return only unread notifications.
         unread: bool = flag().or(false),
     }
 

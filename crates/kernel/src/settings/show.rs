@@ -34,8 +34,8 @@ fn redact_if_url(value: &str) -> String {
     if value.contains("://") { redact_url(value) } else { value.to_owned() }
 }
 
-/// Returns a URL without its user part, which may contain a password, and without its query, which may contain a key. A
-/// text that is not a well-formed URL and may contain either is hidden completely.
+/// Returns a URL without its user part, which may contain a password, and without its query, which may contain a key.
+/// Hides the whole text if it has an `@` but is not a well-formed URL.
 pub fn redact_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return if url.contains('@') { HIDDEN.to_owned() } else { url.to_owned() };

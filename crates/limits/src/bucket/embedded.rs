@@ -34,8 +34,8 @@ impl EmbeddedBuckets {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let level = match buckets.get(key) {
             Some(bucket) => {
-                // After the clock was set back, nothing flows in for the lost time, and time counts on from the new
-                // clock.
+                // After the clock was set back, no tokens are added for the lost time; filling continues from the new
+                // time.
                 let seconds = now.saturating_sub(bucket.updated_at) as f64 / 1_000.0;
                 bucket.level = (bucket.level + seconds * rate.per_second).min(rate.burst);
                 bucket.updated_at = now;

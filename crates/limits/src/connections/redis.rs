@@ -1,9 +1,9 @@
 //! Connections of a fleet, counted in Redis. An instance reports all connections of a person that it holds to one
-//! script (`lua/report_connections.lua`): when one is opened or closed, after messages of the bus may have been lost, and
-//! periodically. The reports restore what Redis has lost, and remove connections that no instance holds. Connections
-//! have no leases of their own: those of an instance count while it is in the fleet. Before a connection is replaced
-//! because of those of a silent instance, the instances are asked for reports: the silent one may have been killed, and
-//! its clients may be the ones that connect now.
+//! script (`lua/report_connections.lua`): when one is opened or closed, after messages of the bus may have been lost,
+//! and periodically. The reports restore what Redis has lost, and remove connections that no instance holds.
+//! Connections have no leases of their own: those of an instance count while the instance is in the fleet. Before the
+//! connections of a silent instance cause a replacement, all instances are asked for reports: the silent one may have
+//! been killed, and its clients may be those that connect now.
 
 mod held_connections;
 mod lost_instances;
@@ -30,7 +30,7 @@ static REPORT: Script = Script::new("connections_report", include_str!("../../lu
 /// Time between two checks, which report all connections that this instance holds. A check also starts as soon as the
 /// bus may have lost messages, as after a restart of Redis. Other losses are found by the next check: under `Replace` a
 /// replaced connection whose message was lost has to close soon, while under `Refuse` a count that is too low only
-/// admits one more.
+/// admits too many connections.
 pub fn check_interval(policy: Policy) -> Duration {
     match policy {
         Policy::Replace => Duration::from_secs(30),
@@ -54,7 +54,7 @@ const BATCH_SIZE: usize = 1_024;
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time in which an instance has to report its connections after it was asked.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(400);
-/// Decisions that wait for answers of other instances. Beyond it, a decision is left to the next check.
+/// Decisions that wait for answers of other instances; further decisions are left to the next check.
 const MAX_DECISIONS: usize = 65_536;
 /// Expiry of the keys of a limit without a maximum age, in milliseconds. Every check renews it.
 const KEY_TTL_MS: u128 = 3_600_000;
@@ -239,7 +239,7 @@ impl Inner {
     /// at its time, so that a connection that was closed meanwhile does not count and replaces no other one.
     async fn report(&self, person: &Id, purpose: Purpose) -> Result<(), Error> {
         let mut failed = 0;
-        // The first report of a process is too late, and its answer brings the clock of Redis. After a failover the
+        // The first report of a process is too late, and its answer contains the time of Redis. After a failover the
         // clock may differ, which has the same effect.
         let mut is_clock_known = false;
         loop {

@@ -57,7 +57,7 @@ pub struct EmbeddedLog {
 }
 
 impl EmbeddedLog {
-    /// Keeps at most `max_keys` idempotency keys, also if that removes keys that have not expired.
+    /// Keeps at most `max_keys` idempotency keys: removes the oldest above this limit even before they expire.
     pub fn start(
         store: Store,
         max_keys: u64,
@@ -158,7 +158,7 @@ impl From<Error> for LogError {
     }
 }
 
-/// Converts a number for SQLite, whose integers are signed. A larger number is stored in no row, so it may be capped.
+/// Converts a number for SQLite, whose integers are signed. Caps larger numbers, which no row contains.
 fn to_sql(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -37,8 +37,8 @@ pub trait FollowUps: Send + Sync {
     fn watch(&self) -> BoxFuture<'_, FollowUpWatch>;
 }
 
-/// Reports that records were added. It may miss a record and may report one that does not exist, so the caller also
-/// polls.
+/// Reports that records were added. The watch may miss a record and may report one that does not exist, so the caller
+/// also polls.
 pub struct FollowUpWatch {
     pub(super) added: Arc<Notify>,
     pub(super) on_drop: Box<dyn Fn() + Send + Sync>,

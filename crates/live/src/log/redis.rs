@@ -1,9 +1,9 @@
 //! The log in Redis, which a fleet shares, and the bus between its instances.
 //!
 //! An append is one script in one round trip: it stores the event in the stream of the subject and publishes it on a
-//! channel of the same slot. The bus ([`bus`]) delivers it to every instance that has subscribers, also to the one that
-//! appended. The keys of a subject share a slot: `room:events:42` and its siblings `{room:events:42}:...`, each after
-//! the prefix.
+//! channel of the same slot. The bus ([`bus`]) delivers the event to every instance that has subscribers, also to the
+//! one that appended. The keys of a subject share a slot: `room:events:42` and its siblings `{room:events:42}:...`,
+//! each after the prefix.
 
 mod append;
 mod audience;
@@ -87,7 +87,7 @@ impl Log for RedisLog {
             answers.sort_by_key(|(at, _)| *at);
             let answers: Vec<_> = answers.into_iter().map(|(_, answer)| answer).collect();
             match &answers[..] {
-                // Nothing was appended, so the error stands for the whole batch, unless a stale event needs a retry.
+                // No event is known to be stored and none is stale, so the error is returned for the whole batch.
                 [Err(AppendError::Failed(error)), rest @ ..]
                     if rest.iter().all(|answer| {
                         matches!(answer, Err(AppendError::Failed(_) | AppendError::Conflict))

@@ -160,6 +160,12 @@ pub(crate) async fn failures_are_retried_and_outages_cost_no_attempt(database: D
     assert_eq!(outbox.depth().await.unwrap(), 0);
     worker.process_batch().await.unwrap();
     assert_eq!(handler.take_calls()["a"], [101]);
+    // For a worker that starts now, too, the row is outside the order: it holds back no later row of its target.
+    add(&database, &[(110, "a")]).await;
+    sequence_all(&database.records().await).await;
+    database.execute("UPDATE outbox_events SET available_at = 0 WHERE id = 110").await;
+    assert_eq!(self::worker(&outbox, &handler).process_batch().await.unwrap(), Some(2));
+    assert_eq!(handler.take_calls(), calls(&[("a", &[110]), ("c", &[200])]));
     handler.errors.lock().unwrap().clear();
     clock.set(NOW + 600 * MINUTE);
     assert_eq!(worker.process_batch().await.unwrap(), Some(1));

@@ -23,7 +23,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 
 type IdMap<T> = HashMap<Id, T, foldhash::fast::RandomState>;
 
-/// See the module.
+/// The presence store of one process.
 pub struct EmbeddedStore {
     lease_ttl: Millis,
     clock: Clock,
@@ -208,7 +208,7 @@ impl RoomUpdate<'_> {
         if let Some(Lease::Heartbeat(at)) = previous {
             self.room.heartbeats.remove(&(at, person.clone()));
         }
-        // A person with a stream stays present without the heartbeat.
+        // A person with a stream needs no heartbeat lease.
         let lease = if previous == Some(Lease::Stream) { Lease::Stream } else { lease };
         if let Lease::Heartbeat(at) = lease {
             self.room.heartbeats.insert((at, person.clone()));

@@ -34,7 +34,7 @@ const RENEWALS_PER_LEASE: u32 = 3;
 /// all of them are removed.
 const MAX_LIST_CALLS: usize = 1_000;
 
-/// See the module.
+/// The presence store of a fleet.
 pub struct RedisStore {
     redis: Redis,
     fleet: watch::Receiver<Fleet>,
@@ -60,7 +60,7 @@ struct ScriptCall<'a> {
 type ScriptReply = (i64, String, String, usize, Vec<(String, String)>);
 
 impl RedisStore {
-    /// People of instances that are no longer in the fleet leave.
+    /// Creates the store. People of instances that are no longer in `fleet` leave.
     pub fn new(
         options: Options,
         redis: Redis,

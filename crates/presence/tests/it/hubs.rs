@@ -88,7 +88,7 @@ async fn a_new_stream_begins_with_the_people_of_other_instances() {
     let Some([a, b, _]) = three_hubs(LONG_LEASES).await else { return };
     let room = id("42");
     let _first = a.presence.join(&room, &id("anna")).await;
-    // The person is in the room already, so that nothing is announced.
+    // The person is in the room already, so that no change is announced.
     let second = b.presence.join(&room, &id("anna")).await;
     b.wait_for_snapshot(&second, &["anna"]).await;
     let ben = b.presence.join(&room, &id("ben")).await;

@@ -2,7 +2,7 @@
 //! routes messages to the listeners of their channel.
 //!
 //! Losing a connection makes all its channels pending again and stale; once such a channel is subscribed again, its
-//! listeners are informed. Everything that waits is a separate future, so that one slow server does not delay the
+//! listeners are informed. Every operation that waits is a separate future, so that one slow server does not delay the
 //! others.
 
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use crate::error::Error;
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// A subscription that is not confirmed by then is requested again, perhaps from another server.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
-/// Messages that are routed before the loop handles other events.
+/// Maximum number of messages that are routed before the loop handles other events.
 const BATCH_SIZE: usize = 1_024;
 
 type Task = Pin<Box<dyn Future<Output = TaskResult> + Send>>;
@@ -86,7 +86,7 @@ struct Retry {
     due_at: Option<Instant>,
 }
 
-/// Stands for the server of a channel while no server can be asked which one that is.
+/// Stands for the server of a channel while that server is unknown, because no server answers the lookup.
 const UNKNOWN_SERVER: &str = "";
 
 impl Link {
@@ -330,7 +330,7 @@ impl SubscriptionManager {
             }
         }
         self.retry_later(&url);
-        // Some channels may be on another server by now, which can be asked at once.
+        // Some channels may have moved to another server, which is tried at once.
         self.locate_pending();
     }
 
@@ -426,8 +426,8 @@ impl SubscriptionManager {
         self.retries.get(url).is_some_and(|retry| retry.due_at.is_some())
     }
 
-    /// The connection on which to request a channel: that of its server; for a channel everywhere, any connection if
-    /// its server has none.
+    /// The connection on which to request a channel: the one to its server; for [`Channel::Everywhere`], any connection
+    /// if that server has none.
     fn connection_for(&self, channel: &Channel, url: &str) -> Option<ConnectionId> {
         let own = self.links.get(url).and_then(Link::id);
         match channel {
@@ -458,8 +458,8 @@ impl SubscriptionManager {
     }
 }
 
-/// Whether a connection still works after a command. A refused command does not end it: the channel is on another
-/// server by now.
+/// Whether a connection still works after a command. It does after a refused command: the channel is on another server
+/// by now.
 fn still_works(outcome: &Result<(), redis::RedisError>) -> bool {
     outcome.as_ref().err().is_none_or(|error| !error.is_io_error())
 }

@@ -1,6 +1,6 @@
-//! The schemas of responses. `requests` declares those of requests.
+//! The schemas of responses. The module `requests` declares the schemas of requests.
 //!
-//! `bongsu_http::openapi` adds the envelope that every response has to the OpenAPI document.
+//! `bongsu_http::openapi` adds the envelope of all responses to the OpenAPI document.
 
 #![allow(unused_qualifications, reason = "the derive writes its types with their paths")]
 

@@ -1,6 +1,6 @@
 //! Maps the errors of rooms to API errors: a code, and a text in Korean and English.
 //!
-//! Every error of this part is mapped here once, and logged here if only an operator can resolve it.
+//! Every error of this part is mapped here once. Failures of streams, reads, presence and queries are logged here.
 
 use bongsu_http::ApiError;
 use bongsu_kernel::Code;
@@ -34,6 +34,10 @@ fn unavailable(error: &str) -> ApiError {
 
 pub(super) fn publish_error(error: PublishError) -> ApiError {
     let failed = |ko, en| ApiError::of(Code::Notif5001, ko, en);
+    if let PublishError::Log(error @ (LogError::Failed(_) | LogError::Refused(_))) = &error {
+        // The answer does not contain the reason.
+        tracing::error!(%error, "failed to store an event; refusing the publish");
+    }
     match error {
         PublishError::TypeNotAllowed(event_type) => {
             let (ko, en) = if event_type.is_reserved() {
@@ -89,7 +93,7 @@ pub(super) fn publish_error(error: PublishError) -> ApiError {
     }
 }
 
-/// The error of missed events that were not read.
+/// The error of a failed read of missed events.
 pub(super) fn read_error(error: &LogError) -> ApiError {
     tracing::error!(%error, "failed to read the events of a room; refusing the request");
     match error {
@@ -110,7 +114,7 @@ pub(super) fn access_error(error: AccessError) -> ApiError {
     }
 }
 
-/// The error of a room or member that was not registered or removed.
+/// The error of a failed registration or removal of a room or a member.
 pub(super) fn registration_error(error: RegisterError) -> ApiError {
     match error {
         RegisterError::NoRoom => room_not_found(),

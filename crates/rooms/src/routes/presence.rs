@@ -16,8 +16,8 @@ use super::errors::{access_error, presence_error};
 use super::requests::{PresenceQuery, RoomPath};
 use crate::Rooms;
 
-/// Heartbeats that one person may send, to all rooms together. They are limited because each one keeps a lease in
-/// memory for `PRESENCE_USER_TTL_SECS`.
+/// Maximum rate of the heartbeats of one person, to all rooms together. The rate is limited because each heartbeat
+/// keeps a lease in memory for `PRESENCE_USER_TTL_SECS`.
 const HEARTBEATS_PER_SECOND: f64 = 4.0;
 const MAX_HEARTBEAT_BURST: u32 = 120;
 
@@ -26,7 +26,7 @@ pub(super) fn router() -> OpenApiRouter<RoomsState> {
 }
 
 impl Rooms {
-    /// Adds a stream to a room. Unless it is an observer, its person becomes present.
+    /// Adds a stream to a room. Unless the stream is an observer, its person becomes present.
     pub(super) async fn join(
         &self,
         room: &Id,
@@ -39,9 +39,9 @@ impl Rooms {
 
 /// List the people in a room
 ///
-/// Returns people with a stream or a WebSocket of the room, and those who sent a heartbeat within the last minute.
-/// `count` is the number of people in the whole room. If there are more people, `nextCursor` is the `cursor` of the
-/// next page.
+/// List the people with a stream or a WebSocket of the room, and those who sent a heartbeat within
+/// `PRESENCE_USER_TTL_SECS` (default: 60). `count` is the number of people in the whole room. If there are more people,
+/// `nextCursor` is the `cursor` of the next page.
 #[utoipa::path(
     get,
     path = "/api/v1/rooms/{roomId}/presence",
@@ -67,8 +67,8 @@ async fn present(
 
 /// Send a heartbeat
 ///
-/// Keeps a person present who watches the room without a stream. Repeat it after `nextInSecs`. A person may send 4
-/// heartbeats per second to all rooms together.
+/// Stay present in a room without a stream. Repeat the heartbeat after `nextInSecs`. A person may send 4 heartbeats per
+/// second to all rooms together.
 #[utoipa::path(
     post,
     path = "/api/v1/rooms/{roomId}/presence/heartbeat",

@@ -18,7 +18,7 @@ pub(super) fn router() -> OpenApiRouter<RoomsState> {
 
 /// Register a room
 ///
-/// With `ROOMS_MODE=registered` only registered rooms can be read and published to.
+/// With `ROOMS_MODE=registered`, people can read and services can publish to registered rooms only.
 #[utoipa::path(
     put,
     path = "/api/v1/rooms/{roomId}",
@@ -37,7 +37,7 @@ async fn register(
 
 /// Delete a room
 ///
-/// Closes the room's streams (3501), and deletes its log and its members.
+/// Close the room's streams (3501), and delete its log and its members.
 #[utoipa::path(
     delete,
     path = "/api/v1/rooms/{roomId}",

@@ -71,7 +71,7 @@ request! {
 
 /// People in one page, unless the caller gives another limit. Equals the maximum that a `presence.update` lists.
 const DEFAULT_PAGE_SIZE: usize = 200;
-/// People in one page at most.
+/// Maximum number of people in one page.
 const MAX_PAGE_SIZE: u64 = 500;
 
 fn stream_id() -> FieldKind<StreamId> {
@@ -114,7 +114,7 @@ fn rooms() -> FieldKind<Vec<Id>> {
 }
 
 impl SubjectsQuery {
-    /// Returns the rooms, and whether the stream includes the inbox. Only with the inbox may there be no rooms.
+    /// Returns the rooms, and whether the stream includes the inbox. A stream without the inbox needs rooms.
     pub(super) fn subjects(self) -> Result<(Vec<Id>, bool), ApiError> {
         match (self.rooms, self.inbox.unwrap_or_default()) {
             (None, false) => Err(invalid("rooms", Reason::Required)),
@@ -139,8 +139,8 @@ impl From<PublishBody> for PublishRequest {
 
 /// The position after which a stream begins; None: from now on.
 ///
-/// Handlers take it before their other arguments: a client that reconnects although its stream closed for good gets
-/// 204, even when its token is not valid any more.
+/// Handlers take the position before their other arguments: a client that reconnects although its stream closed for
+/// good gets 204, even when its token is not valid any more.
 pub(super) struct Resume(pub(super) Option<StreamId>);
 
 impl<S: Sync> FromRequestParts<S> for Resume {

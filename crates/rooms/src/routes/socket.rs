@@ -23,12 +23,12 @@ pub(super) fn router() -> OpenApiRouter<RoomsState> {
 
 /// Follow rooms and the inbox over a WebSocket
 ///
-/// The client sends `{"op":"subscribe","room":42,"since":"0-0"}` and `{"op":"unsubscribe","room":42}`, and receives
+/// Send `{"op":"subscribe","room":42,"since":"0-0"}` or `{"op":"unsubscribe","room":42}`, and receive
 /// `{"event","id","room","data"}`. The first event after `system.subscribed` is a `presence.update` with the people in
-/// the room. With `"inbox":true` instead of a room the client follows the personal stream, and receives
+/// the room. Send `"inbox":true` instead of a room to follow the personal stream, and receive
 /// `{"event","id","inbox","data"}`. A refused operation is answered with `{"event":"error","code","room"}` or
-/// `{"event":"error","code","inbox"}`. The hub closes the WebSocket with a code of 3000 or above; below 3500 the client
-/// reconnects.
+/// `{"event":"error","code","inbox"}`. The hub closes the WebSocket with a code of 3000 or above; reconnect after a
+/// code below 3500.
 #[utoipa::path(
     get,
     path = "/api/v1/ws",

@@ -38,7 +38,7 @@ pub fn copy(database: &Path, target: &Path) -> Result<u64, CopyError> {
     inspect(database)?;
     let partial = PartialCopy::create_beside(target).map_err(unwritable)?;
     let source = open(database, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(Error::from)?;
-    let name = partial.0.to_str().ok_or_else(|| unwritable(io::Error::other("its name is not UTF-8")))?;
+    let name = partial.0.to_str().ok_or_else(|| unwritable(io::Error::other("the name is not UTF-8")))?;
     source.execute("VACUUM INTO ?1", [name]).map_err(|error| match Error::from(error) {
         Error::Full => unwritable(io::ErrorKind::StorageFull.into()),
         other => CopyError::Database(other),
@@ -60,7 +60,7 @@ pub fn copy(database: &Path, target: &Path) -> Result<u64, CopyError> {
 struct PartialCopy(PathBuf);
 
 impl PartialCopy {
-    /// Creates an empty file, which SQLite takes for a new database, so that it has its permissions before any content.
+    /// Creates an empty file, so that the copy is private from the start. SQLite takes it for a new database.
     fn create_beside(target: &Path) -> io::Result<Self> {
         let mut name = target
             .file_name()

@@ -20,7 +20,7 @@ pub(crate) const APPLICATION_ID: i32 = 0x424F_4E47;
 /// doctor` checks them.
 const MAX_STARTUP_CHECK_SIZE: u64 = 128 << 20;
 
-/// An open database. Its folder stays locked until it is dropped.
+/// An open database. Its folder stays locked until this value is dropped.
 pub struct Database {
     folder: DataFolder,
     path: PathBuf,
@@ -119,7 +119,7 @@ impl Database {
 }
 
 /// Creates a file that contains only the application id. The file gets its name once it is synced, so a crash at any
-/// moment leaves a complete file or none, and an empty file was never created here.
+/// moment leaves a complete file or none, but never an empty one.
 fn create(path: &Path) -> Result<(), Error> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::StorageFull => Error::Full,

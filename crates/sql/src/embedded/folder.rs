@@ -27,11 +27,11 @@ const OTHER_USERS_WRITE: u32 = 0o002;
 /// The file with the id of the process that holds the folder.
 const PID_FILE: &str = "lock";
 
-/// A folder that is locked until this value is dropped. The lock also ends with the process, however that ends.
+/// A folder that is locked until this value is dropped. The lock also ends when the process ends or is killed.
 #[derive(Debug)]
 pub struct DataFolder {
     path: PathBuf,
-    /// The folders that were created for it, the innermost first. Drop removes those that are still empty.
+    /// The folders that `take` created, the innermost first. Drop removes those that are still empty.
     created: Vec<PathBuf>,
     _lock: File,
 }
@@ -95,8 +95,8 @@ impl DataFolder {
     }
 
     /// Removes the access of other users to the hub's files, and to the folder if it contains no other files: a folder
-    /// that was created by hand usually gives that access. If only the group has access, it stays, because a program of
-    /// the group may write the outbox.
+    /// that was created by hand usually gives that access. A mode that gives access only to the group stays, because a
+    /// program of the group may write the outbox.
     pub(super) fn make_private(&self) -> Result<(), Error> {
         let unusable = |why: String| Error::Unusable(self.path.clone(), why);
         let (mut was_open, mut has_foreign_files) = (false, false);

@@ -2,8 +2,8 @@
 //!
 //! Each group of jobs is one transaction; while it is being synced, the next group gathers. The thread applies the jobs
 //! in the order of their submission, and reports them as committed in the same order, after the sync. A job that fails
-//! by itself is removed from its group and the others go on. When the store itself fails, nothing of the group is
-//! stored and all its jobs are reported as failed.
+//! by itself is removed from its group and the others go on. When the store itself fails, no job of the group is
+//! stored and all of them are reported as failed.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub trait Job: Send {
     fn apply(&mut self, connection: &mut Connection) -> Result<(), Error>;
     /// Reports that the work is durable.
     fn committed(self: Box<Self>);
-    /// Reports that nothing of the work is stored.
+    /// Reports that no part of the work is stored.
     fn failed(self: Box<Self>, error: &Error);
 }
 
@@ -112,7 +112,7 @@ impl Writer {
         self.queue.send(Some(job)).await.map_err(|_| Error::Closed)
     }
 
-    /// Whether the disk has not answered for more than three seconds. A job that is submitted now may wait for long.
+    /// Whether the disk has not answered for more than three seconds. A job that is submitted now may wait long.
     pub fn is_stuck(&self) -> bool {
         self.health.is_stuck()
     }
@@ -231,7 +231,7 @@ fn run(
             }
         }
     }
-    // Leaves a complete file without a write-ahead log. After a failure the next start reads that log.
+    // Moves the write-ahead log into the file. If this fails, the next start reads the log.
     let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
 }
 

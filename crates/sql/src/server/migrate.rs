@@ -19,8 +19,8 @@ const END_OF_CHECKS: &str = "-- End of checks.\n";
 /// Waits up to 60 seconds for another hub that is migrating.
 const LOCK_POSTGRES: &str = "BEGIN; SET LOCAL lock_timeout = 60000; \
      SET LOCAL idle_in_transaction_session_timeout = 0; SELECT pg_advisory_xact_lock(4922349082318)";
-/// Waits up to 60 seconds as well. All databases of a server share the lock names, so the name contains the database's
-/// hash.
+/// Waits up to 60 seconds as well. All databases of a server share the lock names, so the name contains a hash of the
+/// database name.
 const LOCK_MYSQL: &str = "SELECT GET_LOCK(CONCAT('bongsu:', SHA1(DATABASE())), 60)";
 const UNLOCK_MYSQL: &str = "DO RELEASE_LOCK(CONCAT('bongsu:', SHA1(DATABASE())))";
 
@@ -160,7 +160,7 @@ fn migration_error(address: &DatabaseAddress, migration: &Migration, error: &Ser
     })
 }
 
-/// An error of a statement of ours. One that the server rejects is not cured by a restart, unlike an outage.
+/// The error of a statement of this program. A restart may help after an outage, but not after a rejected statement.
 fn schema_error(
     address: &DatabaseAddress,
     error: &ServerError,

@@ -8,8 +8,8 @@ use super::numeric;
 use crate::query::RenderedQuery;
 use crate::{Row, Value};
 
-/// Lock names are shared by all databases of a server and limited to 64 characters, so they contain the database's
-/// hash.
+/// Lock names are shared by all databases of a server and limited to 64 characters, so they contain a hash of the
+/// database name.
 pub(crate) const TRY_LOCK_EXCLUSIVE: &str = "SELECT GET_LOCK(CONCAT('bongsu:', MD5(DATABASE())), 0)";
 /// The servers have no shared named locks. This only checks that no exclusive lock is held; it does not prevent a later
 /// one.

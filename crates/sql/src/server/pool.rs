@@ -1,9 +1,9 @@
 //! A bounded pool of idle connections.
 //!
-//! A [`Session`] is a connection on loan. It returns only by [`Pool::put_back`]. When it is dropped instead, by an
-//! error, a timeout or a panic, its connection is closed and the server rolls back its transaction. While the server is
-//! unavailable, [`Pool::begin`] fails at once, and only the periodic check tries to connect. A few connections are
-//! reserved for loops that everything else depends on.
+//! A [`Session`] has a connection of the pool. Only [`Pool::put_back`] returns the connection. When the session is
+//! dropped instead, by an error, a timeout or a panic, the connection is closed and the server rolls back the
+//! transaction. While the server is unavailable, [`Pool::begin`] fails at once, and only the periodic check tries to
+//! connect. A few connections are reserved for loops that all streams depend on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -89,7 +89,7 @@ impl Pool {
         self.is_unavailable.store(false, Ordering::Release);
     }
 
-    /// Also closes the idle connections: the server has closed them, or cannot be reached by them.
+    /// Also closes the idle connections: the server has closed them, or does not answer on them.
     pub(crate) fn mark_unavailable(&self, error: &ServerError) {
         *self.outage_reason.lock().unwrap_or_else(PoisonError::into_inner) = error.to_string();
         self.is_unavailable.store(true, Ordering::Release);

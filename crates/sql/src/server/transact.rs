@@ -1,8 +1,8 @@
 //! Runs a transaction from BEGIN to COMMIT: repeats it after a conflict, limits its time, and reports its outcome
 //! exactly.
 //!
-//! Before COMMIT is sent, a failure means that nothing is stored. After it, only the server knows, unless its answer
-//! says that the transaction was rolled back.
+//! Before COMMIT is sent, a failure means that no change is stored. Afterwards only the server knows whether it has
+//! stored the changes, unless its answer says that the transaction was rolled back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::{BoxFuture, Change, Error, Names, Transaction};
 /// Time limit of a transaction: waiting for a connection, all statements, all attempts.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ATTEMPTS: u64 = 10;
-/// Time before the next attempt: this, and a random jitter.
+/// Fixed part of the delay before the next attempt, to which a random jitter is added.
 const RETRY_DELAY_MS: u64 = 5;
 /// The largest jitter after the first attempt; after attempt n it is n times as large.
 const RETRY_JITTER_MS: u64 = 20;
 
-const TIMED_OUT: &str = "it took longer than 5 s";
+const TIMED_OUT: &str = "the transaction took longer than 5 s";
 
 /// How one attempt ended.
 enum AttemptOutcome<T, E> {
@@ -88,7 +88,7 @@ impl Server {
                     continue;
                 }
                 Ok(AttemptOutcome::Retry) => {
-                    let why = format!("it conflicted with other transactions {MAX_ATTEMPTS} times");
+                    let why = format!("the transaction conflicted with others {MAX_ATTEMPTS} times");
                     Err(Error::Unavailable(why).into())
                 }
                 Ok(AttemptOutcome::Done(result)) => result,
@@ -141,7 +141,7 @@ impl Session {
         let result = work.await;
         let result = transaction.finish(result);
         match (result, &self.error) {
-            // Whatever the change returned: the server has rolled it back.
+            // The server has rolled the transaction back, whatever the change returned.
             (_, Some(ServerError::Conflict(_))) => AttemptOutcome::Retry,
             (Ok(value), _) if mode == AccessMode::Write => self.commit(value).await,
             (result, _) => AttemptOutcome::Done(result),

@@ -131,7 +131,7 @@ pub(crate) async fn a_change_that_takes_too_long_is_given_up<D: ServerDatabase>(
     let (slow, waited) = tokio::join!(slow, waiting);
     assert!(matches!(slow, Err(Error::Unavailable(_))), "{slow:?}");
     assert!(started.elapsed() < TIMEOUT);
-    // It gets the lock shortly before its own time limit, so its COMMIT may stay unanswered.
+    // The second change gets the lock shortly before its own time limit, so its COMMIT may stay unanswered.
     let possible: &[i64] = match waited {
         Ok(1) => &[1],
         Err(Error::Unavailable(_)) => &[0],

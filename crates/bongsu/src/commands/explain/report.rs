@@ -18,7 +18,7 @@ use bongsu_part::Failure;
 #[serde(rename_all = "camelCase")]
 struct Document<'a> {
     event_id: &'a str,
-    /// The trace context of the request that published it.
+    /// The trace context of the request that published the event.
     traceparent: Option<TraceParent>,
     accepted: Option<Acceptance>,
     derived: Option<EntryCounts>,
@@ -107,7 +107,7 @@ pub(super) fn text(data: &EventData) -> String {
     match &document.derived {
         // An outbox row is sent to streams and has no inbox entries.
         None if document.accepted.is_none() => {}
-        None => lines.push(("derived", "nobody has an entry".to_owned())),
+        None => lines.push(("derived", "no person has an entry".to_owned())),
         Some(EntryCounts { people, unread, read, deleted }) => {
             let has = if *people == 1 { "person has" } else { "people have" };
             let text = format!("{people} {has} an entry: {unread} unread, {read} read, {deleted} deleted");

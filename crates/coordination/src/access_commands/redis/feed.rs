@@ -1,4 +1,4 @@
-//! What an instance knows of the feed: its position, whether it is current, and which persons are revoked.
+//! The feed as one instance sees it: the position, whether the instance is current, and which persons are revoked.
 //!
 //! Every message on the bus names the command before it, so the message after a lost one shows the gap; the instance then
 //! reads the feed. An instance is current for a short time after a read of the feed during which the bus was not
@@ -33,7 +33,7 @@ pub(super) struct Feed {
 }
 
 struct State {
-    /// The last command that was applied. None before the first read.
+    /// The id of the last command that was applied. None before the first read.
     position: Option<StreamId>,
     is_subscribed: bool,
     /// How often the bus was lost.
@@ -126,7 +126,7 @@ impl Feed {
         self.state().bus_losses
     }
 
-    /// Notes that the channel is subscribed, unless the bus was lost since it was lost `bus_losses` times.
+    /// Notes that the channel is subscribed, unless the bus was lost since the caller read `bus_losses`.
     pub(super) fn subscribed(&self, bus_losses: u64) {
         let mut state = self.state();
         if state.bus_losses == bus_losses {
@@ -184,7 +184,7 @@ impl Feed {
         (state.revoked.iter().map(|(user, before)| (user.clone(), *before)).collect(), state.data_losses)
     }
 
-    /// Notes that Redis has every revocation that was known after it lost its data `data_losses` times.
+    /// Notes that Redis has every known revocation, unless Redis lost data since the caller read `data_losses`.
     pub(super) fn mark_restored(&self, data_losses: u64) {
         let state = self.state();
         if state.data_losses == data_losses {
@@ -195,7 +195,7 @@ impl Feed {
 
     fn apply(&self, state: &mut State, command: &str) {
         let Some(command) = AccessCommand::parse(command) else {
-            tracing::warn!("unknown access command, perhaps of a later version; treating it as missed");
+            tracing::warn!("failed to parse an access command; handling it as missed");
             return self.handle_missed(state);
         };
         if let AccessCommand::Revoke { user, issued_before } = &command {
@@ -211,7 +211,7 @@ impl Feed {
         self.handler.handle_missed();
     }
 
-    /// Redis lacks revocations until they are written back; until then the instance is not current.
+    /// Makes the instance not current until the revocations that Redis lacks are written back.
     fn mark_data_lost(&self, state: &mut State) {
         state.data_losses += 1;
         self.is_restored.send_replace(false);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_does_not_follow_on_makes_uncertain_until_the_feed_was_read() {
+    fn a_message_after_a_gap_makes_the_feed_stale_until_it_is_read() {
         let (feed, handler, channel) = current();
         publish(&feed, &channel, 5, 6);
         assert!(feed.is_current());
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_was_disturbed_makes_nobody_certain() {
+    fn an_interrupted_read_leaves_the_feed_stale() {
         let (feed, handler, channel) = current();
         feed.lost(&channel);
         assert!(!feed.is_current());
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_that_was_lost_before_it_was_noticed_does_not_count() {
+    fn a_subscription_lost_before_the_read_does_not_make_the_feed_current() {
         let (feed, _, channel) = current();
         let losses = feed.bus_losses();
         feed.lost(&channel);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_hub_orders_and_what_the_feed_lost_is_told_as_missed() {
+    fn unknown_and_trimmed_commands_are_reported_as_missed() {
         let (feed, handler, channel) = current();
         feed.message(&channel, format!("{} {} 2 banish user6", id(5), id(6)).as_bytes());
         read(&feed, Page::PositionLost { head: id(3) });
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revocation_that_comes_during_a_look_at_the_engine_is_not_forgotten() {
+    fn a_revocation_during_a_lookup_is_not_overwritten() {
         let (feed, _, channel) = current();
         let user = Id::new("anna").unwrap();
         let (known, changes) = feed.revocation(&user);

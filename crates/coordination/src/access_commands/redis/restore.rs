@@ -1,8 +1,8 @@
 //! Writes revocations back to a Redis that has lost them: emptied, restarted without its data, or replaced by a replica.
 //!
-//! The next read of the feed detects the loss, because the instance's position is missing there; before its first read an
-//! instance assumes a loss as well. The instance is not current until Redis has every revocation that it remembers and
-//! every one in the records. It writes them through the feed, so that other instances apply those they did not know.
+//! The next read of the feed detects the loss, because the feed does not contain the instance's position; before its
+//! first read an instance assumes a loss as well. The instance is not current until Redis has every revocation that it
+//! remembers and every one in the records. It writes them through the feed, so that other instances apply missing ones.
 
 use bongsu_kernel::{Id, Millis};
 use bongsu_redis::Repeat;
@@ -17,7 +17,7 @@ use crate::access_commands::AccessCommand;
 const BATCH_SIZE: usize = 256;
 
 impl Inner {
-    /// Does nothing while Redis is known to have every revocation. May take longer than callers wait.
+    /// Writes back the revocations that Redis may have lost. May take longer than callers wait.
     pub(super) async fn restore_lost(&self) -> Result<(), Error> {
         if self.feed.is_restored() {
             return Ok(());
@@ -67,7 +67,7 @@ impl Inner {
         Ok(commands.len())
     }
 
-    /// Waits, for as long as callers wait, until Redis has every known revocation.
+    /// Waits until Redis has every known revocation, at most for `ANSWER_TIMEOUT`.
     pub(super) async fn wait_restored(&self) -> Result<(), Error> {
         let restored = tokio::time::timeout(ANSWER_TIMEOUT, self.feed.wait_restored()).await;
         restored.map_err(|_| Error::Unavailable("revocations are being written back to Redis".to_owned()))

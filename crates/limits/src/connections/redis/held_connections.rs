@@ -23,7 +23,7 @@ pub(super) struct HeldConnections {
     changed: PersonMap<Option<Purpose>>,
     /// The number of the last report.
     last_number: u64,
-    /// The time of Redis at a time of this process.
+    /// The time of Redis in the last answer, and when the answer arrived.
     clock: Option<(Instant, Millis)>,
     /// Notified when a person was added to `changed`.
     pub(super) on_change: Arc<Notify>,
@@ -90,7 +90,7 @@ impl HeldConnections {
         self.people.get(person).is_some_and(|own| own.iter().any(|connection| *connection.id == *id))
     }
 
-    /// Removes everything, and returns the persons of whom Redis may have connections of this instance.
+    /// Removes all connections and changes. Returns the persons for whom Redis may have connections of this instance.
     pub(super) fn clear(&mut self) -> Vec<Id> {
         let changed = std::mem::take(&mut self.changed).into_keys();
         std::mem::take(&mut self.people).into_keys().chain(changed).collect()
@@ -112,7 +112,7 @@ impl HeldConnections {
             connections.push((id.clone(), time));
         }
         let deadline = deadlines.into_iter().min().map_or(0, |deadline| {
-            // Before the clock of Redis is known, 1 makes the report too late, and the answer brings the clock.
+            // Before the clock of Redis is known, 1 makes the report too late, and the answer contains the time.
             self.clock.map_or(1, |(at, time)| {
                 let left = deadline.saturating_duration_since(at).as_millis();
                 time.saturating_add(u64::try_from(left).unwrap_or(Millis::MAX))
@@ -126,8 +126,8 @@ impl HeldConnections {
         self.clock = Some((Instant::now(), now));
     }
 
-    /// Inserts a connection before Redis has admitted it, so that the message is not missed when it is replaced at
-    /// once.
+    /// Inserts a connection before Redis has admitted it, so that the message is not missed when the connection is
+    /// replaced at once.
     pub(super) fn insert(&mut self, person: &Id, id: Arc<str>, on_replaced: OnReplaced, deadline: Instant) {
         let connection = Connection { id, on_replaced, state: State::Pending(deadline) };
         self.people.entry(person.clone()).or_default().push(connection);

@@ -1,6 +1,6 @@
 //! Appending: one job within the transaction of a group, and the deliveries and answers after the commit.
 //!
-//! Key, id, entry, stored answer, follow-up record and trimming are one transaction: a crash leaves all or none of it.
+//! Key, id, entry, stored answer, follow-up record and trimming are one transaction: a crash leaves all or none.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::log::{
 /// How long an answer is kept under its idempotency key, in milliseconds.
 const KEY_LIFETIME: Millis = 24 * 60 * 60 * 1_000;
 
-/// A subject is trimmed when it has this many entries too many, so that not every append deletes a row.
+/// Entries above `keep` at which a subject is trimmed (`keep` if smaller), so that not every append deletes a row.
 const MAX_EXCESS: u64 = 64;
-/// Entries removed by one append.
+/// Maximum number of entries that one append removes.
 const MAX_TRIM_BATCH: u64 = 1_000;
 
 type Reply = Result<Vec<Result<AppendOutcome, AppendError>>, Error>;
@@ -88,7 +88,7 @@ impl bongsu_sql::Job for Job {
         if self.events.iter().any(|event| !event.recipients.is_empty()) {
             self.follow_up_added.notify_one();
         }
-        // Fails if the caller has given up. It gets this answer when it retries with the same key.
+        // Fails if the caller has given up. A retry with the same key returns this answer.
         let _ = self.reply.send(Ok(answers));
     }
 

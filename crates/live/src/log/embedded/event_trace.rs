@@ -11,7 +11,7 @@ pub async fn trace_event(readers: &Readers, subject: SubjectName, id: StreamId) 
     let reading = readers.read(move |connection| {
         let snapshot = connection.unchecked_transaction()?;
         let event = read::event(&snapshot, &subject, id)?;
-        // All records are searched (LIMIT -1). Few of them wait at a time.
+        // The limit -1 searches all records, which are few at any time.
         let follow_up = follow_ups::find(&snapshot, &subject, id, -1)?;
         Ok(EventTrace { event, follow_up })
     });

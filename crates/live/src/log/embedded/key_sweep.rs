@@ -1,4 +1,4 @@
-//! Removes expired idempotency keys, and the oldest keys while there are more than the limit.
+//! Removes expired idempotency keys, and the oldest keys above the limit.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn sweep(connection: &Connection, max_keys: u64, now: i64) -> Result<usize, Erro
              AND id IN (SELECT id FROM idempotency ORDER BY id LIMIT ?2)",
         )?
         .execute([now, MAX_EXPIRED_BATCH])?;
-    // Rows are added with ascending ids and only the oldest are removed, so the ids tell how many rows exist.
+    // The ids of rows ascend, so at most `max_keys` rows have an id above `max(id) - max_keys`.
     let removed = connection
         .prepare_cached(
             "DELETE FROM idempotency WHERE id IN (SELECT id FROM idempotency ORDER BY id LIMIT ?2)

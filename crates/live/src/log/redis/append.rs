@@ -14,7 +14,7 @@ use crate::log::{Append, AppendError, AppendOutcome, FollowUp, LogError};
 
 static APPEND: Script = Script::new("append", include_str!("../../../lua/append.lua"));
 
-/// Attempts to append under a mark in the index that is recent enough when the script runs.
+/// Attempts to append before the mark in the index of follow-ups becomes too old.
 const MAX_MARK_ATTEMPTS: u32 = 3;
 /// Events per call of the script, so that a large batch does not block Redis for long.
 const BATCH_SIZE: usize = 64;
@@ -28,7 +28,7 @@ impl RedisLog {
         for batch in events.chunks(BATCH_SIZE) {
             let answers = self.append_batch(batch).await;
             outcomes.extend(answers.unwrap_or_else(|error| vec![Err(AppendError::Failed(error))]));
-            // The events after a failed or stale one are not appended, so that the order is kept when it is retried.
+            // A failed or stale event ends the append, so that the order is kept when that event is retried.
             let stops_batch = |outcome: &&Outcome| {
                 matches!(outcome, Err(AppendError::Failed(_) | AppendError::StaleMembership))
             };
@@ -77,7 +77,7 @@ impl RedisLog {
         let head = [&now, instance, &audience, &channel, &keep, &key_lifetime, mark, &announcements, subject];
         let mut arguments: Vec<&[u8]> = head.map(str::as_bytes).to_vec();
         let records = events.iter().map(|event| follow_up_parts(event)).collect::<Result<Vec<_>, _>>()?;
-        // Empty if the event was made for no version.
+        // Empty for an event without a membership version.
         let version = |event: &&Append| event.membership_version.map(|version| version.to_string());
         let versions: Vec<String> = events.iter().map(|event| version(event).unwrap_or_default()).collect();
         for ((event, record), version) in events.iter().zip(&records).zip(&versions) {
@@ -153,8 +153,8 @@ fn follow_up_parts(event: &Append) -> Result<[String; 3], LogError> {
     let time = format!("\"timestamp\":{}", u64::MAX);
     let id = serde_json::to_string(ID).map_err(encode_error)?;
     let id = id.trim_matches('"');
-    // The first occurrence of the id and the last one of the time, because the data of the publisher is between them.
-    // After the time come only the recipients, whose ids contain no quotes.
+    // Splits at the first occurrence of the id and the last one of the time, because the publisher's data are between
+    // them. After the time come only the recipients, whose ids contain no quotes.
     let parts = record.split_once(id).and_then(|(before, rest)| {
         rest.rsplit_once(&time)
             .map(|(between, after)| [before.to_owned(), format!("{between}\"timestamp\":"), after.to_owned()])

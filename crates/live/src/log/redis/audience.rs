@@ -1,18 +1,19 @@
 //! The audience of a subject over the fleet: every instance stores the number of its subscribers in Redis, with an
 //! expiry.
 //!
-//! A publish returns the sum. The sum is an estimate for people, so an instance writes its numbers a moment after they
+//! A publish returns the sum. The sum is only an estimate, so an instance writes its numbers a moment after they
 //! changed, together for all subjects that changed, and again before they expire.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use bongsu_kernel::{Clock, shrink};
 use bongsu_redis::{Redis, Repeat, Script};
 use futures_util::StreamExt;
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::stream_key;
 use crate::SubjectName;
@@ -59,8 +60,12 @@ impl Audience {
         this
     }
 
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn set(&self, subject: &SubjectName, count: usize) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.lock();
         if count == 0 {
             counts.current.remove(subject);
             shrink(&mut counts.current);
@@ -72,32 +77,36 @@ impl Audience {
         self.change_added.notify_one();
     }
 
-    /// Sets the number of a subject without subscribers to 0. It may still be 1: when two streams end at the same time,
-    /// the one that was counted first may have reported its count last.
+    /// Sets the number of a subject without subscribers to 0. The number may still be 1: when two streams end at the
+    /// same time, the one that was counted first may have reported its count last.
     pub(super) fn remove(&self, subject: &SubjectName) {
-        if self.counts.lock().unwrap_or_else(PoisonError::into_inner).current.contains_key(subject) {
+        if self.lock().current.contains_key(subject) {
             self.set(subject, 0);
         }
     }
 
     /// Writes the number of a subject at once.
     pub(super) async fn announce(&self, subject: SubjectName, count: usize) {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).current.insert(subject.clone(), count);
+        {
+            let mut counts = self.lock();
+            counts.changed.remove(&subject);
+            counts.current.insert(subject.clone(), count);
+        }
         self.write(subject, count).await;
     }
 
     async fn run(&self) {
         let mut refresh_at = Instant::now() + REFRESH_INTERVAL;
         loop {
-            let changed = self.change_added.notified();
-            let has_changed = tokio::time::timeout_at(refresh_at.into(), changed).await.is_ok();
-            let due = if has_changed {
-                tokio::time::sleep(BATCH_DELAY).await;
-                std::mem::take(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner).changed)
-            } else {
+            if timeout_at(refresh_at, self.change_added.notified()).await.is_ok() {
+                sleep(BATCH_DELAY).await;
+            }
+            let mut due = std::mem::take(&mut self.lock().changed);
+            // Also when changes never pause: numbers that do not change expire unless they are written again.
+            if Instant::now() >= refresh_at {
+                due.extend(self.lock().current.clone());
                 refresh_at = Instant::now() + REFRESH_INTERVAL;
-                self.counts.lock().unwrap_or_else(PoisonError::into_inner).current.clone()
-            };
+            }
             self.write_all(due).await;
         }
     }
@@ -119,7 +128,7 @@ impl Audience {
     /// Removes the numbers of this instance at shutdown, when its streams have ended.
     async fn clear(&self) {
         let zeros = {
-            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counts = self.lock();
             std::mem::take(&mut counts.current).into_keys().map(|subject| (subject, 0)).collect()
         };
         self.write_all(zeros).await;

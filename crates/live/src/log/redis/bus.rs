@@ -1,4 +1,4 @@
-//! The bus of the log in Redis: delivers what any instance appends to the instances that have subscribers.
+//! The bus of the log in Redis: delivers the events that any instance has appended to every instance with subscribers.
 //!
 //! A message of the hub carries the id of the previous entry, so that a loss is detected. A message that another
 //! program publishes to `room:42` is delivered to the current subscribers. If that message has a stream id, the
@@ -19,7 +19,7 @@ use super::{BUS, bus_channel, stream_key};
 use crate::SubjectName;
 use crate::log::{self, BoxFuture, Delivery, EphemeralMessage, LogEntry, LogError, LogPosition, Sink};
 
-/// Bytes of a message of another program.
+/// Maximum size of a message of another program, in bytes.
 const MAX_FOREIGN_SIZE: usize = 64 << 10;
 
 /// The bus of a fleet.
@@ -136,7 +136,7 @@ impl LogListener {
         }
         let data = Object::parse(foreign.data, "timestamp").map_err(|_| "data is not an object")?;
         if foreign.stream_id.is_some() {
-            // The message claims to be in the log, so its entry is read from there, with the id that it really has.
+            // The message claims to be in the log, so the hub reads the entry from the log, with its real id.
             self.sink.mark_stale(subject);
         } else {
             self.sink

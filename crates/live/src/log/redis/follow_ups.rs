@@ -74,7 +74,7 @@ fn list_key(redis: &Redis, subject: &SubjectName) -> String {
     redis.sibling_key(&stream_key(redis, subject), FOLLOW_UPS)
 }
 
-/// The record of one event; None if it has none or the record was acknowledged.
+/// The record of one event; None if the event has none or the record was acknowledged.
 pub(super) async fn find(
     redis: &Redis,
     subject: &SubjectName,
@@ -109,7 +109,7 @@ impl FollowUps for RedisFollowUps {
             let mut pending = Vec::new();
             while let Some((room, records)) = reads.next().await {
                 let records = records?.unwrap_or_default();
-                // A room that has only excluded records is removed as well; the index has it as long as it has records.
+                // A room with only excluded records is removed as well; the index keeps every room that has records.
                 if records.is_empty() {
                     round.rooms.remove(&room);
                 }

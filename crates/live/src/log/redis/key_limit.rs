@@ -3,7 +3,7 @@
 //! A key is stored beside the stream of its subject, in the slot of the stream (`append.lua`). After the publisher was
 //! answered, a note of the key is added to one of 16 lists, which are in the order of age. Above the limit, the oldest
 //! notes and their keys are removed. Keys of an instance that was killed before it wrote the notes are not counted;
-//! they are removed when twice their lifetime is over.
+//! such keys are removed when twice their lifetime is over.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -42,7 +42,7 @@ pub(super) async fn page(
     Ok(page)
 }
 
-/// A page, and the id of its last entry, also if that was skipped.
+/// A page, and the id of its last entry, also if that entry was skipped.
 async fn read(
     redis: &Redis,
     subject: &SubjectName,
@@ -72,7 +72,7 @@ async fn read(
     for stored in &entries {
         match entry(stored) {
             Ok(entry) => read.push(entry),
-            // Another program wrote the entry. It is skipped, so that it does not block the entries after it.
+            // Another program wrote the entry. Skipping the entry lets readers reach the entries after it.
             Err(error) => tracing::warn!(?subject, %error, "skipped a malformed entry of another program"),
         }
     }

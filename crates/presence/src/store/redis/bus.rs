@@ -35,7 +35,7 @@ impl bongsu_redis::Listener for BusListener {
             Some(Message::Change(change)) => self.listener.deliver(&room, change),
             Some(Message::ReportDue(within)) => self.listener.request_report(&room, within),
             None => {
-                // It may come from a later version. The occupants are read from the store instead.
+                // The message may come from a later version. The occupants are read from the store instead.
                 metrics::counter!("bus_malformed_total").increment(1);
                 tracing::warn!(%room, "failed to parse a presence announcement; reading the occupants instead");
                 self.listener.mark_stale(&room);

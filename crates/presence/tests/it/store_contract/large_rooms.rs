@@ -1,4 +1,4 @@
-//! Rooms of more than 200 people: announcements list nobody, and the changes of one second are batched.
+//! Rooms of more than 200 people: announcements list no people, and the changes of one second are batched.
 
 use bongsu_presence::store::MAX_LISTED;
 use bongsu_testkit::wait;

@@ -101,7 +101,7 @@ async fn a_channel_with_two_listeners_stays_until_both_have_left() {
     assert!(manager.subscribe("room", &second).try_recv().is_ok(), "it is subscribed already");
     manager.push(PushKind::SMessage, &["room", "both"]);
     assert_eq!(first.take(), ["both room"]);
-    // Subscribing the same listener twice has the effect of once.
+    // Subscribing the same listener again has no further effect.
     manager.subscribe("room", &second);
     manager.unsubscribe("room", &first);
     manager.push(PushKind::SMessage, &["room", "one"]);

@@ -25,7 +25,7 @@ pub(super) struct AnnouncedRooms {
 #[derive(Default)]
 struct Rooms {
     announced: HashSet<String>,
-    /// When the index was last read. None if it has to be read next.
+    /// When the index was last read. None if the next round has to read it.
     index_read_at: Option<Instant>,
 }
 

@@ -1,8 +1,8 @@
 //! Checks that a person is an accepted member of an event, and locks rows for changes.
 //!
-//! A change first locks the person's own membership. A transaction that ends this membership either commits before, and
-//! the change is refused, or waits, and the outbox row of the change precedes that of the removal. A change of a
-//! proposal then locks the proposal, always in this order.
+//! A change first locks the person's own membership. If a transaction that ends this membership has committed
+//! before, the change is refused. Otherwise that transaction waits, and its outbox row follows the row of the
+//! change. A change of a proposal then locks the proposal, always in this order.
 
 use bongsu_kernel::{Id, Millis};
 use bongsu_sql::{Query, Transaction};

@@ -43,8 +43,8 @@ async fn set_membership(
             if event.creator != *actor {
                 return Err(Error::NotCreator);
             }
-            // Only the creator can reject proposals and set memberships. An operator may end the creator's membership,
-            // because an operator can also restore it.
+            // Without the creator, no member can reject proposals or set memberships. An operator may end the
+            // creator's membership, because an operator can also restore it.
             if *person == *actor && *status != Membership::Accepted {
                 return Err(Error::CreatorMustStay);
             }

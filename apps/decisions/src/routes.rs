@@ -42,8 +42,8 @@ pub fn router(decisions: Option<Decisions>, identity: Identity) -> OpenApiRouter
 
 /// Create an event
 ///
-/// The members of an event make proposals and vote on them. The caller becomes the first member, and can approve and
-/// reject proposals.
+/// Create an event whose members make proposals and vote on them. The caller becomes its first member, and
+/// can approve and reject proposals.
 #[utoipa::path(
     post,
     path = "/events",
@@ -81,8 +81,8 @@ async fn event(
 
 /// Set a membership
 ///
-/// Allowed for the creator of the event, and for operators. Ending a membership closes the person's streams of the
-/// event (3501). Only an operator can end the membership of the creator.
+/// Allowed for the creator of the event, and for operators. Ending a membership closes the person's streams
+/// of the event (3501). Only an operator can end the membership of the creator.
 #[utoipa::path(
     put,
     path = "/events/{event_id}/members/{user_id}",
@@ -109,7 +109,8 @@ async fn admit(
 
 /// List proposals
 ///
-/// Returns a page, newest first. Pass `next_cursor` of one page as `cursor` to get the next page.
+/// Get a page of the proposals of an event, newest first. Pass `next_cursor` as `cursor` to get the next
+/// page.
 #[utoipa::path(
     get,
     path = "/events/{event_id}/proposals",
@@ -152,8 +153,9 @@ async fn propose(
 
 /// Vote for a proposal
 ///
-/// Each person has one vote; a repeated request has no effect. Streams of the event receive `proposal.vote.created.v1`,
-/// and `proposal.approved.v1` if the votes reach `auto_approve_percent` of the members.
+/// Each person has one vote; a repeated request has no effect. Streams of the event receive
+/// `proposal.vote.created.v1`, and `proposal.approved.v1` if the votes reach `auto_approve_percent` of the
+/// members.
 #[utoipa::path(
     post,
     path = "/events/{event_id}/proposals/{proposal_id}/votes",
@@ -243,7 +245,8 @@ async fn reject(
 
 /// List comments
 ///
-/// Returns the comments on a criterion, newest first. Pass `next_cursor` of one page as `cursor` to get the next page.
+/// Get a page of the comments on a criterion, newest first. Pass `next_cursor` as `cursor` to get the next
+/// page.
 #[utoipa::path(
     get,
     path = "/events/{event_id}/criteria/{criterion_id}/comments",
@@ -263,8 +266,8 @@ async fn comments(
 
 /// Comment on a criterion
 ///
-/// A criterion is a proposal of type `criteria`; a rejected one takes no comments. Streams of the event receive
-/// `comment.created.v1`.
+/// A criterion is a proposal of type `criteria`; a rejected one takes no comments. Streams of the event
+/// receive `comment.created.v1`.
 #[utoipa::path(
     post,
     path = "/events/{event_id}/criteria/{criterion_id}/comments",

@@ -47,13 +47,14 @@ request! {
 
 /// Disconnect a person
 ///
-/// Closes all streams and WebSockets of the person in the whole fleet (3001). The person's clients may reconnect.
+/// Close all streams and WebSockets of the person in the whole fleet, with the close code 3001. The person's
+/// clients may reconnect.
 #[utoipa::path(
     post,
     path = "/api/admin/users/{userId}/disconnect",
     tag = "operating",
     params(UserPath),
-    responses((status = 200, description = "The command is stored and is being sent to every instance.", body = AccessCommandAnswer)),
+    responses((status = 200, description = "The command is accepted; every instance of the fleet carries it out.", body = AccessCommandAnswer)),
     security(("operator" = [])),
 )]
 async fn disconnect(
@@ -67,14 +68,14 @@ async fn disconnect(
 
 /// Revoke a person's tokens
 ///
-/// Refuses tokens of the person that were issued before now, and closes streams and WebSockets that were opened with
-/// them (3502), in the whole fleet.
+/// Refuse tokens of the person that were issued before now, and close streams and WebSockets that were opened
+/// with such tokens, with the close code 3502. Takes effect in the whole fleet.
 #[utoipa::path(
     post,
     path = "/api/admin/users/{userId}/revoke",
     tag = "operating",
     params(UserPath),
-    responses((status = 200, description = "The command is stored and is being sent to every instance.", body = AccessCommandAnswer)),
+    responses((status = 200, description = "The command is accepted; every instance of the fleet carries it out.", body = AccessCommandAnswer)),
     security(("operator" = [])),
 )]
 async fn revoke(

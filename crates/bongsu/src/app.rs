@@ -43,7 +43,7 @@ pub(crate) struct App {
                    later (inbox).\n\n\
                    To try operations here, press *Authorize*. `bongsu token --user 7` prints a person's token; \
                    with the development settings the service key is `local_dev_internal_key` and the operator key \
-                   `local_dev_admin_key`. A stream never ends by itself: follow it with `curl -N` or an EventSource."
+                   `local_dev_admin_key`. A stream stays open: follow it with `curl -N` or an EventSource."
 ))]
 struct Document;
 

@@ -1,4 +1,4 @@
-//! The subcommands, one file each, and what they share: arguments and output.
+//! The subcommands, one file each, and their common functions for arguments and output.
 
 pub(crate) mod backup;
 pub(crate) mod client;

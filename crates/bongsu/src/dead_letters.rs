@@ -71,7 +71,8 @@ request! {
         limit: usize = limit(MAX_DEAD_LETTERS as u64, DEFAULT_PAGE_SIZE),
     }
 
-    /// Which dead letters to redrive: those in `ids`, or with `all` the whole queue, at `rate` dead letters per second.
+    /// The dead letters to redrive: those with the given `ids`, or, with `all`, every dead letter of the queue,
+    /// at `rate` dead letters per second.
     body Redrive {
         rate: u64 = whole(1, MAX_REDRIVE_RATE).or(DEFAULT_REDRIVE_RATE),
         all: bool = flag().or(false),
@@ -83,7 +84,7 @@ fn queue_name() -> FieldKind<String> {
     FieldKind::new(json!({"type": "string"}), |given| Ok(given.text()?.into_owned())).example("outbox")
 }
 
-/// The id of a dead letter, in the form in which answers have it.
+/// The id of a dead letter, in the form that answers use.
 fn letter_id(schema: Value) -> FieldKind<i64> {
     FieldKind::new(schema, |given| {
         let id = given.id().ok();
@@ -133,7 +134,7 @@ struct Queue {
     depth: u64,
 }
 
-/// List queues of dead letters
+/// List the queues of dead letters
 #[utoipa::path(
     get,
     path = "/api/admin/dlq",
@@ -156,7 +157,7 @@ async fn list_queues(_: Operator, State(state): State<LettersState>) -> Result<A
 struct DeadLetterAnswer {
     #[schema(value_type = IdSchema, example = 17)]
     id: Id,
-    /// The target or person that the dead letter is about.
+    /// The target of the outbox row, or the subject of the follow-up record, such as `room:42`.
     #[schema(example = "42")]
     key: String,
     #[schema(example = "proposal.created.v1")]
@@ -187,7 +188,8 @@ struct DeadLetterPage {
 
 /// List dead letters
 ///
-/// Lists the oldest first. Pass `nextCursor` of one page as `cursor` to get the next page.
+/// List the dead letters of a queue in the order of their ids. Pass `nextCursor` of one page as `cursor` to
+/// get the next page.
 #[utoipa::path(
     get,
     path = "/api/admin/dlq/{queue}",
@@ -242,8 +244,8 @@ struct DiscardAnswer {
 
 /// Discard a dead letter
 ///
-/// Removes the dead letter from its queue for good. A follow-up record is deleted. An outbox row stays readable by
-/// streams until its retention ends.
+/// Remove the dead letter from its queue for good. A follow-up record is deleted. An outbox row stays
+/// readable by streams until its retention ends.
 #[utoipa::path(
     delete,
     path = "/api/admin/dlq/{queue}/{id}",
@@ -266,22 +268,22 @@ async fn discard(
 
 #[derive(Serialize, ToSchema)]
 struct RedriveAnswer {
-    /// The number of dead letters that are redriven; with `all`, the number of those in the queue at the time of the
-    /// request.
+    /// With `ids`, the number of dead letters that left the queue; with `all`, the number in the queue at the
+    /// time of the request.
     #[schema(example = 2)]
     letters: u64,
 }
 
 /// Redrive dead letters
 ///
-/// Handles the dead letters again, with their ids, and outside the order of their keys. Those that can never succeed,
-/// such as one whose payload is not JSON, stay in the queue.
+/// Handle dead letters again, without keeping the order of those with the same key. An outbox row keeps its
+/// id. A dead letter that can never succeed, such as one whose payload is not JSON, stays in the queue.
 #[utoipa::path(
     post,
     path = "/api/admin/dlq/{queue}/redrive",
     params(QueuePath),
     request_body = Redrive,
-    responses((status = 202, description = "The dead letters are being redriven.", body = RedriveAnswer)),
+    responses((status = 202, description = "The redrive has been accepted; with `all`, it continues after the response.", body = RedriveAnswer)),
     security(("operator" = [])),
 )]
 async fn redrive(
@@ -300,7 +302,10 @@ async fn redrive(
         let letters = queue.depth().await.map_err(|error| records_error(&error))?;
         let request = RedriveAll { queue: queue.clone(), rate };
         state.redrives.try_send(request).map_err(|_| {
-            ApiError::too_many("이미 처리 중입니다.", "Too many redrives of whole queues are in progress.")
+            ApiError::too_many(
+                "이미 처리 중입니다.",
+                "Too many redrives of whole queues are waiting; try again later.",
+            )
         })?;
         return Ok(AcceptedAnswer(RedriveAnswer { letters }));
     }
@@ -323,7 +328,7 @@ fn start_redriving(supervisor: &Supervisor) -> mpsc::Sender<RedriveAll> {
         for RedriveAll { queue, rate } in requests {
             match redrive_all(&*queue, rate).await {
                 Ok(redriven) => {
-                    tracing::info!(queue = queue.name(), redriven, "redrove all dead letters of a queue");
+                    tracing::info!(queue = queue.name(), redriven, "finished redriving the dead letters of a queue");
                 }
                 Err(error) => {
                     tracing::warn!(queue = queue.name(), %error, "failed to redrive a queue; the remaining dead letters stay in it");
@@ -333,7 +338,8 @@ fn start_redriving(supervisor: &Supervisor) -> mpsc::Sender<RedriveAll> {
     })
 }
 
-/// Redrives each dead letter once, in the order of ids. One that fails again keeps its id, which is not visited again.
+/// Redrives each dead letter once, in the order of ids. A dead letter that fails again keeps its id, so it is
+/// not listed again.
 async fn redrive_all(queue: &dyn DeadLetters, rate: u64) -> Result<u64, Error> {
     let rate = usize::try_from(rate).unwrap_or(MAX_DEAD_LETTERS);
     let (mut after, mut redriven) = (i64::MIN, 0);

@@ -61,7 +61,7 @@ struct Health {
     active_connections: usize,
     active_rooms: usize,
     uptime_secs: u64,
-    /// Every problem, in words. Empty when the status is healthy.
+    /// A description of each current problem. Empty if and only if the status is `healthy`.
     #[schema(value_type = Vec<String>)]
     degraded: Vec<Cow<'static, str>>,
 }
@@ -92,8 +92,8 @@ struct Readiness {
 
 /// Check whether this instance takes requests
 ///
-/// Answers 503 before the start has finished, while the instance drains, until a hub that started without Redis has
-/// reached it, and while Redis answers but refuses writes.
+/// Answers 503 before the start has finished, while the instance drains, until a hub that started without
+/// Redis has reached it, and while Redis answers but refuses writes.
 #[utoipa::path(get, path = "/ready", tag = "operating", responses((status = 200, description = "This instance takes requests.", body = Readiness)))]
 async fn ready(State(operations): State<Operations>) -> Result<Answer<Readiness>, ApiError> {
     if !operations.ready.load(Ordering::SeqCst) {
@@ -114,7 +114,7 @@ async fn ready(State(operations): State<Operations>) -> Result<Answer<Readiness>
 pub(crate) fn not_admitted() -> ApiError {
     let text = Text::new(
         "Redis에 아직 연결되지 않아 요청을 처리할 수 없습니다.",
-        "Redis was not reached yet, so this hub does not know whether it may serve; try again.",
+        "This instance has not reached Redis since its start and serves no requests until then; try again.",
     );
     ApiError::new(Code::Redis5001, text)
 }
@@ -124,7 +124,7 @@ pub(crate) fn not_admitted() -> ApiError {
     get,
     path = "/metrics",
     tag = "operating",
-    responses((status = 200, description = "The metrics, in the text format of Prometheus.", content_type = "text/plain", body = String)),
+    responses((status = 200, description = "The metrics of this instance, in the text format of Prometheus.", content_type = "text/plain", body = String)),
 )]
 async fn metrics(State(operations): State<Operations>) -> impl IntoResponse {
     let hub = &operations.engines.hub;
@@ -137,12 +137,13 @@ async fn metrics(State(operations): State<Operations>) -> impl IntoResponse {
 
 /// Get a stream ticket
 ///
-/// The ticket opens one stream or WebSocket within 30 seconds, as `?ticket=`, so that no token appears in a URL.
+/// Get a ticket that opens one stream or WebSocket within 30 seconds, as the query parameter `ticket`, so
+/// that no token appears in a URL.
 #[utoipa::path(
     post,
     path = "/api/v1/stream-tickets",
     tag = "streams",
-    responses((status = 200, description = "A ticket.", body = Ticket)),
+    responses((status = 200, description = "The new ticket, which can be used once.", body = Ticket)),
     security(("person" = [])),
 )]
 async fn ticket(person: Person, State(identity): State<Identity>) -> Result<Answer<Ticket>, ApiError> {

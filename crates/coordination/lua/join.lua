@@ -13,8 +13,8 @@ for _, expired in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMI
   redis.call('HDEL', KEYS[2], expired)
 end
 
--- Whether a required setting differs. A setting that the other instance lacks, perhaps because its version is older,
--- counts as equal.
+-- Whether a required setting differs. A setting that the other instance lacks, perhaps because that instance
+-- is older, counts as equal.
 local function differs(required, other_json)
   local theirs = cjson.decode(other_json).requiredSettings or {}
   for name, value in pairs(required) do

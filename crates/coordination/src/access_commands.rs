@@ -1,7 +1,7 @@
 //! Access commands: instructions to every instance to disconnect a person, or to reject a person's older tokens.
 //!
-//! The contract is documented on [`AccessCommands`]; `tests/it/access_command_contract.rs` tests every adapter against it. What
-//! a command does to open streams is up to the [`AccessCommandHandler`].
+//! The contract is documented on [`AccessCommands`]; `tests/it/access_command_contract.rs` tests every
+//! adapter against it. The [`AccessCommandHandler`] applies a command to the open streams.
 
 pub mod embedded;
 pub mod records;
@@ -21,8 +21,9 @@ pub const REVOCATION_RETENTION: Duration = Duration::from_secs(400 * 24 * 60 * 6
 ///
 /// - **Durable.** Every instance applies every issued command, however many instances crash meanwhile, and a revocation
 ///   is remembered over restarts for [`REVOCATION_RETENTION`].
-/// - **In order, once.** An instance applies commands in the order in which they were issued, each once. An instance
-///   that cannot know which commands it missed (it was disconnected for very long, or the engine lost its data) calls
+/// - **In order, once.** An instance applies commands in the order in which they were issued, each once; only
+///   a revocation may be applied again after the engine lost its data. An instance that cannot know which
+///   commands it missed (after a very long disconnection, or that loss) calls
 ///   [`AccessCommandHandler::handle_missed`].
 /// - **Latency.** A command is applied within a second while [`AccessCommands::is_current`] is true. While it is false,
 ///   no message may be delivered to any stream before [`AccessCommands::catch_up`] has returned.

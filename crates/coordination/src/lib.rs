@@ -1,8 +1,9 @@
-//! What a fleet of hubs agrees on: which instances are alive ([`registry`]), who owns a lock ([`lock`]), which instance
-//! runs a loop ([`runner`]), and which persons every instance disconnects or revokes ([`access_commands`]).
+//! The state that a fleet of hubs shares: which instances are alive ([`registry`]), who owns a lock
+//! ([`lock`]), which instance runs a loop ([`runner`]), and the access commands that every instance applies
+//! ([`access_commands`]).
 //!
 //! Locks and access commands are ports with two adapters: embedded, for one process, and Redis, for a fleet. Only a
-//! fleet has a registry. Times are those of the engine's clock, not of an instance's.
+//! fleet has a registry. Leases end by the engine's clock, not by an instance's.
 
 pub mod access_commands;
 mod error;

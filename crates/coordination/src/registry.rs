@@ -14,14 +14,14 @@ pub use loss_debounce::debounce_losses;
 
 use crate::Error;
 
-/// What an instance registers about itself.
+/// The data that an instance registers about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceInfo {
     pub records: RecordsLocation,
     pub version: String,
     /// The address on which the instance is reached.
     pub address: String,
-    /// By the instance's own clock.
+    /// When the instance started, by its own clock.
     pub started_at: Millis,
     /// Settings that must be equal on all instances of a fleet, by name, in clear text.
     pub required_settings: BTreeMap<String, String>,
@@ -59,8 +59,8 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// The instances of `earlier` whose lease has ended since, including those that have rejoined: what these instances
-    /// held in the fleet is free.
+    /// The instances of `earlier` whose lease has ended since, including those that have rejoined: the locks,
+    /// connections and presence leases that these instances held in the fleet are free.
     pub fn ended_since<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = &'a Instance> {
         let is_alive = |was: &Instance| {
             self.alive.iter().any(|now| (&now.id, now.joined_at) == (&was.id, was.joined_at))

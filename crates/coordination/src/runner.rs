@@ -115,7 +115,7 @@ impl Runner {
         }
     }
 
-    /// Renews the lock until another owner has it.
+    /// Renews the lease until it has ended, or another owner has the lock.
     async fn keep_renewing(&self, lease: &mut LockLease, expires_at: &Mutex<Instant>) {
         let interval = self.locks.ttl() / 3;
         let mut delay = interval;

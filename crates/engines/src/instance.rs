@@ -31,7 +31,7 @@ impl Instance {
         self.processes.push((child, log));
     }
 
-    /// Waits until the engine is ready. When a process ends or two minutes pass, the error contains the end of the logs.
+    /// Waits until the engine is ready. Fails with the end of the logs if a process ends or 120 s pass.
     pub fn wait_ready(mut self, engine: &Engine) -> Result<Self, String> {
         let deadline = Instant::now() + START_TIMEOUT;
         while !(engine.is_ready)(&self) {

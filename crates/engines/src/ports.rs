@@ -1,4 +1,4 @@
-//! Free TCP ports for hubs and engines, reserved for as long as a server may be restarted on them.
+//! Free TCP ports for hubs and engines. A [`Port`] reserves its number, so that a server can restart on it.
 //!
 //! The ports lie below the range from which the kernel takes ports for outgoing connections. Inside that range the kernel
 //! could give the port of a killed hub to a client of another test before the hub is restarted. A UDP socket bound to

@@ -31,14 +31,14 @@ pub fn kill_tree(child: &mut Child) {
     wait_stopped(child.id());
     let descendants = descendants(child.id());
     descendants.iter().for_each(|pid| signal(*pid, Signal::KILL));
-    // Both fail only if the child has already ended.
+    // An error means that the child has already ended.
     let _ = child.kill();
     let _ = child.wait();
     descendants.into_iter().for_each(wait_gone);
 }
 
 /// Waits up to one second until a process has stopped or ended. A signal only takes effect when the process is scheduled:
-/// one that was preempted within `fork` still creates its child.
+/// a process that was preempted within `fork` still creates its child.
 fn wait_stopped(pid: u32) {
     for _ in 0..1_000 {
         match state(pid) {
@@ -78,7 +78,7 @@ pub fn runs(pid: u32, path: &Path) -> bool {
     std::fs::read_link(file(pid, "exe")).is_ok_and(|exe| exe == path)
 }
 
-/// The number in a line of /proc/<pid>/status: KiB for memory, else a plain number.
+/// The number in the line `name` of /proc/<pid>/status: in KiB for memory, else a plain number.
 pub fn status_number(pid: u32, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(file(pid, "status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

@@ -7,7 +7,7 @@ pub struct Program {
     pub name: &'static str,
     /// The Debian package that contains the program.
     pub package: &'static str,
-    /// What a run does not test if the program is missing.
+    /// The tests that a run leaves out if the program is missing.
     pub purpose: &'static str,
     /// Arguments of a call that succeeds only if the program works on this machine.
     pub trial: &'static [&'static str],

@@ -42,7 +42,7 @@ pub fn write_config(folder: &Path, port: u16, settings: &[(String, String)]) -> 
     file
 }
 
-/// Runs `redis-cli` on a server and returns what it printed, or what went wrong.
+/// Runs `redis-cli` on a server and returns its output, or the error.
 pub fn cli(port: u16, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new(programs::path("redis-cli"));
     // With -e an error answer is a failure.

@@ -36,7 +36,8 @@ pub struct Envelope<T> {
     /// A stable code, the same in every language.
     #[schema(example = "COMMON200")]
     pub code: &'static str,
-    /// A message for people, in Korean or English as `Accept-Language` asks, else in `DEFAULT_LANGUAGE`.
+    /// A message for people, in the language of `Accept-Language` (Korean or English), or in
+    /// `DEFAULT_LANGUAGE`.
     #[schema(example = "성공입니다.")]
     pub message: String,
     pub result: T,
@@ -94,12 +95,12 @@ impl ApiError {
         Self::new(Code::Common404, Text::new("찾을 수 없습니다.", "Not found."))
     }
 
-    /// The current state does not allow the request.
+    /// For a request that the current state does not allow.
     pub fn conflict(text: Text) -> Self {
         Self::new(Code::Common409, text)
     }
 
-    /// The request needs the records, and this hub keeps none.
+    /// For a request that needs the records, on a hub that keeps none.
     pub fn no_records() -> Self {
         Self::new(
             Code::Common503,
@@ -124,8 +125,8 @@ impl ApiError {
 
     pub fn draining() -> Self {
         let text = Text::new(
-            "서버가 종료되는 중입니다. 다시 연결해 주세요.",
-            "The server is shutting down; reconnect.",
+            "서버가 시작되거나 종료되는 중입니다. 다시 시도해 주세요.",
+            "This instance is starting or shutting down; try again.",
         );
         Self { close: Close::Draining, ..Self::new(Code::Sse5001, text) }
     }
@@ -171,16 +172,18 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Marks an error that an EventSource must not receive as a status: after an error status it does not reconnect.
+/// Marks an error that an EventSource must not receive as a status: after an error status it does not
+/// reconnect.
 #[derive(Clone, Copy)]
 pub(crate) struct TransientError(pub Close);
 
 impl From<TicketError> for ApiError {
     fn from(error: TicketError) -> Self {
         match error {
-            TicketError::TooMany => {
-                Self::too_many("지금은 티켓이 너무 많습니다.", "Too many tickets are waiting to be used.")
-            }
+            TicketError::TooMany => Self::too_many(
+                "지금은 티켓이 너무 많습니다.",
+                "There are too many unused stream tickets; try again when some have expired.",
+            ),
             TicketError::Unavailable(_) => {
                 tracing::error!(%error, "failed to issue or redeem a stream ticket; answering REDIS5001");
                 let text =

@@ -32,7 +32,7 @@ impl DetachedBody {
         response
     }
 
-    /// Whether a response has such a body.
+    /// Whether a response has a detached body.
     pub(crate) fn is_in<B>(response: &http::Response<B>) -> bool {
         response.extensions().get::<BodySlot>().is_some()
     }

@@ -1,4 +1,4 @@
-//! Reads the fields of a request one by one, so that an error names its field and says what is allowed.
+//! Reads the fields of a request one by one, so that an error names its field and the allowed values.
 //!
 //! A field stays raw JSON until it is read, so values that are not needed are never decoded.
 
@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 
 use crate::request;
 
-/// The members of a JSON object. Unknown members are ignored; of repeated members the last counts, as in JavaScript.
+/// The members of a JSON object. Unknown members are ignored; of repeated members the last counts, as in
+/// JavaScript.
 #[derive(Debug)]
 pub struct Fields<'a> {
     members: HashMap<Cow<'a, str>, &'a RawValue>,
@@ -145,9 +146,9 @@ request! {
     /// A page of a list, newest first: the query parameters of every list.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub query Page {
-        /// The maximum number of items.
+        /// The maximum number of items in the page.
         limit: usize = request::limit(100, 20),
-        /// The cursor that came with the previous page.
+        /// The cursor that the previous page returned. Without it, the list begins with the newest item.
         before as "cursor": Option<u64> = request::cursor().optional(),
     }
 }

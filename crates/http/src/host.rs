@@ -116,7 +116,7 @@ fn invalid_host(ko: &'static str, en: &'static str) -> ApiError {
     invalid(HOST.as_str(), Reason::Custom(Text::new(ko, en)))
 }
 
-/// Whether a host is a name or an address of this machine for every client, whatever DNS says.
+/// Whether a host is a name or an address of this machine for every client, independent of DNS.
 fn is_loopback(host: &str) -> bool {
     let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);

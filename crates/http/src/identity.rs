@@ -1,4 +1,4 @@
-//! Authenticates callers: people by JWT, services and operators by key.
+//! Authenticates callers: people by JWT, services by key, operators by key or admin JWT.
 //!
 //! Identity is an extractor: a handler that needs a [`Person`], a [`Service`] or an [`Operator`] takes one as an
 //! argument and cannot be reached without. Tokens, tickets and keys are never logged.

@@ -33,8 +33,8 @@ bongsu_kernel::settings! { "server":
         "Seconds after which a response is cut off if the client reads nothing of it.";
 }
 
-/// Responses up to this size are not tracked on HTTP/1.1: they cost no more memory than their connection, and most
-/// responses are that small.
+/// Responses of at most this many bytes are not tracked on HTTP/1.1: they cost no more memory than their
+/// connection, and most responses are that small.
 const MAX_UNTRACKED_SIZE: u64 = 1 << 10;
 
 /// Time between two checks for responses without progress, and from aborting a response to closing its connection.
@@ -232,7 +232,8 @@ impl Responses {
         }
     }
 
-    /// Aborts the response that has made no progress for the longest time. None if there is no response but `except`.
+    /// Aborts the response that has made no progress for the longest time. None if no response but `except`
+    /// has bytes that wait.
     fn abort_longest_waiting(&mut self, except: u64) -> Option<Option<ConnectionControl>> {
         let others = self
             .open
@@ -295,7 +296,7 @@ impl RequestSlot {
     }
 }
 
-/// One request of a person, until it is dropped.
+/// Counts one request of a person until the value is dropped.
 struct CountedRequest {
     in_flight: InFlightRequests,
     person: Id,

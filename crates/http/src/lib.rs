@@ -1,8 +1,8 @@
 //! HTTP for all parts: the envelope of responses, errors in two languages, extractors of identity, bodies with limits,
 //! OpenAPI, and the server.
 //!
-//! This crate depends on no part. A handler declares what it needs as extractors and runs only if all of them succeed;
-//! its result becomes the envelope of the response.
+//! This crate depends on no part. A handler takes its inputs as extractors and runs only if all of them
+//! succeed; its result becomes the envelope of the response.
 
 pub mod answer;
 pub mod body;

@@ -50,7 +50,7 @@ where
 /// Serializes a response and splits it into the bytes before the first item of its list and those after the last one.
 fn split_at_list(field: &str, result: &impl Serialize) -> Result<(Vec<u8>, Vec<u8>), serde_json::Error> {
     let mut before = serde_json::to_vec(&succeeded(result))?;
-    // The message cannot contain this text, because quotation marks are escaped there.
+    // The message cannot contain this text, because quotation marks in the message are escaped.
     let start = format!("\"{field}\":[");
     let at = before.windows(start.len()).position(|window| window == start.as_bytes());
     let at = at.ok_or_else(|| serde::ser::Error::custom("the result has no such list"))?;

@@ -1,6 +1,6 @@
 //! The OpenAPI document: generated from the declarations of the routes, completed here, and shown by [`viewer`].
 //!
-//! What all operations share (envelope, errors, parameters of streams) is described here once.
+//! The parts that many operations share (envelope, errors, parameters of streams) are described here once.
 
 mod viewer;
 
@@ -20,15 +20,21 @@ use crate::answer::Envelope;
 /// Path of the document.
 const DOCUMENT_PATH: &str = "/openapi.json";
 
-/// The tags in the order in which the document lists them; tags that are not named here follow.
+/// The tags that the document lists, in this order. A tag that no operation uses is not listed.
 const TAGS: [(&str, &str); 7] = [
     ("rooms", "Publish events to rooms, follow rooms by SSE or WebSocket, and see who is present."),
     ("streams", "Get a ticket that opens a stream without a token in its URL."),
-    ("members", "Follow the personal stream of one person, and send notifications to people."),
-    ("inbox", "Notifications of a person: list, mark as read, delete, settings."),
+    ("members", "Follow the personal stream of one person."),
+    ("inbox", "Notify people; list, mark and delete a person's notifications; and change their settings."),
     ("outbox", "Follow rows that an application commits to the outbox table."),
-    ("operating", "Health, metrics, dead letters, and disconnecting or revoking people."),
-    ("decisions", "The example application for decisions; served only with its role."),
+    (
+        "operating",
+        "Read health and metrics, handle dead letters, disconnect people, and revoke their tokens.",
+    ),
+    (
+        "decisions",
+        "Make proposals and vote on them: an example application, served with the role `decisions` only.",
+    ),
 ];
 
 /// Prefix of references to schemas of the document.
@@ -36,19 +42,19 @@ const SCHEMAS: &str = "#/components/schemas/";
 
 /// Error responses that any operation may return, by status.
 const ERROR_RESPONSES: [(&str, &str); 10] = [
-    ("400", "The request is malformed or invalid; the message names the field."),
-    ("401", "The credential is missing, expired, of the wrong kind or forged."),
+    ("400", "The request is malformed, or a field is invalid; the message names the field."),
+    ("401", "The credential is missing, invalid, expired or revoked."),
     ("403", "The caller is authenticated, but not allowed to do this."),
     ("404", "The path, or the item that the request names, does not exist."),
     ("405", "The path does not support this method."),
-    ("408", "The body did not arrive in time."),
-    ("413", "The body is too large."),
-    ("429", "Too many requests or connections; try again after Retry-After."),
-    ("500", "An unexpected error, or the event could not be stored."),
-    ("503", "Unavailable right now; try again after Retry-After."),
+    ("408", "The request body did not arrive in time."),
+    ("413", "The request body is too large."),
+    ("429", "Too many requests or connections; repeat the request after the seconds in `Retry-After`."),
+    ("500", "The request failed because of an internal error, or an engine refused to store or read data."),
+    ("503", "The hub or an engine is unavailable; repeat the request after the seconds in `Retry-After`."),
 ];
 
-/// Adds what all operations share, which their declarations leave out: the envelope around each result, the error
+/// Adds the parts that the declarations of operations leave out: the envelope around each result, the error
 /// responses and the security schemes. Also lists the tags in order.
 pub fn complete(document: &OpenApi) -> Value {
     let mut document = serde_json::to_value(document).unwrap_or_default();
@@ -68,19 +74,19 @@ pub fn complete(document: &OpenApi) -> Value {
             "type": "http",
             "scheme": "bearer",
             "bearerFormat": "JWT",
-            "description": "The token of a person, such as `bongsu token --user 7` prints.",
+            "description": "A person's token, such as the one that `bongsu token --user 7` prints.",
         },
         "service": {
             "type": "apiKey",
             "in": "header",
             "name": "X-Internal-Key",
-            "description": "A key of INTERNAL_API_KEY.",
+            "description": "One of the keys in the setting `INTERNAL_API_KEY`.",
         },
         "operator": {
             "type": "apiKey",
             "in": "header",
             "name": "X-Admin-Key",
-            "description": "A key of ADMIN_API_KEY. A token with the role `admin` is accepted as well.",
+            "description": "One of the keys in the setting `ADMIN_API_KEY`. A person's token with the role `admin` is accepted as well.",
         },
     });
     let schemas = &mut document["components"]["schemas"];
@@ -93,8 +99,8 @@ pub fn complete(document: &OpenApi) -> Value {
     document
 }
 
-/// Wraps the schema of each successful result into the envelope, and returns the schemas of the new envelopes. Each
-/// has a name of its own, because client generators name their types after it.
+/// Wraps the schema of each successful result into the envelope, and returns the schemas of the new
+/// envelopes. Each has a name of its own, because client generators name their types after it.
 fn add_envelopes(responses: &mut Value) -> Vec<(String, Value)> {
     let mut envelopes = Vec::new();
     for content in ["/200/content/application~1json", "/202/content/application~1json"] {
@@ -114,13 +120,13 @@ fn add_envelopes(responses: &mut Value) -> Vec<(String, Value)> {
     envelopes
 }
 
-/// Adds the responses that are not specific to an operation.
+/// Adds the responses that operations share: the errors, and 204 for event streams.
 fn add_common_responses(responses: &mut Value) {
     if let Some(stream) = responses.pointer_mut("/200/content/text~1event-stream") {
         // By convention, the schema of a stream describes one event, not the text of all.
         stream["schema"] = json!({"$ref": "#/components/schemas/StreamEvent"});
         let ended =
-            "The stream has ended for good. A plain EventSource does not reconnect after this status.";
+            "The given position says that the stream has ended for good. An EventSource stops reconnecting.";
         responses["204"] = json!({"description": ended});
     }
     for (status, description) in ERROR_RESPONSES {
@@ -142,8 +148,8 @@ fn error_schema() -> Value {
         "required": ["isSuccess", "code", "message", "result"],
         "properties": {
             "isSuccess": {"type": "boolean", "const": false},
-            "code": {"type": "string", "description": "Stable: programs decide by it.", "example": "COMMON400"},
-            "message": {"type": "string", "description": "For people, in the language of the request."},
+            "code": {"type": "string", "description": "A stable error code, the same in every language.", "example": "COMMON400"},
+            "message": {"type": "string", "description": "A message for people, in the language that the request names."},
             "result": {"type": "null"},
         },
     })
@@ -155,7 +161,7 @@ fn stream_event_schema() -> Value {
         "description": "One event of a stream, in the EventSource format.",
         "properties": {
             "event": {"type": "string", "description": "The event type."},
-            "id": {"type": "string", "description": "The position after this event: send it back as Last-Event-ID."},
+            "id": {"type": "string", "description": "The position of this event. Send it back as `Last-Event-ID` to resume after the event."},
             "data": {
                 "type": "string",
                 "contentMediaType": "application/json",
@@ -181,7 +187,7 @@ pub fn tagged<S: Clone + Send + Sync + 'static>(tag: &str, mut router: OpenApiRo
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "describes the header")]
 pub struct ResumeParams {
-    /// The id of the last event that the client received. Overrides the query parameter.
+    /// The id of the last event that the client received. Overrides the position in the query.
     #[param(rename = "Last-Event-ID")]
     last_event_id: Option<String>,
 }
@@ -191,11 +197,11 @@ pub struct ResumeParams {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "describes the query")]
 pub struct StreamParams {
-    /// A stream ticket, instead of a header or a cookie.
+    /// A stream ticket, which replaces the credential in a header or a cookie.
     ticket: Option<String>,
-    /// A JWT. Prefer a ticket, because URLs end up in logs.
+    /// The person's token (JWT). Prefer a ticket, because logs may record URLs.
     token: Option<String>,
-    /// The language of texts, ko or en. Overrides Accept-Language.
+    /// The language of messages, `ko` or `en`. Overrides `Accept-Language`.
     #[param(example = "en")]
     lang: Option<String>,
 }

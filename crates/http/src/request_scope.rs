@@ -27,7 +27,7 @@ use crate::{UrlQuery, stream};
 
 bongsu_kernel::settings! { "server":
     pub DEFAULT_LANGUAGE = "ko", kind(Kind::OneOf(Language::NAMES)):
-        "The language of messages and notifications for requests that name none, by Accept-Language or, on streams, by lang.";
+        "The language of messages and notifications for requests that name no language in Accept-Language or, for streams, in the query parameter lang.";
 }
 
 pub fn default_language(values: &Values) -> Language {
@@ -107,7 +107,7 @@ pub async fn wrap(State(options): State<Options>, mut request: Request, next: Ne
     let path = path.as_ref().map_or("unmatched", MatchedPath::as_str);
     let status = response.status().as_u16();
     trace::span(trace).in_scope(
-        || tracing::debug!(%method, path, status, took_us = started.elapsed().as_micros() as u64, "answered"),
+        || tracing::debug!(%method, path, status, took_us = started.elapsed().as_micros() as u64, "answered a request"),
     );
     record_metrics(&method, path, status, started);
     slot.track(response, peer)

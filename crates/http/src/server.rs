@@ -37,7 +37,7 @@ use crate::request_scope::DEFAULT_LANGUAGE;
 
 bongsu_kernel::settings! { "server":
     pub SERVER_HOST = "127.0.0.1", scope(Scope::Instance):
-        "The address to listen on. Addresses other than loopback require real secrets.";
+        "The address to listen on. Addresses other than loopback require secrets that are neither short nor development values.";
     pub SERVER_PORT = "8083", scope(Scope::Instance), integer(0, 65_535):
         "The port to listen on. 0: any free port.";
     pub SERVER_SHARDS = "0", scope(Scope::Instance), integer(0, 256):
@@ -205,9 +205,9 @@ impl Acceptor {
     async fn accept(&self, listener: &TcpListener) {
         let errors = metrics::counter!("http_accept_errors_total");
         loop {
-            // At the limit, new connections wait in the backlog until one ends.
+            // At the limit, new connections wait in the backlog until an open one ends.
             if self.permits.available_permits() == 0 {
-                tracing::warn!("connection limit reached; new connections wait in the backlog");
+                tracing::warn!("reached the connection limit; new connections wait in the backlog");
             }
             let Ok(permit) = self.permits.clone().acquire_owned().await else { return };
             match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {

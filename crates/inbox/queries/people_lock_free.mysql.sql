@@ -1,5 +1,5 @@
--- Skips rows that another transaction has locked: retention handles those persons in a later step, and neither waits
--- for the lock nor queues in front of others.
+-- Skips rows that another transaction has locked: retention handles those persons in a later batch. It does
+-- not wait for the lock, so that no other transaction queues behind it.
 SELECT STRAIGHT_JOIN person_id
 FROM JSON_TABLE(:people, '$[*]' COLUMNS (person VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS listed
 JOIN bongsu_people FORCE INDEX (PRIMARY) ON person_id = listed.person

@@ -122,7 +122,7 @@ async fn store_batch(redis: Redis, batch: Vec<(Id, UnreadState)>) {
         let [unread, version, last] = numbers.each_ref().map(String::as_bytes);
         let (key, arguments) =
             (unread_state_key(redis, &person), [unread, version, last, UNREAD_STATE_TTL_MS]);
-        // A state that is not stored is missing only while the records are unavailable.
+        // A failure is ignored: the cached state is read only while the records are unavailable.
         let _ = redis.run(&STORE_UNREAD_STATE, Repeat::Safe, &[&key], &arguments).await;
     });
     futures_util::future::join_all(writing).await;
@@ -135,10 +135,13 @@ fn parse_unread_state(text: &str) -> Option<UnreadState> {
     Some(UnreadState { last_seq, unread, version })
 }
 
-/// A person's unread state, and where it was read from.
+/// A person's unread state, and where it was read from. Devices are sent only a current one: any other count could have
+/// the version of a different count that they have.
 pub(crate) enum StateReading {
     /// From the records, with the buffered marks applied.
     Current(UnreadState),
+    /// From the records, because the buffered marks cannot be read.
+    WithoutMarks(UnreadState),
     /// From the cache, because the records are unavailable.
     Cached(UnreadState),
 }
@@ -148,16 +151,14 @@ impl Inbox {
     /// state.
     pub(crate) async fn read_state(&self, person: &Id) -> Result<StateReading, Error> {
         let found = self.recorded_state(person).await;
-        let Some(cache) = self.cache() else { return found.map(StateReading::Current) };
+        if let (Ok(StateReading::Current(state)), Some(cache)) = (&found, self.cache()) {
+            cache.store_later(person, *state);
+        }
         match found {
-            Ok(state) => {
-                cache.store_later(person, state);
-                Ok(StateReading::Current(state))
-            }
             Err(error) if error.is_transient() => {
                 self.cached_state(person).await.map(StateReading::Cached).ok_or(error)
             }
-            Err(error) => Err(error),
+            found => found,
         }
     }
 

@@ -37,8 +37,8 @@ impl LiveDelivery for LocalDelivery {
             if outcome.is_muted {
                 push_muted(&self.hub, &outcome.person, outcome.seq);
             } else if self.hub.has_subject(&subject(&outcome.person)) {
-                // Only for persons with a subscription: most persons have none, and a later stream reads the entry from
-                // the records.
+                // The message is made only for persons with a subscription: most persons have none, and a
+                // later stream reads the entry from the records.
                 push_entry(&self.hub, &outcome.person, outcome.entry_message(&localized), accepted);
             }
         }

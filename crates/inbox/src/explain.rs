@@ -17,8 +17,8 @@ use crate::{EventId, Notification, store};
 pub struct ExplainQuery {
     pub event: EventId,
     pub person: Option<Id>,
-    /// The person's buffered read marks. They are read before the records, because a mark that is written meanwhile is
-    /// then found in the records.
+    /// The person's buffered read marks. The caller reads them before the records, because a mark that is
+    /// written meanwhile is then found in the records.
     pub marks: Marks,
 }
 

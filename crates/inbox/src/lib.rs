@@ -2,7 +2,8 @@
 //!
 //! The SQL records are authoritative. One transaction stores a notification once, adds an inbox entry with a sequence
 //! number for every recipient, and updates their unread counts. Callers use [`Inbox::notify`]; open streams receive new
-//! entries through [`LiveDelivery`]. [`templates`] holds the wording, [`settings`] what a person wants to receive.
+//! entries through [`LiveDelivery`]. [`templates`] holds the wording; [`settings`] decides which
+//! entries are sent to streams.
 
 pub mod cache;
 mod dead_letters;
@@ -52,8 +53,8 @@ pub use templates::Templates;
 #[derive(Clone)]
 pub struct Inbox(Arc<Inner>);
 
-/// What an instance of a fleet keeps in Redis. Without Redis, read marks are written to SQL at once, and every read is
-/// from SQL.
+/// The mark buffer and the cache of a fleet, in Redis. Without Redis, read marks are written to SQL at once,
+/// and every read is from SQL.
 pub struct RedisDeps {
     pub buffer: Arc<dyn MarkBuffer>,
     pub cache: Cache,

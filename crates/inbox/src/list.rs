@@ -4,11 +4,11 @@ use bongsu_kernel::Id;
 use bongsu_sql::{Error, Transaction};
 
 use crate::cache::StateReading;
-use crate::marks::{Marks, effective_marks, numbers};
+use crate::marks::{Marks, MarksError, effective_marks, numbers};
 use crate::store;
 use crate::{Inbox, InboxEntry};
 
-/// Reads of the records, until the buffered marks are the same before and after a read.
+/// Maximum number of reads of the records, if the buffered marks change during each of them.
 const MAX_ATTEMPTS: u32 = 5;
 /// Approximate bytes of payloads in one page; entries beyond it are left for the next page.
 const MAX_PAGE_BYTES: usize = 256 << 10;
@@ -51,33 +51,40 @@ impl Inbox {
         Ok(page)
     }
 
-    /// The person's unread state. While the records are unavailable, the state that was cached last.
+    /// The person's unread state. While the records are unavailable, the state that was cached last; while the buffered
+    /// marks are, the state without them.
     pub async fn unread_state(&self, person: &Id) -> Result<UnreadState, Error> {
-        let (StateReading::Current(state) | StateReading::Cached(state)) = self.read_state(person).await?;
+        let (StateReading::Current(state) | StateReading::WithoutMarks(state) | StateReading::Cached(state)) =
+            self.read_state(person).await?;
         Ok(state)
     }
 
-    /// The unread state by the records and the buffered marks.
-    pub(crate) async fn recorded_state(&self, person: &Id) -> Result<UnreadState, Error> {
+    /// The unread state from the records, with the buffered marks applied if they can be read.
+    pub(crate) async fn recorded_state(&self, person: &Id) -> Result<StateReading, Error> {
         let read = |marks| self.0.records.read((person.clone(), marks), read_unread_state);
-        self.read_with_marks(person, read).await
+        match self.read_with_marks(person, read).await {
+            Ok(state) => Ok(StateReading::Current(state)),
+            Err(MarksError::Buffer(_)) => read(Marks::new()).await.map(StateReading::WithoutMarks),
+            Err(MarksError::Records(error)) => Err(error),
+        }
     }
 
-    /// Reads the records together with a person's buffered marks, both as of one moment: otherwise two different counts
-    /// could have the same version. The records are read again until the marks are the same before and after.
+    /// Reads the records together with a person's buffered marks, both as of one moment: otherwise two
+    /// different counts could have the same version. While the marks change during a read, the records are
+    /// read again, up to [`MAX_ATTEMPTS`] times in all.
     pub(crate) async fn read_with_marks<T, F>(
         &self,
         person: &Id,
         read: impl Fn(Marks) -> F,
-    ) -> Result<T, Error>
+    ) -> Result<T, MarksError>
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let mut marks = self.pending_marks(person).await;
+        let mut marks = self.try_pending_marks(person).await?;
         let mut attempts = 0;
         loop {
             let found = read(marks.clone()).await?;
-            let marks_after = self.pending_marks(person).await;
+            let marks_after = self.try_pending_marks(person).await?;
             attempts += 1;
             if marks_after == marks || attempts == MAX_ATTEMPTS {
                 return Ok(found);
@@ -108,7 +115,8 @@ async fn list((filter, marks): &(ListFilter, Marks), tx: &mut Transaction<'_>) -
     let has_more = entries.len() > count;
     entries.truncate(count);
     for entry in &mut entries {
-        entry.read_at = entry.read_at.or_else(|| marks.get(&entry.seq).copied());
+        // The earlier time, as the mark will be written.
+        entry.read_at = entry.read_at.into_iter().chain(marks.get(&entry.seq).copied()).min();
     }
     let state = unread_state_with_marks(&filter.person, marks, tx).await?;
     Ok(EntryPage { entries, has_more, state })

@@ -4,12 +4,12 @@ use bongsu_kernel::{Id, Millis};
 
 use crate::{InboxChange, Notification, NotifyOutcome};
 
-/// Delivers durable changes to open streams. A lost delivery only delays a message: the stream reads a missed entry
-/// from the records.
+/// Delivers durable changes to open streams. A lost entry is only delayed: the stream reads it from the
+/// records. After a lost change, devices receive the right unread count with the next message.
 pub trait LiveDelivery: Send + Sync {
     /// Delivers the new entries of a notification that was saved at the time `at`.
     fn deliver_entries(&self, notification: &Notification, at: Millis, outcomes: &[NotifyOutcome]);
 
-    /// Delivers to a person's other devices that entries were read or deleted.
+    /// Delivers to a person's devices which entries were read or deleted, with the new unread count.
     fn deliver_change(&self, person: &Id, change: &InboxChange);
 }

@@ -17,7 +17,7 @@ use crate::Inbox;
 use crate::read::subtract_read;
 use crate::store::{self, json};
 
-/// What the methods of [`MarkBuffer`] return.
+/// The future that a method of [`MarkBuffer`] returns.
 pub type BufferFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, Outage>> + Send + 'a>>;
 
 /// Read marks of one person: read times by sequence number.
@@ -65,9 +65,14 @@ pub struct WriteBehindOptions {
 impl Inbox {
     /// The person's buffered marks; empty when there is no buffer or it is unavailable.
     pub(crate) async fn pending_marks(&self, person: &Id) -> Marks {
+        self.try_pending_marks(person).await.unwrap_or_default()
+    }
+
+    /// The person's buffered marks; empty when there is no buffer.
+    pub(crate) async fn try_pending_marks(&self, person: &Id) -> Result<Marks, Outage> {
         match self.buffer() {
-            Some(buffer) => buffer.marks(person).await.unwrap_or_default(),
-            None => Marks::new(),
+            Some(buffer) => buffer.marks(person).await,
+            None => Ok(Marks::new()),
         }
     }
 
@@ -92,11 +97,11 @@ impl Inbox {
         }
     }
 
-    async fn flush_all(&self, buffer: &dyn MarkBuffer, written: &mut usize) -> Result<(), FlushError> {
+    async fn flush_all(&self, buffer: &dyn MarkBuffer, written: &mut usize) -> Result<(), MarksError> {
         for pending in buffer.persons_with_marks().await? {
             match self.flush_person(buffer, pending, written).await {
                 // A failure that concerns one person's marks does not stop the flush of the others.
-                Err(FlushError::Records(error)) if !error.is_transient() => {
+                Err(MarksError::Records(error)) if !error.is_transient() => {
                     tracing::error!(%error, "failed to write the read marks of one person; retrying at the next interval");
                 }
                 outcome => outcome?,
@@ -110,7 +115,7 @@ impl Inbox {
         buffer: &dyn MarkBuffer,
         pending: PendingPerson,
         written: &mut usize,
-    ) -> Result<(), FlushError> {
+    ) -> Result<(), MarksError> {
         loop {
             let marks = buffer.marks(&pending.person).await?;
             if marks.is_empty() {
@@ -124,7 +129,8 @@ impl Inbox {
         }
     }
 
-    /// Writes one person's buffered marks to the records now, before a change that has to come after them.
+    /// Writes one person's buffered marks to the records at once. Callers do this before they change the
+    /// person's entries.
     pub(crate) async fn write_pending_marks(&self, person: &Id) -> Result<(), Error> {
         let (Some(buffer), mut marks) = (self.buffer(), self.pending_marks(person).await) else {
             return Ok(());
@@ -148,16 +154,16 @@ impl Inbox {
     }
 }
 
-/// Why buffered marks were not written.
+/// Why records were not read or written together with buffered marks.
 #[derive(Debug, thiserror::Error)]
-enum FlushError {
+pub(crate) enum MarksError {
     #[error(transparent)]
     Buffer(#[from] Outage),
     #[error(transparent)]
     Records(#[from] Error),
 }
 
-/// The marked entries that are unread in the records: marks change only these.
+/// The marked entries that are unread in the records: marks change the count of only these.
 pub(crate) async fn effective_marks(
     person: &Id,
     marks: &Marks,
@@ -178,8 +184,7 @@ pub(crate) fn numbers<'a>(numbers: impl Iterator<Item = &'a u64>) -> Result<Stri
 async fn write((person, marks): &(Id, Marks), tx: &mut Transaction<'_>) -> Result<(), Error> {
     tx.row(&store::PERSON_LOCK, &[("person", person.into())]).await?;
     let unread = effective_marks(person, marks, tx).await?;
-    let read_times: Vec<(u64, Millis)> =
-        unread.iter().map(|seq| (*seq, marks.get(seq).copied().unwrap_or_default())).collect();
+    let read_times: Vec<(&u64, &Millis)> = marks.iter().collect();
     tx.run(&store::ENTRIES_MARK, &[("person", person.into()), ("marks", json(&read_times)?.into())]).await?;
     if !unread.is_empty() {
         subtract_read(person, unread.len(), tx).await?;

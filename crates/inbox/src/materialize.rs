@@ -25,7 +25,7 @@ use crate::{EntryId, EventId, Inbox, Notification, NotificationType};
 
 /// Records handled in one batch.
 const BATCH_SIZE: usize = 64;
-/// Time between two reads of an empty queue. A notification of the queue ends the wait earlier.
+/// Time between two reads of an empty queue. A new record ends the wait earlier.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Time before the next batch after an outage.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ pub struct RoomFollowUps {
     pub members: SqlStore,
 }
 
-/// Why no entries were made of a record.
+/// Why no entries were made from a record.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MaterializeError {
     /// Every record would fail: the batch stops, and the failure does not count as an attempt.

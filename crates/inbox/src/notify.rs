@@ -113,8 +113,8 @@ async fn save(request: &SaveRequest, tx: &mut Transaction<'_>) -> Result<Vec<Not
     if locked.len() < request.count {
         return Err(SaveError::MissingPersonRow);
     }
-    // After the rows of the targets are locked: transactions with the same event id wait here for the first one, which
-    // has all its locks by then and does not roll back for a missing row.
+    // The notification is stored after the rows of the targets are locked: a transaction with the same event
+    // id waits here for the first one, which then has all its locks and does not roll back for a missing row.
     let notice = save_notice(&request.notification, request.now, tx).await.map_err(SaveError::Notify)?;
     let arguments = [("notice", notice.into()), ("people", request.people.as_str().into())];
     let notified = tx.rows(&store::ALREADY_NOTIFIED, &arguments).await?;

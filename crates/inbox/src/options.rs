@@ -27,7 +27,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The error names the setting and what is wrong with its value.
+    /// Returns an error that names the invalid setting and the reason.
     pub fn from_settings(values: &Values) -> Result<Self, String> {
         let folder = Some(values.text(&INBOX_TEMPLATES_DIR)).filter(|folder| !folder.is_empty());
         let templates = Templates::load(folder.map(PathBuf::from))

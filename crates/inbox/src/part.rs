@@ -42,7 +42,8 @@ async fn start(assembly: &mut Assembly) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The delivery to open streams, and what the inbox keeps in Redis: both depend on whether the hub is part of a fleet.
+/// The delivery to open streams, and the mark buffer and cache in Redis. All depend on whether the hub is
+/// part of a fleet.
 struct DeliveryEngines {
     live: Arc<dyn LiveDelivery>,
     bus: Option<Arc<dyn Bus>>,

@@ -1,4 +1,5 @@
-//! Messages about buffered read marks that wait until the unread count can be read from the records.
+//! Messages about entries that were read or deleted, which wait until the unread count can be read together with the
+//! buffered marks.
 //!
 //! Waiting messages are only in the memory of the process. Devices that miss such a message receive the right count
 //! with the next change.
@@ -19,7 +20,7 @@ const MAX_PERSONS: usize = 10_000;
 /// Waiting entries of one person; further entries are dropped.
 const MAX_ENTRIES_PER_PERSON: usize = 1_000;
 
-/// The sequence numbers of marked entries, by person.
+/// The sequence numbers of the entries, by person.
 #[derive(Default)]
 pub(crate) struct PendingPushes(Mutex<BTreeMap<Id, Vec<u64>>>);
 
@@ -28,18 +29,17 @@ impl PendingPushes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a marked entry, unless a limit is reached.
-    pub(crate) fn put(&self, person: &Id, seq: u64) {
+    /// Adds entries that were marked or deleted, up to the limits.
+    pub(crate) fn put(&self, person: &Id, seqs: &[u64]) {
         let mut pending = self.lock();
         if pending.len() < MAX_PERSONS || pending.contains_key(person) {
-            let seqs = pending.entry(person.clone()).or_default();
-            if seqs.len() < MAX_ENTRIES_PER_PERSON {
-                seqs.push(seq);
-            }
+            let waiting = pending.entry(person.clone()).or_default();
+            let room = MAX_ENTRIES_PER_PERSON.saturating_sub(waiting.len());
+            waiting.extend(seqs.iter().take(room));
         }
     }
 
-    /// Removes one person and returns the marked entries.
+    /// Removes one person, and returns the person with the entries.
     pub(crate) fn take(&self) -> Option<(Id, Vec<u64>)> {
         self.lock().pop_first()
     }

@@ -114,9 +114,9 @@ impl Inbox {
             Ok(None) => return Some(Ok(None)),
             Ok(Some((seq, Some(read_at)))) => return Some(Ok(Some(ReadMark { seq, read_at }))),
             Ok(Some((seq, None))) => seq,
-            // The records are unavailable, so it is unknown whether the entry was read before; if it was, the write to
-            // the records skips the mark. A sequence number above the last one known is refused: a mark that waits for
-            // a later entry would make that entry read before it is delivered.
+            // The records are unavailable, so the entry may have been read already; then the write to the
+            // records skips the mark. A sequence number above the cached last one is refused: its mark would
+            // make a later entry read before it is delivered.
             Err(error) if error.is_transient() => match (&request.entry, self.cached_state(person).await) {
                 (EntryId::Seq(seq), Some(UnreadState { last_seq, .. })) if *seq <= last_seq => *seq,
                 _ => return Some(Err(error)),
@@ -140,9 +140,9 @@ impl Inbox {
             // message waits.
             (Ok(StateReading::Cached(_)), Some(cache)) => {
                 let _ = cache.subtract_one_unread(person).await;
-                self.0.pending_pushes.put(person, seq);
+                self.0.pending_pushes.put(person, &[seq]);
             }
-            _ => self.0.pending_pushes.put(person, seq),
+            _ => self.0.pending_pushes.put(person, &[seq]),
         }
     }
 
@@ -200,12 +200,11 @@ impl Inbox {
     async fn announce_change(&self, person: &Id, change: Option<InboxChange>) {
         let Some(mut change) = change else { return };
         if self.buffer().is_some() {
-            // The person's row does not count buffered marks. When the count cannot be read now, no message is sent:
-            // that of the next change has the right count.
+            // The person's row does not count buffered marks. When the count cannot be read now, the message waits.
             let Ok(StateReading::Current(UnreadState { unread, version, .. })) =
                 self.read_state(person).await
             else {
-                return;
+                return self.0.pending_pushes.put(person, &change.seqs);
             };
             change = InboxChange { unread, version, ..change };
         }

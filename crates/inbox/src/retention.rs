@@ -81,7 +81,7 @@ fn next_size(size: usize, lock_time: Duration) -> usize {
 pub struct RetentionReport {
     /// Entries that were removed.
     pub entries: u64,
-    /// Transactions that removed entries.
+    /// Transactions that looked for expired entries, including the last one, which may have found none.
     pub batches: u64,
     /// The longest time for which a transaction held its locks.
     pub max_lock_time: Duration,

@@ -57,7 +57,8 @@ fn records_error(error: &Error) -> ApiError {
 
 /// List notifications
 ///
-/// Returns a page, newest first. Pass `nextCursor` as `cursor` to get the next page.
+/// Get a page of the caller's notifications, newest first. Pass `nextCursor` as `cursor` to get the next
+/// page.
 #[utoipa::path(
     get,
     path = "/api/notifications",
@@ -127,7 +128,7 @@ async fn read_v1(
 #[utoipa::path(
     post,
     path = "/api/notifications/read-all",
-    responses((status = 200, description = "The unread count. Notifications that arrived during the request are still unread.", body = Unread)),
+    responses((status = 200, description = "The unread count. Notifications that arrive during the request stay unread.", body = Unread)),
     security(("person" = [])),
 )]
 async fn read_all(person: Person, State(inbox): State<InboxState>) -> Result<Answer<Unread>, ApiError> {
@@ -157,7 +158,7 @@ async fn delete(
 #[utoipa::path(
     get,
     path = "/api/notifications/settings",
-    responses((status = 200, description = "The current settings.", body = Settings)),
+    responses((status = 200, description = "The settings that are in force now.", body = Settings)),
     security(("person" = [])),
 )]
 async fn settings(person: Person, State(inbox): State<InboxState>) -> Result<Answer<Settings>, ApiError> {
@@ -166,13 +167,13 @@ async fn settings(person: Person, State(inbox): State<InboxState>) -> Result<Ans
 
 /// Change the notification settings
 ///
-/// Changes only the fields that the body names. `quietHours: null` removes the quiet hours, and a type with the value
-/// null is removed from `types`.
+/// Change only the fields that the body contains. `quietHours: null` removes the quiet hours, and a type with
+/// the value null is removed from `types`.
 #[utoipa::path(
     put,
     path = "/api/notifications/settings",
     request_body = Settings,
-    responses((status = 200, description = "The current settings.", body = Settings)),
+    responses((status = 200, description = "The settings that are in force now.", body = Settings)),
     security(("person" = [])),
 )]
 async fn change_settings(
@@ -200,17 +201,17 @@ async fn unread(person: Person, State(inbox): State<InboxState>) -> Result<Answe
     Ok(Answer(Count { count: state.unread }))
 }
 
-/// Notify persons
+/// Notify people
 ///
-/// The notification is durable when the response arrives. A repeated request with the same `eventId` notifies only
-/// targets that were not notified before.
+/// Store a notification in the inbox of every target. It is durable when the response arrives. A repeated
+/// request with the same `eventId` notifies only targets that were not notified before.
 #[utoipa::path(
     post,
     path = "/api/v1/members/notify",
     request_body = NotifyBody,
     responses(
         (status = 202, description = "The notification is in the inbox of every target.", body = AcceptedNotification),
-        (status = 409, description = "The `eventId` was used for other content (NOTIF4091)."),
+        (status = 409, description = "The `eventId` was used for a notification with other content (NOTIF4091)."),
     ),
     security(("service" = [])),
 )]

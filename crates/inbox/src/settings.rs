@@ -17,13 +17,13 @@ use crate::{Inbox, NotificationType, store};
 /// The most types that the settings of one person may name.
 const MAX_TYPES: usize = 200;
 
-/// Notification settings (version 1, which has no field `v`).
+/// The notification settings of a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Settings {
-    /// False: notifications are stored and counted, and not sent.
+    /// Whether notifications are sent to streams. All notifications are stored and counted, sent or not.
     pub enabled: bool,
-    /// Notification types, each true (sent) or false (not sent). Other types are sent.
+    /// Notification types, each with true (sent) or false (not sent). Types that are not listed are sent.
     pub types: BTreeMap<String, bool>,
     pub channels: Channels,
     pub quiet_hours: Option<QuietHours>,
@@ -38,8 +38,8 @@ pub struct Channels {
     pub email: bool,
 }
 
-/// Quiet hours: from one time of day to another, in the person's time zone; over midnight when the end is before the
-/// start. The hub only stores them: this version has no channel that they affect.
+/// Quiet hours: from one time of day to another in a time zone, past midnight if the end is before the start.
+/// The hub only stores quiet hours: this version has no channel that they affect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QuietHours {
@@ -49,7 +49,7 @@ pub struct QuietHours {
     pub end: String,
     #[schema(example = "Asia/Seoul")]
     pub zone: String,
-    /// Urgent notifications are sent in spite of the quiet hours.
+    /// Whether urgent notifications are to be sent during the quiet hours.
     pub allow_high: bool,
 }
 
@@ -66,7 +66,8 @@ impl Default for Channels {
 }
 
 impl Settings {
-    /// Reads stored settings. Invalid ones are replaced by the defaults, so that the person misses no notification.
+    /// Reads stored settings. Invalid ones are replaced by the defaults, so that the person misses no
+    /// notification.
     pub(crate) fn from_stored(person: &Id, body: &str) -> Self {
         serde_json::from_str(body).unwrap_or_else(|error| {
             tracing::warn!(%person, %error, "stored notification settings are invalid; using the defaults");
@@ -104,7 +105,7 @@ pub enum MuteReason {
     NotificationType,
 }
 
-/// A change of settings. None stands for fields that the change does not name.
+/// A change of settings. A field is None when the change does not name it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettingsChange {
     enabled: Option<bool>,

@@ -12,7 +12,7 @@ use bongsu_sql::{Error, Records, Transaction};
 
 use crate::entry_message::{EntryMessage, LocalizedNotification, log_position};
 use crate::list::unread_state_with_marks;
-use crate::marks::{Marks, numbers};
+use crate::marks::{Marks, MarksError, numbers};
 use crate::settings::settings;
 use crate::{Inbox, InboxEntry, Templates, UnreadState, store};
 
@@ -42,8 +42,12 @@ impl InboxSource {
     where
         F: Future<Output = Result<StreamPage, Error>>,
     {
-        let page = self.0.read_with_marks(person, read).await;
-        Ok(page.map_err(|error| LogError::from_records(&error))?.localized(self.0.templates()))
+        // Without the marks the page waits until Redis is back, because its unread count would be wrong.
+        let page = self.0.read_with_marks(person, read).await.map_err(|error| match error {
+            MarksError::Buffer(outage) => LogError::Unavailable(outage.0),
+            MarksError::Records(error) => LogError::from_records(&error),
+        })?;
+        Ok(page.localized(self.0.templates()))
     }
 }
 

@@ -115,7 +115,7 @@ impl Templates {
                 Err(error) if !output.is_full => {
                     metrics::counter!("inbox_template_failures_total").increment(1);
                     // At level debug, because this happens for every entry that is rendered.
-                    tracing::debug!(template = %format!("{folder}/{name}"), %error, "failed to render a template; using the general one, or the notification type");
+                    tracing::debug!(template = %format!("{folder}/{name}"), %error, "failed to render a template; using the general template or the notification type");
                 }
                 _ => return shorten(&String::from_utf8_lossy(&output.bytes)),
             }
@@ -124,7 +124,7 @@ impl Templates {
     }
 }
 
-/// What a template has written so far. A write beyond [`MAX_OUTPUT_BYTES`] fails, which stops the template.
+/// The output of a template so far. A write beyond [`MAX_OUTPUT_BYTES`] fails, which stops the template.
 #[derive(Default)]
 struct LimitedOutput {
     bytes: Vec<u8>,
@@ -167,8 +167,8 @@ fn restricted_environment() -> Environment<'static> {
     environment
 }
 
-/// Refuses what the environment cannot switch off: tags that are not in [`ALLOWED_TAGS`], and the operator `*`, which
-/// repeats a string.
+/// Refuses two features that the environment cannot switch off: tags that are not in [`ALLOWED_TAGS`], and
+/// the operator `*`, which repeats a string.
 fn check(source: &str) -> Result<(), String> {
     for tag in source.split("{%").skip(1) {
         let word = tag.trim_start_matches(['-', '+']).trim_start();

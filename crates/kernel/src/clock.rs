@@ -59,8 +59,8 @@ fn system_now() -> Millis {
     u64::try_from((since + test_offset()).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How far a test has moved the time of this process forward. It is added to the time of day and to the age of streams.
-/// Always zero in a release build.
+/// How far a test has moved the time of this process forward. The offset is added to the time of day and to
+/// the age of streams. Always zero in a release build.
 #[cfg(not(debug_assertions))]
 pub fn test_offset() -> Duration {
     Duration::ZERO
@@ -69,8 +69,8 @@ pub fn test_offset() -> Duration {
 #[cfg(debug_assertions)]
 pub use offset_file::test_offset;
 
-/// The environment variable `BONGSU_CLOCK_FILE` names a file. Whenever that file exists, a thread adds the number of
-/// milliseconds in it to the time and removes it.
+/// The environment variable `BONGSU_CLOCK_FILE` names a file. Whenever that file exists, a thread adds the
+/// number of milliseconds in the file to the time and removes the file.
 #[cfg(debug_assertions)]
 mod offset_file {
     use std::path::PathBuf;

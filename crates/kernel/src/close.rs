@@ -14,7 +14,7 @@ pub enum Close {
     Lifetime,
     /// The reader takes bytes too slowly.
     TooSlow,
-    /// The engine is unreachable, so the position of the stream cannot be kept.
+    /// The engine cannot be read, or no longer has the position of the stream.
     EngineLost,
     /// A limit on streams is reached.
     TooMany,

@@ -19,7 +19,7 @@ mod selected {
 
     struct CrashPoint {
         name: String,
-        /// How many times the point must still be reached. The process ends at the last time.
+        /// How often the point has still to be reached before the process ends.
         remaining: AtomicU64,
     }
 
@@ -36,7 +36,7 @@ mod selected {
             && selected.name == name
             && selected.remaining.fetch_sub(1, Ordering::SeqCst) == 1
         {
-            // Abort runs no destructor and flushes nothing, like SIGKILL.
+            // Abort runs no destructor and flushes no buffer, like SIGKILL.
             std::process::abort();
         }
     }

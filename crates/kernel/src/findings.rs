@@ -1,4 +1,4 @@
-//! Findings: what is unsafe about an engine's settings. The settings are read again after 30 seconds, and the findings
+//! Findings: the unsafe settings of an engine. The settings are read again after 30 seconds, and the findings
 //! are logged when they change.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -11,7 +11,8 @@ use serde_json::value::RawValue;
 
 use crate::error::Reason;
 
-/// Levels of nesting. Deeper objects are rejected, because JSON parsers of other languages fail on deep nesting.
+/// Maximum levels of nesting. Deeper objects are rejected, because JSON parsers of other languages fail on
+/// deep nesting.
 pub const MAX_DEPTH: usize = 64;
 
 /// The compact text of a JSON object. Cheap to clone.
@@ -56,8 +57,9 @@ impl Serialize for Object {
     }
 }
 
-/// Copies a JSON value without its white space. The input is valid JSON, so the compactor checks only what serde_json
-/// does not check in a raw value: the depth, and surrogates. Unexpected input causes an error, never an endless loop.
+/// Copies a JSON value without its white space. The input is valid JSON, so the compactor checks only two
+/// properties that serde_json does not check in a raw value: the depth, and surrogates. Unexpected input
+/// causes an error, never an endless loop.
 struct Compactor<'a> {
     rest: &'a [u8],
     out: Vec<u8>,

@@ -18,8 +18,9 @@ impl StreamId {
     /// `0-0`: the position before all events.
     pub const START: Self = Self { ms: 0, seq: 0 };
 
-    /// `0-1`: the position that a client receives while its subject has no events. A client that resumes from `0-1` is
-    /// told when events were trimmed in the meantime; a client that asks for `0-0` receives whatever the log still has.
+    /// `0-1`: the position that a client receives while its subject has no events. A client that resumes from
+    /// `0-1` gets a reset when events were trimmed in the meantime; a client that asks for `0-0` gets all
+    /// entries that the log still has.
     pub const EMPTY_SUBJECT: Self = Self { ms: 0, seq: 1 };
 
     /// A position that no event has. Every log reports it as unknown, so the stream is reset and continues with the

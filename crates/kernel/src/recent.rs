@@ -1,7 +1,8 @@
 //! A cache of bounded weight that evicts entries that were not used recently (an approximation of LRU).
 //!
-//! It has two generations, `newer` and `older`. When `newer` reaches half of the maximum weight, it replaces `older`,
-//! whose entries are evicted together. So the cache needs no list in order of use, and a lookup reads two maps.
+//! It has two generations, `newer` and `older`. When `newer` would exceed half of the maximum weight, it
+//! replaces `older`, whose entries are evicted together. So the cache needs no list in order of use, and a
+//! lookup reads two maps.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -21,7 +22,8 @@ struct WeightedValue<V> {
 }
 
 impl<K: Eq + Hash, V> RecentCache<K, V> {
-    /// A cache of at most `max_weight` in total. The most recently used entries, up to half of it, are not evicted.
+    /// A cache of at most `max_weight` in total. The most recently used entries, up to half of that weight,
+    /// are not evicted.
     pub fn new(max_weight: usize) -> Self {
         let (newer, older) = (HashMap::new(), HashMap::new());
         Self { newer, older, newer_weight: 0, max_half_weight: (max_weight / 2).max(1) }

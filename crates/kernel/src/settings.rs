@@ -151,8 +151,8 @@ impl SettingSource {
     }
 }
 
-/// A setting with an invalid value, which prevents the start. The message is one line with the setting, its value and
-/// what is allowed.
+/// A setting with an invalid value, which prevents the start. The message is one line with the setting, its
+/// value and the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingError(pub String);

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 /// Time between the end of a loop and its restart.
 const RESTART_DELAY: Duration = Duration::from_millis(500);
 
-/// What happens when a loop ends before shutdown.
+/// The reaction of the supervisor when a loop ends before shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnEnd {
     /// The supervisor restarts the loop after a delay.
@@ -50,7 +50,7 @@ impl Supervisor {
     /// Reports the failure of a component that the process depends on and that is not a supervised loop.
     pub fn fail(&self, name: &'static str) {
         if !self.stop.is_cancelled() {
-            tracing::error!(task = name, "the task failed; shutting down");
+            tracing::error!(task = name, "a vital component failed; shutting down");
             self.failed.cancel();
         }
     }
@@ -70,8 +70,8 @@ impl Supervisor {
                     break;
                 }
                 match ended {
-                    Ok(()) => tracing::error!(task = name, ?on_end, "a supervised task ended unexpectedly"),
-                    Err(error) => tracing::error!(task = name, ?on_end, %error, "a supervised task failed"),
+                    Ok(()) => tracing::error!(task = name, ?on_end, "a task ended unexpectedly; restarting it, or shutting down if on_end is Fatal"),
+                    Err(error) => tracing::error!(task = name, ?on_end, %error, "a task failed; restarting it, or shutting down if on_end is Fatal"),
                 }
                 if on_end == OnEnd::Fatal {
                     this.failed.cancel();

@@ -15,7 +15,8 @@
 --       11 channel for questions  12 time in ms at which the list of live instances was read
 --       13 number of connections; then each connection and its time ('' for a new one); then all live instances
 -- Returns {now in ms} when this report came too late. Else {now, the time at which the instances are asked now or '',
--- 1 or 0 (an earlier report of this instance is known), then for each connection the time with which it counts or ''}.
+-- 1 if an earlier report of this instance is known, else 0, then for each connection the time with which it
+-- counts or ''}.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + clock[2] / 1000
 local now_ms = string.format('%.0f', now)

@@ -1,8 +1,8 @@
 -- Takes tokens out of a bucket, if it holds enough.
 --
--- KEYS  1 bucket: its level and the time of that level in microseconds (string)
+-- KEYS  1 bucket: its level in tokens, and the time of that level in microseconds (string)
 -- ARGV  1 tokens that are added per second  2 capacity  3 tokens wanted, at most the capacity
---       4 tolerated shortfall, because fractions are rounded
+--       4 tolerated shortfall in tokens, because fractions are rounded
 -- Returns false if the tokens were taken, else the missing tokens.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]

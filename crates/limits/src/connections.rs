@@ -26,7 +26,7 @@ pub enum Policy {
 pub struct Limit {
     /// Distinguishes this limit from others. Redis keys and channels begin with this name.
     pub name: &'static str,
-    /// Connections that a person may have at the same time.
+    /// Maximum number of connections that a person may have at the same time.
     pub max: usize,
     pub policy: Policy,
     /// The maximum age of a connection: an older one that another instance reported does not count. None if connections
@@ -39,8 +39,8 @@ pub type OnReplaced = Box<dyn FnOnce() + Send>;
 
 /// The connections of every person, over all instances.
 ///
-/// - **Refuse: never more.** No connection is admitted while the maximum number counts, however many are attempted at
-///   once, on any instances. Check and admission are one step.
+/// - **Refuse: never more.** No connection is admitted while the maximum number of connections counts,
+///   however many are attempted at once, on any instances. Check and admission are one step.
 /// - **Replace: the newest stay.** A connection beyond the limit is admitted, and the oldest one is closed, on any
 ///   instance. A connection is replaced only when as many newer ones as the limit allows exist.
 /// - **Released** when the [`ConnectionPermit`] is dropped: at once for this instance, a moment later for the others.

@@ -18,9 +18,9 @@
 local call, format, match = redis.call, string.format, string.match
 local stream, ms = KEYS[1], ARGV[1]
 local now = tonumber(ms)
--- The index of subjects with follow-ups is on another server of a Cluster. The caller marks the subject there before
--- this script runs, and the mark of a subject without records is removed later: the record of an append that runs too
--- long after the mark would never be found.
+-- The index of subjects with follow-ups may be on another server of a Cluster. The caller marks the subject in
+-- the index before this script runs. The mark of a subject without records is removed later, so the inbox
+-- would not find the record of an append that runs too long after the mark.
 if ARGV[7] ~= '' then
   local clock = call('TIME')
   if clock[1] * 1000 + clock[2] / 1000 - ARGV[7] > 30000 then return 'unmarked' end
@@ -59,8 +59,8 @@ local function keep_answer(key, digest, id)
   local ends = format('%.0f', now + ARGV[6])
   call('HSET', KEYS[2], key, table.concat({ends, id, ms, audience, digest}, ' '))
   call('ZADD', KEYS[3], ends, key)
-  -- drop_keys.lua removes the keys that have a note. The keys removed here have none, for example because their hub was
-  -- killed before it wrote the note.
+  -- note_keys.lua lists the stored keys, and drop_keys.lua removes the listed ones. The keys removed here
+  -- expired one lifetime ago and are not listed, for example because their hub was killed before.
   for _, expired in ipairs(call('ZRANGEBYSCORE', KEYS[3], '-inf', format('%.0f', now - ARGV[6]), 'LIMIT', 0, 4)) do
     call('HDEL', KEYS[2], expired)
     call('ZREM', KEYS[3], expired)

@@ -1,7 +1,7 @@
--- Removes idempotency keys of one subject.
+-- Removes those idempotency keys of one subject whose notes note_keys.lua has removed.
 --
 -- KEYS  1 answers by idempotency key (hash)  2 idempotency keys by expiry (zset)
--- ARGV  1 time of the hub in ms  then for each key: 1 its expiry in ms from the note  2 the key
+-- ARGV  1 time of the hub in ms  then for each key: 1 its expiry in ms, as in its note  2 the key
 -- Returns how many of the keys were removed before they expired.
 local early = 0
 for at = 2, #ARGV, 2 do

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 follow-up records (list)
 -- ARGV  1 milliseconds and 2 sequence number of the event's id
--- Returns the record, or nil.
+-- Returns the record, or nil if no record has this id.
 local ms, seq = tonumber(ARGV[1]), tonumber(ARGV[2])
 local first, last = 0, redis.call('LLEN', KEYS[1]) - 1
 while first <= last do

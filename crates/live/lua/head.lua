@@ -1,7 +1,7 @@
 -- Reads the position of the newest entry of a subject.
 --
 -- KEYS  1 stream  2 last id of a deleted log
--- Returns {id, number or ''}.
+-- Returns {id, number or ''}: {'0-0', '0'} for a subject that never had an entry.
 local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
 if not newest then
   local deleted_last = redis.call('GET', KEYS[2])

@@ -1,4 +1,4 @@
--- Returns the membership version of a subject, and stores the given one first if there is none.
+-- Returns the membership version of a subject, and stores the given version first if the subject has none.
 --
 -- KEYS  1 version
 -- ARGV  1 a version that was never used  2 time in ms after which a version that is not read expires

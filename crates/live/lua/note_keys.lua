@@ -1,8 +1,8 @@
--- Adds notes of stored idempotency keys to a list, and removes the notes of keys that have to be removed: the oldest
--- notes above the limit, and those of expired keys.
+-- Adds notes of stored idempotency keys (expiry, subject, key) to a list, and removes the notes of keys that
+-- have to be removed: the oldest notes above the limit, and those of expired keys.
 --
 -- KEYS  1 notes (list), oldest first
--- ARGV  1 maximum number of notes  2 keys that expired at or before this time, in ms, are removed
+-- ARGV  1 maximum number of notes  2 time in ms: notes of keys that expired until then are removed
 --       3 lifetime of the list in ms  then the notes, each beginning with the expiry of its key in ms
 -- Returns the removed notes.
 local list, expired_before = KEYS[1], tonumber(ARGV[2])

@@ -18,7 +18,8 @@ pub trait ConnectionQuota: Send + Sync {
     fn acquire<'a>(&'a self, person: &'a Id) -> BoxFuture<'a, Result<Box<dyn Any + Send>, OpenError>>;
 }
 
-/// Knows whether this instance has applied every access command. While unsure, the hub holds messages back.
+/// Knows whether this instance has applied every access command. While it has not, the hub holds messages
+/// back.
 pub trait RevocationGate: Send + Sync {
     /// Whether this instance has applied every access command so far. Called for every event, so an implementation must
     /// be cheap.

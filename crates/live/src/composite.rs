@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use crate::encode::Target;
 
 const VERSION: &str = "2";
-/// Neither character occurs in a room name, and both may stand in a URL without escaping.
+/// The separators do not occur in room names and need no escaping in a URL.
 const PART_SEPARATOR: char = '!';
 const FIELD_SEPARATOR: char = '~';
 /// Marks a digest that replaces a name.
@@ -27,7 +27,7 @@ const DIGEST_MARK: char = '*';
 const NOT_BEGUN: &str = "-";
 /// Characters of a digest, and of the longest name that is written as it is.
 const KEY_LEN: usize = 22;
-/// Bytes of a composite position; enough for 32 rooms and an inbox with the largest numbers.
+/// Maximum bytes of a composite position; enough for 32 rooms and an inbox with the largest numbers.
 const MAX_LEN: usize = 2048;
 
 /// The position that a client sent.
@@ -58,8 +58,8 @@ impl CompositePosition {
                 return Err(key.error(("두 번 들어 있습니다", "occurs twice")));
             }
         }
-        // Rooms are added and removed, and a new one has no position. An inbox without a position would skip unread
-        // entries.
+        // Rooms may differ, because a client adds and removes rooms. An inbox without a position would skip
+        // unread entries.
         match [parts.iter().any(|(key, _)| *key == PartKey::INBOX), keys.contains(&PartKey::INBOX)] {
             [true, false] => {
                 return Err(PartKey::INBOX.error(("요청하지 않은 대상입니다", "was not requested (inbox=1)")));
@@ -191,7 +191,7 @@ pub(crate) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// `index` is the subject whose position differs.
+    /// `index` is the index in `positions` of the subject whose position differs.
     pub(crate) fn new(positions: &[(&'a PartKey, Option<StreamId>)], index: usize) -> Self {
         let (before, after) = (&positions[..index], &positions[index + 1..]);
         Self {

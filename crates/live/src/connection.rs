@@ -1,6 +1,7 @@
-//! What a connection holds of the hub: its state on a shard, its entry in the connection count, and its subscriptions.
+//! The values that a connection holds in the hub: its state on a shard, its entry in the connection count,
+//! and its subscriptions.
 //!
-//! Each of these is released when it is dropped, whatever closes the connection.
+//! Each value is released on drop, however the connection ends.
 
 use std::any::Any;
 
@@ -20,11 +21,11 @@ pub(crate) struct ConnectionHandle {
     pub(crate) shard: usize,
 }
 
-/// Counts a person's stream as open until it is dropped.
+/// Counts a person's stream as open until the guard is dropped.
 pub(crate) struct ConnectionGuard {
     pub(crate) handle: ConnectionHandle,
     pub(crate) person: Id,
-    /// Dropped together with the stream.
+    /// Values that are dropped with the stream, such as its place in the connection limit.
     pub(crate) resources: Vec<Box<dyn Any + Send>>,
     /// The bytes that the stream sends after silence.
     pub(crate) keepalive_frame: &'static [u8],
@@ -40,7 +41,7 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// A stream's interest in one subject, until it is dropped.
+/// A connection's interest in one subject, until the subscription is dropped.
 pub(crate) struct Subscription {
     pub(crate) name: SubjectName,
     pub(crate) subject: Arc<Subject>,

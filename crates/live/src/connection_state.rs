@@ -32,7 +32,7 @@ pub(crate) struct Deadlines {
 }
 
 impl Deadlines {
-    /// The close code of a deadline that has passed.
+    /// The close code of a deadline that has passed. None if no deadline has passed.
     fn passed_deadline(&self, now: Tick, wall: Millis) -> Option<Close> {
         if wall >= self.expires_at {
             Some(Close::TokenExpired)

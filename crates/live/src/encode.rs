@@ -23,8 +23,8 @@ pub(crate) struct Encoding {
 pub(crate) enum Format {
     /// An SSE frame of a stream of one subject.
     Sse,
-    /// An SSE frame without an id, for a stream of several subjects, which writes the composite position in front of
-    /// it.
+    /// An SSE frame without an id. A stream of several subjects writes the composite position in front of
+    /// each.
     SsePart,
     /// A WebSocket message.
     WebSocket,
@@ -43,7 +43,7 @@ pub enum Target {
 #[derive(Clone, Debug)]
 pub(crate) struct Encoder {
     pub(crate) encoding: Encoding,
-    /// The JSON member that names the subject, if the connection may have several.
+    /// The JSON member that names the subject. None for a stream of one subject, and for the inbox on SSE.
     member: Option<Box<str>>,
 }
 

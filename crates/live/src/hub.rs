@@ -123,8 +123,8 @@ impl Hub {
         self.0.personal_streams.get().cloned()
     }
 
-    /// Adds an operation to WebSockets. Each name is added once; `subscribe` and `unsubscribe` are reserved for the
-    /// hub.
+    /// Adds an operation to WebSockets. Callers add each name once; the hub itself handles `subscribe` and
+    /// `unsubscribe`.
     pub fn add_operation(&self, name: &'static str, operation: StdArc<dyn Operation>) {
         self.0.operations.write().unwrap_or_else(PoisonError::into_inner).insert(name, operation);
     }
@@ -203,8 +203,8 @@ impl Hub {
         self.close_all(&self.0.connections.all(), Close::Draining);
     }
 
-    /// Opens a stream of a subject, after a position or from now on. The subscription exists when this returns, so no
-    /// later entry is missed; a caller that checks access checks it after this.
+    /// Opens a stream of a subject, after a position or from now on. The subscription exists when this
+    /// returns, so no later entry is missed. A caller that checks access does so afterwards.
     pub async fn open(
         &self,
         caller: StreamPerson,
@@ -351,8 +351,8 @@ impl Hub {
         }
     }
 
-    /// Delivers a message that no source holds to the current subscribers. While access commands may be unknown, the
-    /// message is held back until they are applied.
+    /// Delivers a message that no source holds to the current subscribers. While access commands may be
+    /// unknown, the message is held back until the commands are applied.
     pub fn push_ephemeral(&self, name: &SubjectName, message: Message) {
         let Some(subject) = self.0.subject(name) else { return };
         if self.can_deliver() {
@@ -416,14 +416,15 @@ impl Inner {
         }
     }
 
-    /// Removes a subject that has no subscribers and had no events: reconnecting clients need nothing from its ring
-    /// buffer, and clients can name any number of subjects. The sweep removes the others.
+    /// Removes a subject without subscribers whose ring buffer holds no event: reconnecting clients do not
+    /// need it, and clients can name any number of subjects. The sweep removes the others without
+    /// subscribers.
     pub(crate) fn remove_unused(&self, name: &SubjectName, subject: &Arc<Subject>) {
         if subject.subscriber_count() > 0 || subject.has_events() {
             return;
         }
         let mut subjects = self.subjects.write().unwrap_or_else(PoisonError::into_inner);
-        // No subscription is added under the lock. One may have been added before the lock was taken, and the name may
+        // While this lock is held, no subscription is added. One may have been added before, and the name may
         // already belong to a newer subject.
         let is_unused = |known: &Arc<Subject>| Arc::ptr_eq(known, subject) && subject.subscriber_count() == 0;
         if subjects.get(name).is_some_and(is_unused) {

@@ -78,8 +78,8 @@ pub trait Sink: Send + Sync {
 /// Delivers the events of a log that several instances share to the [`Sink`] of each instance, in the order of their
 /// subject.
 ///
-/// The bus may lose an event. It reports a known loss with [`Sink::mark_stale`]; every event carries the id of the
-/// previous one, so that another loss is detected with the next event.
+/// The bus may lose an event. It reports a known loss with [`Sink::mark_stale`]; every event carries the id
+/// of the previous one, so that any other loss is detected with the next event.
 pub trait Bus: Send + Sync {
     /// Returns when every event that is appended from now on will be delivered.
     fn subscribe(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>>;
@@ -126,7 +126,7 @@ pub struct Append {
     pub recipients: Recipients,
     /// The membership version that the recipients depend on. None: the log compares no version.
     pub membership_version: Option<u64>,
-    /// Stored with the answer under the idempotency key, so that a repeated answer equals the first.
+    /// The number of subscribers on this instance. For the answer, the log adds those of other instances.
     pub audience: u32,
     /// How many events the subject keeps.
     pub keep: u32,
@@ -140,8 +140,8 @@ pub struct Idempotency {
     pub key: String,
     /// The content digest.
     pub digest: [u8; 32],
-    /// The digest that an earlier version of the hub stored for this content, if it differs. It counts as the same
-    /// content, so that a request may be repeated after an upgrade.
+    /// The digest that an earlier version of the hub stored for this content, if it differs. A key stored
+    /// with this digest has the same content, so that a request may be repeated after an upgrade.
     pub earlier_digest: Option<[u8; 32]>,
 }
 
@@ -178,7 +178,7 @@ pub enum AppendError {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
-    /// The append was not stored; a retry succeeds once there is space.
+    /// The append was not stored; a retry succeeds once the disk has space.
     #[error("the disk is full")]
     Full,
     /// The append was not stored; a retry may succeed.
@@ -237,12 +237,12 @@ pub struct LogEntry {
     pub trace: Option<TraceParent>,
 }
 
-/// What the log holds of one event, for `explain`.
+/// One event with its follow-up record, for the command `explain`.
 #[derive(Clone, Debug)]
 pub struct EventTrace {
     /// None if the event was trimmed or never existed.
     pub event: Option<LogEntry>,
-    /// The follow-up record, until the inbox has made entries from it.
+    /// None after the inbox has made entries from the record, or if the event has no recipients.
     pub follow_up: Option<FollowUp>,
 }
 
@@ -264,7 +264,7 @@ pub struct Page<T = LogEntry> {
     pub head: LogPosition,
 }
 
-/// What the log knows about the position after which a page was read.
+/// How the position after which a page was read relates to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartPosition {
     /// The position of a stored entry, or the beginning (`0-0`, and `0-1` while no entry was trimmed).

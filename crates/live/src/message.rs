@@ -63,7 +63,7 @@ pub struct Item {
     pub position: LogPosition,
     /// Set on a removal record: whose access ends here.
     pub(crate) removal: Option<Removal>,
-    /// None for control records.
+    /// None for control records and for positions without a message.
     pub message: Option<Message>,
 }
 
@@ -136,9 +136,9 @@ impl Message {
         Self::system("system.reset", None, format!("{{\"reason\":\"trimmed\",\"oldestId\":\"{oldest}\"}}"))
     }
 
-    /// `system.reset`: the log does not know the client's position. `now` is where the stream continues, so a client
-    /// that disconnects right after this resumes there. None when all remaining entries follow: a client that
-    /// disconnects gets the reset again.
+    /// `system.reset`: the log does not know the client's position. `now` is where the stream continues, so a
+    /// client that disconnects right after this message resumes from `now`. None when all remaining entries
+    /// follow: a client that disconnects gets the reset again.
     pub(crate) fn reset_unknown(now: Option<MessageId>) -> Self {
         Self::system("system.reset", now, "{\"reason\":\"unknown\"}".to_owned())
     }
@@ -149,7 +149,7 @@ impl Message {
         Self::system("system.reset", Some(now), "{\"reason\":\"trimmed\"}".to_owned())
     }
 
-    /// `system.lagged`: events were trimmed before a slow reader got them.
+    /// `system.lagged`: `missed` events were trimmed before a slow reader got them. None: an unknown number.
     pub(crate) fn lagged(missed: Option<u64>) -> Self {
         let missed = missed.map_or("null".to_owned(), |missed| missed.to_string());
         Self::system("system.lagged", None, format!("{{\"missed\":{missed}}}"))

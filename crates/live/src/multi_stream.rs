@@ -21,7 +21,7 @@ pub type MultiSubjectStream = EventStream<MultiReader>;
 /// Reads several subjects in turn.
 pub struct MultiReader {
     readers: Vec<SubjectReader>,
-    /// The positions of subjects whose access ended: a client that gets access again resumes there.
+    /// The positions of subjects whose access ended: a client that gets access again resumes from them.
     removed: Vec<(PartKey, Option<StreamId>)>,
     /// The reader to poll first, so that a busy subject does not keep others from being read.
     next_reader: usize,

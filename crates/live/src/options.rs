@@ -9,17 +9,17 @@ bongsu_kernel::settings! { pub SETTINGS of "live":
     SSE_CHANNEL_CAPACITY = "256", scope(Scope::Instance), integer(1, 65_536):
         "Recent events per room that are kept in memory for its streams.";
     SSE_RING_BYTES = "268435456", scope(Scope::Instance), integer(0, u64::MAX):
-        "Bytes of memory for the recent events of all rooms together. Beyond it, streams read from the log.";
+        "Bytes of memory for the recent events of all rooms together. Above this limit, streams read events from the log.";
     SSE_KEEPALIVE_SECS = "15", integer(1, 3_600):
         "Seconds without data after which a stream sends a keepalive.";
     SSE_STALL_SECS = "30", integer(1, 3_600):
-        "Seconds after which a stream is closed whose client takes no bytes (3002).";
+        "Seconds after which a stream whose client takes no bytes is closed (3002).";
     SSE_LIFETIME_SECS = "3600", integer(0, 604_800):
         "Seconds after which a stream is closed (3001, up to a tenth earlier); its client reconnects, which spreads clients over the instances again. 0: never.";
     SSE_MAX_CONNECTIONS_PER_USER = "5", integer(0, 1_000_000):
-        "Open streams per person; further ones are refused until one is closed (3004). 0: no limit.";
+        "Maximum number of open streams per person; further ones are refused until one is closed (3004). 0: no limit.";
     SSE_MAX_CONNECTIONS = "0", scope(Scope::Instance), integer(0, 10_000_000):
-        "Open streams of an instance. 0: as many as the system allows.";
+        "Maximum number of open streams of an instance. 0: as many as the system allows.";
 }
 
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub struct Options {
 #[derive(Clone, Debug)]
 pub struct StreamConfig {
     pub keepalive: Duration,
-    /// What the stream sends after `keepalive` without data.
+    /// The bytes that the stream sends after `keepalive` without data.
     pub keepalive_frame: &'static [u8],
     pub lifetime: Option<Duration>,
     /// Whether the stream counts towards the person's connection limit (`ConnectionQuota`).

@@ -47,7 +47,7 @@ enum State {
     PositionLost,
 }
 
-/// What polling a reader returns.
+/// The result of polling a reader.
 pub(crate) enum ReaderOutput {
     /// Messages, and when the oldest of them was accepted; None without an event from the ring buffer.
     Frames(Frames, Option<Instant>),
@@ -182,7 +182,7 @@ impl Reader {
         if std::mem::take(&mut self.is_initial) {
             return self.consume_initial_page(page);
         }
-        // A copy, because the cursor moves while messages are written.
+        // A copy, because messages are written while `self` changes.
         let encoder = self.encoder.clone();
         let mut out = FrameWriter::new(&encoder);
         match page.start {
@@ -200,8 +200,8 @@ impl Reader {
             StartPosition::Unknown => return self.lose_position(),
             StartPosition::Known if is_first => {}
             StartPosition::TooFarBehind => {}
-            // The reader fell behind. The numbers of entries show what was trimmed meanwhile, also for a reader at the
-            // beginning of the log, which is always a known position.
+            // The reader fell behind. The numbers of entries show how many were trimmed meanwhile, also for a
+            // reader at the beginning of the log, which is always a known position.
             StartPosition::Known | StartPosition::Trimmed { .. } => self.report_missed(page, &mut out),
         }
         if page.entries.is_empty() && page.head.id == self.cursor.position.id {

@@ -1,4 +1,4 @@
-//! Repairs ring buffers: what the bus lost is read from the log.
+//! Repairs ring buffers: reads the entries that a ring buffer lacks from the log.
 //!
 //! A ring buffer is marked stale when a pushed entry does not follow the last one, when the bus may have lost messages,
 //! and when its end differs from the head of the log; ends and heads are compared every few seconds. A repair reads the
@@ -57,7 +57,7 @@ impl Hub {
         }
     }
 
-    /// Repeats until a repair was completed without the subject being marked stale meanwhile.
+    /// Repairs a subject until it was not marked stale during the last repair.
     async fn repair(&self, name: SubjectName) {
         while let Some(subject) = self.0.subject(&name) {
             if !subject.begin_repair() {
@@ -65,8 +65,8 @@ impl Hub {
             }
             metrics::counter!("bus_repairs_total").increment(1);
             if let Err(error) = self.fill(&name, &subject).await {
-                // At debug level, because it is logged for every room twice a second; the outage itself is logged once
-                // elsewhere.
+                // At debug level, because every subject logs this line twice a second. The outage itself is
+                // logged once elsewhere.
                 tracing::debug!(subject = ?name, %error, "failed to compare a subject with its log; retrying");
                 tokio::time::sleep(RETRY_DELAY).await;
                 subject.mark_stale();
@@ -81,7 +81,7 @@ impl Hub {
         self.wait_for_revocations().await?;
         if page.start != StartPosition::Known || page.more {
             // More is missing than one page holds, or the log does not know the last position of the ring buffer.
-            tracing::info!(subject = ?name, start = ?page.start, "failed to fill the gap of a ring buffer; its streams read the log");
+            tracing::info!(subject = ?name, start = ?page.start, "failed to fill the gap of a ring buffer from one page of the log; its streams read the log");
             subject.restart_at(page.head, &self.0.wake_queues);
             // The held messages are released after the restart, because the restart empties the ring buffer.
             subject.release_held(&self.0.wake_queues);
@@ -125,7 +125,7 @@ impl Hub {
         }
     }
 
-    /// Compares subjects of one kind.
+    /// Compares ring buffers of one subject kind with the heads of their logs.
     async fn compare(&self, subjects: &[(SubjectName, Arc<Subject>)]) -> Result<(), LogError> {
         let settled =
             subjects.iter().filter_map(|(name, subject)| Some((name, subject, subject.settled_position()?)));

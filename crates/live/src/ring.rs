@@ -1,9 +1,9 @@
 //! The ring buffer of a subject: its recent messages, and cursors into them.
 //!
-//! The ring buffer has no gap between its floor and its end. A reader whose last position is at or above the floor
-//! continues here and misses nothing; a reader below the floor reads the log first. A ring buffer is bounded in
-//! entries, and all ring buffers together in bytes. An entry is encoded when the first reader of an encoding takes it,
-//! once for all of them.
+//! The ring buffer has no gap between its floor and its end. A reader whose last position is at or above the
+//! floor continues here without a gap; a reader below the floor reads the log first. A ring buffer is bounded
+//! in entries, and all ring buffers together in bytes. An entry is encoded once per encoding, when the first
+//! reader with that encoding takes it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -193,7 +193,7 @@ impl Ring {
         self.held.push_back(message);
     }
 
-    /// Adds the messages that were held back. Returns whether there were any.
+    /// Adds the messages that were held back. Returns false if no message was held back.
     pub(crate) fn release_held(&mut self) -> bool {
         let held = std::mem::take(&mut self.held);
         let has_released = !held.is_empty();
@@ -264,8 +264,9 @@ impl Ring {
         if self.floor.is_none_or(|floor| position.id < floor.id) {
             return None;
         }
-        // An ephemeral entry that the reader was not sent may stand before its position: the log may have held an entry
-        // that the bus delivers only after the ephemeral one. `take` skips every entry that the reader was sent.
+        // An ephemeral entry that the reader was not sent may stand before the position of the reader: the
+        // log may have held an entry that the bus delivers only after the ephemeral one. `take` skips every
+        // entry that the reader was sent.
         let ephemeral_from = cursor.ephemeral_from.max(cursor.next);
         let at_position = self.entries.partition_point(|entry| entry.position.id < position.id);
         let at_ephemeral = usize::try_from(ephemeral_from.saturating_sub(self.first())).unwrap_or(usize::MAX);
@@ -373,7 +374,7 @@ impl Ring {
 }
 
 impl Cursor {
-    /// Whether the reader skips the next entry: it may have read the entry from the log.
+    /// Whether the reader skips its next entry, for example because it has read the entry from the log.
     fn skips(&self, entry: &RingEntry) -> bool {
         if entry.is_ephemeral {
             self.next < self.ephemeral_from

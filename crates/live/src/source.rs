@@ -1,4 +1,5 @@
-//! The port through which streams read what the ring buffer lacks, and its adapter for the log of rooms.
+//! The port through which streams read the entries that the ring buffer lacks, and its adapter for the log of
+//! rooms.
 
 use std::sync::Arc;
 
@@ -51,7 +52,7 @@ pub trait Source: Send + Sync {
     }
 }
 
-/// A subject kind: the source of its streams, and the bus that delivers what other instances append.
+/// A subject kind: the source of its streams, and the bus that delivers the entries of other instances.
 #[derive(Clone)]
 pub struct SubjectKind {
     pub source: Arc<dyn Source>,

@@ -1,7 +1,8 @@
 //! A stream: the messages that one client is sent over one SSE response, until the stream is closed.
 //!
-//! [`LiveStream`] reads one subject; the stream in `multi_stream` reads several. The module `reader` decides what is
-//! read and in which order; `connection_state` decides when to close and when to send a keepalive.
+//! [`LiveStream`] reads one subject; the stream in `multi_stream` reads several. The module `reader` decides
+//! which messages are sent, and in which order; `connection_state` decides when to close and when to send a
+//! keepalive.
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -18,7 +19,7 @@ use crate::log::EphemeralMessage;
 use crate::message::Message;
 use crate::reader::{Reader, ReaderOutput};
 
-/// What polling a response body returns.
+/// The result of polling a response body.
 type BodyPoll = Poll<Option<Result<Frame<Bytes>, Infallible>>>;
 
 /// The body of an SSE response.
@@ -105,7 +106,7 @@ impl<F> EventStream<F> {
         self.connection.handle.state.pending_close().is_some()
     }
 
-    /// Closes this stream from any thread.
+    /// A handle that closes this stream from any thread.
     pub fn close_handle(&self) -> CloseHandle {
         self.connection.close_handle()
     }

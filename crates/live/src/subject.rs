@@ -1,7 +1,7 @@
 //! A subject in memory: its ring buffer, and the connections subscribed to it, by shard.
 //!
-//! A subject exists while it has subscribers, and for up to a minute afterwards. Its ring buffer is compared with the
-//! log when the subject is initialized, and again whenever it is marked stale.
+//! A subject exists while it has subscribers, and for up to a minute afterwards. Its ring buffer begins at
+//! the head of the log, and is compared with the log whenever the subject is marked stale.
 
 use std::fmt;
 use std::sync::Arc as StdArc;
@@ -55,7 +55,7 @@ pub(crate) struct Subject {
     shards: Vec<ShardSubscribers>,
     /// A comparison of the ring buffer with the log was requested.
     is_stale: AtomicBool,
-    /// A repair is running.
+    /// A repair is queued or running.
     is_repairing: AtomicBool,
     /// The delivered entries are not those of the log: every stream of the subject is closed.
     is_invalidated: AtomicBool,
@@ -100,14 +100,15 @@ impl Subject {
             .copied()
     }
 
-    /// Requests a comparison with the log. Returns true when no repair is running, so that the caller has to start one.
+    /// Requests a comparison with the log. Returns true when no repair is queued or running; the caller has
+    /// to start one.
     pub(crate) fn mark_stale(&self) -> bool {
         self.is_stale.store(true, Ordering::SeqCst);
         !self.is_repairing.swap(true, Ordering::SeqCst)
     }
 
-    /// Starts a repair round. Returns false when the subject is not stale any more; the next `mark_stale` has to start
-    /// a repair.
+    /// Starts a repair round. Returns false when the subject is not stale any more; the next caller of
+    /// `mark_stale` has to start a repair.
     pub(crate) fn begin_repair(&self) -> bool {
         if self.is_stale.swap(false, Ordering::SeqCst) {
             return true;

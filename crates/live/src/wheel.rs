@@ -11,7 +11,7 @@ const SLOT_COUNT: usize = 256;
 
 pub(crate) struct Wheel {
     slots: Vec<Vec<Arc<ConnectionState>>>,
-    /// Steps since the hub started whose slots were processed.
+    /// The last step whose slot was processed, counted from the start of the hub.
     steps_done: u64,
     connection_count: usize,
 }
@@ -29,8 +29,8 @@ impl Wheel {
         self.connection_count == 0
     }
 
-    /// Checks a connection when `due` comes. A connection that is due after the last slot is checked at the last slot,
-    /// and rescheduled then.
+    /// Schedules a check of a connection at `due`. A connection that is due after the last slot is checked at
+    /// the last slot, and rescheduled then.
     pub(crate) fn add(&mut self, connection: Arc<ConnectionState>, due: Tick) {
         let step = due.div_ceil(STEP_MS).clamp(self.steps_done + 1, self.steps_done + SLOT_COUNT as u64 - 1);
         self.slots[Self::slot(step)].push(connection);

@@ -8,11 +8,11 @@ use bongsu_live::{RETRY_MS, StreamConfig};
 
 bongsu_kernel::settings! { pub SETTINGS of "members":
     MEMBER_STREAM_LIFETIME_SECS = "1800", integer(1, 86_400):
-        "Lifetime of a personal stream. It closes with 3001, up to a tenth earlier, and the client reconnects.";
+        "Seconds after which a personal stream is closed (3001, up to a tenth earlier); its client reconnects.";
     MEMBER_STREAM_PING_SECS = "20", integer(1, 3_600):
-        "Silence after which a personal stream sends the event ping.";
+        "Seconds without a message after which a personal stream sends the event ping.";
     MEMBER_MAX_CONNECTIONS = "3", integer(1, 100):
-        "Maximum number of personal streams per person. A further one opens, and the oldest closes for good (3500).";
+        "Maximum number of personal streams per person. A further one replaces the oldest, which closes for good (3500).";
 }
 
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Options {
             keepalive: self.ping_interval,
             keepalive_frame: b"event: ping\ndata: {}\n\n",
             lifetime: Some(self.lifetime),
-            // The limit of all streams does not apply, because personal streams have their own.
+            // The general stream limit does not apply, because personal streams have their own limit.
             is_limited: false,
             retry_ms: RETRY_MS,
             has_initial_position: false,

@@ -42,20 +42,21 @@ impl<S: Sync> FromRequestParts<S> for Resume {
 
 /// Follow the personal stream
 ///
-/// Sends the person's inbox entries when they are stored, and what was read on other devices. With a position, the
-/// stream begins with the entries after it (the first 100, then `system.reset`); without one, with the 10 newest unread
-/// entries. A connection beyond `MEMBER_MAX_CONNECTIONS` (3) closes the person's oldest one for good.
-/// `GET /api/v1/stream?inbox=1` is the same stream, and can include rooms.
+/// Receive the person's inbox entries when they are stored, and changes that the person's other devices made.
+/// With a position, the stream begins with the entries after it (the first 100, then `system.reset`); without
+/// a position, with the 10 newest unread entries. A connection beyond `MEMBER_MAX_CONNECTIONS` (default: 3)
+/// closes the person's oldest one for good (3500). `GET /api/v1/stream?inbox=1` sends the same, and can
+/// include rooms.
 #[utoipa::path(
     get,
     path = "/api/notifications/stream",
     tag = "members",
     params(
         ResumeParams,
-        ("lastEventId" = Option<String>, Query, description = "Position for clients that cannot set headers.", example = "17"),
+        ("lastEventId" = Option<String>, Query, description = "The id of the last event that the client received, for clients that cannot set headers.", example = "17"),
         StreamParams,
     ),
-    responses((status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(STREAM))),
+    responses((status = 200, description = "The personal stream, which stays open.", content_type = "text/event-stream", body = String, example = json!(STREAM))),
     security(("person" = [])),
 )]
 async fn stream(

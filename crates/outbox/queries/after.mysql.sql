@@ -1,6 +1,6 @@
--- Returns at least one row, and further rows while the payloads before them are smaller than the argument bytes. A
--- payload of more than 64 KiB is returned as NULL. The sizes come from a subquery without payloads, which would
--- otherwise go through temporary tables on disk.
+-- Returns at least one row, and further rows while the payloads before them have fewer bytes in total than
+-- the argument bytes. A payload of more than 64 KiB is returned as NULL. The sizes come from a subquery that
+-- returns no payloads, because payloads would go through temporary tables on disk.
 SELECT STRAIGHT_JOIN {outbox_events}.position, {outbox_events}.id, CASE WHEN OCTET_LENGTH(target_event_id) > 800 THEN '(too long)' ELSE COALESCE(target_event_id, '-') END, CASE WHEN OCTET_LENGTH(event_type) > 800 THEN '(too long)' ELSE event_type END,
        CASE WHEN payload IS NULL THEN 'null' WHEN OCTET_LENGTH(payload) <= 65536 THEN CONVERT(payload USING utf8mb4) END,
        created_at

@@ -1,2 +1,2 @@
--- The row stays for streams until retention removes it.
+-- Marks the row as done, so that streams can read it until retention removes it.
 UPDATE {outbox_events} SET status = 'DONE' WHERE id = :id AND status = 'FAILED'

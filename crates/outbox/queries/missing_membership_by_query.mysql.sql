@@ -1,4 +1,4 @@
--- As missing_membership, with the query of OUTBOX_MEMBERSHIP_QUERY.
+-- The result of missing_membership, with OUTBOX_MEMBERSHIP_QUERY instead of the membership table.
 SELECT listed.number
 FROM JSON_TABLE(:followers, '$[*]' COLUMNS (
     number BIGINT PATH '$[0]',

@@ -1,4 +1,4 @@
--- As missing_membership, with the query of OUTBOX_MEMBERSHIP_QUERY.
+-- The result of missing_membership, with OUTBOX_MEMBERSHIP_QUERY instead of the membership table.
 SELECT (listed.one ->> 0)::bigint
 FROM json_array_elements((:followers)::json) AS listed (one)
 WHERE NOT EXISTS ({listed_membership_query:SELECT 1 WHERE 1 = 0})

@@ -1,4 +1,4 @@
--- As missing_membership, with the query of OUTBOX_MEMBERSHIP_QUERY.
+-- The result of missing_membership, with OUTBOX_MEMBERSHIP_QUERY instead of the membership table.
 SELECT json_extract(listed.value, '$[0]')
 FROM json_each(:followers) AS listed
 WHERE NOT EXISTS ({listed_membership_query:SELECT 1 WHERE 1 = 0})

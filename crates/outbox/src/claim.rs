@@ -1,9 +1,9 @@
 //! Claims rows for a worker, in the order of their targets, and writes the outcome of each claim.
 //!
-//! A worker scans all rows once, by position, and remembers the unfinished rows of its types. It claims due rows by
-//! their ids, except those that another worker has claimed meanwhile. If the worker cannot claim a row of a target, it
-//! claims no later row of that target. Redriven rows are outside that order: the table `bongsu_outbox_redriven` names
-//! them.
+//! A worker scans all rows once, by position, and remembers the unfinished rows of its types. It claims due
+//! rows by their ids, except those that another worker has claimed meanwhile. If the worker cannot claim a
+//! row of a target, it claims no later row of that target. Redriven rows, which the table
+//! `bongsu_outbox_redriven` lists, are claimed without regard to this order.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -104,10 +104,10 @@ struct UnfinishedRow {
     target: String,
 }
 
-/// The rows that may be claimed now. A row behind a waiting one of the same target is left out.
+/// The rows that may be claimed now: none that follows an unavailable row of the same target.
 struct CandidateSet {
     now: Millis,
-    /// Targets with a row that is not available yet, or that another worker holds.
+    /// Targets with a row that is not available yet, or that another worker has claimed or locked.
     waiting_targets: HashSet<String>,
     rows: Vec<Candidate>,
 }
@@ -172,7 +172,7 @@ impl Outbox {
     }
 
     /// Finds the rows that may be claimed now: first among the unfinished rows of earlier scans, then in the rows after
-    /// them. Skips targets that another worker holds.
+    /// them. Skips `held_targets`, which have a row that another worker has claimed or locked.
     async fn find_candidates(
         &self,
         progress: &mut ScanProgress,
@@ -301,8 +301,8 @@ async fn claim(request: &ClaimRequest, tx: &mut Transaction<'_>) -> Result<Vec<C
             Ok((row.id, ClaimedRow { row, attempts, until: request.until }))
         })
         .collect::<Result<HashMap<_, _>, Error>>()?;
-    // Another worker holds, or held until now, a row that could not be locked: later rows of its target are not
-    // claimed.
+    // A row that is missing here was locked, claimed or finished by another transaction: later rows of its
+    // target are not claimed.
     let (mut skipped_targets, mut claimed) = (HashSet::new(), Vec::with_capacity(locked.len()));
     for (id, target) in &request.candidates {
         match locked.remove(id) {

@@ -53,7 +53,7 @@ impl DeadLetters for Outbox {
     fn discard(&self, id: i64) -> BoxFuture<'_, Result<bool, Error>> {
         Box::pin(async move {
             let is_discarded = self.records().write(id, discard).await?;
-            tracing::info!(id, is_discarded, "deleted a dead letter of the outbox");
+            tracing::info!(id, is_discarded, "finished discarding a dead letter of the outbox");
             Ok(is_discarded)
         })
     }

@@ -13,7 +13,7 @@ pub struct ExplainedRow {
     pub row: OutboxRow,
     pub status: String,
     pub attempts: u64,
-    /// Why the row was given up. None when it was not given up, or when another program did so.
+    /// Why the row was given up. None when the row was not given up, or when another program gave it up.
     pub reason: Option<String>,
 }
 

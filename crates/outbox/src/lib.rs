@@ -121,7 +121,7 @@ impl Outbox {
     async fn log_untargeted_rows(&self) {
         match self.records().count(&store::UNTARGETED).await {
             Ok(0) => {}
-            Ok(rows) => tracing::warn!(rows, "outbox rows have no target_event_id; no stream receives them"),
+            Ok(rows) => tracing::warn!(rows, "outbox rows lack a target_event_id; no stream receives them"),
             Err(error) => {
                 tracing::warn!(%error, "failed to count outbox rows without a target_event_id; counting again at the next start");
             }

@@ -63,7 +63,7 @@ impl OpenStreams {
             let Some(stream) = table.streams.get_mut(number) else { continue };
             let is_missing = missing.contains(number);
             if is_missing && stream.was_missing {
-                tracing::warn!(%event, %person, "a membership was removed without an outbox row; closing the stream");
+                tracing::warn!(%event, %person, "a stream has no membership and no system.removed row ahead; closing it");
                 stream.close_handle.close(Close::Withdrawn);
             }
             stream.was_missing = is_missing;

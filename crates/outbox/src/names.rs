@@ -127,8 +127,8 @@ impl TableNames {
                 given.push(("membership_query", format!("{query}\n")));
                 given.push(("listed_membership_query", format!("{}\n", for_listed_streams(query, dialect))));
                 let listed = for_listed_streams(query, dialect);
-                // Both forms are probed, because a database may accept only one: MariaDB has no outer columns within a
-                // WITH.
+                // The query is probed for one stream and for a list of streams, because a database may accept
+                // only one of these forms: MariaDB has no outer columns within a WITH.
                 Names::new(given)
                     .part(PART, format!("{outbox}, a query for memberships"), DEFAULT_NAMES)
                     .probe(OUTBOX_MEMBERSHIP_QUERY.name, format!("SELECT 1 WHERE EXISTS ({query}\n)"))
@@ -157,8 +157,8 @@ fn table(values: &Values, setting: &Setting, dialect: Dialect) -> Result<TableNa
     Ok(table)
 }
 
-/// Whether a text looks like one query with both parameters. Whether it is valid SQL is found when the database probes
-/// it.
+/// Whether a text looks like one query with both parameters. The probe on the database finds out whether the
+/// text is valid SQL.
 fn is_query(text: &str) -> bool {
     let mut arguments = Vec::new();
     replace_arguments(text, |_, name| arguments.push(name.to_owned()));

@@ -13,13 +13,13 @@ use crate::names;
 bongsu_kernel::settings! { "outbox":
     /// Turns the outbox on or off.
     OUTBOX = "on", kind(Kind::OneOf(&["on", "off"])):
-        "off: the hub creates and changes no outbox table, and streams of events answer 503.";
+        "off: the hub creates and changes no outbox table, and refuses streams of events with 503.";
     OUTBOX_PING_SECS = "30", integer(1, 3_600):
         "Seconds without a message after which the stream of an event sends a comment line that keeps it alive.";
     OUTBOX_RETENTION = "7d":
         "How long outbox rows are kept after they got their position (45m, 12h, 7d; at least 30 minutes). Rows that OUTBOX_WAITS_FOR names are kept until they are DONE.";
     OUTBOX_WAITS_FOR = "":
-        "Event types, separated by commas, whose rows are kept until a worker has marked them DONE. *: all types; none or empty: no type beyond those of OUTBOX_RELAY, which are always included. Rows of other types are removed by age alone.";
+        "Event types, separated by commas, whose rows are kept until a worker has marked them DONE. *: all types; none or empty: only the types of OUTBOX_RELAY, which are always included. Rows of other types are removed by age alone.";
     OUTBOX_RELAY = "":
         "Which rows are also published to rooms, separated by commas: proposal.approved.v1=room (the room whose id is the row's target_event_id), comment.created.v1=room:lobby (the room lobby), *=room (all other types).";
 }
@@ -55,7 +55,7 @@ pub struct Options {
     pub room_streams: StreamConfig,
 }
 
-/// The rooms that rows are published to, by event type. None stands for all types without an entry of their own.
+/// The rooms that rows are published to, by event type. None: all types without an entry of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relay(Vec<(Option<EventType>, RelayTarget)>);
 
@@ -93,7 +93,7 @@ impl Relay {
         };
         let entries: Vec<(Option<EventType>, RelayTarget)> =
             entries.iter().map(entry).collect::<Option<_>>()?;
-        // With two entries for one type it is unclear which one is meant.
+        // Refused, because two entries for one type contradict each other.
         let has_duplicate = entries
             .iter()
             .enumerate()

@@ -46,8 +46,8 @@ async fn start(assembly: &mut Assembly) -> Result<(), Failure> {
     let outbox = start_outbox(assembly).await?;
     if let Some(outbox) = &outbox {
         let (checked, records) = (outbox.clone(), outbox.records().clone());
-        // While the database is unreachable both loops fail; the engines report that once for all parts, so this check
-        // stays silent.
+        // While the database is unreachable, the sequencer and the tail fail. The engines report the outage
+        // once for all parts, so this check does not report it.
         let is_reachable = move || records.outage().is_none();
         assembly.add_health_check(move || checked.failing_loop().filter(|_| is_reachable()).map(Cow::from));
         assembly.add_dead_letters(outbox.clone());

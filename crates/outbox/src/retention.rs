@@ -46,7 +46,7 @@ impl Outbox {
                     if rows > 0 && !is_reported {
                         tracing::warn!(
                             rows,
-                            "outbox rows are past their retention but wait for a worker: see OUTBOX_WAITS_FOR"
+                            "outbox rows past their retention wait for a worker; keeping them (see OUTBOX_WAITS_FOR)"
                         );
                     }
                     is_reported = rows > 0;
@@ -90,13 +90,14 @@ async fn count_overdue(before: &Millis, tx: &mut Transaction<'_>) -> Result<u64,
     counted.map_or(Ok(0), |row| row.count(0))
 }
 
-/// The last position that had been given at a time, as far as it was recorded.
+/// The last position that is recorded with this time or an earlier one; 0 without such a record.
 pub(crate) async fn position_at(time: Millis, tx: &mut Transaction<'_>) -> Result<u64, Error> {
     let found = tx.row(&store::TIMES_BEFORE, &[("before", time.into())]).await?;
     Ok(found.map(|row| row.maybe_count(0)).transpose()?.flatten().unwrap_or_default())
 }
 
-/// Records the head with the current time, and returns the last position that had been given at the time `before`.
+/// Records the head with the current time, removes records that are no longer needed, and returns the last
+/// position that is recorded with the time `before` or an earlier one.
 async fn record_time((now, before): &(Millis, Millis), tx: &mut Transaction<'_>) -> Result<u64, Error> {
     tx.run(&store::TIMES_ADD, &[("now", (*now).into())]).await?;
     let up_to = position_at(*before, tx).await?;

@@ -42,8 +42,8 @@ impl LoopHealth {
     }
 }
 
-/// The retries of one run of a loop. Dropping it clears the failure, because the loop then runs on another instance or
-/// has stopped.
+/// The retries of one run of a loop. Dropping this value clears the failure, because the loop then runs on
+/// another instance or has stopped.
 pub(crate) struct Retries<'a> {
     health: &'a LoopHealth,
     /// Consecutive failures.
@@ -67,7 +67,7 @@ impl<'a> Retries<'a> {
         // may differ.
         let is_repeated = self.failures > 0;
         if !self.health.is_failing.load(Ordering::Relaxed) {
-            tracing::warn!(%error, part = self.health.label, is_repeated, "a loop of the outbox failed; retrying");
+            tracing::warn!(%error, part = self.health.label, is_repeated, "failed to read or sequence outbox rows; retrying");
         }
         if is_repeated {
             self.health.set_failing(true);

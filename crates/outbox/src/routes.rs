@@ -52,10 +52,11 @@ request! {
     }
 }
 
-/// Stream the rows of an event
+/// Follow the rows of an event
 ///
-/// Sends every row of the event that is committed from now on. With a position, sends the rows after it first. Requires
-/// an ACCEPTED membership; when the membership ends, the stream closes with 3501 at that place in the order.
+/// Receive every row of the event that is committed from now on; with a position, first the rows after
+/// the position. Requires an ACCEPTED membership; when the membership ends, the stream sends the rows before
+/// that change and closes with 3501.
 #[utoipa::path(
     get,
     path = "/events/{eventId}/stream",
@@ -66,7 +67,7 @@ request! {
         ("last_event_id" = Option<String>, Query, description = "The same as the header `Last-Event-ID`, for clients that cannot send headers.", example = "17"),
         StreamParams,
     ),
-    responses((status = 200, description = "The stream of the event's rows.", content_type = "text/event-stream", body = String, example = json!(STREAM_EXAMPLE))),
+    responses((status = 200, description = "The stream of the event's rows, which stays open.", content_type = "text/event-stream", body = String, example = json!(STREAM_EXAMPLE))),
     security(("person" = [])),
 )]
 async fn stream(

@@ -15,11 +15,12 @@ use serde_json::{Value, json};
 
 use crate::NO_TARGET;
 
-/// The type of the control record that stands for a row that cannot be sent: it keeps the position in the order.
+/// The type of the control record that replaces a row that cannot be sent, so that the row keeps its
+/// position.
 const CONTROL_RECORD_TYPE: &str = "system.record";
 /// The only reserved type that programs may write; the triggers of the membership table write it, too.
 const REMOVED_TYPE: &str = "system.removed";
-/// The latest time that can be written with a four-digit year in every time zone.
+/// The latest time, in milliseconds, that can be written with a four-digit year in every time zone.
 const MAX_TIMESTAMP: Millis = 253_402_207_199_999;
 
 /// An outbox row.
@@ -143,8 +144,8 @@ impl OutboxRow {
         if event_type.as_str() == REMOVED_TYPE {
             // Without an id the removal would apply to every person.
             let data = serde_json::from_str::<Value>(payload.get()).map_err(|_| Fault::Payload)?;
-            // A trigger writes a numeric column as a JSON number, which may be larger than a number id may be: it
-            // becomes text.
+            // A trigger writes a numeric column as a JSON number. The number becomes text, because it may
+            // exceed the range of numeric ids.
             let person = match &data["userId"] {
                 Value::String(text) => text.clone(),
                 Value::Number(number) => number.to_string(),

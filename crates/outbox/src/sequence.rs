@@ -18,7 +18,8 @@ use crate::{Outbox, OutboxRow};
 
 /// Rows that get their positions in one transaction.
 const BATCH_SIZE: usize = 500;
-/// How often one transaction selects rows again, without the targets that turned out to have a locked row.
+/// Maximum number of selections in one transaction, each without the targets that were found to have a locked
+/// row.
 const MAX_SELECT_ROUNDS: usize = 8;
 /// Time between two passes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -54,7 +55,7 @@ impl Outbox {
     }
 }
 
-/// Runs one pass. Returns how many rows got a position; if any did, more may be waiting.
+/// Runs one pass. Returns how many rows got a position; above 0, more rows may be without one.
 pub async fn sequence_batch(records: &Records) -> Result<usize, Error> {
     // This query takes no lock, so that an outbox without new rows costs none.
     if !records.read((), is_unsequenced).await? {
@@ -64,7 +65,7 @@ pub async fn sequence_batch(records: &Records) -> Result<usize, Error> {
     metrics::counter!("outbox_sequenced_total").increment(count as u64);
     for (id, fault) in faults {
         metrics::counter!("outbox_unusable_total", "reason" => fault.label()).increment(1);
-        tracing::warn!(id, reason = fault.reason(), "marked an outbox row FAILED, because it cannot be sent");
+        tracing::warn!(id, reason = fault.reason(), "an outbox row cannot be sent; marked it FAILED");
     }
     Ok(count)
 }

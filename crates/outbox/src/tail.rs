@@ -1,9 +1,10 @@
 //! The tail: reads rows by position, once for all streams of this process, and pushes them to the hub.
 //!
-//! Positions become visible in their order, so a reader that sees a position has seen all earlier ones. During an
-//! outage of the database the tail waits, and then resumes. A database that was restored from a copy has a lower head,
-//! or another row at the last position read. It assigns ids again that clients already have: the tail records these ids
-//! in `bongsu_outbox_again`, so that no instance accepts one as a position.
+//! Positions become visible in their order, so a reader that sees a position has seen all earlier ones.
+//! During an outage of the database the tail waits, and then resumes. A database that was restored from a
+//! copy has a lower head, or another row at the last position read. It assigns ids again that clients already
+//! have: the tail records the range of these ids in `bongsu_outbox_again`, so that no instance accepts one as
+//! a position.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -51,8 +52,8 @@ pub(crate) struct TailProgress {
     restores: Option<u64>,
 }
 
-/// What distinguishes a row from another one at the same position. In a restored database the other row may have the
-/// same id as well, but was created at another time.
+/// Distinguishes a row from another row at the same position. In a restored database the other row may have
+/// the same id as well, but was created at another time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowIdentity {
     id: i64,
@@ -95,9 +96,9 @@ impl Tail {
         Ok(read)
     }
 
-    /// Continues at the current head of a restored database, after recording for all instances which ids it may assign
-    /// a second time. A tail that had not read far enough to notice the restore learns of it by that record, and adds
-    /// none (`is_recorded`).
+    /// Continues at the current head of a restored database, after recording for all instances which ids the
+    /// database may assign a second time. With `is_recorded`, another instance has recorded the restore, and
+    /// this tail adds no record.
     pub async fn restart(&mut self, now: Millis, is_recorded: bool) -> Result<(), Error> {
         let since = now.saturating_sub(millis(self.verified_at.elapsed() + MAX_CLOCK_SKEW));
         let record = (!is_recorded).then_some(RestoreRecord { since, max_id: self.max_id });
@@ -148,8 +149,8 @@ struct Head {
 impl Head {
     /// Whether the reader's progress is possible in this database.
     fn is_consistent_with(&self, progress: &TailProgress) -> bool {
-        // A row that no longer exists was removed by retention. Another row at its position proves that the database
-        // was restored.
+        // If the position has no row any more, retention has removed the row. Another row at the position
+        // proves that the database was restored.
         let is_another_row =
             progress.row.is_some() && self.row_at_position.is_some() && self.row_at_position != progress.row;
         self.position >= progress.position && !is_another_row
@@ -273,7 +274,7 @@ impl Outbox {
                 }
                 Ok(TailRead::Restored { .. }) => {
                     tracing::warn!(
-                        "the database of the outbox was restored from a copy; closing its streams"
+                        "the database was restored from a copy; closing the streams of the outbox"
                     );
                     self.set_tail_progress(tail.progress);
                     self.invalidate_positions();

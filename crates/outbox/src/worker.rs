@@ -1,9 +1,10 @@
 //! The outbox worker: handles rows that one worker at a time has claimed, retries failed ones, and finally gives them
 //! up (`FAILED`).
 //!
-//! Rows of one target are handled one after another, in their order, and a waiting row delays the later rows of its
-//! target. The claims of a killed worker end with their lease, so a [`Handler`] must tolerate handling a row twice.
-//! Only a failure of the handler counts as an attempt: an unavailable engine or a killed worker does not.
+//! Rows of one target are handled one after another, in their order, and a parked row delays the later rows
+//! of its target. The claims of a killed worker end with their lease, so a [`Handler`] must tolerate handling
+//! a row twice. Only a failure of the handler counts as an attempt: an unavailable engine or a killed worker
+//! does not.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -105,7 +106,8 @@ impl Worker {
         Ok((!is_unavailable.into_inner()).then_some(count))
     }
 
-    /// Handles the rows of one target in their order, until one of them has to wait; the later ones are released.
+    /// Handles the rows of one target in order. Once a row is parked or its claim is released, the claims of
+    /// the later rows are released as well.
     async fn handle_target(&self, rows: Vec<ClaimedRow>, is_unavailable: &AtomicBool) -> Vec<ClaimOutcome> {
         let (clock, mut is_blocked) = (&self.outbox.0.clock, false);
         let mut outcomes = Vec::with_capacity(rows.len());
@@ -119,7 +121,10 @@ impl Worker {
             match self.handler.handle(&claimed.row).await {
                 Ok(()) => outcomes.push(claimed.done(clock.now())),
                 Err(HandlerError::Unavailable(reason)) => {
-                    tracing::debug!(reason, "an engine that an outbox row needs is unavailable; retrying");
+                    tracing::debug!(
+                        reason,
+                        "an engine that an outbox row needs is unavailable; releasing the row and retrying"
+                    );
                     is_unavailable.store(true, Ordering::Relaxed);
                     outcomes.push(claimed.released(clock.now()));
                 }
@@ -129,7 +134,7 @@ impl Worker {
                         id,
                         attempts,
                         ?failure,
-                        "failed to handle an outbox row; parking or giving it up"
+                        "failed to handle an outbox row; retrying unless permanent or the attempts are used up"
                     );
                     metrics::counter!("outbox_failures_total").increment(1);
                     let outcome = failure_outcome(&claimed, failure, clock.now());

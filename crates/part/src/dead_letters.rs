@@ -36,8 +36,8 @@ pub trait DeadLetters: Send + Sync {
     /// [`MAX_DEAD_LETTERS`] + 1.
     fn list_after(&self, id: i64, limit: usize) -> BoxFuture<'_, Result<Vec<DeadLetter>, Error>>;
 
-    /// Redrives the dead letters that have one of these ids, without keeping the order of their keys, and returns how
-    /// many it redrove. Dead letters that can never succeed stay.
+    /// Redrives the dead letters that have one of these ids, in any order even for the same key, and returns
+    /// how many it redrove. Dead letters that can never succeed stay.
     fn redrive(&self, ids: Vec<i64>) -> BoxFuture<'_, Result<u64, Error>>;
 
     /// Removes a dead letter from the queue for good. Returns false if the queue has none with this id.

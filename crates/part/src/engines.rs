@@ -67,7 +67,7 @@ pub struct Engines {
     file: Option<(Store, WriterThread)>,
 }
 
-/// What the processes of a fleet share.
+/// The Redis that the processes of a fleet share, and the instances of the fleet.
 #[derive(Clone)]
 pub struct FleetEngines {
     pub redis: Redis,

@@ -9,9 +9,9 @@ pub enum Failure {
     /// Exit code 2: the configuration or the command line is wrong.
     #[error("{0}")]
     Configuration(#[from] SettingError),
-    /// Exit code 3: the data folder is in use, or the data folder or the database is damaged, of another program, of
-    /// another version, or does not accept what this version needs. Exit code 1 if the database server cannot be
-    /// reached or is in use, because it may become usable.
+    /// Exit code 3: the data folder is in use, or the data folder or the database is damaged, of another
+    /// program, of another version, or rejects a statement of this version. Exit code 1 if the database
+    /// server cannot be reached or is in use, because it may become usable.
     #[error("{0}")]
     Data(#[from] bongsu_sql::Error),
     /// Exit code 1: any other error.

@@ -1,8 +1,8 @@
 //! Connects this instance to its fleet: access commands, connection limits over all instances, and the instance
 //! registry.
 //!
-//! `bongsu_coordination` decides what this instance must not do. This module enforces the decisions: it disconnects
-//! streams, waits, or ends the process.
+//! `bongsu_coordination` detects missed access commands, ended leases and refused instances. This module
+//! reacts: it disconnects streams, waits, or ends the process.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -107,7 +107,7 @@ pub(crate) fn watch_stalls(hub: Hub, supervisor: &Supervisor) {
             let stalled_ms = elapsed.as_millis() as u64;
             tracing::warn!(
                 stalled_ms,
-                "this process stalled past its lease; asking every stream to reconnect"
+                "this process was suspended for longer than its lease; asking every stream to reconnect"
             );
             hub.disconnect_all();
         }
@@ -136,7 +136,7 @@ pub(crate) async fn join(registry: &RedisRegistry) -> Result<(), Failure> {
             }
             Err(JoinError::Refused(refused)) => {
                 if !std::mem::replace(&mut is_logged, true) {
-                    tracing::warn!(%refused, "waiting for the lease of the other instance to end");
+                    tracing::warn!(%refused, "the registry refused this instance; retrying until the other lease ends");
                 }
                 tokio::time::sleep(JOIN_RETRY_DELAY).await;
             }

@@ -75,7 +75,7 @@ impl Comparison {
         loop {
             let warnings = self.warnings();
             for warning in warnings.iter().filter(|warning| !logged.contains(*warning)) {
-                tracing::warn!(difference = %warning, "instances of the fleet have different settings; they keep running");
+                tracing::warn!(difference = %warning, "a setting differs between instances of the fleet; all keep running");
             }
             logged = warnings;
             if self.fleet.changed().await.is_err() {

@@ -7,7 +7,7 @@ use crate::settings::keeps_records;
 
 bongsu_kernel::settings! { "server":
     pub ROLES = "hub", scope(Scope::Instance), kind(Kind::List):
-        "What this process does: hub (api and worker), api (requests and streams), worker (the work behind them), all (hub and every application), or a list such as api,decisions. api and worker apart need REDIS_URL and DATABASE_URL.";
+        "What this process does: hub (api and worker), api (requests and streams), worker (background work without clients), all (hub and every application), or a list such as api,decisions. api and worker in separate processes need REDIS_URL and DATABASE_URL.";
 }
 
 /// The roles of this process.

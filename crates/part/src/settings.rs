@@ -13,22 +13,27 @@ use crate::roles::{ROLES, Roles};
 
 bongsu_kernel::settings! { "storage":
     IDEMPOTENCY_MAX_KEYS = "2000000", integer(1_000, 1_000_000_000):
-        "Idempotency keys kept at most, of all rooms together and each for 24 hours; past it the oldest go early. A key costs about 200 bytes of disk, or 400 of Redis' memory.";
+        "Maximum number of idempotency keys of all rooms together. Each is kept for 24 hours; above the limit, the oldest are removed earlier. A key takes about 200 bytes on disk, or 400 in Redis.";
 }
 
 bongsu_kernel::settings! { "engines":
     /// Whether there is a store of records. Features that need records answer 503 without it.
     pub(crate) RECORDS = "on", scope(Scope::Instance), kind(Kind::OneOf(&["on", "off"])):
-        "off: nothing is kept in SQL, and what needs records (registered rooms, the inbox, applications) answers 503. A fleet on Redis without DATABASE_URL runs this way.";
+        "off: the hub keeps no records in SQL, and requests that need records (registered rooms, the inbox, applications) answer 503. Allowed only with REDIS_URL and without DATABASE_URL; several instances then require off.";
 }
 
 /// Settings of engines that this build does not have. Setting one stops the start.
 const MISSING_ENGINES: &[&Setting] = &[
-    &Setting::text("engines", "AMQP_URL", "", "Not in this build yet: work queues on RabbitMQ.")
+    &Setting::text("engines", "AMQP_URL", "", "Must be unset: this build has no work queues on RabbitMQ.")
         .scope(Scope::Instance)
         .kind(Kind::Url),
-    &Setting::text("engines", "KAFKA_BROKERS", "", "Not in this build yet: domain events on Kafka.")
-        .scope(Scope::Instance),
+    &Setting::text(
+        "engines",
+        "KAFKA_BROKERS",
+        "",
+        "Must be unset: this build has no domain events on Kafka.",
+    )
+    .scope(Scope::Instance),
 ];
 
 /// The parts of a program, in the order in which they start: a part comes after those whose handles it uses.
@@ -36,7 +41,7 @@ const MISSING_ENGINES: &[&Setting] = &[
 pub struct Parts(pub &'static [&'static Part]);
 
 impl Parts {
-    /// Every setting, in the order of the reference.
+    /// Every setting, in the order of the settings reference.
     pub fn settings(self) -> Vec<&'static Setting> {
         let mut all: Vec<&'static Setting> = Vec::new();
         all.extend(server::SETTINGS);
@@ -121,7 +126,7 @@ fn check_records(values: &Values, on_redis: bool, on_database: bool) -> Result<(
     Ok(())
 }
 
-/// The limit of stored idempotency keys, over all rooms.
+/// Maximum number of stored idempotency keys, over all rooms.
 pub(crate) fn max_idempotency_keys(values: &Values) -> u64 {
     values.integer(&IDEMPOTENCY_MAX_KEYS)
 }

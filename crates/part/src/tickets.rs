@@ -66,7 +66,7 @@ impl Tickets for RedisTickets {
             let stored = value.and_then(|value| {
                 let stored = serde_json::from_str::<StoredTicket>(&value).ok().filter(|stored| stored.v == 1);
                 if stored.is_none() {
-                    tracing::warn!("the value of a ticket is not of version 1; refusing the ticket");
+                    tracing::warn!("a stored ticket is malformed or not of version 1; refusing the ticket");
                 }
                 stored
             });

@@ -45,8 +45,9 @@ local function announce(change)
   redis.call('SPUBLISH', channel, table.concat(message, ' '))
 end
 
--- Announces a change, or adds it to the batch of a large room. A new batch is published as '1 soon ms', so that every
--- instance with people in the room reports by then: the one that began it may have no people, or end before.
+-- Announces a change, or adds it to the batch of a large room. A new batch is published as '1 soon ms', so
+-- that every instance with people in the room reports within this time: the instance that began the batch may
+-- have no people, or end.
 local function record_change(change)
   local batch = redis.call('HGET', KEYS[2], '#gathered')
   if batch then
@@ -105,7 +106,8 @@ local function write_leases(person, leases)
   local list_entry = string.format('%03d', #person) .. person
   if newest > 0 then
     redis.call('HSET', KEYS[2], person, format_times(leases, {}))
-    -- The end of the oldest lease, not of the newest, so that this lease is checked as soon as it ends.
+    -- The end of the oldest lease, not of the newest, so that the person is checked as soon as one lease
+    -- ends.
     redis.call('ZADD', KEYS[3], oldest + lease_ttl, person)
     redis.call('ZADD', KEYS[4], 0, list_entry)
     if redis.call('HSET', KEYS[1], person, format_integer(newest)) == 1 then record_change('+' .. person) end

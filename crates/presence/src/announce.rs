@@ -33,8 +33,8 @@ pub(crate) struct Announcer {
     views: Mutex<Views>,
 }
 
-/// What the streams of this instance were sent about a room. A room without a view has sent no update yet; its
-/// occupants are read when its first stream is reported to the store.
+/// A room as the updates have described it to the streams of this instance. A room without a view has sent no
+/// update yet; its occupants are read when its first stream is reported to the store.
 enum View {
     Current {
         state: RoomState,
@@ -75,7 +75,8 @@ impl Announcer {
         self.refresh_locked(&mut self.lock(), room);
     }
 
-    /// Marks the room stale and schedules a report, which reads the occupants. They include the changes dropped here.
+    /// Marks the room stale and schedules a report, which reads the occupants. They include the buffered
+    /// changes, which are dropped here.
     fn refresh_locked(&self, views: &mut Views, room: &Id) {
         views.insert(room.clone(), View::stale());
         self.local.schedule_after(room, Duration::ZERO);
@@ -206,7 +207,8 @@ impl Announcer {
 
 impl PresenceListener for Announcer {
     fn deliver(&self, room: &Id, change: PresenceChange) {
-        // The streams are looked up before the views are locked: a stream that closes during an update locks them, too.
+        // The lookup releases the lock of the streams before the update, because a stream that closes during
+        // the update takes that lock, too.
         if self.local.has_streams(room) {
             self.apply(&mut self.lock(), room, change);
         }

@@ -26,9 +26,10 @@ pub struct PresenceGuard {
 impl Presence {
     /// Adds a new stream of a person, who is present until the guard is dropped. Every stream has its own guard.
     ///
-    /// Returns when the person was reported to the store and this instance has received the announcement, or after a
-    /// timeout: an unavailable store gets the report later. Call it after the stream was subscribed to the room, so
-    /// that no update after its snapshot is missed. The snapshot includes the stream's own person.
+    /// Returns when the person was reported to the store and this instance has received the announcement, or
+    /// after a timeout: an unavailable store gets the report later. Call this after the stream was subscribed
+    /// to the room, so that no update after its snapshot is missed. The snapshot includes the stream's own
+    /// person.
     pub async fn join(&self, room: &Id, user: &Id) -> PresenceGuard {
         self.add_stream(room, Some(user)).await
     }

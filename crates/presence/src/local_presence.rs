@@ -14,8 +14,8 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::store::ReportOutcome;
 
-/// People in one report. If all of them joined a small room at once, each would be announced with a list of its own,
-/// and a Redis, which has one thread, would be busy for a few milliseconds.
+/// Maximum number of people in one report. If all of them joined a small room at once, each would be
+/// announced with a list of its own, and a Redis, which has one thread, would be busy for a few milliseconds.
 pub(crate) const MAX_PEOPLE_PER_REPORT: usize = 50;
 
 type IdMap<T> = HashMap<Id, T, foldhash::fast::RandomState>;
@@ -149,7 +149,7 @@ impl LocalPresence {
         delay + random_up_to((self.lease_ttl / 64).min(delay / 8))
     }
 
-    /// Reports everybody in a room again at once, because the store may have lost their leases.
+    /// Reports all people in a room again at once, because the store may have lost their leases.
     pub(crate) fn renew_now(&self, room: &Id) {
         let (mut state, now) = (self.lock(), Instant::now());
         if let Some(room) = state.rooms.get_mut(room).filter(|room| room.next_renewal.is_some()) {

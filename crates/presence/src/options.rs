@@ -6,9 +6,9 @@ use bongsu_kernel::settings::{SettingError, Values};
 
 bongsu_kernel::settings! { pub SETTINGS of "presence":
     PRESENCE_USER_TTL_SECS = "60", integer(1, 86_400):
-        "Lifetime of a presence lease. Heartbeats renew it, or the hub while a stream is open; when it ends, the person leaves.";
+        "Seconds until a presence lease ends, and the person leaves the room. A heartbeat renews the lease, as does the hub while a stream is open.";
     PRESENCE_HASH_TTL_SECS = "120", integer(2, 172_800):
-        "Expiry of a room's presence keys in Redis after the last renewal. Must be longer than PRESENCE_USER_TTL_SECS.";
+        "Seconds after the last renewal until the presence keys of a room expire in Redis. Must be longer than PRESENCE_USER_TTL_SECS.";
 }
 
 #[derive(Clone, Copy, Debug)]

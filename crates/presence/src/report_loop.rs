@@ -1,9 +1,10 @@
 //! The loop that reports the people on this instance to the store: when they join and leave, and regularly to renew
 //! their leases. Every report also lets the store remove people of the room whose leases have expired.
 //!
-//! While the store is unavailable, the reports of each room are retried; once it is back, everybody is reported again,
-//! because the store may have lost their leases. An instance that shuts down reports its people as left. After an
-//! instance was killed and lost from the fleet, the others report their rooms, and the store removes its people.
+//! While the store is unavailable, the reports of each room are retried; once it is back, all people are
+//! reported again, because the store may have lost their leases. An instance that shuts down reports its
+//! people as left. After an instance was lost from the fleet, the others report their rooms, and the store
+//! removes the people of that instance.
 
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use crate::local_presence::{MAX_PEOPLE_PER_REPORT, Report};
 use crate::store::{Error, MAX_LISTED, ReportOutcome};
 use crate::{Inner, Presence};
 
-/// Rooms that are reported at the same time.
+/// Maximum number of rooms that are reported at the same time.
 const MAX_CONCURRENT_REPORTS: usize = 512;
 /// The delay before a failed report is retried; a twelfth of `PRESENCE_USER_TTL_SECS` where that is shorter.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -47,8 +48,8 @@ impl Presence {
         });
     }
 
-    /// Reports all rooms when an instance was lost from the fleet. When this instance, `own`, was lost itself,
-    /// everybody on it is reported again, because other instances may have removed its people.
+    /// Reports all rooms when an instance was lost from the fleet. When this instance, `own`, was lost
+    /// itself, all its people are reported again, because other instances may have removed them.
     pub(crate) fn start_fleet_watch(
         &self,
         own: String,
@@ -133,7 +134,7 @@ impl Inner {
         let mut last = self.last_failure_log.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_none_or(|at| at.elapsed() > FAILURE_LOG_INTERVAL) {
             *last = Some(Instant::now());
-            tracing::warn!(%room, %error, "failed to report the people in a room to the presence store; retrying");
+            tracing::warn!(%room, %error, "failed to report or read the people in a room; retrying");
         }
     }
 

@@ -61,8 +61,9 @@ pub trait PresenceStore: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'_, Result<Occupants, Error>>;
 
-    /// Subscribes to the announcements of a room. When it returns Ok, all later announcements will be received. After
-    /// an error the store keeps trying, and calls [`PresenceListener::mark_stale`] when it has subscribed.
+    /// Subscribes to the announcements of a room. After Ok, the listener receives all later announcements.
+    /// After an error the store keeps trying, and calls [`PresenceListener::mark_stale`] when it has
+    /// subscribed.
     fn subscribe(&self, room: &Id) -> BoxFuture<'_, Result<(), Error>>;
 
     fn unsubscribe(&self, room: &Id);
@@ -105,7 +106,7 @@ pub struct PresenceChange {
     pub joined: Option<Id>,
     pub left: Option<Id>,
     pub count: usize,
-    /// Everybody in the room. None if it is large.
+    /// All people in the room. None if the room is large.
     pub online: Option<Vec<Id>>,
 }
 

@@ -100,8 +100,9 @@ impl Subscriber {
         Self { commands, listener }
     }
 
-    /// Returns when the server has confirmed the subscription. After a timeout, the bus retries until the channel is
-    /// unsubscribed, and calls [`Listener::mark_stale`] once the channel is subscribed.
+    /// Returns when the server has confirmed the subscription, or an error after a timeout. The bus then
+    /// retries until the channel is unsubscribed, and calls [`Listener::mark_stale`] once the channel is
+    /// subscribed.
     pub async fn subscribe(&self, channel: Channel) -> Result<(), Error> {
         let (done, confirmed) = oneshot::channel();
         let ended = || Error::Unreachable("the bus has ended".to_owned());

@@ -296,7 +296,7 @@ async fn fetch_map(nodes: Vec<Arc<Node>>) -> Result<SlotMap, Error> {
     outcome
 }
 
-/// What a Cluster answers to a command that it did not run.
+/// The answer of a Cluster to a command that it did not run.
 enum Redirect {
     Moved(String),
     Ask(String),

@@ -38,7 +38,7 @@ use cluster::Servers;
 
 bongsu_kernel::settings! { pub SETTINGS of "redis":
     pub REDIS_URL = "", scope(Scope::Instance), kind(Kind::Url):
-        "Where Redis is: redis://[user:password@]host:port[/db], rediss:// with TLS, redis+cluster://host:port,host:port or redis+sentinel://host:port,host:port/master. Empty: everything is embedded.";
+        "The address of Redis: redis://[user:password@]host:port[/db], rediss:// with TLS, redis+cluster://host:port,host:port or redis+sentinel://host:port,host:port/master. Empty: the hub runs as one process, without Redis.";
     pub REDIS_KEY_PREFIX = "", scope(Scope::Instance):
         "Prefix of every key and channel, so that independent hubs can share one Redis.";
 }
@@ -60,7 +60,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// None when everything is embedded.
+    /// None when `REDIS_URL` is empty.
     pub fn from_settings(values: &Values) -> Result<Option<Self>, SettingError> {
         let url = values.text(&REDIS_URL);
         if url.is_empty() {
@@ -110,8 +110,8 @@ struct Inner {
 }
 
 impl Redis {
-    /// Starts without waiting for Redis: the hub works once Redis can be reached. The first [`Redis::check_servers`]
-    /// finds out whether it can.
+    /// Starts without waiting for Redis: the hub works once Redis can be reached. [`Redis::is_connected`] is
+    /// false until the first [`Redis::check_servers`].
     pub fn start(options: Options, supervisor: &Supervisor) -> Self {
         let (commands, queue) = mpsc::unbounded_channel();
         let this = Self(Arc::new(Inner {
@@ -153,7 +153,7 @@ impl Redis {
                 self.0.findings.invalidate();
                 tracing::info!("connected to Redis");
             }
-            (true, Err(error)) => tracing::error!(%error, "Redis cannot be reached; retrying"),
+            (true, Err(error)) => tracing::error!(%error, "failed to reach Redis; retrying"),
             _ => {}
         }
         if self.is_connected() {
@@ -170,8 +170,8 @@ impl Redis {
         if self.is_connected() { self.0.refusals.warnings() } else { Vec::new() }
     }
 
-    /// Grows when a server accepts writes again after one answered as a replica: connections that were opened before
-    /// may lead to a replica.
+    /// Grows when all servers accept writes again after a server answered as a replica: connections that were
+    /// opened before may lead to a replica.
     pub(crate) fn promotions(&self) -> u64 {
         self.0.promotions.load(Ordering::Acquire)
     }

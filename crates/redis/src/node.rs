@@ -1,4 +1,5 @@
-//! One server, with one connection that all callers share. A command opens a missing or broken connection.
+//! One server, with one connection that all callers share. A command opens a new connection if there is none
+//! or the old one is broken.
 //!
 //! Only one attempt to connect runs at a time; the other callers wait for it. When it fails, commands within the next
 //! 200 ms fail at once with the same error.
@@ -57,7 +58,7 @@ pub(crate) struct Node {
 #[derive(Default)]
 struct State {
     connection: Option<MultiplexedConnection>,
-    /// The number of the connection, so that only the broken one is dropped and not its successor.
+    /// The number of the connection, so that an error of an earlier connection does not drop this one.
     generation: u64,
     /// When the last attempt to connect failed, and why.
     failure: Option<(Instant, String)>,
@@ -193,7 +194,8 @@ pub(crate) async fn connect(
     }
 }
 
-/// Asks the sentinels in turn for the URL of the master. Returns the first server that confirms that it is a master.
+/// Asks the sentinels in turn for the master. Returns the URL of the first server that confirms that it is a
+/// master.
 async fn find_master(sentinels: &[String], name: &str, login: &Login) -> Result<String, String> {
     let mut last_error = "no sentinel knows the master".to_owned();
     for sentinel in sentinels {

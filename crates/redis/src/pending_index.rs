@@ -1,9 +1,10 @@
-//! An index of items with pending data, whose data are in slots of their own.
+//! An index of the items that may have pending data. The data of each item are in a slot of their own.
 //!
-//! A writer marks an item before it writes its data; the script that writes refuses a mark older than 30 seconds, so no
-//! data are without a mark. An item is removed when it was found empty and its mark is a minute old; until then, the
-//! item is returned again after a second, or at once with a new mark. Every mark is written once more after its last
-//! use, because a Redis that lost its data has also lost the index ([`PendingIndex::start_mark_refresh`]).
+//! A writer marks an item before it writes the item's data; the script that writes refuses a mark older than
+//! 30 seconds, so no data are without a mark. An item that was found empty is removed once its mark is a
+//! minute old; until then, [`PendingIndex::pending`] returns the item again after a second, or at once with a
+//! new mark. Every mark is written once more after its last use, because a Redis that lost its data has lost
+//! the index ([`PendingIndex::start_mark_refresh`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -27,14 +27,14 @@ pub struct EventPageReader {
     subject: SubjectName,
     /// The first chunk, until it is returned.
     first: Option<Page>,
-    /// The head of the log when the page began. The caller's membership was checked before that.
+    /// The head of the log when the page began. The caller's membership was checked before.
     head: StreamId,
     events_left: usize,
     bytes_left: usize,
     end: PageEnd,
 }
 
-/// What the caller needs to know after the last event of a page.
+/// The fields that follow the events of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageEnd {
     /// The position after which the next page begins.

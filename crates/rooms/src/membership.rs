@@ -78,7 +78,7 @@ impl Memberships {
             let reader = queue_reader.clone();
             async move {
                 if let Err(error) = reader.refresh(rooms).await {
-                    tracing::debug!(%error, "failed to refresh the cached members of rooms; retrying when they are used next");
+                    tracing::debug!(%error, "failed to refresh the cached members of rooms; retrying when a room is used next");
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
             }
@@ -161,7 +161,8 @@ impl Reader {
         self.cache().insert(room.clone(), (membership, read_at), ROOM_WEIGHT + members);
     }
 
-    /// Returns a cached membership and its age. If the clock was set back since it was read, the age is `MAX_AGE`.
+    /// Returns a cached membership and its age. If the clock was set back to before the read, the age is
+    /// `MAX_AGE`.
     fn find(&self, room: &Id) -> Option<(Membership, Millis)> {
         let (membership, read_at) = self.cache().get(room)?.clone();
         Some((membership, self.clock.now().checked_sub(read_at).unwrap_or(MAX_AGE)))

@@ -1,9 +1,9 @@
 //! Registration of rooms and members, and the check whether a person may read a room.
 //!
-//! A change is first stored in the records. Then the membership version of the room changes, so that every instance
-//! reads the members again ([`membership`](crate::membership)). A removal is also written to the room's log as a
-//! control record, which closes the open streams at its place in the order. A repeated request repeats all of these
-//! steps.
+//! A change is first stored in the records. Then the membership version of the room changes, so that every
+//! instance reads the members again ([`membership`](crate::membership)). The deletion of a room and, in
+//! registered mode, the removal of a member are also written to the room's log as a control record, which
+//! closes the open streams at its position. A repeated request repeats all of these steps.
 
 use bongsu_kernel::{Id, trace};
 use bongsu_live::log::Recipients;

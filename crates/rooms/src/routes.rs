@@ -56,20 +56,20 @@ pub fn router(rooms: Rooms, identity: Identity) -> OpenApiRouter {
 
 /// Follow a room
 ///
-/// Receive the events of the room from now on, or first all events after a given position. Every event has an id, which
-/// a browser's EventSource sends as `Last-Event-ID` when it reconnects. The first event is a `presence.update` with the
-/// people who are in the room. Send `X-Internal-Key` beside the person's credentials to follow the room without
-/// becoming present.
+/// Receive the events of the room from now on; with a position, first the events after it. A browser's
+/// EventSource sends the id of the last event as `Last-Event-ID` when it reconnects. The first event is a
+/// `presence.update` with the people who are in the room. Send `X-Internal-Key` beside the person's
+/// credentials to follow the room without becoming present.
 #[utoipa::path(
     get,
     path = "/api/v1/rooms/{roomId}/stream",
     params(
         RoomPath,
         ResumeParams,
-        ("lastEventId" = Option<String>, Query, description = "Position for clients that cannot set headers. 0-0: from the beginning.", example = "0-0"),
+        ("lastEventId" = Option<String>, Query, description = "The id of the last event that the client received, for clients that cannot set headers. `0-0` begins with the oldest event.", example = "0-0"),
         StreamParams,
     ),
-    responses((status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(documents::STREAM))),
+    responses((status = 200, description = "The stream of events, which stays open.", content_type = "text/event-stream", body = String, example = json!(documents::STREAM))),
     security(("person" = [])),
 )]
 async fn stream(
@@ -97,19 +97,20 @@ async fn stream(
 
 /// Follow several rooms and the personal stream
 ///
-/// Receive the events of up to 32 rooms and, with `inbox=1`, of the personal stream. The hub adds `roomId` to the data
-/// of every room event. The id of an event contains the positions of all subjects; send it back unchanged to resume a
-/// stream of the same rooms. With `inbox=1` and no rooms, receive only the personal stream.
+/// Receive the events of up to 32 rooms and, with `inbox=1`, of the personal stream. The hub adds `roomId` to
+/// the data of every room event. The id of an event contains the positions of all subjects; send it back
+/// unchanged to resume a stream of the same rooms. With `inbox=1` and no rooms, receive only the personal
+/// stream.
 #[utoipa::path(
     get,
     path = "/api/v1/stream",
     params(
         SubjectsQuery,
         ResumeParams,
-        ("lastEventId" = Option<String>, Query, description = "Position for clients that cannot set headers. 0-0: from the beginning of all rooms.", example = "0-0"),
+        ("lastEventId" = Option<String>, Query, description = "The id of the last event that the client received, for clients that cannot set headers. `0-0` begins with the oldest event of each room.", example = "0-0"),
         StreamParams,
     ),
-    responses((status = 200, description = "The stream.", content_type = "text/event-stream", body = String, example = json!(documents::STREAM))),
+    responses((status = 200, description = "The stream of events, which stays open.", content_type = "text/event-stream", body = String, example = json!(documents::STREAM))),
     security(("person" = [])),
 )]
 async fn stream_many(
@@ -169,16 +170,16 @@ async fn stream_many(
 
 /// Publish an event to a room
 ///
-/// The response means that the event is durable. With an idempotency key, a request that is repeated within 24 hours
-/// gets the first response again.
+/// The event is durable when the response arrives. With an idempotency key, a request that is repeated within
+/// 24 hours stores no second event, and its response has the `streamId` of the first.
 #[utoipa::path(
     post,
     path = "/api/v1/notifications/publish",
     params(documents::TraceParam),
     request_body = PublishBody,
     responses(
-        (status = 200, description = "The event is stored.", body = PublishAnswer),
-        (status = 409, description = "The idempotency key was used for other content."),
+        (status = 200, description = "The event is stored, now or by an earlier request with the same idempotency key.", body = PublishAnswer),
+        (status = 409, description = "The idempotency key was used for other content (NOTIF4091)."),
     ),
     security(("service" = [])),
 )]
@@ -194,13 +195,14 @@ async fn publish(
 
 /// Publish up to 500 events
 ///
-/// Publish events in the given order. Every event has its own result: a refused event does not affect the others.
+/// Publish events in the given order. Each event has its own result; a refused event does not affect the
+/// others.
 #[utoipa::path(
     post,
     path = "/api/v1/notifications/publish/batch",
     params(documents::TraceParam),
     request_body = BatchBody,
-    responses((status = 200, description = "The result of each event, in order.", body = BatchAnswer)),
+    responses((status = 200, description = "The result of each event, in the order of the request.", body = BatchAnswer)),
     security(("service" = [])),
 )]
 async fn publish_batch(
@@ -236,8 +238,8 @@ async fn publish_batch(
 
 /// Read missed events
 ///
-/// Read the events after a position, oldest first. While `hasMore` is true, repeat the request with `since` set to
-/// `lastId`.
+/// Get a page of the events after a position, oldest first. While `hasMore` is true, repeat the request with
+/// `since` set to `lastId`.
 #[utoipa::path(
     get,
     path = "/api/v1/rooms/{roomId}/events",

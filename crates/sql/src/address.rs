@@ -1,5 +1,5 @@
-//! The address of a database server: `DATABASE_URL` for PostgreSQL, or for MariaDB and MySQL. Never displays a
-//! password.
+//! The address of a database server, as in `DATABASE_URL`: PostgreSQL, or MariaDB and MySQL. Display and
+//! Debug omit the password.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +27,8 @@ const ALLOWED_PARAMETERS: [&str; 12] = [
     "options",
 ];
 
-/// Prepared statements that a connection caches: more than all parts have queries.
+/// Maximum number of prepared statements that a connection caches: more than the number of queries of all
+/// parts.
 const STATEMENT_CACHE_SIZE: usize = 500;
 
 /// A server and a database on it.

@@ -38,8 +38,8 @@ pub enum Error {
     /// password.
     #[error("the database at {0} (DATABASE_URL) cannot be used: {1}")]
     ServerUnusable(String, String),
-    /// At a start: the server rejected a statement that this version needs, such as a check of a table or a query of a
-    /// setting.
+    /// At a start: the server rejected a statement that this version needs, such as a check of a table or a
+    /// query from a setting.
     #[error("the database at {0} (DATABASE_URL) rejects a statement of this version: {1}")]
     SchemaRejected(String, String),
     #[error(

@@ -78,14 +78,14 @@ impl Migrations {
         Self { steps: parts.into_iter().flatten().copied().collect(), ..Self::default() }
     }
 
-    /// Does not apply the migrations of a part. A database that has its tables already is accepted.
+    /// Does not apply the migrations of a part. A database that already has the part's tables is accepted.
     #[must_use]
     pub fn without(mut self, part: &'static str) -> Self {
         self.unused.push((part, None));
         self
     }
 
-    /// Does not apply one step. A database that has it already is accepted.
+    /// Does not apply one step. A database that already has this step is accepted.
     #[must_use]
     pub fn without_step(mut self, part: &'static str, number: u32) -> Self {
         self.unused.push((part, Some(number)));
@@ -140,8 +140,9 @@ impl Migrations {
         })
     }
 
-    /// A script with the migrations of a part, for operators who create the tables by hand. It stops at the first
-    /// error. On SQLite and PostgreSQL the script is one transaction.
+    /// A script with the migrations of a part, for operators who create the tables by hand. On SQLite and
+    /// PostgreSQL the script is one transaction, so an error leaves no change. On MariaDB and MySQL it stops
+    /// at the first error.
     pub fn statements(&self, part: &str, dialect: Dialect) -> String {
         let steps = self.steps.iter().filter(|step| step.part == part && self.is_used(step));
         let steps = steps.map(|step| self.text(step, dialect)).collect::<Vec<_>>().join("\n");
@@ -187,7 +188,7 @@ impl Migrations {
         Ok(pending)
     }
 
-    /// Refuses a database that lacks one of these steps.
+    /// Refuses a database that lacks one of these steps, or that [`Migrations::pending`] refuses.
     pub(crate) fn require_complete<'a>(
         &'a self,
         steps: impl Iterator<Item = &'a Migration> + Clone,
@@ -208,7 +209,7 @@ impl Migrations {
              CREATE TABLE IF NOT EXISTS migration_names (part TEXT PRIMARY KEY, names TEXT NOT NULL)
              WITHOUT ROWID, STRICT",
         )?;
-        // In the same transaction, so that a file has the application id if and only if it has the tables.
+        // In the same transaction as the tables, so that a file with tables always has the application id.
         if transaction.pragma_query_value(None, "application_id", |row| row.get::<_, i32>(0))?
             != APPLICATION_ID
         {

@@ -99,7 +99,7 @@ pub struct Names {
 struct PartNames {
     part: &'static str,
     names: String,
-    /// The names in a database that has no record of them.
+    /// The names that a database has if it recorded none.
     default: &'static str,
 }
 
@@ -109,7 +109,7 @@ impl Names {
     }
 
     /// Sets the names under which the tables of a part are created, as text for an operator. The database records them,
-    /// and refuses a start with other names.
+    /// and a later start with other names is refused.
     #[must_use]
     pub fn part(mut self, part: &'static str, names: String, default: &'static str) -> Self {
         self.parts.push(PartNames { part, names, default });

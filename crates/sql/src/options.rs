@@ -6,9 +6,9 @@ use crate::DatabaseAddress;
 
 bongsu_kernel::settings! { pub SETTINGS of "database":
     pub DATABASE_URL = "", scope(Scope::Instance), kind(Kind::Secret):
-        "Where records are kept: postgres://user:password@host:5432/database, or mysql:// (also mariadb://) for MariaDB and MySQL. Empty: in the data folder.";
+        "The address of the database that keeps the records: postgres://user:password@host:5432/database, or mysql:// (also mariadb://) for MariaDB and MySQL. Empty: the data folder keeps the records.";
     DATABASE_MAX_CONNECTIONS = "20", scope(Scope::Instance), integer(1, 1_000):
-        "Maximum number of connections to the database, for each hub. One more checks whether it can be reached, and up to four more sequence and read outbox rows.";
+        "Maximum number of connections to the database, for each hub. One more checks whether the database can be reached, and up to four more sequence and read outbox rows.";
 }
 
 /// How to reach the database server.

@@ -156,9 +156,10 @@ impl Records {
     /// Runs a change in a transaction, and returns when it is durable. An error of the change rolls the transaction
     /// back, and so does a failed query, also when the change ignores its error.
     ///
-    /// On a server it runs at READ COMMITTED, and again after a conflict such as a deadlock, for five seconds in all.
-    /// After that time, or when the connection breaks, the error is [`Error::Unavailable`] if nothing is stored, and
-    /// [`Error::Unanswered`] if only the server knows whether the change is stored.
+    /// On a server the change runs at READ COMMITTED, and again after a conflict such as a deadlock, up to
+    /// ten times within five seconds. After that, or when the connection breaks, the error is
+    /// [`Error::Unavailable`] if no change is stored, and [`Error::Unanswered`] if only the server knows
+    /// whether the change is stored.
     pub async fn write<A, T, E, C>(&self, input: A, change: C) -> Result<T, E>
     where
         A: Send + Sync + 'static,

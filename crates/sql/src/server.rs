@@ -58,9 +58,10 @@ struct Inner {
     /// Used only by the check, so that a busy pool does not look like an outage. Holds the database lock.
     watch_connection: tokio::sync::Mutex<Option<ServerConnection>>,
     is_outage_logged: AtomicBool,
-    /// The lock that this process holds, and the supervisor that shuts it down when another process has taken the lock.
+    /// The lock that this process holds, and the supervisor that ends this process when another one has taken
+    /// the lock.
     lock: Option<(DatabaseLock, Supervisor)>,
-    /// When the first of the latest refusals of the lock in a row happened; None if the last attempt was not refused.
+    /// When the current series of refusals of the lock began. None if the last attempt was not refused.
     lock_refused_since: Mutex<Option<Instant>>,
 }
 
@@ -75,11 +76,12 @@ pub struct PreparedServer {
 }
 
 impl PreparedServer {
-    /// Connects within ten seconds, takes the locks, and finds every reason to refuse this process or its migrations.
+    /// Connects within ten seconds, takes the locks, and runs all checks that may refuse this process or its
+    /// migrations.
     ///
-    /// `lock` keeps processes away with which this one does not exchange messages, for as long as it runs. If another
-    /// process takes the lock during an outage of the server, this process shuts down. On MariaDB and MySQL an
-    /// exclusive lock is granted also while processes with a shared one run.
+    /// While this process runs, `lock` excludes processes with which it exchanges no messages. If another
+    /// process takes the lock during an outage of the server, this process shuts down. On MariaDB and MySQL
+    /// an exclusive lock is granted even while processes with a shared one run.
     pub async fn connect(
         options: &Options,
         migrations: &Migrations,
@@ -94,8 +96,8 @@ impl PreparedServer {
         Ok(Self { connection, options: options.clone(), migrations: migrations.clone(), lock, plan })
     }
 
-    /// The id of this database, which does not depend on its address. A database that has no id yet stores this one
-    /// with its migrations.
+    /// The id of this database, which does not depend on its address. [`PreparedServer::migrate`] stores the
+    /// id in a database that has none.
     pub fn identity(&self) -> &str {
         &self.plan.identity
     }
@@ -165,12 +167,13 @@ impl Server {
         self.0.findings.warnings()
     }
 
-    /// Opens the connection that checks the server, and takes the database lock again on it. A refused lock counts as an
-    /// outage first, because the server may not have released the lock of the lost connection yet.
+    /// Opens the connection that checks the server, and takes the database lock again on it. A refused lock
+    /// counts as an outage for [`LOCK_TIMEOUT`], because the server may not have released the lock of the
+    /// lost connection yet.
     async fn open_watch_connection(&self) -> Result<ServerConnection, ServerError> {
         let first_refusal = || self.0.lock_refused_since.lock().unwrap_or_else(PoisonError::into_inner);
-        // Taken before connecting, so that only refusals in a row count: a server that was away in between may have
-        // kept the lock of the lost connection until now.
+        // Cleared before connecting, so that a failed connection ends the series of refusals: a server that
+        // could not be reached may have kept the lock of the lost connection until now.
         let refused_since = first_refusal().take();
         let mut connection = ServerConnection::connect(self.0.pool.address()).await?;
         let Some((lock, supervisor)) = &self.0.lock else { return Ok(connection) };
@@ -222,14 +225,15 @@ impl Server {
                 inner.pool.mark_unavailable(&error);
                 inner.findings.invalidate();
                 if !inner.is_outage_logged.swap(true, Ordering::AcqRel) {
-                    tracing::error!(%error, "the database cannot be reached; retrying");
+                    tracing::error!(%error, "failed to reach the database; retrying");
                 }
             }
         }
     }
 }
 
-/// Inspects a server for `bongsu doctor`, without changing it: unsafe settings, and the skew of its clock.
+/// Inspects a server for `bongsu doctor`, without changing it: its schema, unsafe settings, and the skew of
+/// its clock.
 pub(crate) async fn inspect(address: &DatabaseAddress, migrations: &Migrations) -> Result<Inspection, Error> {
     let mut connection = connect_with_retries(address).await?;
     migrate::check(&mut connection, migrations, address).await?;

@@ -1,4 +1,5 @@
-//! A transaction, with one interface for the embedded file and for servers. Every query runs in one.
+//! A transaction, with one interface for the embedded file and for servers. Every query runs in a
+//! transaction.
 
 use std::time::Instant;
 
@@ -55,7 +56,7 @@ impl Transaction<'_> {
         self.record(query, started, result)
     }
 
-    /// Runs a query and returns all its rows. The queries themselves limit their number.
+    /// Runs a query and returns all its rows. The text of the query limits the number of rows.
     pub async fn rows(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<Vec<Row>, Error> {
         let started = Instant::now();
         let result = self.try_rows(query, arguments).await;
@@ -125,8 +126,8 @@ fn read_value(value: ValueRef<'_>) -> Result<Value, Error> {
     match value {
         ValueRef::Null => Ok(Value::Text(None)),
         ValueRef::Integer(number) => Ok(Value::Int(Some(number))),
-        // Other programs may write text that is not UTF-8 to the file. Such a row must not fail the queries for all
-        // rows.
+        // Other programs may write text that is not UTF-8 to the file. Such a row must not fail a query that
+        // also returns other rows.
         ValueRef::Text(text) => Ok(Value::Text(Some(String::from_utf8_lossy(text).into_owned()))),
         ValueRef::Real(_) | ValueRef::Blob(_) => Err(unreadable()),
     }

@@ -19,7 +19,7 @@ static DELETE_DONE_WORK: Query = query!("forget_work", mysql);
 pub(crate) static QUERIES: &[&Query] =
     &[&ADD_WORK, &CLAIMABLE_WORK, &CLAIM_WORK, &FINISH_WORK, &PARK_WORK, &DELETE_DONE_WORK];
 
-/// Characters of a reason that are stored.
+/// Maximum number of characters of a reason that are stored.
 const MAX_REASON_LEN: usize = 1_000;
 
 /// A work item to add.

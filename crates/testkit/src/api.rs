@@ -35,23 +35,23 @@ pub struct Api {
 }
 
 impl Api {
-    /// A service, over HTTP/1.1. If the hub has a twin, the client sends its requests to the twin, so that events reach
-    /// the streams of the hub from another process.
+    /// A client as a service, over HTTP/1.1. If the hub has a twin ([`Hub::twin`]), the client sends its
+    /// requests to the twin, so that events reach the streams of the hub from another process.
     pub fn new(hub: &Hub) -> Self {
         Self::at(&hub.twin().unwrap_or(hub).url(""))
     }
 
-    /// A service, over HTTP/1.1, at any address (`http://host:port`).
+    /// A client as a service, over HTTP/1.1, at any address (`http://host:port`).
     pub fn at(base: &str) -> Self {
         Self::build(base, reqwest::Client::builder().http1_only())
     }
 
-    /// A service, over HTTP/2 with prior knowledge; sends to the twin, if there is one.
+    /// As [`Api::new`], over HTTP/2 with prior knowledge.
     pub fn http2(hub: &Hub) -> Self {
         Self::http2_at(&hub.twin().unwrap_or(hub).url(""))
     }
 
-    /// A service, over HTTP/2 with prior knowledge, at any address (`http://host:port`).
+    /// As [`Api::at`], over HTTP/2 with prior knowledge.
     pub fn http2_at(base: &str) -> Self {
         Self::build(base, reqwest::Client::builder().http2_prior_knowledge())
     }

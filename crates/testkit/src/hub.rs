@@ -2,8 +2,9 @@
 //! test can observe it, kill it, and restart it on the same port and folder.
 //!
 //! All methods take `&self`, so that several tasks can share a hub: one kills it while others send requests. Dropping a
-//! hub kills it and, if the test failed, prints the end of its log. On a shared engine ([`crate::Engine`]) a hub has a
-//! second process, a twin or a worker: the two start and end together, and their metrics are added.
+//! hub kills it and, if the test failed, prints the end of its log. On a shared engine ([`crate::Engine`]) a
+//! hub has a second process: a twin (a hub to which [`crate::Api`] sends its requests) or a worker. The two
+//! processes start and end together, and their metrics are added.
 
 mod builder;
 mod metrics;

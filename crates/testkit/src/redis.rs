@@ -1,7 +1,7 @@
 //! Real Redis servers: a single one, a Cluster of three, or a master and a replica with Sentinels. Each server is a
 //! process with its own folder, on a free loopback port.
 //!
-//! An acknowledged write is on the disk (`appendfsync always`), unless a test sets the server otherwise. All methods
+//! An acknowledged write is on the disk (`appendfsync always`), unless a test changes this. All methods
 //! take `&self`, so that several tasks can share a server: one kills it while others send commands. Dropping a server
 //! kills it, and no server outlives the test process.
 

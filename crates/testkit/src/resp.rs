@@ -100,7 +100,7 @@ fn head(line: &[u8]) -> Result<(Kind, &str), NotResp> {
     Ok((kind, std::str::from_utf8(text).unwrap_or_default()))
 }
 
-/// A length; None for -1, which version 2 uses for null.
+/// A length; None for -1, which RESP 2 uses for null.
 fn count(text: &str) -> Result<Option<u64>, NotResp> {
     match text.parse::<i64>() {
         Ok(-1) => Ok(None),
@@ -121,7 +121,7 @@ pub enum Reply {
     Null,
     /// An array, a set, or a map as alternating keys and values.
     List(Vec<Reply>),
-    /// An out-of-band message of version 3, such as a pub/sub message.
+    /// An out-of-band message of RESP 3, such as a pub/sub message.
     Push(Vec<Reply>),
 }
 

@@ -13,8 +13,8 @@ impl Rng {
         Self { state: seed }
     }
 
-    /// A generator for one test. Its sequence depends on the run's seed and the test's name only, not on what other
-    /// tests drew before.
+    /// A generator for one test. Its sequence depends on the run's seed and the test's name only, not on the
+    /// numbers that other tests drew before.
     pub fn for_test(name: &str) -> Self {
         // FNV-1a: the hash only has to differ between names and to be the same in every build.
         let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {

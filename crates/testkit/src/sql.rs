@@ -1,5 +1,5 @@
 //! Real PostgreSQL and MariaDB servers, each in its own process and folder, on a free loopback port. An acknowledged
-//! commit is on the disk, unless a test sets the server otherwise.
+//! commit is on the disk, unless a test changes this.
 //!
 //! All tests share one server of each kind, with one database per test ([`Flavour::database`]). A test that kills or
 //! reconfigures a server starts its own. Tests run SQL through the server's command line client, so that a mistake in a
@@ -202,7 +202,7 @@ impl Server {
         self.own.as_ref().expect("other tests use the shared server; start one with Server::start")
     }
 
-    /// Signals the main process first and then its descendants: a stopped main process cannot start one that is missed.
+    /// Signals the main process first and then its descendants: a stopped main process starts no more.
     fn signal(&self, signal: Signal) {
         let child = self.own().child.lock().unwrap();
         let pid = child.as_ref().expect("the server does not run").id();

@@ -1,7 +1,6 @@
-//! The size of a run: the same tests in three sizes, and what happens when an engine is missing.
+//! The size of a run: the same tests in three sizes, and the treatment of missing engines.
 //!
-//! No test is skipped silently: in CI a missing engine is a failure, elsewhere a printed line says which test did not
-//! run.
+//! No test is skipped silently: in CI a missing engine is a failure, elsewhere a printed line names it.
 
 use std::path::PathBuf;
 use std::sync::{Once, OnceLock};

@@ -42,7 +42,7 @@ where
     .is_some()
 }
 
-/// The first value that `value` returns within `timeout`; None if it returns none in that time.
+/// The first value that `value` returns within `timeout`; None if `value` returns only None in that time.
 pub async fn value_within<F, V, T>(timeout: Duration, mut value: F) -> Option<T>
 where
     F: FnMut() -> V,

@@ -14,7 +14,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 use crate::{Hub, tokens};
 
-/// What a client receives on a WebSocket.
+/// A message on a WebSocket, or the end of its connection.
 #[derive(Debug, PartialEq)]
 pub enum SocketEvent {
     Message(Value),
@@ -91,7 +91,7 @@ impl WebSocket {
         next.unwrap_or_else(|_| panic!("no message within {timeout:?}"))
     }
 
-    /// As [`WebSocket::next`]; the error means that nothing was received in time.
+    /// As [`WebSocket::next`]; the error means that no message arrived in time.
     pub async fn try_next(&mut self, timeout: Duration) -> Result<SocketEvent, Elapsed> {
         let next = async {
             loop {

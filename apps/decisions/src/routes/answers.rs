@@ -34,7 +34,7 @@ pub(super) struct EventAnswer {
 
 #[derive(Serialize, ToSchema)]
 struct CountsAnswer {
-    /// Accepted members.
+    /// The number of accepted members.
     members: u64,
     proposals: u64,
     comments: u64,
@@ -81,7 +81,7 @@ pub(super) struct ProposalItem {
     content: String,
     #[schema(value_type = IdSchema)]
     proposer_id: Id,
-    /// Votes of people who are members now.
+    /// The number of votes of people who are accepted members now.
     votes: u64,
     /// Whether the caller has voted for the proposal.
     voted: bool,
@@ -130,7 +130,7 @@ pub(super) struct VoteAnswer {
     proposal_id: Id,
     proposal_type: ProposalType,
     status: Status,
-    /// Votes of people who are members now.
+    /// The number of votes of people who are accepted members now.
     votes: u64,
     /// Whether the caller has voted for the proposal.
     voted: bool,

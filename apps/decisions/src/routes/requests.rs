@@ -9,9 +9,9 @@ use bongsu_kernel::Id;
 
 use crate::{Membership, ProposalType};
 
-/// Characters of a title.
+/// Maximum number of characters of a title.
 const MAX_TITLE_LEN: usize = 200;
-/// Characters of a proposal or comment.
+/// Maximum number of characters of a proposal or comment.
 const MAX_CONTENT_LEN: usize = 2_000;
 const DEFAULT_AUTO_APPROVE_PERCENT: u64 = 50;
 

@@ -12,7 +12,12 @@ use super::{flag, given, option, print_line};
 use bongsu_part::Failure;
 
 pub(crate) fn command() -> Command {
-    let queue = || Arg::new("queue").required(true).value_name("QUEUE").help("The queue, such as outbox");
+    let queue = || {
+        Arg::new("queue")
+            .required(true)
+            .value_name("QUEUE")
+            .help("The name of the queue: outbox or follow-ups")
+    };
     let id = || Arg::new("id").required(true).value_name("ID").help("The id of the dead letter");
     Command::new("dlq")
         .about("List, show, redrive or discard the dead letters of a running hub")
@@ -34,7 +39,7 @@ pub(crate) fn command() -> Command {
                 .arg(flag("all", "Redrive all dead letters of the queue"))
                 .arg(option("rate", "With --all: the number of dead letters per second")),
             Command::new("drop")
-                .about("Discard a dead letter: it is not handled again")
+                .about("Discard a dead letter, so that it is never handled again")
                 .args([queue(), id()]),
         ])
         .arg(url_arg().global(true))

@@ -23,7 +23,7 @@ use bongsu_part::Failure;
 
 pub(crate) fn command() -> Command {
     Command::new("doctor")
-        .about("Check the data folder, Redis, the database, clocks, the system's limits, the secrets, and the way to a running hub")
+        .about("Check the data folder, Redis, the database, clocks, the system's limits, the secrets, and the connection to a running hub")
         .arg(url_arg())
 }
 
@@ -176,7 +176,8 @@ fn disk_space(folder: &Path) -> Finding {
     }
 }
 
-/// Measures a synced write. Each publish waits for one, or shares it with others.
+/// Measures the average time of a synced write. Each publish waits for such a write, or shares one with
+/// others.
 fn sync_time(folder: &Path) -> Finding {
     let path = folder.join("doctor.tmp");
     let measure = || -> std::io::Result<Duration> {
@@ -254,7 +255,7 @@ impl DoctorCredentials {
 /// One path of each kind of stream, because a proxy may treat them differently.
 const STREAM_PATHS: [&str; 3] =
     ["/api/v1/rooms/bongsu-doctor/stream", "/api/v1/stream?rooms=bongsu-doctor", "/api/notifications/stream"];
-/// Longer than a hub needs to answer, and shorter than a proxy that buffers a stream holds its first bytes back.
+/// A hub answers sooner. A proxy that buffers a stream holds the first bytes back for longer.
 const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Opens a stream and waits for its first bytes. A proxy that buffers them would delay every event.

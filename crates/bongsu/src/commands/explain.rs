@@ -1,4 +1,4 @@
-//! `bongsu explain`: reports what became of an event, from the stored data.
+//! `bongsu explain`: reports on one event from the stored data: its acceptance, inbox entries and read marks.
 //!
 //! The command reads the embedded file (also while a hub uses it), the database, and Redis, and changes none of them.
 //! The report lists the facts that could not be read; `report` formats it.

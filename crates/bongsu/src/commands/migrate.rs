@@ -14,7 +14,7 @@ use bongsu_part::{Purpose, Storage};
 
 pub(crate) fn command() -> Command {
     Command::new("migrate")
-        .about("Bring the data folder and the database to this version's schema (serve does so too)")
+        .about("Migrate the data folder and the database to the schema of this version, as serve does at its start")
         .arg(flag(
             "print",
             "Print the SQL that creates the tables of the outbox, without changing the database",

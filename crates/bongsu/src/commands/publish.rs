@@ -11,11 +11,14 @@ use bongsu_part::Failure;
 pub(crate) fn command() -> Command {
     Command::new("publish")
         .about("Publish an event to a room of a running hub")
-        .arg(option("room", "The room to publish to").short('r').required(true))
+        .arg(option("room", "The id of the room to publish to").short('r').required(true))
         .arg(option("type", "The event type, such as comment.created").short('t').required(true))
         .arg(option("data", "The data of the event, a JSON object").short('d').default_value("{}"))
-        .arg(option("publisher", "The id of the person who caused the event; not notified of it"))
-        .arg(option("key", "An idempotency key: commands with the same key publish once"))
+        .arg(option("publisher", "The id of the person who caused the event, who is not notified of it"))
+        .arg(option(
+            "key",
+            "An idempotency key: of several commands with the same key, only the first stores an event",
+        ))
         .arg(option("to", "The id of a person to notify; may be repeated").action(ArgAction::Append))
         .arg(url_arg())
 }

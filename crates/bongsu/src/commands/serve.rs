@@ -111,7 +111,7 @@ async fn serve(values: &Values, checked: ServeSettings, port: u16, worker: &Hand
         drained = drain(&supervisor, server, &hub, final_writes) => drained,
         () = signals.stop() => return Err(Failure::Other("a second signal stopped the hub before it had drained".to_owned())),
     };
-    // Bounded as well, so that the process ends within ten seconds in all.
+    // Closing the data folder has a time limit as well, so that the process ends within ten seconds in all.
     if let Some((store, writer)) = file {
         let closed = tokio::time::timeout(SHUTDOWN_STEP_TIMEOUT, store.writer().close()).await.is_ok();
         // The last handle on the data folder.
@@ -127,12 +127,12 @@ async fn serve(values: &Values, checked: ServeSettings, port: u16, worker: &Hand
         (false, false) => {
             tracing::warn!(
                 timeout_ms = DRAIN_TIMEOUT.as_millis() as u64,
-                "the drain timed out; cut the remaining connections and tasks"
+                "the drain timed out; cutting off the remaining connections and tasks"
             );
             Ok(())
         }
         (false, true) => {
-            tracing::info!("drained");
+            tracing::info!("drained; every connection and task has ended");
             Ok(())
         }
     }
@@ -145,8 +145,9 @@ async fn drain(
     final_writes: Vec<BoxFuture<'static, ()>>,
 ) -> bool {
     hub.drain();
-    // Runs after the requests in progress, while the hub still accepts connections, because it takes time. Data that is
-    // not written in time stays where it is: another instance or the next start writes it.
+    // The final writes take time, so they run after the requests in progress, while the hub still accepts
+    // connections. Data that is not written in time stays where it is: another instance or the next start
+    // writes it.
     let writing = async {
         let _ = tokio::time::timeout(SHUTDOWN_STEP_TIMEOUT, join_all(final_writes)).await;
     };

@@ -14,8 +14,8 @@ use bongsu_part::Failure;
 pub(crate) fn command() -> Command {
     Command::new("tail")
         .about("Show a room's events as they arrive")
-        .arg(option("room", "The room").short('r').required(true))
-        .arg(option("since", "Show the events after this id first; 0-0: from the beginning"))
+        .arg(option("room", "The id of the room").short('r').required(true))
+        .arg(option("since", "Show the events after this id first; 0-0 begins with the oldest event"))
         .arg(option("token", "A person's token; by default one is signed with JWT_SECRET"))
         .arg(url_arg())
 }
@@ -112,7 +112,7 @@ impl Tail {
             Some(("id", id)) => frame.id = Some(id.to_owned()),
             Some(("data", data)) => data.clone_into(&mut frame.data),
             Some(("retry", ms)) => self.retry_delay = Duration::from_millis(ms.parse().unwrap_or(1_000)),
-            // A frame with nothing but an id, as the greeting is, only moves the position.
+            // A frame with an id and no event, such as the first frame of a stream, only moves the position.
             _ if line.is_empty() && frame.event.is_empty() => {
                 self.last_event_id = frame.id.take().or(self.last_event_id.take());
             }

@@ -1,4 +1,4 @@
-//! Checks that every test that `docs/guarantees.md` names exists and is run.
+//! Checks that the sources declare every test that `docs/guarantees.md` names.
 //!
 //! A name that contains `...` is a pattern, in which the dots match any text, as in `streams_survive_...`.
 

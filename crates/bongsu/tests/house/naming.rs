@@ -1,5 +1,5 @@
-//! The rules of naming that a program can check: numbers say what they count, types are nouns, one name means one
-//! thing, and every metric is described.
+//! The rules of naming that a program can check: constants name quantities, types are nouns, one name means
+//! one thing, and every metric is described.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use super::{Source, root, sources};
 
 /// Types whose values are quantities, so that their constants have to name the quantity.
 const QUANTITIES: [&str; 9] = ["Duration", "Millis", "f64", "i32", "i64", "u32", "u64", "u128", "usize"];
-/// Type names that say nothing of what a value is.
+/// Type names that do not describe a value.
 const EMPTY_WORDS: [&str; 20] = [
     "Else",
     "Elsewhere",

@@ -91,7 +91,7 @@ async fn a_body_that_is_no_json_object_is_refused_as_such() {
             assert!(answer.message().starts_with("body: "), "{shown:?}: {}", answer.message());
         }
     }
-    // The hub does not check `Content-Type`, and a body on a route that reads none does no harm.
+    // An unexpected `Content-Type`, and a body on a route that reads none, do no harm.
     let event = json!({"roomId": "elsewhere", "eventType": "a.b", "data": {}}).to_string();
     for kind in ["text/plain", "application/xml", ""] {
         let kind = format!("Content-Type: {kind}");

@@ -1,6 +1,6 @@
-//! The hub as a real EventSource in a real browser uses it. An EventSource reconnects on its own, with the last id
-//! that it saw, after every end of the stream except status 204, and gives up for good on any status other than 200.
-//! The API page (`/docs`) is tested here as well.
+//! The hub with a real EventSource in a real browser. An EventSource reconnects on its own, with the last id
+//! that it received, after every end of a stream, and gives up for good on any status other than 200, such as
+//! 204. The API page (`/docs`) is tested here as well.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 const STREAM_PATH: &str = "/api/v1/rooms/42/stream";
 const IS_CLOSED_SCRIPT: &str = "stream.source.readyState === 2";
 
-/// Defines `follow(url, options)`, which opens an EventSource and records what it receives in `stream`.
+/// Defines `follow(url, options)`, which opens an EventSource and records its events in `stream`.
 const FOLLOW_SCRIPT: &str = "window.follow = (url, options) => {
     const seen = { numbers: [], ids: [], codes: [], opened: 0, source: new EventSource(url, options) };
     seen.source.addEventListener('open', () => seen.opened += 1);
@@ -83,7 +83,7 @@ async fn an_event_source_reconnects_after_kill_9_and_receives_every_event_once()
     hub.kill9().await;
     browser.wait_for("stream.source.readyState === 0", WAIT_TIMEOUT).await;
     let event = json!({"roomId": 42, "eventType": "test.happened", "data": {"number": 99}});
-    Api::new(&hub).try_publish(event).await.expect_err("nobody is there to take an event");
+    Api::new(&hub).try_publish(event).await.expect_err("no hub runs that accepts an event");
     hub.restart().await;
 
     // Some events are published before the EventSource is connected again, some after.
@@ -119,7 +119,7 @@ async fn an_event_source_misses_no_event_while_the_hub_is_restarted_under_load()
             let opened = browser.eval("stream.opened").await;
             let before = browser.eval("stream.numbers.length").await;
             browser.wait_for(&format!("stream.numbers.length > {before}"), WAIT_TIMEOUT).await;
-            assert!(hub.terminate().await.success(), "a drained hub ends with 0");
+            assert!(hub.terminate().await.success(), "a drained hub must exit with 0");
             hub.restart().await;
             browser.wait_for(&format!("stream.opened > {opened}"), WAIT_TIMEOUT).await;
         }
@@ -128,7 +128,7 @@ async fn an_event_source_misses_no_event_while_the_hub_is_restarted_under_load()
     let (last, ()) = tokio::join!(publishing, draining);
     assert_eq!(received(&browser, last).await, numbers_to(last));
     let codes = browser.eval("[...new Set(stream.codes)]").await;
-    assert_eq!(codes, json!([3000]), "the drained hub says why it ends");
+    assert_eq!(codes, json!([3000]), "the hub must close with 3000");
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn an_event_source_with_an_expired_token_is_answered_204_and_does_not_reco
     browser.wait_for(IS_CLOSED_SCRIPT, WAIT_TIMEOUT).await;
     assert_eq!(browser.eval("stream.codes").await, json!([3502]));
     let stopped = answers(&hub, STREAM_ROUTE_PATH, "204").await;
-    assert!(stopped > 0, "it came back, and was stopped");
+    assert!(stopped > 0, "the EventSource was not answered 204");
 
     // The page starts again with a new token; the old EventSource must not reconnect meanwhile.
     browser.eval("window.old = stream").await;
@@ -153,7 +153,7 @@ async fn an_event_source_with_an_expired_token_is_answered_204_and_does_not_reco
     assert_eq!(received(&browser, 1).await, json!([2]));
     assert_eq!(browser.eval("[old.numbers, old.source.readyState, old.opened]").await, json!([[1], 2, 1]));
     wait::until(WAIT_TIMEOUT, async || hub.metrics().await.get("sse_active_connections", &[]) == 1.0).await;
-    assert_eq!(answers(&hub, STREAM_ROUTE_PATH, "204").await, stopped, "it does not come back");
+    assert_eq!(answers(&hub, STREAM_ROUTE_PATH, "204").await, stopped, "the EventSource must not reconnect");
 }
 
 #[tokio::test]
@@ -162,12 +162,14 @@ async fn an_event_source_over_the_limit_retries_until_a_connection_is_free() {
     let hub = Hub::builder(BONGSU).start().await;
     let mut others = Vec::new();
     for _ in 0..5 {
-        others.push(Stream::request(&hub, STREAM_PATH).person(7).open().await.expect("five are allowed"));
+        others.push(
+            Stream::request(&hub, STREAM_PATH).person(7).open().await.expect("five streams are allowed"),
+        );
     }
     open_following_page(&browser, &hub, &token(7)).await;
     browser.wait_for("stream.codes.length >= 2", WAIT_TIMEOUT).await;
     assert_eq!(browser.eval("[...new Set(stream.codes)]").await, json!([3004]));
-    assert_ne!(browser.eval("stream.source.readyState").await, 2, "it has not given up");
+    assert_ne!(browser.eval("stream.source.readyState").await, 2, "the EventSource must not give up");
     assert_eq!(browser.eval("stream.numbers").await, json!([]));
 
     others.pop();
@@ -252,7 +254,7 @@ async fn pages_of_foreign_origins_are_refused() {
         format!("fetch('{tickets}', {{ method: 'POST', headers: {{ Authorization: 'Bearer x' }} }})");
     let refused = browser.try_eval(&signed).await.unwrap_err();
     assert!(refused.contains("Failed to fetch"), "{refused}");
-    assert_eq!(answers(&hub, "/api/v1/stream-tickets", "401").await, 0, "the browser did not even ask");
+    assert_eq!(answers(&hub, "/api/v1/stream-tickets", "401").await, 0, "the browser must send no request");
     // A POST that browsers send without a preflight request, with the cookie of the person who visits the page.
     let forged = format!("fetch('{tickets}', {{ method: 'POST', mode: 'no-cors', credentials: 'include' }})");
     browser.eval_async(&format!("await {forged}")).await;
@@ -279,7 +281,7 @@ async fn the_api_page_shows_every_operation() {
         + ' ' + o.querySelector('.opblock-summary-path').dataset.path).sort()";
     assert_eq!(browser.eval(shown).await, json!(operations));
     let first = "document.querySelector('.opblock-tag').dataset.tag";
-    assert_eq!(browser.eval(first).await, "rooms", "rooms come first");
+    assert_eq!(browser.eval(first).await, "rooms", "the tag rooms must come first");
     let folder = env!("CARGO_TARGET_TMPDIR");
     browser.screenshot(format!("{folder}/docs.png")).await;
 
@@ -315,7 +317,7 @@ async fn the_api_page_shows_every_operation() {
 }
 
 /// Defines `openTab()`, which opens one EventSource for two rooms and the inbox in an iframe, as a browser tab would,
-/// and keeps what it receives in `tabs`.
+/// and keeps its events in `tabs`.
 const OPEN_TAB_SCRIPT: &str = "window.tabs = [], window.openTab = () => {
     const frame = document.body.appendChild(document.createElement('iframe'));
     const tab = { a: [], b: [], inbox: [], opened: 0, source: new frame.contentWindow.EventSource('/api/v1/stream?rooms=a,b&inbox=1') };

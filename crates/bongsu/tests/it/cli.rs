@@ -1,4 +1,4 @@
-//! The command line: what it prints, its exit codes, and that every error is one line.
+//! The command line: its output, its exit codes, and its errors, each of one line.
 
 mod backup;
 mod config;

@@ -43,7 +43,7 @@ pub(crate) fn of(test: &str) -> &'static [&'static str] {
     points.unwrap_or_else(|| panic!("{test} is not in TESTS of {}", file!()))
 }
 
-/// Restarts a hub that dies when it reaches a crash point for the `nth` time, possibly before it is ready.
+/// Restarts a hub so that it dies the `nth` time it reaches a crash point, possibly before it is ready.
 pub(crate) async fn arm(hub: &Hub, point: &str, nth: u64) {
     hub.restart_allowing_exit(&[("BONGSU_CRASH_POINT", &format!("{point}:{nth}"))]).await;
 }
@@ -52,7 +52,7 @@ pub(crate) async fn arm(hub: &Hub, point: &str, nth: u64) {
 pub(crate) async fn wait_dead(hub: &Hub, point: &str, timeout: Duration) {
     // Where the roles run in separate processes, the worker reaches the crash point.
     let hub = hub.worker().unwrap_or(hub);
-    let exit = hub.wait_exit(timeout).await.unwrap_or_else(|| panic!("the hub never came to {point}"));
+    let exit = hub.wait_exit(timeout).await.unwrap_or_else(|| panic!("the hub never reached {point}"));
     assert_eq!(exit.signal(), Some(6), "at {point} the hub ended with {exit}");
 }
 
@@ -118,7 +118,7 @@ fn every_crash_point_test_uses_this_list() {
         assert!(!bodies.is_empty(), "there is no test {test}");
         assert!(
             bodies.iter().any(|body| body.contains("crash_points::of(")),
-            "{test} does not take its points"
+            "{test} does not call crash_points::of"
         );
     }
 }

@@ -20,8 +20,7 @@ use disk::Disk;
 
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Starts a hub on this folder, which must refuse with one line on the error output and exit code 3; returns that
-/// line.
+/// Starts a hub that must refuse this folder with one line on stderr and exit code 3; returns that line.
 async fn refusal(data_dir: &Path) -> String {
     let started = Hub::builder(crate::BONGSU).data_dir(data_dir).start_expecting_failure().await;
     one_line(&started)
@@ -57,8 +56,8 @@ fn database(folder: &Path) -> PathBuf {
     folder.join("bongsu.db")
 }
 
-/// All non-empty files of a folder with their bytes, except the lock file and SQLite's `-shm` files, which are
-/// derived.
+/// All non-empty files of a folder with their bytes, except the lock file and SQLite's `-shm` files, which
+/// SQLite rebuilds.
 fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let derived = |path: &PathBuf| path.ends_with("lock") || path.to_string_lossy().ends_with("-shm");
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -122,7 +121,7 @@ async fn a_damaged_file_is_named_and_left_as_it_is() {
         damage(&mut bytes);
         std::fs::write(database(folder.path()), bytes).unwrap();
         let before = files(folder.path());
-        assert_eq!(before.len(), 1 + usize::from(killed), "{what}: the log beside it");
+        assert_eq!(before.len(), 1 + usize::from(killed), "{what}: files in the folder");
         let line = refusal(folder.path()).await;
         assert!(line.contains("bongsu.db") && line.contains("damaged"), "{what}: {line}");
         assert_unchanged(&before, folder.path(), what);
@@ -190,7 +189,7 @@ async fn a_missing_database_is_named_when_the_log_beside_it_has_changes() {
     let folder = used_folder(true).await;
     std::fs::remove_file(database(folder.path())).unwrap();
     let before = files(folder.path());
-    assert_eq!(before.len(), 1, "the log beside it");
+    assert_eq!(before.len(), 1, "the write-ahead log");
     let line = refusal(folder.path()).await;
     assert!(line.contains("bongsu.db") && line.contains("missing"), "{line}");
     assert_unchanged(&before, folder.path(), "a missing database");

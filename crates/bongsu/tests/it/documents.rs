@@ -1,8 +1,8 @@
 //! Runs every command of README.md, README.ko.md and docs/*.md, and compares its output with the document.
 //!
-//! `documents/parse.rs` reads the commands from a document, `documents/compare.rs` says which parts of the output may
-//! differ, and `documents/steps.rs` what happens between the commands. [`NOT_RUN`] lists the commands that cannot run in a
-//! test.
+//! `documents/parse.rs` reads the commands from a document, `documents/compare.rs` has the rules for output
+//! that may differ, and `documents/steps.rs` the actions between commands. [`NOT_RUN`] lists the commands
+//! that cannot run in a test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -41,13 +41,13 @@ const NOT_RUN: [(&str, &str); 3] = [
 /// First words of commands that may run here. They change nothing outside the folder of the test.
 const RUNNABLE: [&str; 6] = ["bongsu", "target/release/bongsu", "curl", "for", "kill", "openssl"];
 
-/// Whether the command is run; panics if it is neither listed nor known to be harmless.
+/// Whether to run the command; panics if [`NOT_RUN`] does not list it and it is not known to be harmless.
 fn is_run(command: &str) -> bool {
     if NOT_RUN.iter().any(|(listed, _)| *listed == command) {
         return false;
     }
     let first = command.split_whitespace().next().unwrap_or_default();
-    // An assignment may precede a command, and the value may come from one.
+    // An assignment may precede a command, and its value may be the output of a command.
     let is_assignment = first
         .split_once('=')
         .is_some_and(|(name, _)| name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'));

@@ -1,5 +1,5 @@
 //! A hub that receives SIGTERM closes its streams with 3000, finishes the requests in progress, still serves new
-//! connections meanwhile, and exits in time. Clients that reconnect to the next hub miss nothing.
+//! connections meanwhile, and exits in time. Clients that reconnect to the next hub miss no event.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -35,8 +35,8 @@ async fn a_stopping_hub_loses_no_event_and_its_streams_continue_on_another_hub()
     }
     let mut unfinished = TcpStream::connect(hub.addr()).await.unwrap();
     unfinished.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n").await.unwrap();
-    // These publishers continue while this hub drains, and it keeps running until the half-sent requests are
-    // finished. A twin has no such requests.
+    // These publishers send to this hub, which keeps running until the half-sent requests are finished. A
+    // twin has no such requests and would end earlier.
     let (streams_ended, own) = (AtomicBool::new(false), Api::at(&hub.url("")));
     let publishing = join_all((0..8).map(|publisher| publish_until(&streams_ended, &own, publisher)));
 
@@ -66,16 +66,16 @@ async fn a_stopping_hub_loses_no_event_and_its_streams_continue_on_another_hub()
     }
     let finished = in_flight.len();
     let status = hub.wait_exit(DRAIN_TIMEOUT.saturating_sub(told_at.elapsed())).await;
-    assert_eq!(status.expect("it ends in time").code(), Some(0));
+    assert_eq!(status.expect("an exit in time").code(), Some(0));
 
     hub.restart().await;
     let end = api.publish_to(ROOM, "a.end", json!({})).await;
     let stored = api.stored_ids(ROOM).await;
     let acknowledged: Vec<String> = answered.into_iter().flatten().chain(in_flight).chain([before]).collect();
     let missing: Vec<&String> = acknowledged.iter().filter(|id| !stored.contains(id)).collect();
-    assert!(missing.is_empty(), "acknowledged and gone: {missing:?}");
+    assert!(missing.is_empty(), "acknowledged events are missing: {missing:?}");
     let unanswered = stored.iter().filter(|id| **id != end && !acknowledged.contains(id));
-    assert_eq!(unanswered.count(), 0, "some were stored, and their publishers never answered");
+    assert_eq!(unanswered.count(), 0, "stored events without an acknowledgement");
     assert_eq!(stored.last(), Some(&end));
     // Every stream resumes at its last id.
     join_all(seen.iter_mut().enumerate().map(|(reader, seen)| read_on(&hub, reader, seen))).await;
@@ -84,7 +84,7 @@ async fn a_stopping_hub_loses_no_event_and_its_streams_continue_on_another_hub()
         let distinct: HashSet<&String> = seen.iter().collect();
         unseen += stored.iter().filter(|id| !distinct.contains(id)).count();
         repeated += seen.len() - distinct.len();
-        assert!(*seen == stored, "reader {reader} missed something or saw it twice");
+        assert!(*seen == stored, "reader {reader} missed an event or saw one twice");
     }
     proof::record(
         "rooms",
@@ -115,7 +115,7 @@ async fn a_stalled_reader_with_a_full_buffer_does_not_delay_shutdown() {
     // Readers that read are closed at once, whatever other readers do.
     read_to_close(&mut quick).await;
     let status = hub.wait_exit(DRAIN_TIMEOUT.saturating_sub(told_at.elapsed())).await;
-    assert_eq!(status.expect("it ends in time").code(), Some(0));
+    assert_eq!(status.expect("an exit in time").code(), Some(0));
     drop((silent, silent_http2));
 }
 
@@ -136,7 +136,7 @@ async fn an_idle_hub_stops_at_once_and_its_file_is_intact() {
     let _quiet = TcpStream::connect(hub.addr()).await.unwrap();
     hub.send_signal(Signal::TERM);
     let status = hub.wait_exit(DRAIN_TIMEOUT).await;
-    assert_eq!(status.expect("nothing is under way").code(), Some(0));
+    assert_eq!(status.expect("an exit in time").code(), Some(0));
     let database = rusqlite::Connection::open(hub.data_dir().join("bongsu.db")).unwrap();
     let entries: i64 = database.query_row("SELECT count(*) FROM entries", [], |row| row.get(0)).unwrap();
     assert_eq!(entries, 1);
@@ -160,7 +160,7 @@ async fn read_to_close(stream: &mut Stream) -> Vec<String> {
     let mut ids = Vec::new();
     let (mut retries, mut close) = (Vec::new(), None);
     for item in items {
-        assert_eq!(close, None, "something came after the end");
+        assert_eq!(close, None, "an item follows `system.close`");
         match item {
             Item::Event(event) if event.event == "system.close" => close = Some(event.json()),
             Item::Event(event) => ids.push(event.own_id.expect("an id")),
@@ -168,18 +168,18 @@ async fn read_to_close(stream: &mut Stream) -> Vec<String> {
             Item::Comment(_) => {}
         }
     }
-    let close = close.expect("the stream says why it ends");
+    let close = close.expect("a `system.close` event");
     assert_eq!((&close["code"], &close["reconnect"]), (&json!(3000), &json!(true)), "{close}");
-    assert_eq!(close["retryMs"].as_u64(), retries.last().copied(), "the same in words and for EventSource");
-    assert_eq!(retries.len(), 2, "one at the beginning and one at the end");
+    assert_eq!(close["retryMs"].as_u64(), retries.last().copied(), "retryMs and the retry field differ");
+    assert_eq!(retries.len(), 2, "retry fields: first and last");
     ids
 }
 
-/// Reconnects after the last id and appends what it receives, up to the last event.
+/// Reconnects after the last id and appends the ids of the following events, up to the last event.
 async fn read_on(hub: &Hub, reader: usize, seen: &mut Vec<String>) {
     let mut stream = open(hub, reader, seen.last().map(String::as_str)).await;
     loop {
-        let event = stream.next_event(WAIT_TIMEOUT).await.expect("a stream that goes on");
+        let event = stream.next_event(WAIT_TIMEOUT).await.expect("an open stream");
         seen.push(event.own_id.clone().expect("an id"));
         if event.event == "a.end" {
             return;

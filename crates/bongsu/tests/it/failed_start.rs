@@ -125,6 +125,6 @@ async fn a_refused_start_leaves_the_file_as_it_was() {
     let before = schema();
     let (status, log) = hub.restart_expecting_failure(&[("OUTBOX", "on"), ("ROLES", "all")]).await;
     assert!(!status.success(), "{log}");
-    assert!(log.contains("status") || log.contains("event_id"), "it says what it misses: {log}");
+    assert!(log.contains("status") || log.contains("event_id"), "the log must name a missing column: {log}");
     assert_eq!(schema(), before);
 }

@@ -1,8 +1,8 @@
 //! Several hubs on one Redis, with real faults under load: every acknowledged event reaches every connected client
 //! once and in order, whatever happens to Redis, to the network, or to a hub.
 //!
-//! These tests start their own servers on every profile. `load` has the publishers and readers; each of the other
-//! files is named after the part that fails.
+//! These tests start their own servers on every profile. `load` has the publishers and readers; most of the
+//! other files are named after the part that fails.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 

@@ -1,5 +1,5 @@
 //! Presence, connection limits and revocations in a fleet: who is present after a hub was killed, which streams
-//! count, and that a revoked person receives nothing more, even if the hub could not receive the revocation.
+//! count, and that a revoked person receives no event, even if the hub could not receive the revocation.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -57,7 +57,7 @@ async fn people_of_a_killed_hub_leave_once_unless_they_have_a_stream_elsewhere()
         left.extend(Some(update["left"].clone()).filter(|person| !person.is_null()));
     };
     while left.is_empty() {
-        assert!(joined.len() < 100, "{joined:?} came, and nobody leaves");
+        assert!(joined.len() < 100, "{joined:?} joined, and no person left");
         note(&mut joined, &mut left).await;
     }
     drop(other_tab);
@@ -67,13 +67,13 @@ async fn people_of_a_killed_hub_leave_once_unless_they_have_a_stream_elsewhere()
     while !joined.contains(&json!(4)) {
         assert!(
             joined.len() + left.len() < 100,
-            "{joined:?} came, {left:?} left, and the last one does not come"
+            "{joined:?} joined, {left:?} left, and the last person did not join"
         );
         note(&mut joined, &mut left).await;
     }
     joined.sort_by_key(Value::as_u64);
-    assert_eq!(joined, [json!(2), json!(3), json!(4)], "each joins once");
-    assert_eq!(left, [json!(3), json!(2)], "each leaves once, and who has another tab later");
+    assert_eq!(joined, [json!(2), json!(3), json!(4)], "each person must join once");
+    assert_eq!(left, [json!(3), json!(2)], "each person must leave once, person 2 last");
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn people_of_a_killed_hub_leave_when_its_lease_ends() {
     assert_eq!(
         watching.expect_event("presence.update", WAIT_TIMEOUT).await.json()["joined"],
         3,
-        "each leaves once"
+        "person 2 must leave once"
     );
 }
 
@@ -134,7 +134,7 @@ async fn people_of_a_killed_single_hub_are_not_present_after_its_restart() {
 async fn open_within_limit(api: &Api, hub: &Hub, user: u64) -> Option<Stream> {
     let mut stream = open(stream_request(hub, user)).await;
     api.publish_to(1, "a.mark", json!({})).await;
-    let event = stream.next_event(WAIT_TIMEOUT).await.expect("an event, or why there is none");
+    let event = stream.next_event(WAIT_TIMEOUT).await.expect("an event");
     assert!(["a.mark", "system.close"].contains(&event.event.as_str()), "{event:?}");
     (event.event == "a.mark").then_some(stream)
 }
@@ -150,7 +150,7 @@ async fn the_streams_of_a_killed_hub_stop_counting_when_its_lease_ends() {
     let _held = [open(stream_request(&killed, 7)).await, open(stream_request(&killed, 7)).await];
     let api = Api::at(&stays.url(""));
     let gets_in = async || open_within_limit(&api, &stays, 7).await.is_some();
-    assert!(!gets_in().await, "both places are taken, on the other hub");
+    assert!(!gets_in().await, "both allowed streams are on the other hub");
     killed.kill9().await;
     wait::until(WAIT_TIMEOUT, gets_in).await;
 }
@@ -168,11 +168,11 @@ async fn the_streams_of_a_suspended_hub_are_counted_again() {
     // When the lease of the paused hub has ended, its streams no longer count, and another stream is admitted.
     let api = Api::at(&goes_on.url(""));
     let taken = wait::value_within(WAIT_TIMEOUT, || open_within_limit(&api, &goes_on, 7));
-    let _taken = taken.await.expect("a place");
+    let _taken = taken.await.expect("an admitted stream");
     stands.send_signal(Signal::CONT);
     for stream in &mut held {
         let close = stream.find_event("an end", WAIT_TIMEOUT, |event| event.event == "system.close").await;
-        assert_eq!(close.json()["code"], 3001, "asked to come back, and to be counted");
+        assert_eq!(close.json()["code"], 3001, "the client must reconnect to be counted");
     }
 }
 
@@ -191,7 +191,11 @@ async fn open_two_streams(api: &Api, hub: &Hub, gone: u64) -> [Stream; 2] {
 async fn expect_revoked_and_unaffected(revoked: &mut Stream, other: &mut Stream, round: usize) {
     let close = revoked.expect_event("system.close", WAIT_TIMEOUT).await;
     assert_eq!(close.json()["code"], 3502, "round {round}");
-    assert_eq!(other.expect_event("a.b", WAIT_TIMEOUT).await.json()["after"], round, "others miss nothing");
+    assert_eq!(
+        other.expect_event("a.b", WAIT_TIMEOUT).await.json()["after"],
+        round,
+        "others must miss no event"
+    );
 }
 
 #[tokio::test]
@@ -242,7 +246,7 @@ async fn a_revoked_person_receives_no_event_even_at_a_disconnected_hub() {
         api.publish_to(1, "a.b", json!({"after": round})).await;
         for stream in [&mut other, &mut revoked] {
             let early = stream.try_next_event(Duration::from_millis(500)).await;
-            assert!(early.is_err(), "told while nobody knew who may hear it: {early:?}");
+            assert!(early.is_err(), "delivered without access commands: {early:?}");
         }
         far_may(&["allkeys", "allchannels"]).await;
         expect_revoked_and_unaffected(&mut revoked, &mut other, round).await;

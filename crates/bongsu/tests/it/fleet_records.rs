@@ -1,4 +1,4 @@
-//! Several hubs on Redis and one shared database, and what they do while it is unavailable.
+//! Several hubs on Redis and one shared database, also while the database is unavailable.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -69,11 +69,11 @@ async fn a_membership_change_at_one_hub_applies_at_the_other(flavour: Flavour) {
     assert_eq!((&close.json()["code"], &close.json()["reconnect"]), (&json!(3501), &json!(false)));
     listen(7).open().await.err().unwrap().expect_error(403, "COMMON403");
     for n in 1..=4 {
-        assert_eq!(stays.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"], n, "others are not disturbed");
+        assert_eq!(stays.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"], n, "others must miss no event");
     }
     for hub in [&one, &other] {
         is_healthy(hub).await;
-        assert!(!hub.data_dir().exists(), "nothing is kept in the folder of a hub of a fleet");
+        assert!(!hub.data_dir().exists(), "a hub of a fleet must create no data folder");
         assert!(!hub.log().contains("pass%2Fword"), "the password is in the log");
     }
     let metrics = one.metrics().await;
@@ -108,7 +108,7 @@ async fn an_unavailable_database_is_reported_and_used_again_when_it_returns(flav
         api.call("PUT", "/api/v1/rooms/43", "").await.expect_error(503, "COMMON503");
         api.person(7).get("/api/v1/rooms/42/events?since=0-0").await.expect_error(503, "COMMON503");
     }
-    assert!(started.elapsed() < WAIT_TIMEOUT, "nobody waits for what is known to be away");
+    assert!(started.elapsed() < WAIT_TIMEOUT, "requests must fail without waiting for the database");
     server.restart().await;
     wait::until(WAIT_TIMEOUT, async || health(&hub).await["status"] == "healthy").await;
     put(&api, "/api/v1/rooms/43").await;

@@ -104,7 +104,7 @@ async fn a_repeated_notification_reaches_only_new_recipients() {
     assert_eq!(
         notify(&api, &like_notification("e1", &[7])).await.expect(202).text(),
         first,
-        "the second answer equals it"
+        "the second answer differs"
     );
     notify(&api, &like_notification("e1", &[7, 8])).await.expect(202);
     assert_eq!((unread(&api, 7).await, unread(&api, 8).await), (1, 1));
@@ -129,7 +129,7 @@ async fn marking_as_read_counts_once_by_either_id_and_either_route() {
     let read = async |path: &str| person.call("PATCH", path, "").await;
     let first = read("/api/notifications/1/read").await.expect(200).result().clone();
     let again = read("/api/v1/notifications/e1/read").await.expect(200).result().clone();
-    assert_eq!(first["readAt"], again["readAt"], "it was read before");
+    assert_eq!(first["readAt"], again["readAt"], "a repeated mark must keep the time");
     assert_eq!(unread(&api, 7).await, 3);
     read("/api/v1/notifications/2/read").await.expect(200);
     assert_eq!(ids(&list(&api, 7, "?unread=true").await), [4, 3]);
@@ -148,7 +148,7 @@ async fn marking_as_read_counts_once_by_either_id_and_either_route() {
     assert_eq!(unread(&api, 7).await, 1);
     let left = person.post("/api/notifications/read-all", json!({})).await.expect(200);
     assert_eq!((left.result(), unread(&api, 7).await), (&json!({"unread": 0}), 0));
-    assert_eq!(unread(&api, 8).await, 1, "others' stay");
+    assert_eq!(unread(&api, 8).await, 1, "unread entries of person 8");
 }
 
 #[tokio::test]
@@ -195,12 +195,12 @@ async fn settings_have_their_effect() {
         let answer = person.call("PUT", path, body).await.expect_error(400, "COMMON400");
         assert!(answer.text().contains(field), "{body}: {}", answer.text());
     }
-    assert_eq!(person.get(path).await.expect(200).result(), &now, "nothing was changed");
+    assert_eq!(person.get(path).await.expect(200).result(), &now, "refused settings were stored");
     let many: Value =
         (0..201).map(|n| (format!("T{n}"), json!(true))).collect::<serde_json::Map<_, _>>().into();
     let answer = person.call("PUT", path, json!({"types": many}).to_string()).await;
     assert!(answer.expect_error(400, "COMMON400").text().contains("types"));
-    assert_eq!(api.person(8).get(path).await.expect(200).result(), &first, "others' stay");
+    assert_eq!(api.person(8).get(path).await.expect(200).result(), &first, "settings of person 8");
 }
 
 #[tokio::test]

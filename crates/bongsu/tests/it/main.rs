@@ -1,6 +1,6 @@
 //! The hub as its users see it: a separate process, real sockets, real kills, a real browser.
 //!
-//! The tests assert what a user would notice. Sizes and fault rounds grow with `cargo xtask prove`.
+//! The tests assert behaviour that a user notices. Sizes and fault rounds grow with `cargo xtask prove`.
 
 mod bad_input;
 mod browser;

@@ -12,7 +12,7 @@ use crate::BONGSU;
 
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Defines `open(url)`, which opens an EventSource in its own page and keeps what it receives, and the list `pages`.
+/// Defines the list `pages` and `open(url)`, which opens an EventSource in its own page and keeps its events.
 const OPEN_PAGE_SCRIPT: &str = "window.pages = [], window.open = url => {
     const frame = document.body.appendChild(document.createElement('iframe'));
     const page = { numbers: {}, opened: 0, errors: 0, source: new frame.contentWindow.EventSource(url) };
@@ -91,7 +91,7 @@ async fn pages_come_back_through_nginx_after_kills_and_clean_stops_and_miss_noth
         if round % 2 == 0 {
             hub.kill9().await;
         } else {
-            assert!(hub.terminate().await.success(), "a drained hub ends with 0");
+            assert!(hub.terminate().await.success(), "a drained hub must exit with 0");
         }
         assert_all_wait(&browser, &errors).await;
         hub.restart().await;

@@ -1,4 +1,4 @@
-//! What operators use: health, readiness, metrics, logs without secrets, and the API description.
+//! Interfaces for operators: health, readiness, metrics, logs without secrets, and the API description.
 
 mod logs;
 mod metrics;
@@ -142,7 +142,7 @@ async fn callers_cannot_make_metrics_grow() {
     assert!(before.contains("/api/v1/rooms/{roomId}/events"), "{before:?}");
     assert!(before.iter().all(|path| !path.contains("room1") && !path.contains("such")), "{before:?}");
     let unmatched: Vec<_> = before.iter().filter(|path| !path.starts_with('/')).collect();
-    assert_eq!(unmatched.len(), 1, "one label for all that matches nothing: {unmatched:?}");
+    assert_eq!(unmatched.len(), 1, "unknown paths must share one label: {unmatched:?}");
     let metrics = hub.metrics().await;
     let methods: BTreeSet<_> =
         metrics.samples().iter().filter_map(|sample| sample.labels.get("method")).collect();
@@ -196,14 +196,14 @@ async fn the_api_describes_itself() {
         assert!(document["paths"][path]["post"]["responses"]["202"].is_object(), "{path}");
     }
     let described = document["paths"].as_object().unwrap().len();
-    assert_eq!(described, routes.len() + 3, "a route without a test here");
+    assert_eq!(described, routes.len() + 3, "a route is not in this list");
     for scheme in ["person", "service", "operator"] {
         assert!(document["components"]["securitySchemes"][scheme].is_object(), "{scheme}");
     }
     assert!(unresolved(&document, &document).is_empty(), "{:?}", unresolved(&document, &document));
 }
 
-/// References that resolve to nothing.
+/// References whose target does not exist.
 fn unresolved(document: &Value, part: &Value) -> Vec<String> {
     match part {
         Value::Object(members) => members
@@ -262,5 +262,9 @@ async fn every_metric_has_a_help_line() {
     };
     let (types, helps) = (names("# TYPE "), names("# HELP "));
     assert!(types.len() > 10, "{types:?}");
-    assert_eq!(types.difference(&helps).collect::<Vec<_>>(), Vec::<&String>::new(), "have no help");
+    assert_eq!(
+        types.difference(&helps).collect::<Vec<_>>(),
+        Vec::<&String>::new(),
+        "types without a help line"
+    );
 }

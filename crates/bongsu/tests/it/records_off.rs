@@ -48,7 +48,7 @@ async fn rooms_presence_and_streams_work_over_two_hubs_without_records() {
     let event = json!({"roomId": 42, "eventType": "a.b", "data": {"n": 1}, "idempotencyKey": "k"});
     let id = api.publish(&event).await.expect(200).result()["streamId"].clone();
     let again = far.publish(&event).await.expect(200).result().clone();
-    assert_eq!((&again["streamId"], &again["duplicate"]), (&id, &json!(true)), "one event over the fleet");
+    assert_eq!((&again["streamId"], &again["duplicate"]), (&id, &json!(true)), "the key must name one event");
     assert_eq!(single.expect_event("a.b", WAIT_TIMEOUT).await.own_id.map(Value::from).as_ref(), Some(&id));
     let event = combined.expect_event("a.b", WAIT_TIMEOUT).await.json();
     assert_eq!((&event["n"], &event["roomId"]), (&json!(1), &json!(42)));
@@ -64,12 +64,12 @@ async fn rooms_presence_and_streams_work_over_two_hubs_without_records() {
     wait::until(WAIT_TIMEOUT, async || online().await == [6, 7, 8, 9]).await;
     let ticket = api.person(5).post("/api/v1/stream-tickets", json!({})).await.expect(200);
     let path = format!("/api/v1/rooms/42/stream?ticket={}", ticket.result()["ticket"].as_str().unwrap());
-    assert!(Stream::request(&other, &path).open().await.is_ok(), "a ticket of one hub opens the other");
+    assert!(Stream::request(&other, &path).open().await.is_ok(), "a ticket must be valid at both hubs");
     api.admin().post("/api/admin/users/7/disconnect", json!({})).await.expect(200);
     assert_eq!(single.expect_event("system.close", WAIT_TIMEOUT).await.json()["code"], 3001);
     for hub in [&one, &other] {
         assert_eq!(health(hub).await["status"], "healthy", "{}", health(hub).await);
-        assert!(!hub.data_dir().exists(), "without records nothing is kept in a folder");
+        assert!(!hub.data_dir().exists(), "a hub without records must create no data folder");
     }
 }
 
@@ -131,7 +131,7 @@ async fn publishing_writes_no_follow_up_record_where_no_inbox_exists() {
         event.extend((!recipients.is_null()).then(|| ("recipients".to_owned(), recipients)));
         Value::from(event)
     };
-    // These events notify nobody, so they need no records.
+    // These events have no recipient to notify, so they need no records.
     for recipients in [Value::Null, json!([]), json!([1])] {
         api.publish(event(recipients)).await.expect(200);
     }
@@ -139,7 +139,7 @@ async fn publishing_writes_no_follow_up_record_where_no_inbox_exists() {
     let batch = api.publish_batch(&[event(json!([7])), event(Value::Null)]).await.expect(200);
     let results = batch.result()["results"].clone();
     assert_eq!((&results[0]["code"], &results[1]["duplicate"]), (&json!("COMMON503"), &json!(false)));
-    assert_eq!(api.stored_ids(42).await.len(), 4, "what was refused is not stored");
+    assert_eq!(api.stored_ids(42).await.len(), 4, "refused events must not be stored");
     let left = redis.command(&["KEYS", "*follow-ups*"]).await;
     assert!(left.items().is_empty(), "{left:?}");
 }
@@ -175,7 +175,7 @@ async fn a_second_instance_without_a_database_is_refused_and_the_first_keeps_ser
     expect_refusal(&without, &[&address, &format!("is alive and {own}, while this one has no records")]);
     let event = json!({"roomId": 42, "eventType": "a.b", "data": {"n": 1}, "recipients": [8]});
     api.publish(&event).await.expect(200);
-    assert_eq!(stream.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"], 1, "the stream goes on");
+    assert_eq!(stream.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"], 1, "the stream must go on");
     let unread =
         async || api.person(8).get("/api/v1/notifications/unread").await.expect(200).result().clone();
     wait::until(WAIT_TIMEOUT, async || unread().await == json!({"count": 1})).await;

@@ -116,7 +116,7 @@ async fn every_acknowledged_group_commit_was_synced() {
     acknowledged.extend(join_all(publishing).await);
     let (commits, syncs) = (commits().await - commits_before, syncs() - syncs_before);
     assert!(syncs >= commits, "{commits} group commits were acknowledged with {syncs} syncs");
-    assert!(commits < acknowledged.len(), "nothing was grouped");
+    assert!(commits < acknowledged.len(), "no commit had several events");
     proof::record(
         "rooms",
         "every_acknowledged_group_commit_was_synced",
@@ -130,8 +130,7 @@ async fn hub() -> Hub {
     hub.env("SSE_CHANNEL_CAPACITY", 32).start().await
 }
 
-/// Publishes and reads while `killing` kills the hub, then compares what publishers and readers saw with what is
-/// stored.
+/// Runs publishers and readers while `killing` kills the hub, then compares their records with the log.
 async fn run_scenario(hub: &Hub, load: &Load, name: &str, killing: impl Future<Output = usize>) -> usize {
     let api = Api::new(hub);
     let mut rng = Rng::for_test(&format!("{name} load"));
@@ -181,13 +180,9 @@ async fn run_scenario(hub: &Hub, load: &Load, name: &str, killing: impl Future<O
             "missing": missing + lost, "repeated": repeated + again,
         }),
     );
-    assert_eq!(
-        (missing, repeated),
-        (0, 0),
-        "of the acknowledged events; how many are missing, and twice there"
-    );
+    assert_eq!((missing, repeated), (0, 0), "acknowledged events that are missing, and stored twice");
     for seen in &seen {
-        assert!(*seen == stored, "a reader saw something else than what is stored, or in another order");
+        assert!(*seen == stored, "a reader did not see the stored events in their order");
     }
     check_trimmed_room(&told, &load::stored_events(&api, TRIMMED_ROOM).await);
     check_inbox(hub, &told, &stored).await;
@@ -202,7 +197,7 @@ async fn read(hub: &Hub, reader: usize) -> Vec<(String, u64)> {
     let mut stream = stream.max_retry_delay(Duration::from_millis(20));
     let mut seen = Vec::new();
     loop {
-        let event = stream.next_event(WAIT_TIMEOUT * 2).await.expect("a stream that goes on");
+        let event = stream.next_event(WAIT_TIMEOUT * 2).await.expect("an open stream");
         match event.event.as_str() {
             "crash.counted" => {
                 seen.push((
@@ -211,15 +206,15 @@ async fn read(hub: &Hub, reader: usize) -> Vec<(String, u64)> {
                 ));
             }
             "crash.end" => return seen,
-            other => panic!("a reader was told {other}: {event:?}"),
+            other => panic!("a reader received {other}: {event:?}"),
         }
     }
 }
 
-/// Checks that the trimmed room holds its newest events and nothing else.
+/// Checks that the trimmed room holds its newest events and no others.
 fn check_trimmed_room(told: &std::collections::HashMap<u64, load::PublishedEvent>, kept: &[StoredEvent]) {
     load::assert_in_order(kept);
-    assert!((5..=10).contains(&kept.len()), "it keeps 5 to 10 events, and has {}", kept.len());
+    assert!((5..=10).contains(&kept.len()), "the room must keep 5 to 10 events, and has {}", kept.len());
     for event in kept {
         load::assert_same_content(&told[&event.n], event);
     }
@@ -254,5 +249,5 @@ async fn check_inbox(
         .filter(|(_, n)| told[n].event.get("recipients").is_some())
         .map(|(id, _)| format!("{MAIN_ROOM}:{id}"))
         .collect();
-    assert!(written == expected, "the entries of people and the events differ");
+    assert!(written == expected, "the inbox entries and the events differ");
 }

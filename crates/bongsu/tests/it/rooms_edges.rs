@@ -21,7 +21,7 @@ async fn a_hub_at_its_stream_limit_still_accepts_publishes_and_requests() {
         let mut stream = Stream::request(&hub, "/api/v1/rooms/1/stream").person(1).open().await.expect("200");
         match stream.try_next_event(Duration::from_millis(50)).await {
             Ok(Some(event)) => break event.json(),
-            Ok(None) => panic!("a stream ended without a word"),
+            Ok(None) => panic!("a stream ended without `system.close`"),
             Err(_) => open.push(stream),
         }
         assert!(open.len() < 300, "more streams than descriptors");
@@ -32,19 +32,19 @@ async fn a_hub_at_its_stream_limit_still_accepts_publishes_and_requests() {
     let mut inside = 0;
     for stream in &mut open {
         // On a busy machine some refused streams were taken for open ones, because their refusal arrived late.
-        let event = stream.next_event(WAIT_TIMEOUT).await.expect("an event, or why there is none");
+        let event = stream.next_event(WAIT_TIMEOUT).await.expect("an event");
         match event.event.as_str() {
             "edge.reached" => inside += 1,
             "system.close" => assert_eq!(event.json()["code"], 3004),
             _ => panic!("{event:?}"),
         }
     }
-    assert!(inside > 100, "only {inside} streams got in");
+    assert!(inside > 100, "only {inside} streams were admitted");
 }
 
 #[tokio::test]
 async fn a_client_of_an_empty_room_is_reset_if_its_first_events_were_trimmed() {
-    // A ring buffer of one event, so that memory does not hide what the log has lost.
+    // A ring buffer of one event, so that memory does not hide the trimming of the log.
     let hub =
         Hub::builder(crate::BONGSU).env("STREAM_MAXLEN", 10).env("SSE_CHANNEL_CAPACITY", 1).start().await;
     let api = Api::new(&hub);
@@ -58,14 +58,14 @@ async fn a_client_of_an_empty_room_is_reset_if_its_first_events_were_trimmed() {
     assert_eq!(
         back.next_event(WAIT_TIMEOUT).await.expect("an event").event,
         "edge.reached",
-        "nothing is missing"
+        "no event was trimmed"
     );
     back.close();
     api.publish_batch(&vec![few; 100]).await.expect(200);
     let mut late = request().last_event_id(&place).open().await.expect("200");
     let reset = late.expect_event("system.reset", WAIT_TIMEOUT).await;
     assert_eq!(reset.json()["reason"], "trimmed");
-    assert_eq!(reset.own_id, None, "who drops here keeps the old position, and is told again");
+    assert_eq!(reset.own_id, None, "a reset must not move the position");
     late.expect_event("edge.reached", WAIT_TIMEOUT).await;
 }
 
@@ -92,7 +92,7 @@ async fn a_room_without_events_is_dropped_with_its_last_stream() {
             (metrics.get("sse_active_connections", &[]) == 0.0).then(|| metrics.get("live_subjects", &[]))
         });
         let left = left.await;
-        assert_eq!(left, Some(0.0), "rooms that nobody is in and that had no event");
+        assert_eq!(left, Some(0.0), "rooms without streams and events");
     }
 }
 

@@ -31,7 +31,7 @@ fn numbers(page: &Answer) -> Vec<u64> {
     events.iter().filter_map(|event| event["data"]["n"].as_u64()).collect()
 }
 
-/// Requests pages until there are no more: all numbers, and the number of events on each page.
+/// Requests all pages; returns the numbers of the events, and how many events each page has.
 async fn all_pages(person: &Api, count: &str) -> (Vec<u64>, Vec<usize>) {
     let (mut since, mut all, mut sizes) = ("0-0".to_owned(), Vec::new(), Vec::new());
     loop {

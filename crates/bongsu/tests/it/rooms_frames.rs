@@ -185,7 +185,7 @@ fn whatever_is_published_arrives_as_exactly_one_event_or_not_at_all() {
         "frames",
         json!({"attempts": taken + refused, "taken": taken, "refused": refused, "injected": injected}),
     );
-    assert!(taken > cases / 4 && refused > cases / 20, "too few of a kind: {taken} taken, {refused} refused");
+    assert!(taken > cases / 4 && refused > cases / 20, "too few cases: {taken} accepted, {refused} refused");
     // A stream that reads from the log receives the same events.
     runtime.block_on(async {
         let mut stream = open(Stream::request(&hub, &path).last_event_id("0-0")).await;

@@ -60,7 +60,7 @@ async fn a_client_comes_back_to_where_it_was_in_every_room() {
     assert_eq!(missed, [(json!(2), 3), (json!(1), 4), (json!(2), 5), (json!(1), 6)]);
     back.close();
     let mut wider = open(stream_request(&hub, "1,2,3").last_event_id(&place)).await;
-    assert_eq!(next(&mut wider, 4).await.len(), 4, "a room more begins with what comes next");
+    assert_eq!(next(&mut wider, 4).await.len(), 4, "an added room must begin live");
     let mut all = open(stream_request(&hub, "1,2").last_event_id("0-0")).await;
     assert_eq!(next(&mut all, 6).await.len(), 6);
 }
@@ -96,7 +96,7 @@ async fn only_the_room_whose_position_is_unknown_is_reset() {
     let first = lost.take_events(2, WAIT_TIMEOUT).await;
     let reset = first.iter().find(|event| event.event == "system.reset").expect("a reset");
     assert_eq!(reset.json(), json!({"reason": "unknown", "roomId": 1}));
-    assert!(first.iter().any(|event| event.json()["n"] == 2), "the other room goes on");
+    assert!(first.iter().any(|event| event.json()["n"] == 2), "the other room must go on");
 }
 
 /// Room names with equal 32-bit FNV-1a hashes, by which an earlier position format named rooms.
@@ -151,7 +151,7 @@ async fn positions_of_an_earlier_version_are_reset_and_the_stream_goes_on() {
     stream.close();
     api.publish_to(2, "a.b", json!({"n": 2})).await;
     let mut back = open(stream_request(&hub, "1,2").last_event_id(&place)).await;
-    assert_eq!(next(&mut back, 1).await, [(json!(2), 2)], "what came after the reset");
+    assert_eq!(next(&mut back, 1).await, [(json!(2), 2)], "the event after the reset");
 }
 
 #[tokio::test]

@@ -57,7 +57,7 @@ async fn a_hundred_publishes_with_one_key_are_one_event_with_one_answer_also_aft
         assert_eq!(first_answer(answer), first);
     }
     let originals = answers.iter().filter(|answer| answer.result()["duplicate"] == false).count();
-    assert_eq!(originals, 1, "one answer is the first, all others repeat it");
+    assert_eq!(originals, 1, "only one answer must not be a duplicate");
 
     // The repeated answer does not change when a stream is opened or closed.
     drop(listeners.pop());
@@ -68,7 +68,11 @@ async fn a_hundred_publishes_with_one_key_are_one_event_with_one_answer_also_aft
     for listener in &mut listeners {
         let seen = listener.take_events(2, WAIT_TIMEOUT).await;
         assert_eq!(seen[0].own_id.as_deref(), first["streamId"].as_str());
-        assert_eq!(seen[1].own_id.as_deref(), Some(marker.as_str()), "the repeated one was delivered twice");
+        assert_eq!(
+            seen[1].own_id.as_deref(),
+            Some(marker.as_str()),
+            "the repeated event was delivered twice"
+        );
     }
 
     let (mut restarts, mut after_restarts) = (0, 0);
@@ -233,5 +237,5 @@ async fn beyond_the_key_limit_the_oldest_idempotency_keys_are_evicted_and_counte
         assert_eq!(again.result()["duplicate"], true, "key {n} is among the newest");
     }
     let oldest = api.publish(keyed(0)).await.expect(200);
-    assert_eq!(oldest.result()["duplicate"], false, "the oldest key is still there");
+    assert_eq!(oldest.result()["duplicate"], false, "the oldest key was not evicted");
 }

@@ -36,7 +36,7 @@ async fn present_users(api: &Api) -> Vec<u64> {
 /// The next update, without its timestamp.
 async fn next_update(stream: &mut Stream) -> Value {
     let event = stream.expect_event("presence.update", WAIT_TIMEOUT).await;
-    assert_eq!(event.own_id, None, "nobody comes back to it");
+    assert_eq!(event.own_id, None, "presence has no position");
     let mut data = event.json();
     assert!(data["timestamp"].is_string());
     data.as_object_mut().unwrap().remove("timestamp");
@@ -71,7 +71,7 @@ async fn every_new_stream_begins_with_the_presence() {
     let mut second = open_room_stream(other, 4).await;
     expect_snapshot_and(&mut second, &[3, 4]).await;
     read_until_present(&mut first, Value::Null, &[3, 4]).await;
-    // A second tab causes no update for anybody else.
+    // A second tab causes no update for other people.
     for hub in [&hub, other] {
         expect_snapshot_and(&mut open_room_stream(hub, 3).await, &[3, 4]).await;
     }
@@ -120,7 +120,7 @@ async fn a_subscription_over_a_websocket_begins_with_the_presence() {
             update = socket.message(WAIT_TIMEOUT).await;
         }
         assert_eq!((&update["event"], &update["room"]), (&json!("presence.update"), &json!(1)), "{update}");
-        assert_eq!(update.get("id"), None, "nobody comes back to it");
+        assert_eq!(update.get("id"), None, "presence has no position");
     }
 }
 
@@ -196,7 +196,7 @@ async fn a_person_without_a_stream_is_present_while_heartbeats_arrive() {
         next_update(&mut watching).await,
         json!({"onlineUsers": [3], "joined": null, "left": 9, "count": 1})
     );
-    assert_eq!(present_users(&api).await, [3], "who has a stream stays");
+    assert_eq!(present_users(&api).await, [3], "a person with a stream must stay");
 }
 
 #[tokio::test]
@@ -211,12 +211,12 @@ async fn a_large_room_is_listed_page_by_page() {
     let page = async |query: &str| {
         let answer = api.person(1).get(&format!("{ROOM_PATH}/presence{query}")).await.expect(200);
         let result = answer.result().clone();
-        assert_eq!(result["count"], people, "of the whole room");
+        assert_eq!(result["count"], people, "the count of the whole room");
         let users = result["onlineUsers"].as_array().unwrap().iter();
         let users: Vec<u64> = users.map(|user| user["userId"].as_u64().unwrap()).collect();
         (users, result["nextCursor"].as_str().map(str::to_owned))
     };
-    assert_eq!(page("").await.0, (1..=200).collect::<Vec<_>>(), "as many as an update lists");
+    assert_eq!(page("").await.0, (1..=200).collect::<Vec<_>>(), "the default page");
     let (mut listed, mut cursor) = (Vec::new(), Some(String::new()));
     while let Some(after) = cursor {
         let (users, next) = page(&format!("?limit=100&cursor={after}")).await;
@@ -224,7 +224,7 @@ async fn a_large_room_is_listed_page_by_page() {
         listed.extend(users);
         cursor = next;
     }
-    assert_eq!(listed, (1..=people).collect::<Vec<_>>(), "everybody once, in order");
+    assert_eq!(listed, (1..=people).collect::<Vec<_>>(), "each person once, in order");
     assert_eq!(page("?limit=500").await.1.is_some(), people > 500);
     // The answer with a single page has no cursor.
     api.person(1).post("/api/v1/rooms/2/presence/heartbeat", json!({})).await.expect(200);
@@ -246,10 +246,10 @@ async fn the_heartbeats_of_a_person_are_limited() {
     let mut taken = 0;
     while beat(9, taken).await == 200 {
         taken += 1;
-        assert!(taken < 1_000, "nobody counts them");
+        assert!(taken < 1_000, "heartbeats are not limited");
     }
-    assert!(taken >= 120, "{taken} signs are few");
-    assert_eq!((beat(9, 1).await, beat(8, 1).await), (429, 200), "others may");
+    assert!(taken >= 120, "only {taken} heartbeats were accepted");
+    assert_eq!((beat(9, 1).await, beat(8, 1).await), (429, 200), "others are not limited");
 }
 
 #[tokio::test]

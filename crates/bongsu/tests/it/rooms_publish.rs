@@ -1,4 +1,4 @@
-//! Publishing: what is accepted, what is refused and with which field named, and what is stored.
+//! Publishing: accepted and refused requests, the fields that refusals name, and the stored events.
 
 mod batch;
 mod recipients;

@@ -113,30 +113,34 @@ async fn a_removed_member_is_closed_for_good_and_may_return_when_added_again() {
     assert_eq!(back.status, 204);
     stream_request(&hub, "42", 7).open().await.err().unwrap().expect_error(403, "COMMON403");
     for n in 1..=2 {
-        assert_eq!(stays.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"], n, "others are not disturbed");
+        assert_eq!(stays.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"], n, "others must miss no event");
     }
     assert_eq!(many.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"], 1);
     assert_eq!(many.expect_event("system.removed", WAIT_TIMEOUT).await.json(), json!({"roomId": 42}));
     api.publish_to(43, "a.b", json!({"n": 3})).await;
-    assert_eq!(many.expect_event("a.b", WAIT_TIMEOUT).await.json()["roomId"], 43, "the other room goes on");
+    assert_eq!(
+        many.expect_event("a.b", WAIT_TIMEOUT).await.json()["roomId"],
+        43,
+        "the other room must go on"
+    );
     put(&api, "/api/v1/rooms/42/members/7").await;
     let position = many.last_event_id().to_owned();
     let many = Stream::request(&hub, "/api/v1/stream?rooms=42,43").person(7).last_event_id(&position);
     assert_eq!(
         open(many).await.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"],
         2,
-        "what happened meanwhile"
+        "the event after the removal"
     );
     let mut again = open(stream_request(&hub, "42", 7).last_event_id("0-0")).await;
     for n in 1..=2 {
         assert_eq!(
             again.expect_event("a.b", WAIT_TIMEOUT).await.json()["n"],
             n,
-            "the old record is none of theirs now"
+            "the earlier removal must have no effect"
         );
     }
     let page = api.person(7).get("/api/v1/rooms/42/events?since=0-0").await.expect(200);
-    assert_eq!(page.result()["events"].as_array().unwrap().len(), 2, "records are no events");
+    assert_eq!(page.result()["events"].as_array().unwrap().len(), 2, "control records are not listed");
 }
 
 #[tokio::test]
@@ -156,9 +160,9 @@ async fn a_deleted_room_closes_its_streams_and_loses_its_events() {
     let page = api.person(7).get("/api/v1/rooms/42/events?since=0-0").await.expect(200);
     assert_eq!(page.result()["events"], json!([]));
     let again = api.publish(&event).await.expect(200);
-    assert_eq!(again.result()["duplicate"], false, "the answers went with the log");
-    // The room is a new one now, also for a client with an id of the old one, and also while it has other
-    // subscribers.
+    assert_eq!(again.result()["duplicate"], false, "the keys must go with the log");
+    // The new room has no event of the deleted one, also for a client with an old position, and while the
+    // room has other subscribers.
     put(&api, "/api/v1/rooms/42/members/9").await;
     let _follows = open(stream_request(&hub, "42", 9)).await;
     let mut all = open(stream_request(&hub, "42", 9).last_event_id("0-0")).await;
@@ -166,13 +170,13 @@ async fn a_deleted_room_closes_its_streams_and_loses_its_events() {
     assert_eq!(
         first.own_id.map(Value::from).as_ref(),
         Some(&again.result()["streamId"]),
-        "nothing of before"
+        "an event of the deleted room"
     );
     let mut since = open(stream_request(&hub, "42", 9).last_event_id(&old)).await;
     assert_eq!(
         since.next_event(WAIT_TIMEOUT).await.unwrap().event,
         "system.reset",
-        "a position in the old room"
+        "a position in the deleted room"
     );
 }
 
@@ -209,7 +213,7 @@ async fn log_after(api: &Api, room: &str, position: &mut String) -> Vec<LogEntry
     panic!("the log has more than {MAX_ENTRIES} entries after one round");
 }
 
-/// What one removal raced with.
+/// The events around one removal.
 struct Removal {
     /// Events before and after the control record.
     before: usize,
@@ -218,7 +222,7 @@ struct Removal {
     overtaken: usize,
 }
 
-/// Removes a person while others publish, and compares what that person received with the log.
+/// Removes a person while others publish, and compares the events that this person received with the log.
 async fn race(hub: &Hub, api: &Api, round: usize, position: &mut String) -> Removal {
     const PUBLISHERS: usize = 3;
     put(api, "/api/v1/rooms/42/members/7").await;
@@ -245,7 +249,7 @@ async fn race(hub: &Hub, api: &Api, round: usize, position: &mut String) -> Remo
 
     let mut sent = Vec::new();
     loop {
-        let event = stream.next_event(WAIT_TIMEOUT).await.expect("a stream that says why it ends");
+        let event = stream.next_event(WAIT_TIMEOUT).await.expect("a `system.close` event");
         if event.event == "system.close" {
             assert_eq!(event.json()["code"], 3501);
             break;
@@ -265,8 +269,8 @@ async fn race(hub: &Hub, api: &Api, round: usize, position: &mut String) -> Remo
         side.iter().filter_map(id).collect()
     };
     let too_late: Vec<String> = sent.iter().filter(|id| ids(after).contains(id)).cloned().collect();
-    assert_eq!(too_late, [""; 0], "round {round}: sent to the removed person from behind the record");
-    assert_eq!(sent, ids(before), "round {round}: everything before the record, in its order");
+    assert_eq!(too_late, [""; 0], "round {round}: events after the record reached the person");
+    assert_eq!(sent, ids(before), "round {round}: events before the record");
     let overtaken = after.iter().filter(|entry| matches!(entry, LogEntry::Event { is_early: true, .. }));
     Removal { before: before.len(), after: after.len(), overtaken: overtaken.count() }
 }

@@ -15,7 +15,7 @@ const ROOM: &str = "seam";
 const EVENT_TYPE: &str = "seam.counted";
 /// How many events the publisher may be ahead of the most advanced client.
 const MAX_LEAD: u64 = 600;
-/// A client that receives nothing for this long has missed something.
+/// A client that receives no event for this long has missed one.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test]
@@ -39,7 +39,7 @@ struct SeamTest {
     furthest: AtomicU64,
 }
 
-/// What one client saw.
+/// The events that one client received.
 struct ClientTrace {
     numbers: Vec<u64>,
     ids: Vec<String>,
@@ -72,14 +72,14 @@ async fn run_scenario(hub: bongsu_testkit::hub::Builder, name: &str) {
         }),
     );
     for (client, seen) in seen.iter().enumerate() {
-        assert!(seen.unexpected.is_empty(), "client {client} was told {:?}", seen.unexpected);
+        assert!(seen.unexpected.is_empty(), "client {client} received {:?}", seen.unexpected);
     }
-    assert_eq!((missing, repeated), (0, 0), "events that clients missed and saw twice");
+    assert_eq!((missing, repeated), (0, 0), "missing and repeated events");
     // Not `assert_eq!`, which would print thousands of ids.
     for (client, seen) in seen.iter().enumerate() {
         let in_order = seen.numbers.windows(2).all(|pair| pair[0] < pair[1]);
-        assert!(in_order, "client {client} saw them in another order");
-        assert!(seen.ids == ids, "client {client} saw other ids than the publisher was given");
+        assert!(in_order, "client {client} saw another order");
+        assert!(seen.ids == ids, "client {client} saw other ids than the publisher got");
     }
     assert!(drops >= clients as u64 * 5, "only {drops} drops landed while events were published");
 }

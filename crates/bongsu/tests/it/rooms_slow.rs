@@ -31,7 +31,7 @@ async fn open(hub: &Hub, person: impl std::fmt::Display) -> Stream {
     stream
 }
 
-/// Publishes the numbers `from..=to` in batches, about 300 bytes each. Returns how many were acknowledged.
+/// Publishes events `from..=to` of about 300 bytes in batches. Returns how many were acknowledged.
 async fn publish(api: &Api, from: u64, to: u64) -> usize {
     let mut acknowledged = 0;
     let numbers: Vec<u64> = (from..=to).collect();
@@ -55,7 +55,7 @@ fn number_of(event: &Event) -> u64 {
 /// Reads `1..=events` without a gap.
 async fn read_all(stream: &mut Stream, events: u64) {
     for expected in 1..=events {
-        let event = stream.next_event(WAIT_TIMEOUT).await.expect("a stream that goes on");
+        let event = stream.next_event(WAIT_TIMEOUT).await.expect("an open stream");
         assert_eq!(number_of(&event), expected);
     }
 }
@@ -70,7 +70,7 @@ async fn read_backlog(silent: PausedStream) -> u64 {
     let mut stream = silent.resume();
     let mut items = stream.read_to_end(WAIT_TIMEOUT).await;
     assert_eq!(stream.end(), Some(End::Proper), "the end was cut off after {} items", items.len());
-    let Some(Item::Event(close)) = items.pop() else { panic!("nothing at the end") };
+    let Some(Item::Event(close)) = items.pop() else { panic!("no event at the end") };
     assert_eq!(close.event, "system.close", "{close:?}");
     let told = close.json();
     assert_eq!((&told["code"], &told["reconnect"]), (&json!(3002), &json!(true)), "{told}");
@@ -122,8 +122,7 @@ async fn stalled_readers_are_closed_with_3002_and_delay_nobody() {
     let reading_slowly = async {
         let mut got = 0_u64;
         for expected in 1..=events {
-            let event =
-                slow.next_event(WAIT_TIMEOUT).await.expect("a slow reader that takes something is not ended");
+            let event = slow.next_event(WAIT_TIMEOUT).await.expect("a slow reader is not closed");
             assert_eq!(number_of(&event), expected, "to the slow reader");
             got += 1;
             if !gone.load(Ordering::SeqCst) {
@@ -158,8 +157,11 @@ async fn stalled_readers_are_closed_with_3002_and_delay_nobody() {
     assert!(slowly_taken > 0 && slowly_taken < events, "the slow reader was not slow: {slowly_taken}");
     assert!(peak_kib <= bound_kib, "{peak_kib} KiB at most, {idle_kib} KiB before, {bound_kib} KiB allowed");
     let found = join_all(silent.into_iter().map(read_backlog)).await;
-    assert!(found.iter().all(|found| *found < events / 2), "a silent reader took too much: {found:?}");
-    assert_eq!(closed_as_too_slow(&hub).await, silent_readers as u64, "and nobody else");
+    assert!(
+        found.iter().all(|found| *found < events / 2),
+        "a silent reader received too many events: {found:?}"
+    );
+    assert_eq!(closed_as_too_slow(&hub).await, silent_readers as u64, "readers closed with 3002");
     wait::until(WAIT_TIMEOUT, async || hub.metrics().await.get("sse_active_connections", &[]) <= 4.0).await;
 }
 
@@ -211,7 +213,7 @@ async fn a_reader_that_comes_too_late_for_the_log_is_told_exactly_how_many_event
     let mut late = silent.resume();
     let (mut last, mut told, mut taken, mut reports) = (0, 0, 0, 0);
     while last < events {
-        let event = late.next_event(WAIT_TIMEOUT).await.expect("a stream that goes on");
+        let event = late.next_event(WAIT_TIMEOUT).await.expect("an open stream");
         if event.event == "system.lagged" {
             assert_eq!(event.own_id, None, "a report has no id: the position stays that of the last event");
             let missed = event.json()["missed"].as_u64().expect("a number");
@@ -225,7 +227,7 @@ async fn a_reader_that_comes_too_late_for_the_log_is_told_exactly_how_many_event
             taken += 1;
         }
     }
-    assert!(reports >= 1, "nothing was missed, so nothing was shown");
+    assert!(reports >= 1, "no event was missed");
     assert_eq!(last, events);
     assert_eq!(hub.metrics().await.get("events_lagged_total", &[]), told as f64);
     // The newest events were still in the log.

@@ -47,7 +47,7 @@ async fn events_of_subscribed_rooms_arrive_with_room_and_id() {
     assert_eq!(socket.message(WAIT_TIMEOUT).await, json!({"event": "system.unsubscribed", "room": 42}));
     api.publish_to(42, "a.b", json!({"n": 4})).await;
     api.publish_to("lobby", "a.b", json!({"n": 5})).await;
-    assert_eq!(socket.message(WAIT_TIMEOUT).await["data"]["n"], 5, "the other room is not followed any more");
+    assert_eq!(socket.message(WAIT_TIMEOUT).await["data"]["n"], 5, "room 42 is unsubscribed");
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn a_client_comes_back_to_where_it_was() {
         assert_eq!(back.message(WAIT_TIMEOUT).await["data"]["n"], n);
     }
     subscribe(&mut back, json!(1), Some("12-3")).await;
-    assert_eq!(back.message(WAIT_TIMEOUT).await["data"]["reason"], "trimmed", "older than all that is there");
+    assert_eq!(back.message(WAIT_TIMEOUT).await["data"]["reason"], "trimmed", "older than the log");
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn callers_without_access_are_refused() {
     let ticket = ticket.expect(200).result()["ticket"].as_str().unwrap().to_owned();
     let path = format!("{SOCKET_PATH}?ticket={ticket}");
     assert!(WebSocket::try_open(&hub, &path, &[]).await.is_ok());
-    assert_eq!(WebSocket::try_open(&hub, &path, &[]).await.err(), Some(401), "a ticket is good once");
+    assert_eq!(WebSocket::try_open(&hub, &path, &[]).await.err(), Some(401), "a ticket is valid once");
     Api::new(&hub).person(7).get(SOCKET_PATH).await.expect_error(400, "COMMON400");
 }
 
@@ -146,7 +146,7 @@ async fn a_token_in_the_url_opens_a_websocket() {
     };
     wait::until(WAIT_TIMEOUT, async || !online().await.is_empty()).await;
     let users: Vec<Value> = online().await.iter().map(|user| user["userId"].clone()).collect();
-    assert_eq!(users, ["anna"], "who is in the room by the socket");
+    assert_eq!(users, ["anna"], "the person of the socket");
     let good = Claims::new("anna");
     for (wrong, why) in [
         (good.sign_with("another secret"), "forged"),
@@ -176,7 +176,7 @@ async fn close_codes_name_the_reason() {
     let bearer = format!("Bearer {}", Claims::new(7).expires_in(600).sign());
     let mut expiring = WebSocket::try_open(&hub, SOCKET_PATH, &[("authorization", &bearer)])
         .await
-        .expect("it is still valid");
+        .expect("the token is still valid");
     hub.move_clock(Duration::from_secs(600)).await;
     assert_eq!(
         expiring.next(WAIT_TIMEOUT).await,
@@ -207,7 +207,7 @@ async fn a_member_who_is_removed_loses_that_room_and_keeps_the_others() {
     assert_eq!(
         removed,
         json!({"event": "system.removed", "room": 1, "data": {"roomId": 1}}),
-        "no id: there is nothing to come back to"
+        "a removal has no id"
     );
     api.publish_to(1, "a.b", json!({"n": 1})).await;
     api.publish_to(2, "a.b", json!({"n": 2})).await;

@@ -1,4 +1,4 @@
-//! The stream of a room: the format of a frame, where a stream begins, how it ends, and what it costs.
+//! The stream of a room: its frames, the position at which it begins, its end, its limits, and its memory.
 
 mod ends;
 mod limits;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::BONGSU;
 
-/// Long enough for anything that should arrive at once.
+/// Longer than any message takes to arrive.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The event type of these tests.
 const EVENT_TYPE: &str = "comment.created";
@@ -169,7 +169,7 @@ async fn an_idle_stream_sends_keepalives_and_a_busy_one_does_not() {
     // A comment is allowed only if the stream was silent, because this test or the hub was held up.
     let (mut comments, mut longest_silence, mut last) = (0, Duration::ZERO, tokio::time::Instant::now());
     for n in 0..25 {
-        // Reads until nothing more comes; then it is time for the next event.
+        // Reads until no item arrives for 100 ms, before the next event is published.
         for _ in 0..100 {
             match busy.try_next(Duration::from_millis(100)).await {
                 Err(_) => break,

@@ -18,7 +18,7 @@ use crate::{BoxFuture, Error};
 
 pub const MIGRATIONS: &[Migration] = &[migration!("coordination", 1, "0001_revocations")];
 
-/// Revocations held in memory.
+/// Maximum number of revocations held in memory.
 const MAX_CACHED_REVOCATIONS: usize = 100_000;
 /// Time between two deletions of expired revocations from the file.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(60);
@@ -174,7 +174,8 @@ impl Job for Revoke {
     }
 }
 
-/// Deletes expired revocations from the file. The cache keeps them until the next start, where they do no harm.
+/// Deletes expired revocations from the file. The cache keeps them until the next start, which does no harm:
+/// the tokens that they reject have expired.
 fn delete_expired(connection: &Connection, now: i64) -> Result<usize, bongsu_sql::Error> {
     let mut statement = connection.prepare_cached(
         "DELETE FROM bongsu_revocations WHERE user_id IN

@@ -1,9 +1,9 @@
 //! Access commands in Redis: a capped stream (the feed) that every instance reads, a channel on which each new command is
 //! published, and a key for every person with a revocation.
 //!
-//! Issuing a command is one script. Every instance polls the feed several times a second, so that a message which the
-//! bus silently lost is found within a second, and also reads the feed when a caller needs certainty. All keys share
-//! one slot. Revocations that Redis has lost are written back to it ([`restore`]).
+//! Issuing a command is one script. Every instance polls the feed several times a second, so that a command
+//! whose message the bus lost is found within a second, and also reads the feed for every `catch_up`. All
+//! keys share one slot. Revocations that Redis has lost are written back to it ([`restore`]).
 
 mod feed;
 mod restore;
@@ -108,7 +108,7 @@ impl Inner {
             if let Err(error) = &outcome
                 && was_ok
             {
-                tracing::warn!(%error, "failed to read access commands or to write revocations back; delivery is paused");
+                tracing::warn!(%error, "failed to read access commands or to write revocations back; pausing delivery and retrying");
             }
             was_ok = outcome.is_ok();
             tokio::select! {
@@ -190,8 +190,8 @@ impl Inner {
     }
 
     async fn send(&self, command: &AccessCommand, condition: WriteCondition) -> Result<(), Error> {
-        // Only the keys that the command needs: while a slot migrates, a script with one key runs, and a script with two
-        // has to wait.
+        // Only the keys that the command needs: while a slot migrates, Redis runs a script with one key, but
+        // may refuse one with two.
         let (before, revoked) = match command {
             AccessCommand::Disconnect { .. } => (String::new(), None),
             AccessCommand::Revoke { user, issued_before } => {
@@ -219,7 +219,7 @@ impl Inner {
         }
     }
 
-    /// Reads a person's revocation from Redis. A missing revocation counts only once Redis has every known revocation.
+    /// Reads a person's revocation from Redis. Returns None only once Redis has every known revocation.
     async fn query_revocation(&self, user: &Id) -> Result<Option<Millis>, Error> {
         let key = self.revoked_key(user);
         let mut command = redis::cmd("GET");

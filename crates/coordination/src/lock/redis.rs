@@ -1,4 +1,5 @@
-//! Locks in Redis, for a fleet and for other programs: a string with the owner's name that expires.
+//! Locks in Redis, for a fleet and for other programs. Each lock is a key that holds the owner's name and
+//! expires.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +15,6 @@ static ACQUIRE: Script = Script::new("lock_acquire", include_str!("../../lua/acq
 static RENEW: Script = Script::new("lock_renew", include_str!("../../lua/renew.lua"));
 static RELEASE: Script = Script::new("lock_release", include_str!("../../lua/release.lua"));
 
-/// Locks in Redis.
 pub struct RedisLocks {
     redis: Redis,
     ttl: Duration,

@@ -1,8 +1,8 @@
 //! The fleet without short gaps: an instance counts as lost only when its lease stays ended for two seconds.
 //!
-//! After Redis was paused for longer than a lease, every lease has ended, and each instance takes a new one within about
-//! a second. An instance that released the other instances' persons in that second would announce that they left, and
-//! then that they came back.
+//! After Redis was paused for longer than a lease, every lease has ended, and each instance takes a new one
+//! within about a second. An instance that ended the presence of the other instances' persons in that second
+//! would announce that these persons left their rooms, and then that they joined again.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! The registry in Redis: a lease per instance, ordered by its end, and what each instance registered about itself.
+//! The registry in Redis: a lease per instance, ordered by its end, and the data that each instance
+//! registered.
 //!
 //! Once a second, one script joins or renews the lease, removes the instances whose lease has ended, and returns those
 //! that are alive. All keys share one slot.
@@ -167,7 +168,7 @@ impl RedisRegistry {
         let _ = self.0.redis.run(&LEAVE, Repeat::Never, &keys, &[self.0.redis.instance().as_bytes()]).await;
     }
 
-    /// The last known fleet, and every change of it.
+    /// A receiver of the last known fleet. A receiver that is slow sees only the latest of several changes.
     pub fn fleet(&self) -> watch::Receiver<Fleet> {
         self.0.fleet.subscribe()
     }
@@ -194,12 +195,10 @@ impl RedisRegistry {
 fn log_transition(from: &LeaseState, to: &LeaseState) {
     match (from, to) {
         (_, LeaseState::Lost) => {
-            tracing::error!(
-                "the lease of this instance was not renewed in time; other instances may treat it as lost"
-            );
+            tracing::error!("the lease of this instance was not renewed in time; joining the fleet again");
         }
         (_, LeaseState::Refused(refused)) => {
-            tracing::error!(reason = %refused, "the fleet refused this instance; shutting down");
+            tracing::error!(reason = %refused, "the fleet refused this instance; requesting to join again");
         }
         (LeaseState::Alive { .. }, LeaseState::Alive { .. }) => {
             tracing::error!("the lease of this instance had ended; rejoined the fleet");

@@ -72,7 +72,7 @@ impl Engine for Embedded {
         Hub { coordination, recorder, supervisor: Supervisor::new(), process: None }
     }
 
-    /// Continues with a copy of the files as the kernel has them now, which is what a killed process leaves.
+    /// Continues with a copy of the files as the kernel has them now, as after a kill of the process.
     async fn kill(&mut self, hubs: Vec<Hub>) {
         let copy = tempfile::tempdir().unwrap();
         for file in std::fs::read_dir(self.folder.path()).unwrap().flatten() {

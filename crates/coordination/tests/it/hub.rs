@@ -19,7 +19,7 @@ use bongsu_testkit::{IsolatedRuntime, wait};
 /// The time to live of leases and locks in these tests. Short, so that tests can wait for its end, but longer than a
 /// busy machine delays a renewal.
 pub(crate) const LEASE_TTL: Duration = Duration::from_secs(5);
-/// A test fails if what it waits for takes longer.
+/// Time after which a test that waits for a condition fails.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An engine that the contracts run on.
@@ -174,7 +174,7 @@ impl CommandRecorder {
         self.commands.lock().unwrap().clone()
     }
 
-    /// How often some commands may have been missed.
+    /// How often the adapter reported that commands may have been missed.
     pub(crate) fn missed_count(&self) -> u64 {
         self.missed_count.load(Ordering::SeqCst)
     }

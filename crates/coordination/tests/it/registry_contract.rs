@@ -77,7 +77,7 @@ pub(crate) async fn a_suspended_instance_notices_that_its_lease_has_ended<E: Fle
     };
     let first = joined_at(&one);
     two.runtime().pause(LEASE_TTL * 2);
-    // The suspended instance derives this from its clock, without a message from Redis.
+    // The suspended instance sees by its own clock that its lease has ended, without a message from Redis.
     wait::until(WAIT_TIMEOUT, || async { !registry.is_lease_held() }).await;
     wait::until(WAIT_TIMEOUT, || async { joined_at(&one).is_none() }).await;
     wait::until(WAIT_TIMEOUT, || async { registry.is_lease_held() }).await;

@@ -19,7 +19,7 @@ pub(crate) struct RunHistory {
     running: Mutex<usize>,
 }
 
-/// Counts a run as running until it is dropped.
+/// Counts a run as running until this guard is dropped.
 struct RunGuard(Arc<RunHistory>);
 
 impl Drop for RunGuard {
@@ -33,7 +33,7 @@ impl RunHistory {
         self.steps.lock().unwrap().clone()
     }
 
-    /// Waits for further steps of the loop, and returns the hub and the run of the last one.
+    /// Waits for two more steps of the loop, and returns the hub and the run of the last one.
     pub(crate) async fn wait_for_next_step(&self) -> (usize, usize) {
         let before = self.steps().len();
         wait::until(WAIT_TIMEOUT, || async { self.steps().len() > before + 1 }).await;

@@ -20,9 +20,9 @@ use crate::server::ConnectionControl;
 /// A person who opens a stream or a WebSocket, and the connection for it. Authenticated like [`Person`], and also by
 /// `?ticket=` or `?token=`, because an EventSource cannot send headers.
 ///
-/// Only the extractor creates this type, and streams are opened only with it, so that the rule for cookies applies to
-/// every stream. A handler of a WebSocket takes it after the [`Upgrade`](crate::websocket::Upgrade), so that a refused
-/// handshake does not use up a ticket.
+/// Only the extractor creates this type, and streams are opened only with it, so that the rule for cookies
+/// applies to every stream. A handler of a WebSocket takes this extractor after the
+/// [`Upgrade`](crate::websocket::Upgrade), so that a refused handshake does not use up a ticket.
 pub struct StreamPerson {
     person: Person,
     peer: ConnectionControl,
@@ -65,9 +65,9 @@ impl Identity {
         Ok(person)
     }
 
-    /// Returns an error if the person's token was revoked. Called for every token, and for every ticket, because its
-    /// token may have been revoked after the ticket was issued. Called again when a stream is open, because a
-    /// revocation before that does not close the stream.
+    /// Returns an error if the person's token was revoked, or if that is unknown. Called for every token; for
+    /// every ticket, whose token may have been revoked since; and for a stream that has just opened, because
+    /// a revocation before that does not close the stream.
     pub async fn check_revoked(&self, person: &Person) -> Result<(), ApiError> {
         let Some(revocations) = &self.0.revocations else { return Ok(()) };
         let before = revocations.revoked_before(&person.id).await.map_err(|error| {
@@ -163,10 +163,11 @@ fn foreign_origin(parts: &Parts) -> ApiError {
 }
 
 fn not_signed_in() -> ApiError {
-    ApiError::unauthorized("로그인이 필요합니다.", "Sign in first.")
+    ApiError::unauthorized("로그인이 필요합니다.", "The request has no token; sign in first.")
 }
 
-/// Counts the request as one of this person's requests in flight. An error if the request has no person.
+/// Counts the request as one of this person's requests in flight. An error if the request has no person, or
+/// the person too many requests.
 fn admit(person: Option<Person>, parts: &Parts) -> Result<Person, ApiError> {
     let person = person.ok_or_else(not_signed_in)?;
     if let Some(slot) = parts.extensions.get::<RequestSlot>() {

@@ -49,7 +49,7 @@ impl Jwks {
             .redirect(reqwest::redirect::Policy::limited(3))
             .build()
             .map_err(|error| {
-                tracing::error!(%error, "failed to create the HTTP client for JWKS_URL; answering COMMON500");
+                tracing::error!(%error, "failed to create the HTTP client for JWKS_URL; the hub does not start");
                 ApiError::unexpected()
             })?;
         let this = Self(Arc::new(Inner {
@@ -89,8 +89,8 @@ impl Jwks {
         known.is_none().then_some("the keys of JWKS_URL could not be fetched")
     }
 
-    /// The key with this id. The outer Option is None before the first successful fetch, the inner one if there is no
-    /// such key.
+    /// The key with this id. The outer Option is None before the first successful fetch, the inner one if no
+    /// key has this id.
     fn find(&self, kid: &str) -> Option<Option<DecodingKey>> {
         let known = self.0.keys.read().unwrap_or_else(PoisonError::into_inner);
         known.as_ref().map(|keys| match keys.get(kid) {

@@ -1,4 +1,4 @@
-//! Verifies persons' tokens with the one configured algorithm, whatever algorithm the token's header names.
+//! Verifies people's tokens with the one configured algorithm; a token that names another one is refused.
 //!
 //! The library checks the signature. Times are checked here, with the hub's clock and with specific error messages.
 
@@ -138,7 +138,7 @@ impl Verifier {
             // hub supports none.
             return Err(ApiError::unauthorized(
                 "토큰의 crit 헤더가 지원하지 않는 확장을 요구합니다.",
-                "The token's crit header asks for extensions that are not supported.",
+                "The token's crit header requires extensions that are not supported.",
             ));
         }
         Ok(decoded.claims)
@@ -155,7 +155,7 @@ impl Verifier {
 fn invalid_token() -> ApiError {
     ApiError::unauthorized(
         "토큰의 서명이나 형식이 올바르지 않습니다.",
-        "The token is not valid: its signature or its form is wrong.",
+        "The token is not valid: its signature or its format is wrong.",
     )
 }
 

@@ -3,7 +3,8 @@
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-/// The digests of the valid keys. Comparing digests reveals neither the length nor a prefix of a key by its time.
+/// The digests of the valid keys. The time of a comparison of digests reveals neither the length nor a prefix
+/// of a key.
 pub(super) struct KeyRing(Vec<[u8; 32]>);
 
 impl KeyRing {

@@ -1,4 +1,5 @@
-//! The port of revocations: tokens that are refused although their signature is valid. The wiring provides the adapter.
+//! The port of revocations: tokens that are refused although their signature is valid. The crate `part` has
+//! the adapter.
 
 use bongsu_kernel::{BoxFuture, Id, Millis};
 

@@ -1,5 +1,6 @@
-//! The settings of identity, and the checks of secrets: publicly known and short secrets are allowed only on loopback,
-//! and production also needs different keys for services and operators, and an https URL for public keys.
+//! The settings of identity, and the checks of secrets: publicly known and short secrets are allowed only on
+//! loopback outside production, and production also needs different keys for services and operators, and an
+//! https URL for public keys.
 
 use std::net::IpAddr;
 
@@ -12,9 +13,9 @@ bongsu_kernel::settings! { pub SETTINGS of "identity":
     pub JWT_SECRET = "local_dev_secret", kind(Kind::Secret):
         "The secret that people's tokens are signed with (HS256).";
     pub JWKS_URL = "", kind(Kind::Url):
-        "The URL of the public keys for people's tokens (RS256, ES256). With it, JWT_SECRET is not used.";
+        "The URL of the public keys that verify people's tokens (RS256, ES256). If it is set, JWT_SECRET is not used.";
     pub JWT_ALGORITHM = "", kind(Kind::OneOf(&["HS256", "RS256", "ES256"])):
-        "The algorithm of people's tokens; tokens with another one are refused. Unset: HS256, or RS256 with JWKS_URL.";
+        "The algorithm of people's tokens; tokens with another algorithm are refused. Unset: HS256, or RS256 with JWKS_URL.";
     pub INTERNAL_API_KEY = "local_dev_internal_key", kind(Kind::Secret):
         "The key that services send as X-Internal-Key. Several keys, separated by commas, are valid at the same time, for rotation.";
     pub ADMIN_API_KEY = "local_dev_admin_key", kind(Kind::Secret):

@@ -24,7 +24,7 @@ const MAX_TICKETS: usize = 100_000;
 /// Unused tickets of one person, so that one person cannot use up all tickets.
 pub const MAX_TICKETS_PER_PERSON: u32 = 64;
 
-/// The future that [`Tickets`] returns.
+/// The future that the functions of [`Tickets`] return.
 pub type TicketFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, TicketError>> + Send + 'a>>;
 
 /// Issues and redeems tickets.
@@ -58,12 +58,12 @@ pub struct MemoryTickets {
     tickets: Mutex<TicketTable>,
 }
 
-/// The unused tickets.
+/// The unused tickets, and all recent ones by age.
 #[derive(Default)]
 struct TicketTable {
     by_ticket: HashMap<String, (Person, Millis)>,
     per_person: HashMap<Id, u32>,
-    /// In the order of issue, each with the latest time at which it expires.
+    /// In the order of issue, also redeemed ones, each with the latest time at which it expires.
     by_age: VecDeque<(Millis, String)>,
 }
 
@@ -71,7 +71,7 @@ struct TicketTable {
 #[serde(rename_all = "camelCase")]
 pub struct Ticket {
     pub ticket: String,
-    /// In seconds: 30, or less if the token expires earlier.
+    /// Seconds until the ticket expires: 30, or fewer if the token expires earlier.
     #[schema(example = 30)]
     pub expires_in: u64,
 }

@@ -14,7 +14,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use super::{CountedRequest, InFlightRequests};
 use crate::server::ConnectionControl;
 
-/// Maximum bytes that a connection receives at once. Each request of the connection for a piece counts as progress.
+/// Maximum bytes of a piece of a response. Each time that the connection asks for a piece counts as progress.
 const PIECE_SIZE: usize = 16 << 10;
 
 /// A tracked response, open until its body and all bytes that it produced are dropped.

@@ -34,8 +34,8 @@ const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_millis(300);
 /// Bytes of a request head. hyper's buffer never shrinks, so this also bounds the memory of an idle connection.
 const MAX_HEAD_SIZE: usize = 16 << 10;
 
-/// Serves a connection until it ends, or until a response takes it out of hyper; then returns what remains to be
-/// served.
+/// Serves a connection until it ends (None), or until a response takes it out of hyper (the detached
+/// connection).
 pub(super) async fn serve(
     stream: TcpStream,
     shard: usize,

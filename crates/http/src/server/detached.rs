@@ -20,8 +20,9 @@ use super::socket_io::{MAX_WRITES_PER_POLL, SocketIo};
 use super::websocket_driver::WebSocketDriver;
 use crate::detached_body::{DetachedBody, StreamBody};
 
-/// Bytes that a stream's client may send; more end the stream. A client of a stream has nothing to send, but the end of
-/// its connection can only be noticed after everything it sent was read, so these bytes are read and discarded.
+/// Bytes that a stream's client may send; more end the stream. A client of a stream need not send any, but
+/// the end of its connection can only be noticed after everything it sent was read, so these bytes are read
+/// and discarded.
 const MAX_IGNORED_SIZE: usize = 64 << 10;
 
 /// A response that takes its connection out of hyper.
@@ -57,8 +58,8 @@ fn push_header(head: &mut Vec<u8>, name: &str, value: &[u8]) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// A stream or a session on its own socket. A hand-written future, because an async block stores what it awaits more
-/// than once, and that would be most of the memory of a stream's task.
+/// A stream or a session on its own socket. A hand-written future, because an async block stores an awaited
+/// future more than once, which would be most of the memory of a stream's task.
 pub(super) struct DetachedConnection {
     state: State,
     socket: DetachedSocket,
@@ -75,8 +76,8 @@ enum State {
 }
 
 impl DetachedConnection {
-    /// `early` is what the client sent after its request and before the response. A WebSocket client should not do so,
-    /// but some do: the session receives it. On a stream it is discarded.
+    /// `early` has the bytes that the client sent after its request and before the response. A WebSocket
+    /// client should not send any, but some do: the session receives them. On a stream they are discarded.
     pub(super) fn new(socket: DetachedSocket, handover: Handover, early: &[u8], drain: DrainSignal) -> Self {
         let Handover { head, body } = handover;
         let shared = socket.shared().clone();

@@ -51,8 +51,9 @@ impl DrainSignal {
             if has_ended || handover.is_some() {
                 return Poll::Ready(handover);
             }
-            // Shut down only after the runtime has polled the system for what arrived meanwhile: a request that has
-            // arrived is then in progress and is answered, while an idle connection ends at once.
+            // Shut down only after the runtime has polled the system for bytes that arrived meanwhile: a
+            // request that has arrived is then in progress and is answered, while an idle connection ends at
+            // once.
             if has_requested_shutdown || !self.has_begun() || io_poll.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }

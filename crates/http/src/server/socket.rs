@@ -1,8 +1,9 @@
-//! A socket that hyper drives, and that a stream on it can reach as well: to measure how fast the client reads, and to
-//! close the connection.
+//! A socket that hyper drives, and that a stream on the socket can reach as well: to measure how fast the
+//! client reads, and to close the connection.
 //!
-//! hyper owns the [`Socket`]; the request carries a [`ConnectionControl`], which does not keep the connection open. An HTTP/1.1
-//! stream or a WebSocket is detached from hyper together with its connection: see `detached`.
+//! hyper owns the [`Socket`]; the request carries a [`ConnectionControl`], which does not keep the connection
+//! open. An HTTP/1.1 stream or a WebSocket is detached from hyper together with its connection: see
+//! `detached`.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -138,8 +139,9 @@ impl SocketState {
         Ok(written)
     }
 
-    /// Like [`SocketState::try_write`] for several slices. At most [`MAX_STREAM_WRITE_SIZE`] bytes, and all bytes of a
-    /// stream, are copied into one buffer, which is cheaper than a vectored write of few bytes.
+    /// Like [`SocketState::try_write`] for several slices. For a stream, and for at most
+    /// [`MAX_STREAM_WRITE_SIZE`] bytes, the slices are copied into one buffer of that size, which is cheaper
+    /// than a vectored write of few bytes.
     fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
         if total > MAX_STREAM_WRITE_SIZE && !self.is_stream.load(Ordering::Relaxed) {
@@ -217,8 +219,9 @@ impl DetachedSocket {
         &self.0
     }
 
-    /// Reads and discards for a short time what the client is still sending. Closing a socket with unread bytes resets
-    /// the connection, and a client that was refused in the middle of a long body would never see the response.
+    /// Reads and discards for a short time the bytes that the client is still sending. Closing a socket with
+    /// unread bytes resets the connection, and a client that was refused in the middle of a long body would
+    /// never see the response.
     pub(super) async fn linger(self) {
         // hyper has shut the socket down already, unless it ended with an error.
         let _ = rustix::net::shutdown(&self.0.tcp, Shutdown::Write);
@@ -258,8 +261,8 @@ impl AsyncRead for Socket {
     }
 }
 
-/// Writes are vectored, so that hyper keeps a response's bytes uncopied and releases them as the kernel accepts them.
-/// Otherwise hyper copies them, and `in_flight` cannot count the copies.
+/// Writes are vectored, so that hyper keeps a response's bytes uncopied and releases them as the kernel
+/// accepts them. Otherwise hyper would copy them, and `in_flight` cannot count the copies.
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_try_write(cx, buf.len(), || self.0.try_write(buf))

@@ -52,8 +52,8 @@ impl SocketIo {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads from the client and passes the bytes to `convert`; at the end of the connection these are empty. Called on
-    /// every poll of the task, so it costs only one atomic load while the client sends nothing.
+    /// Reads from the client and passes the bytes to `convert`; at the end of the connection these are empty.
+    /// Called on every poll of the task, so it costs only one atomic load while the client sends no bytes.
     pub(super) fn poll_read<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -68,7 +68,8 @@ impl SocketIo {
                 let (bytes, _) = rustix::io::read(tcp, &mut scratch)?;
                 Ok(convert(bytes))
             });
-            // Once the socket was ready, even if there was nothing to read, the waker has to be registered again.
+            // Once the socket was ready, even if it had no bytes to read, the waker has to be registered
+            // again.
             self.has_registered_waker &= !was_ready;
             match result {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -49,7 +49,8 @@ const CONTINUE: Step = Poll::Ready(ControlFlow::Continue(()));
 const DONE: Step = Poll::Ready(ControlFlow::Break(()));
 
 impl WebSocketDriver {
-    /// `early` is what the client sent after its handshake. Copied, so that hyper's buffer can be freed.
+    /// `early` has the bytes after the client's handshake. They are copied, so that hyper's buffer can be
+    /// freed.
     pub(super) fn new(io: SocketIo, session: Box<dyn Session>, early: &[u8]) -> Self {
         Self {
             io,
@@ -170,7 +171,8 @@ impl Future for WebSocketDriver {
             if sent == DONE {
                 return Poll::Ready(());
             }
-            // When the session has just become able to receive, reading goes on although there was no output.
+            // When the session has just become able to receive, reading continues although the session had no
+            // output.
             if received.is_pending() && sent.is_pending() && (was_receiving || !this.is_receiving()) {
                 return Poll::Pending;
             }

@@ -11,7 +11,7 @@ pub(super) const CLOSE: u8 = 0x8;
 pub(super) const PING: u8 = 0x9;
 pub(super) const PONG: u8 = 0xA;
 
-/// Bytes of the payload of a control frame, by the standard.
+/// Maximum bytes of the payload of a control frame, by the standard.
 pub(super) const MAX_CONTROL_SIZE: usize = 125;
 
 /// A whole text message. The payload must be UTF-8.

@@ -1,8 +1,8 @@
 //! Parses the frames of a client, in pieces of any size, into whole messages.
 //!
-//! The parser is strict: a violation of the standard closes the connection with the code for it. Memory grows with the
-//! bytes that have arrived, not with the announced length, up to the limit of a message. Between messages the parser
-//! holds no buffer.
+//! The parser is strict: a violation of the standard closes the connection with the violation's close code.
+//! Memory grows with the bytes that have arrived, not with the announced length, up to the limit of a
+//! message. Between messages the parser holds no buffer.
 
 use super::frame::{BINARY, CLOSE, CONTINUATION, FINAL, MAX_CONTROL_SIZE, PING, PONG, TEXT};
 
@@ -36,7 +36,7 @@ impl Violation {
     }
 }
 
-/// Bytes of a frame's head: two, up to eight more for the length, and four for the mask.
+/// Maximum bytes of a frame's head: two, up to eight more for the length, and four for the mask.
 const MAX_HEAD_SIZE: usize = 14;
 
 #[derive(Default)]
@@ -166,7 +166,7 @@ impl Parser {
         Ok(Some(Event::Message(text)))
     }
 
-    /// Bytes of the buffers.
+    /// The capacity of the buffers, in bytes.
     #[cfg(test)]
     fn buffer_size(&self) -> usize {
         self.message.capacity() + self.control.capacity()

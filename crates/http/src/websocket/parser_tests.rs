@@ -1,4 +1,4 @@
-//! Valid and invalid frames are parsed alike, whatever pieces they arrive in.
+//! Valid and invalid frames are parsed alike in pieces of any size.
 //!
 //! The parser never holds more memory than a message may have.
 

@@ -16,8 +16,8 @@ pub trait Session: Send {
     /// Handles a whole message of the client. [`Session::poll_output`] is called afterwards.
     fn on_message(&mut self, text: &str);
 
-    /// Whether the session can receive a message now. While it cannot, the server reads nothing: the client waits, and
-    /// a disconnect is not noticed. So a session should return false only for a short time.
+    /// Whether the session can receive a message now. While it cannot, the server reads no bytes: the client
+    /// waits, and a disconnect is not noticed. So a session should return false only for a short time.
     fn can_receive_message(&self) -> bool;
 
     /// Called when the client sent a pong, as an answer to a ping or unasked.

@@ -1,4 +1,5 @@
-//! Limits of unfinished requests: clients that request large responses and read nothing, over HTTP/1.1 and HTTP/2.
+//! Limits of unfinished requests: clients that request large responses and do not read them, over HTTP/1.1
+//! and HTTP/2.
 
 use std::time::Duration;
 
@@ -137,7 +138,8 @@ async fn a_response_whose_client_reads_nothing_is_aborted() {
 
 #[tokio::test]
 async fn a_response_that_is_produced_slowly_is_not_aborted() {
-    // The pause is longer than the stall timeout. The pause is what the test examines, not a wait for a condition.
+    // The pause is longer than the stall timeout. The test examines the pause itself; the pause does not wait
+    // for a condition.
     let pause = 4 * SHORT_STALL;
     let slow = async move |_: Person| {
         let chunks = stream::iter(1..=2).then(move |number| async move {

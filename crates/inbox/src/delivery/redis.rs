@@ -1,9 +1,10 @@
 //! The bus of personal streams: an instance publishes saved changes to all instances with a stream of the person.
 //!
-//! A message is a head line and a body. The head is `1 <seq> <kind>`, where 1 is the version. Kind `+`: the body is the
-//! entry. `-`: the entry is muted. `?`: the entry is to be read from the records, because it is too large for the bus
-//! or its unread count may lack buffered marks. `r` (with seq 0): the body is a change. A stream notices a lost message
-//! by the next one, because sequence numbers have no gaps, or when the head of the stream is compared with the records.
+//! A message is a head line and a body. The head is `1 <seq> <kind>`, where 1 is the version. Kind `+`: the
+//! body is the time in milliseconds and the entry. `-`: the entry is muted. `?`: the entry is to be read from
+//! the records, because it is too large for the bus or its unread count may lack buffered marks. `r` (with
+//! seq 0): the body is a change. A stream notices a lost entry by the gap before the next entry, or when the
+//! head of the stream is compared with the records.
 
 use std::sync::Arc;
 
@@ -100,7 +101,7 @@ async fn send_batch(redis: Redis, marks: Arc<dyn MarkBuffer>, mut batch: Vec<Mes
         let channel = channel(redis, person.as_str());
         let mut publish = cmd("SPUBLISH");
         publish.arg(&channel).arg(text);
-        // Repeated, because a change is in no other message. Listeners read the entry of a lost message from the
+        // Repeated after a failure, because a lost change is not sent again. A lost entry is read from the
         // records.
         let _ = redis.query("spublish", &channel, &publish, Repeat::Safe).await;
     });
@@ -179,7 +180,7 @@ impl Listener for DeliveryListener {
         let Some(person) = self.person(channel) else { return };
         if std::str::from_utf8(payload).ok().and_then(|text| self.apply(&person, text)).is_none() {
             metrics::counter!("bus_malformed_total").increment(1);
-            tracing::warn!(%person, "received an invalid message on the bus of a personal stream; comparing with the records");
+            tracing::warn!(%person, "failed to parse a bus message of a personal stream; reading the entries from the records");
             self.hub.mark_stale(&subject(&person));
         }
     }

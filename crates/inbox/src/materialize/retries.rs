@@ -28,7 +28,7 @@ pub(super) struct Retries {
 }
 
 impl Retries {
-    /// The records that are not due yet.
+    /// Unparks the records that are due, and returns those that are still parked.
     pub(super) fn parked(&mut self) -> &[PendingFollowUp] {
         let (now, mut at) = (Instant::now(), 0);
         while at < self.due.len() {

@@ -18,10 +18,10 @@ use crate::{EventId, InboxEntry, Notification};
 #[serde(rename_all = "camelCase")]
 pub(super) struct Items {
     pub(super) items: Vec<Item>,
-    /// Null when there are no older notifications.
+    /// The `cursor` of the next page; null on the last page.
     #[schema(example = "17")]
     pub(super) next_cursor: Option<String>,
-    /// The unread count of the whole inbox.
+    /// The unread count of the whole inbox, not only of this page.
     pub(super) unread: u64,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Item {
     event_id: EventId,
     #[schema(example = "POST_LIKE")]
     r#type: String,
-    /// The wording, in the language of `Accept-Language`.
+    /// The text of the notification, in the language of `Accept-Language`.
     message: String,
     #[schema(value_type = Option<IdSchema>)]
     ref_id: Option<Id>,
@@ -102,12 +102,12 @@ pub(super) struct Count {
     pub(super) count: u64,
 }
 
-/// An accepted notification.
+/// A notification that is in the inbox of every target.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AcceptedNotification {
     #[schema(value_type = IdSchema)]
     pub(super) event_id: EventId,
-    /// The number of different targets.
+    /// The number of targets, each counted once.
     pub(super) targets: usize,
 }

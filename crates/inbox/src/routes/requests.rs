@@ -22,12 +22,12 @@ request! {
 
     /// A notification and its targets.
     pub(super) body NotifyBody {
-        /// Identifies the notification: a repeated request with the same id notifies no person twice.
+        /// The id of the notification: repeated requests with the same id notify each person once.
         event_id as "eventId": EventId = id().then(|id| Ok(EventId::new(id.as_str())?)),
         kind as "type": NotificationType = notification_type().example("POST_LIKE"),
         ref_id as "refId": Option<Id> = id().optional(),
         actor_id as "actorId": Option<Id> = id().optional(),
-        /// Values that the template may use, such as `actorName`.
+        /// Values for the template that words the notification, such as `actorName`.
         payload: Option<Object> = event_data("").optional(),
         target_ids as "targetIds": Vec<Id> = list(id(), 1..=MAX_TARGETS),
     }

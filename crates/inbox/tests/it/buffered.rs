@@ -146,8 +146,8 @@ pub(crate) async fn foreign_fields_in_the_mark_buffer_are_ignored(fleet: Fleet) 
     assert!(matches!(entry_id("9223372036854775808"), EntryId::Event(_)), "it exceeds BIGINT");
 }
 
-/// Under concurrent changes and retention, every version has one count, the newest count that was sent is that of the
-/// records, and the list has as many entries.
+/// Under concurrent changes and retention, every version has one unread count, the newest count that was sent
+/// is that of the records, and the list of unread entries has that length.
 pub(crate) async fn versions_only_grow_and_have_one_count_each(fleet: Fleet) {
     let hubs = [fleet.hub().await, fleet.hub().await];
     let (person, steps) = (id(7), tier::size(40, 1_000));

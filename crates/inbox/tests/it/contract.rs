@@ -148,7 +148,7 @@ pub(crate) async fn expired_entries_are_removed_in_batches_with_their_counts(dat
         &format!("retention.{}", database.name()),
         json!({"rows": report.entries, "steps": report.batches, "longestHeldMs": report.max_lock_time.as_millis(), "toldMeanwhile": added}),
     );
-    // Only in a proof run, because in other runs tests run in parallel, and times mean nothing.
+    // Only in a proof run: in other runs, parallel tests make the lock times longer.
     assert!(
         tier::Tier::current() != tier::Tier::Prove || report.max_lock_time <= MAX_LOCK_TIME,
         "{report:?}"
@@ -159,7 +159,7 @@ pub(crate) async fn expired_entries_are_removed_in_batches_with_their_counts(dat
 pub(crate) async fn a_service_and_a_room_may_use_the_same_event_id(database: Database) {
     let Scene { inbox, supervisor, .. } = scene(&database).await;
     let add = async |notification: Notification| inbox.notify(notification, &[id(7)]).await.unwrap().len();
-    // In either order, and each once.
+    // In either order, each notification makes one entry.
     assert_eq!([add(notification("42:5-0")).await, add(room_notification("42:5-0")).await], [1, 1]);
     assert_eq!([add(room_notification("42:6-0")).await, add(notification("42:6-0")).await], [1, 1]);
     assert_eq!([add(notification("42:5-0")).await, add(room_notification("42:5-0")).await], [0, 0]);

@@ -128,7 +128,7 @@ impl Scene {
         self.inbox.list_after(i64::MIN, 1_000).await.unwrap()
     }
 
-    /// The queue of records is empty.
+    /// Whether the queue of follow-up records is empty.
     async fn is_done(&self) -> bool {
         self.follow_ups.take(1, &[]).await.unwrap().is_empty()
     }
@@ -166,7 +166,7 @@ async fn a_refused_record_becomes_a_dead_letter_and_delays_no_other() {
         letters.iter().any(|letter| letter.payload.as_ref().unwrap().contains(&first)),
         "the payload is the record"
     );
-    // While the trigger exists, a redrive fails; without it, all succeed.
+    // While the trigger exists, a redrive fails. Without the trigger, every dead letter is redriven.
     let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
     assert_eq!(scene.inbox.redrive(ids[..1].to_vec()).await.unwrap(), 0);
     let again = scene.inbox.list_after(ids[0] - 1, 1).await.unwrap();

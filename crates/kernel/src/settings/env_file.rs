@@ -1,9 +1,9 @@
 //! Parses the file `.env`: environment variables, one per line.
 //!
-//! A line is `NAME=value`, optionally after `export`, or it is empty, or a comment (`#`). A value is taken literally:
-//! the parser expands nothing in it. Single or double quotes around a value keep its spaces and a ` #`, which otherwise
-//! begins a comment. Other programs may read the same file with rules of their own, so the parser ignores every line
-//! that does not begin with the name of a setting.
+//! A line is `NAME=value`, optionally after `export`, or it is empty, or a comment (`#`). A value is taken
+//! literally: the parser expands no variables and no escapes. Single or double quotes around a value keep its
+//! spaces and a ` #`, which otherwise begins a comment. Other programs may read the same file with rules of
+//! their own, so the parser ignores every line that does not begin with the name of a setting.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
 //! Loads settings from flags, environment, `.env` and the configuration file, and rejects values that are not allowed.
 //!
-//! A rejected value is reported in one line, with the setting, the value (unless it is secret) and what is allowed.
+//! A rejected value is reported in one line, with the setting, the value (unless it is secret) and the
+//! allowed values.
 
 use std::collections::BTreeMap;
 

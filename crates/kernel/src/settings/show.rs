@@ -42,7 +42,8 @@ pub fn redact_url(url: &str) -> String {
     };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     if path.contains('@') || scheme.contains('@') {
-        // An `@` in this place belongs to the user part: an unencoded password may contain `/`, `?` and `#`.
+        // An `@` in this place may belong to the user part: an unencoded password may contain `/`, `?` and
+        // `#`.
         return HIDDEN.to_owned();
     }
     let (user, host) = match authority.rsplit_once('@') {

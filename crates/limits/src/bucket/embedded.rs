@@ -7,7 +7,7 @@ use bongsu_kernel::{Clock, Millis, RecentCache};
 use super::{Buckets, Rate, RateLimitError, SHORTFALL_TOLERANCE};
 use crate::BoxFuture;
 
-/// Buckets kept in memory.
+/// Maximum number of buckets kept in memory.
 const MAX_BUCKETS: usize = 100_000;
 
 /// Buckets in the memory of one process.

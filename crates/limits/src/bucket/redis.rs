@@ -9,7 +9,6 @@ use crate::BoxFuture;
 
 static TAKE: Script = Script::new("bucket_take", include_str!("../../lua/take.lua"));
 
-/// Buckets in Redis.
 pub struct RedisBuckets(pub Redis);
 
 impl Buckets for RedisBuckets {

@@ -54,12 +54,13 @@ const BATCH_SIZE: usize = 1_024;
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time in which an instance has to report its connections after it was asked.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(400);
-/// Decisions that wait for answers of other instances; further decisions are left to the next check.
+/// Maximum number of decisions that wait for answers of other instances. Further ones are left to the next
+/// check.
 const MAX_DECISIONS: usize = 65_536;
 /// Expiry of the keys of a limit without a maximum age, in milliseconds. Every check renews it.
 const KEY_TTL_MS: u128 = 3_600_000;
 
-/// The instances of the fleet.
+/// The live instances of the fleet.
 pub struct LiveInstances {
     /// Sorted by id, so that all instances see the same order.
     pub instances: Vec<String>,
@@ -189,8 +190,8 @@ impl Inner {
         reports.try_buffer_unordered(MAX_CONCURRENT_REPORTS).try_collect().await
     }
 
-    /// Reports changes until Redis has them: a connection that was closed here would otherwise replace open ones. Then
-    /// updates the index of this instance.
+    /// Reports changes until Redis has them: a closed connection that still counts could cause the
+    /// replacement of an open one. Then updates the index of this instance.
     async fn send_changes(&self) {
         let on_change = self.held().on_change.clone();
         loop {
@@ -239,8 +240,9 @@ impl Inner {
     /// at its time, so that a connection that was closed meanwhile does not count and replaces no other one.
     async fn report(&self, person: &Id, purpose: Purpose) -> Result<(), Error> {
         let mut failed = 0;
-        // The first report of a process is too late, and its answer contains the time of Redis. After a failover the
-        // clock may differ, which has the same effect.
+        // The first report of a new connection by a process is too late, because the process does not know
+        // the time of Redis. The answer contains that time. After a failover the time may differ, which has
+        // the same effect.
         let mut is_clock_known = false;
         loop {
             match self.report_once(person, purpose).await {

@@ -74,7 +74,7 @@ async fn a_paused_redis_delays_no_request_for_long_and_counts_no_abandoned_conne
     let Some((redis, [one, two])) = redis_with_hubs(refuse(2)).await else { return };
     let _open = one.acquire("anna").await.unwrap();
     redis.pause();
-    // Redis receives the reports when it resumes. They must not count then.
+    // Redis receives the reports when it resumes. Their connections must not count then.
     for hub in [&one, &two] {
         assert!(matches!(hub.acquire("anna").await, Err(ConnectionLimitError::Unavailable(_))));
     }

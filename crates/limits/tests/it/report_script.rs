@@ -1,5 +1,5 @@
-//! Tests of `report.lua`, called as an instance calls it: late and repeated reports, lost instances, lost keys. The
-//! tests of the whole hub (`bongsu`, `inbox/faults`) cover how hubs use it.
+//! Tests of `report_connections.lua`, called as by an instance: late and repeated reports, lost instances,
+//! lost keys. The tests of the whole hub (`bongsu`, `inbox/faults`) cover how hubs use it.
 
 use bongsu_testkit::redis::{Client, Cluster, Redis};
 use bongsu_testkit::tier;

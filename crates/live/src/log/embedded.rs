@@ -158,7 +158,8 @@ impl From<Error> for LogError {
     }
 }
 
-/// Converts a number for SQLite, whose integers are signed. Caps larger numbers, which no row contains.
+/// Converts a number for SQLite, whose integers are signed. A number above `i64::MAX`, which no row contains,
+/// becomes `i64::MAX`.
 fn to_sql(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -33,13 +33,14 @@ static PURGE: Script = Script::new("purge", include_str!("../../lua/purge.lua"))
 static MEMBERSHIP_VERSION: Script =
     Script::new("membership_version", include_str!("../../lua/membership_version.lua"));
 
-/// The names of three keys: the list of follow-up records beside a stream, the index of the subjects that have such a
-/// list, and the channel on which appends announce records.
+/// The name of the list of follow-up records beside a stream, of the index of the subjects that have such a
+/// list, and of the channel on which appends announce records.
 const FOLLOW_UPS: &str = "follow-ups";
-/// Beside a stream: the answers stored under its idempotency keys, and the keys by their expiry.
+/// Names of two keys beside a stream: the answers by idempotency key, and the idempotency keys by expiry.
 const IDEMPOTENCY_KEYS: [&str; 2] = ["answers", "expiries"];
-/// Beside a stream: its membership version, a random number. The first read creates it and a change deletes it, so that
-/// no version is used twice, even if a change is repeated or Redis loses the key.
+/// Name of the key beside a stream that holds its membership version, a random number. The first read creates
+/// it and a change deletes it, so that no version is used twice, even if a change is repeated or Redis loses
+/// the key.
 const MEMBERSHIP: &str = "membership";
 /// Time after which a membership version that is not read expires, in milliseconds.
 const MEMBERSHIP_LIFETIME: Millis = 24 * 60 * 60 * 1_000;

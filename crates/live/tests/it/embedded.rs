@@ -1,5 +1,5 @@
-//! The embedded log: the contract of the port, and what only this adapter guarantees (a bounded number of idempotency
-//! keys, one process per folder).
+//! The embedded log: the contract of the port, and the guarantees of this adapter alone (a bounded number of
+//! idempotency keys, one process per folder).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,8 +91,8 @@ impl Adapter for EmbeddedAdapter {
         assert_eq!(Arc::strong_count(&log), 1, "the log is still referenced");
     }
 
-    /// Continues with a copy of the files as they are at this moment, which is what a kill leaves. The log is closed
-    /// afterwards, in the old folder, which is not used again.
+    /// Continues with a copy of the files as they are now, as a kill leaves them. The log in the old folder,
+    /// which is not used again, is closed afterwards.
     async fn kill(&mut self, running: Running) {
         let copy = Self { max_keys: self.max_keys, ..Self::copy_of(self.folder.path()) };
         self.close(running).await;
@@ -114,7 +114,7 @@ async fn above_the_limit_the_oldest_keys_are_removed_early() {
     for number in 0..300 {
         fixture.append_one(&keyed(number)).await;
     }
-    // Appending again with a key that is still stored changes nothing. The sweep runs every second.
+    // Appending again with a key that is still stored has no effect. The sweep runs every second.
     let is_removed =
         wait::holds_within(WAIT_TIMEOUT, async || !fixture.append_one(&keyed(0)).await.duplicate);
     assert!(is_removed.await, "the oldest key of 300 is still stored, although the limit is 100");

@@ -38,7 +38,7 @@ pub(crate) trait Adapter: Sized {
         Self::empty().await
     }
 
-    /// Opens the log. It is not open elsewhere.
+    /// Opens the log, which must not be open elsewhere.
     async fn open(&self, clock: Clock, sink: Arc<dyn Sink>) -> Self::Running;
 
     fn log(running: &Self::Running) -> Arc<dyn Log>;
@@ -52,7 +52,7 @@ pub(crate) trait Adapter: Sized {
     /// Closes the log cleanly.
     async fn close(&self, running: Self::Running);
 
-    /// Ends the log as a kill would: without flushing, completing or cleaning up anything.
+    /// Ends the log as a kill would: no write is flushed or completed, and no file or lock is cleaned up.
     async fn kill(&mut self, running: Self::Running);
 
     /// The stored follow-up records, oldest first, read from the storage directly.

@@ -1,4 +1,5 @@
-//! The log in Redis: the contract of the port on one server and on a Cluster, and what only this adapter guarantees.
+//! The log in Redis: the contract of the port on one server and on a Cluster, and the guarantees of this
+//! adapter alone.
 
 mod foreign_entries;
 mod index;

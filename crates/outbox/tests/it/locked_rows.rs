@@ -137,7 +137,8 @@ const NOW: u64 = 1_800_000_000_000;
 static RESTORES: Query = Query::new("again", [SELECT_RESTORES; 3]);
 const SELECT_RESTORES: &str = "SELECT position, id FROM bongsu_outbox_again";
 
-/// The recorded restores: the last position that is the same as before, and the largest id that may be assigned again.
+/// The recorded restores: the last position whose row the restore did not change, and the largest id that may
+/// be assigned again.
 async fn read_restores((): &(), tx: &mut Transaction<'_>) -> Result<Vec<(i64, i64)>, Error> {
     let rows = tx.rows(&RESTORES, &[]).await?;
     rows.iter().map(|row| Ok((row.int(0)?, row.int(1)?))).collect()

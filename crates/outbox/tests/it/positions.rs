@@ -97,7 +97,7 @@ pub(crate) async fn a_page_starts_at_the_requested_position(database: Database) 
     // The position exists, but belongs to another row.
     let other = read(StreamId::new(5, 77)).await;
     assert_eq!((other.start, ids(&other)[0]), (StartPosition::Unknown, 1), "from the first row");
-    // The test writes what retention leaves when it has removed the first three rows.
+    // The state after retention has removed the first three rows.
     database
         .execute("DELETE FROM outbox_events WHERE id <= 3; INSERT INTO bongsu_outbox_gone VALUES ('a', 3, 3)")
         .await;
@@ -107,7 +107,7 @@ pub(crate) async fn a_page_starts_at_the_requested_position(database: Database) 
     let complete = read(StreamId::new(3, 3)).await;
     assert_eq!((complete.start, ids(&complete)[0]), (StartPosition::Known, 4));
     assert!(matches!(read(StreamId::EMPTY_SUBJECT).await.start, StartPosition::Trimmed { .. }));
-    // The test writes what retention leaves when it has removed all rows: the last position is still known.
+    // The state after retention has removed all rows: the last position is still known.
     database
         .execute("DELETE FROM outbox_events; UPDATE bongsu_outbox_gone SET position = 120, id = 120")
         .await;
@@ -193,8 +193,8 @@ pub(crate) async fn expired_rows_are_removed_unless_a_worker_or_stream_needs_the
     database.execute("UPDATE outbox_events SET status = 'DONE', created_at = 1").await;
     database.execute("UPDATE outbox_events SET status = 'PENDING' WHERE id = 5").await;
     database.execute("UPDATE outbox_events SET status = 'FAILED' WHERE id = 6").await;
-    // Another program has marked row 7 as done after it had failed and was redriven: these rows about it are removed
-    // with it.
+    // Another program has marked row 7 as done after the row had failed and was redriven: the failure and the
+    // redrive of row 7 are removed with the row.
     let leftovers = "INSERT INTO bongsu_outbox_failures (id, reason) VALUES (7, ''); \
         INSERT INTO bongsu_outbox_redriven (id) VALUES (7)";
     database.execute(leftovers).await;

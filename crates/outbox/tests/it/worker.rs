@@ -105,7 +105,7 @@ pub(crate) async fn rows_are_handled_once_and_in_order(database: Database) {
     assert_eq!(handler.take_calls(), calls(&[("a", &[101, 102, 103]), ("b", &[104, 105])]));
     assert_eq!(other.process_batch().await.unwrap(), Some(0), "all rows of the handled type are done");
     assert_eq!(outbox.depth().await.unwrap(), 0);
-    // OutboxRow 201 is claimed by a worker that was killed: the rows behind it wait until the claim has ended.
+    // A killed worker has claimed row 201: the later rows of its target wait until the claim has ended.
     add(&database, &[(201, "a"), (202, "a")]).await;
     let records = database.records().await;
     sequence_all(&records).await;
@@ -193,7 +193,7 @@ pub(crate) async fn rows_that_cannot_be_sent_are_marked_and_skipped(database: Da
         let row = format!("({id}, '{kind}', {payload}, '{target}')");
         database.execute(&format!("INSERT INTO {columns} VALUES {row}")).await;
     }
-    // A program that does not know the column of the target.
+    // A program writes a row without the column of the target.
     database.execute("INSERT INTO outbox_events (id, event_type, payload) VALUES (306, 'a.b', '{}')").await;
     sequence_all(&records).await;
     let letters = dead_letters(&outbox).await;

@@ -28,10 +28,11 @@ static REPORT: Script = Script::new("presence", include_str!("../../lua/report_p
 
 /// The source of heartbeat leases. The source of a stream's lease is the id of its instance.
 const HEARTBEAT_SOURCE: &str = "*";
-/// An instance renews its leases this many times per `user_ttl`, so that no lease expires when two renewals fail.
+/// An instance renews its leases this many times per `user_ttl`, so that no lease expires when one renewal
+/// fails.
 const RENEWALS_PER_LEASE: u32 = 3;
-/// Calls of the script for one page. Each call removes a batch of people whose leases have ended; the page is read when
-/// all of them are removed.
+/// Maximum number of calls of the script for one page. Each call removes a batch of people whose leases have
+/// ended; the page is read when all of them are removed.
 const MAX_LIST_CALLS: usize = 1_000;
 
 /// The presence store of a fleet.
@@ -55,8 +56,8 @@ struct ScriptCall<'a> {
     after: Option<&'a Id>,
 }
 
-/// The reply of the script: ms until the next report or -1, the time, the version or "", the count, and the list of ids
-/// and times.
+/// The reply of the script: ms until the next report or -1, the current time in ms, the version or "", the
+/// number of people in the room, and the listed ids, each with the time last seen in ms.
 type ScriptReply = (i64, String, String, usize, Vec<(String, String)>);
 
 impl RedisStore {

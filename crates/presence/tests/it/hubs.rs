@@ -8,7 +8,7 @@ use bongsu_testkit::{Engine, wait};
 use crate::store_contract::fixture::{LONG_LEASES, SHORT_LEASES};
 use crate::support::{Hub, RedisNamespace, TestFleet, WAIT_TIMEOUT, id};
 
-/// Leases that do not expire only because the machine is slow.
+/// Leases that are long enough not to expire on a slow machine before they are renewed.
 const MEDIUM_LEASES: Options =
     Options { user_ttl: Duration::from_secs(6), hash_ttl: Duration::from_secs(30) };
 

@@ -1,4 +1,5 @@
-//! Helpers of all tests: ids, parts of a Redis, instances that can be shut down or killed, and recorded updates.
+//! Helpers of all tests: ids, key prefixes in Redis, instances that can be shut down or killed, and recorded
+//! updates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, mpsc};

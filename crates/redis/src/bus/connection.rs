@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 
 use crate::node;
 
-/// Messages of all connections that wait for the manager. Further messages are dropped, and the channels of their
-/// connection are marked as stale.
+/// Maximum number of messages, of all connections, in the queue to the manager. Further messages are dropped,
+/// and the channels of their connection are marked as stale.
 pub(super) const QUEUE_SIZE: usize = 65_536;
 /// Time between two pings.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ pub(super) struct Connection {
     last_ping: Instant,
 }
 
-/// What a server sent on a connection.
+/// A push that a server sent on a connection.
 pub(super) type Received = (ConnectionId, PushInfo);
 
 struct PushQueue {

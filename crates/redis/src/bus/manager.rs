@@ -1,9 +1,9 @@
 //! Keeps every channel that has a listener subscribed on its server, also after servers and connections failed, and
 //! routes messages to the listeners of their channel.
 //!
-//! Losing a connection makes all its channels pending again and stale; once such a channel is subscribed again, its
-//! listeners are informed. Every operation that waits is a separate future, so that one slow server does not delay the
-//! others.
+//! When a connection is lost, its subscribed channels become pending and stale; once such a channel is
+//! subscribed again, its listeners are informed. Every operation that waits is a separate future, so that one
+//! slow server does not delay the others.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -79,14 +79,15 @@ enum Link {
     Open(Connection),
 }
 
-/// How often reaching a server failed in a row, and when to try again; None while an attempt is under way.
+/// How many attempts to reach a server failed in a row, and when the next one is due: None while one is under
+/// way.
 #[derive(Default)]
 struct Retry {
     failures: u64,
     due_at: Option<Instant>,
 }
 
-/// Stands for the server of a channel while that server is unknown, because no server answers the lookup.
+/// The key in `retries` for the lookup of a channel's server, which failed because no server answered.
 const UNKNOWN_SERVER: &str = "";
 
 impl Link {
@@ -216,13 +217,13 @@ impl SubscriptionManager {
                 self.retry_later(UNKNOWN_SERVER);
             }
             TaskResult::Opened(url, Ok(connection)) => {
-                tracing::debug!(connection = connection.id, "the bus is connected to a server");
+                tracing::debug!(connection = connection.id, "opened a bus connection to Redis");
                 self.retries.remove(UNKNOWN_SERVER);
                 self.links.insert(url, Link::Open(connection));
                 self.locate_pending();
             }
             TaskResult::Opened(url, Err(error)) => {
-                tracing::warn!(error, "the bus failed to connect to Redis; retrying");
+                tracing::warn!(error, "failed to open a bus connection to Redis; retrying");
                 self.links.remove(&url);
                 self.retry_later(&url);
             }
@@ -319,7 +320,7 @@ impl SubscriptionManager {
     fn lose(&mut self, connection: ConnectionId) {
         let Some(url) = self.url_of(connection) else { return };
         self.links.remove(&url);
-        tracing::warn!(connection, "the bus lost a connection; subscribing again");
+        tracing::warn!(connection, "a bus connection ended; subscribing its channels again");
         metrics::counter!("pubsub_reconnect_total").increment(1);
         for (channel, subscription) in &mut self.channels {
             match subscription.state {
@@ -347,7 +348,7 @@ impl SubscriptionManager {
             {
                 tracing::warn!(
                     connection = connection.id,
-                    "the bus dropped messages, because its queue was full; marking its channels stale"
+                    "the queue of a bus connection was full and lost messages; marking its channels stale"
                 );
                 for (channel, subscription) in &self.channels {
                     if subscription.state == State::Subscribed(connection.id) {
@@ -458,8 +459,8 @@ impl SubscriptionManager {
     }
 }
 
-/// Whether a connection still works after a command. It does after a refused command: the channel is on another server
-/// by now.
+/// Whether a connection still works after a command. A refused command, as for a channel that is on another
+/// server by now, does not break the connection.
 fn still_works(outcome: &Result<(), redis::RedisError>) -> bool {
     outcome.as_ref().err().is_none_or(|error| !error.is_io_error())
 }

@@ -23,10 +23,10 @@ pub(super) const STREAM: &str = "retry: 2140\n\nevent: retrospect.submitted\nid:
 #[serde(rename_all = "camelCase")]
 pub(super) struct PresencePage {
     pub(super) online_users: Vec<OnlineUser>,
-    /// Number of people in the whole room.
+    /// The number of people in the whole room, not only on this page.
     #[schema(example = 1)]
     pub(super) count: usize,
-    /// Present if there are more people.
+    /// The `cursor` of the next page. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) next_cursor: Option<String>,
 }
@@ -71,8 +71,8 @@ pub(super) struct MemberAnswer {
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "describes the header")]
 pub(super) struct TraceParam {
-    /// The trace that the event belongs to (W3C Trace Context). The hub stores it with the event and passes it on with
-    /// inbox entries. A malformed value is ignored.
+    /// The trace of the request (W3C Trace Context). The hub stores the trace with the event and passes it on
+    /// with inbox entries. A malformed value is ignored.
     #[param(example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
     traceparent: Option<String>,
 }
@@ -82,7 +82,7 @@ pub(super) struct TraceParam {
 pub(super) struct PublishAnswer {
     #[schema(example = "1708070400000-0")]
     stream_id: String,
-    /// Number of subscribers when the event was published: an estimate, not a receipt.
+    /// The estimated number of the room's subscribers, over all instances, when the event was published.
     delivered_to: u32,
     duplicate: bool,
 }
@@ -125,15 +125,16 @@ pub(super) enum BatchResult {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Events {
     events: Vec<EventItem>,
-    /// The position with which to request the next page.
+    /// The value of `since` for the next page.
     last_id: String,
     has_more: bool,
-    /// Present if events after the given position were trimmed.
+    /// True if events after the given position were trimmed; otherwise absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     trimmed: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     oldest_id: Option<String>,
-    /// Present if the given position is not one of this room's log: events may be missing.
+    /// True if the room's log does not know the given position, so that events may be missing; otherwise
+    /// absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown: Option<bool>,
 }

@@ -1,6 +1,7 @@
 //! Maps the errors of rooms to API errors: a code, and a text in Korean and English.
 //!
-//! Every error of this part is mapped here once. Failures of streams, reads, presence and queries are logged here.
+//! Every error of this part is mapped here once. Failures whose reason the answer
+//! does not contain are logged here.
 
 use bongsu_http::ApiError;
 use bongsu_kernel::Code;
@@ -36,7 +37,7 @@ pub(super) fn publish_error(error: PublishError) -> ApiError {
     let failed = |ko, en| ApiError::of(Code::Notif5001, ko, en);
     if let PublishError::Log(error @ (LogError::Failed(_) | LogError::Refused(_))) = &error {
         // The answer does not contain the reason.
-        tracing::error!(%error, "failed to store an event; refusing the publish");
+        tracing::error!(%error, "failed to store an event or a control record; refusing the request");
     }
     match error {
         PublishError::TypeNotAllowed(event_type) => {
@@ -63,7 +64,7 @@ pub(super) fn publish_error(error: PublishError) -> ApiError {
         PublishError::NoRecords => ApiError::of(
             Code::Common503,
             "기록이 꺼져 있어(RECORDS=off) recipients의 알림함에 저장할 수 없습니다.",
-            "recipients: inbox entries are not available, because records are off (RECORDS=off).",
+            "recipients: inbox entries cannot be stored, because records are off (RECORDS=off).",
         ),
         PublishError::Store(error) => store_error(&error),
         PublishError::Log(LogError::Full) => failed(
@@ -131,7 +132,7 @@ pub(super) fn registration_error(error: RegisterError) -> ApiError {
             "Rooms and members cannot be registered, because records are off (RECORDS=off).",
         ),
         RegisterError::Store(error) => store_error(&error),
-        // The change is in the records already, but not in the log.
+        // The change is in the records already, but possibly not in the log.
         RegisterError::Log(LogError::Unavailable(_) | LogError::Unanswered(_)) => ApiError::of(
             Code::Redis5001,
             "지금은 Redis에 연결할 수 없어 변경을 끝내지 못했습니다. 다시 시도해 주세요.",

@@ -16,8 +16,8 @@ use super::errors::{access_error, presence_error};
 use super::requests::{PresenceQuery, RoomPath};
 use crate::Rooms;
 
-/// Maximum rate of the heartbeats of one person, to all rooms together. The rate is limited because each heartbeat
-/// keeps a lease in memory for `PRESENCE_USER_TTL_SECS`.
+/// Maximum rate of the heartbeats of one person, to all rooms together. The rate is limited because each
+/// heartbeat keeps a lease in memory for `PRESENCE_USER_TTL_SECS`.
 const HEARTBEATS_PER_SECOND: f64 = 4.0;
 const MAX_HEARTBEAT_BURST: u32 = 120;
 
@@ -39,9 +39,8 @@ impl Rooms {
 
 /// List the people in a room
 ///
-/// List the people with a stream or a WebSocket of the room, and those who sent a heartbeat within
-/// `PRESENCE_USER_TTL_SECS` (default: 60). `count` is the number of people in the whole room. If there are more people,
-/// `nextCursor` is the `cursor` of the next page.
+/// List the people with a stream or a WebSocket of the room, and those who sent a heartbeat in the last
+/// `PRESENCE_USER_TTL_SECS` seconds (default: 60). Pass `nextCursor` as `cursor` to get the next page.
 #[utoipa::path(
     get,
     path = "/api/v1/rooms/{roomId}/presence",
@@ -67,8 +66,8 @@ async fn present(
 
 /// Send a heartbeat
 ///
-/// Stay present in a room without a stream. Repeat the heartbeat after `nextInSecs`. A person may send 4 heartbeats per
-/// second to all rooms together.
+/// Stay present in a room without a stream. Repeat the heartbeat after `nextInSecs` seconds. A person may
+/// send 4 heartbeats per second to all rooms together.
 #[utoipa::path(
     post,
     path = "/api/v1/rooms/{roomId}/presence/heartbeat",

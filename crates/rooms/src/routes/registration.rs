@@ -18,7 +18,8 @@ pub(super) fn router() -> OpenApiRouter<RoomsState> {
 
 /// Register a room
 ///
-/// With `ROOMS_MODE=registered`, people can read and services can publish to registered rooms only.
+/// Add a room to the registered rooms. With `ROOMS_MODE=registered`, people can read and services can publish
+/// to registered rooms only.
 #[utoipa::path(
     put,
     path = "/api/v1/rooms/{roomId}",
@@ -42,7 +43,7 @@ async fn register(
     delete,
     path = "/api/v1/rooms/{roomId}",
     params(RoomPath),
-    responses((status = 200, description = "The room is not registered any more.", body = RoomAnswer)),
+    responses((status = 200, description = "The room is not registered.", body = RoomAnswer)),
     security(("service" = [])),
 )]
 async fn unregister(
@@ -73,8 +74,8 @@ async fn add(
 
 /// Remove a member
 ///
-/// With `ROOMS_MODE=registered`, no event that is published later reaches the person, and their streams of the room
-/// close (3501).
+/// End the membership. With `ROOMS_MODE=registered`, the person receives no event that is published later,
+/// and the person's streams of the room close (3501).
 #[utoipa::path(
     delete,
     path = "/api/v1/rooms/{roomId}/members/{userId}",

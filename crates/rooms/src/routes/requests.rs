@@ -19,48 +19,48 @@ use crate::{MAX_ROOMS_PER_STREAM, catch_up};
 
 request! {
     pub(super) path RoomPath {
-        /// The room.
+        /// The id of the room.
         room as "roomId": Id = text_id("42"),
     }
 
     pub(super) path MemberPath {
-        /// The room.
+        /// The id of the room.
         room as "roomId": Id = text_id("42"),
-        /// The person.
+        /// The id of the person.
         user as "userId": Id = text_id("7"),
     }
 
     pub(super) query EventsQuery {
-        /// The id of the last event that the caller received. 0-0: from the beginning.
+        /// The id of the last event that the caller received; `0-0` begins with the oldest event.
         since: StreamId = stream_id().example("0-0"),
-        /// Maximum number of events.
+        /// The maximum number of events in the page.
         count: u64 = limit(catch_up::MAX_PAGE_SIZE, catch_up::DEFAULT_PAGE_SIZE),
     }
 
     pub(super) query PresenceQuery {
-        /// Maximum number of people.
+        /// The maximum number of people in the page.
         limit: usize = limit(MAX_PAGE_SIZE, DEFAULT_PAGE_SIZE),
-        /// `nextCursor` of the previous page.
+        /// The `nextCursor` of the previous page.
         cursor: Option<Id> = text_id("7").with("pattern", "^[A-Za-z0-9._@:-]{0,128}$").optional(),
     }
 
     pub(super) query SubjectsQuery {
-        /// 1: include the personal stream.
+        /// `1` includes the personal stream.
         inbox: Option<bool> = inbox().example("1").optional(),
-        /// Room ids, separated by commas. Required unless inbox is 1.
+        /// The ids of up to 32 rooms, separated by commas. Required unless `inbox` is `1`.
         rooms: Option<Vec<Id>> = rooms().example("1,2,3").optional(),
     }
 
-    /// One event.
+    /// An event for a room.
     pub(super) body PublishBody {
         room_id as "roomId": Id = id(),
         event_type as "eventType": EventType = event_type().example("retrospect.submitted"),
-        /// An object, delivered unchanged, except that the hub sets `timestamp`. At most 64 levels deep.
+        /// An object of at most 64 levels, delivered unchanged except for `timestamp`, which the hub sets.
         data: Object = event_data("timestamp").example(json!({"userId": 1, "userName": "김철수"})),
         publisher_id as "publisherId": Option<Id> = id().optional(),
-        /// Requests with the same room and key within 24 hours are one event.
+        /// Of the requests with the same room and key within 24 hours, only the first stores an event.
         idempotency_key as "idempotencyKey": Option<String> = text(MAX_KEY_LEN).example("submit-100").optional(),
-        /// The people who get an inbox entry. The publisher gets none.
+        /// The people who get an inbox entry. The publisher gets none, even if listed.
         recipients: Option<Vec<Id>> = list(id(), 0..=MAX_RECIPIENTS).optional(),
     }
 
@@ -69,7 +69,8 @@ request! {
     }
 }
 
-/// People in one page, unless the caller gives another limit. Equals the maximum that a `presence.update` lists.
+/// People in one page, unless the caller gives another limit. Equals the maximum that a `presence.update`
+/// lists.
 const DEFAULT_PAGE_SIZE: usize = 200;
 /// Maximum number of people in one page.
 const MAX_PAGE_SIZE: u64 = 500;
@@ -139,8 +140,8 @@ impl From<PublishBody> for PublishRequest {
 
 /// The position after which a stream begins; None: from now on.
 ///
-/// Handlers take the position before their other arguments: a client that reconnects although its stream closed for
-/// good gets 204, even when its token is not valid any more.
+/// Handlers extract the position before the credentials: a client that reconnects although its stream closed
+/// for good gets 204, even when its token is not valid any more.
 pub(super) struct Resume(pub(super) Option<StreamId>);
 
 impl<S: Sync> FromRequestParts<S> for Resume {

@@ -34,7 +34,7 @@ pub(super) fn router() -> OpenApiRouter<RoomsState> {
     path = "/api/v1/ws",
     params(StreamParams),
     responses(
-        (status = 101, description = "The WebSocket."),
+        (status = 101, description = "The connection becomes a WebSocket."),
         (status = 426, description = "The WebSocket version is not 13."),
     ),
     security(("person" = [])),

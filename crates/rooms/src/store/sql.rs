@@ -42,9 +42,9 @@ pub static QUERIES: &[&Query] = &[
 
 /// Registered rooms and their members. Cheap to clone.
 ///
-/// - **Durable.** A change is durable before it returns, and every later read sees it.
-/// - **Repeating.** A repeated change succeeds and has no further effect.
-/// - **Errors.** After an error nothing was changed, unless the store did not answer.
+/// - **Durable.** A change is durable when its method returns, and every later read sees the change.
+/// - **Idempotent.** A repeated change succeeds and has no further effect.
+/// - **Errors.** After an error no row was changed, unless the store did not answer.
 #[derive(Clone)]
 pub struct SqlStore(pub Records);
 
@@ -69,7 +69,7 @@ impl SqlStore {
         self.0.write((room.clone(), user.clone()), remove).await
     }
 
-    /// Returns whether a person is a member of a room.
+    /// Returns whether a person is a member of a room, and whether the room is registered.
     pub async fn membership_state(&self, room: &Id, user: &Id) -> Result<MembershipState, StoreError> {
         self.0.read((room.clone(), user.clone()), membership_state).await
     }

@@ -1,4 +1,4 @@
-//! Copies the database file while a hub writes to it. The copy is one snapshot.
+//! Copies the database file, also while a hub writes to it. The copy is one snapshot.
 //!
 //! `VACUUM INTO` reads one snapshot, so it ends however much the hub writes meanwhile. SQLite's backup API restarts
 //! after every commit of another process, and might never end. The copy is compact, contains no remains of deleted
@@ -60,7 +60,8 @@ pub fn copy(database: &Path, target: &Path) -> Result<u64, CopyError> {
 struct PartialCopy(PathBuf);
 
 impl PartialCopy {
-    /// Creates an empty file, so that the copy is private from the start. SQLite takes it for a new database.
+    /// Creates an empty file, so that the copy is private from the start. SQLite takes an empty file for a
+    /// new database.
     fn create_beside(target: &Path) -> io::Result<Self> {
         let mut name = target
             .file_name()
@@ -75,7 +76,7 @@ impl PartialCopy {
     /// Gives the copy its final name, unless that file exists by now, and syncs the folder.
     fn rename_to(&self, target: &Path) -> io::Result<()> {
         match renameat_with(CWD, &self.0, CWD, target, RenameFlags::NOREPLACE) {
-            // The file system does not support NOREPLACE. `copy` has checked that the file does not exist.
+            // The file system does not support NOREPLACE. `copy` has checked that `target` did not exist.
             Err(Errno::INVAL | Errno::NOSYS) => std::fs::rename(&self.0, target)?,
             result => result?,
         }

@@ -167,8 +167,8 @@ pub fn inspect(path: &Path) -> Result<(), Error> {
     }
     match i32::from_be_bytes([header[68], header[69], header[70], header[71]]) {
         APPLICATION_ID => Ok(()),
-        // A file whose first process was killed early may have the application id only in its write-ahead log, or no
-        // tables.
+        // The header has no application id. The file is accepted if its write-ahead log contains the id, or
+        // if it has no tables.
         0 => {
             let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
             let query = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));

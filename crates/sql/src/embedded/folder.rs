@@ -128,11 +128,15 @@ impl DataFolder {
                 )));
             }
             Err(error) => {
-                tracing::warn!(%folder, %error, "other users can list the data folder; they cannot read its files");
+                tracing::warn!(
+                    %folder,
+                    %error,
+                    "failed to set the mode of the data folder to 0700; other users may list it, but cannot read the hub's files"
+                );
             }
         }
         if was_open {
-            tracing::warn!(%folder, "other users had access to the data folder; set its mode to 0700 and that of its files to 0600");
+            tracing::warn!(%folder, "other users had access to the data folder; changed its mode to 0700 and that of its files to 0600");
         }
         Ok(())
     }
@@ -170,7 +174,7 @@ fn is_exposed(path: &Path, bits: u32) -> bool {
     mode(path).is_ok_and(|mode| mode & bits != 0)
 }
 
-/// Sets the private mode if other users have access. Returns whether they had.
+/// Sets the private mode if other users have access. Returns whether they had access.
 fn restrict(path: &Path, private_mode: u32) -> io::Result<bool> {
     if mode(path)? & OTHER_USERS == 0 {
         return Ok(false);
@@ -193,7 +197,7 @@ impl Drop for DataFolder {
 mod tests {
     use super::*;
 
-    /// Creates a folder with a mode, and files in it with theirs.
+    /// Creates a folder and the files in it, each with its mode.
     fn folder(folder_mode: u32, files: &[(&str, u32)]) -> (tempfile::TempDir, DataFolder) {
         let dir = tempfile::tempdir().unwrap();
         for (name, mode) in files {
@@ -255,7 +259,7 @@ mod tests {
         folder.write_pid().unwrap();
         drop(folder);
         assert!(path.join(PID_FILE).exists());
-        // A folder that existed before stays.
+        // A folder that `take` did not create stays.
         let empty = dir.path().join("empty");
         std::fs::create_dir(&empty).unwrap();
         drop(DataFolder::take(&empty).unwrap());

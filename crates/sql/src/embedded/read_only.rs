@@ -1,5 +1,5 @@
 //! Opens the database file for reading only, also while a hub holds the folder: SQLite's write-ahead log lets other
-//! processes read committed data. Does not create, migrate or lock the file.
+//! processes read committed data. Does not create or migrate the file, and does not lock the folder.
 
 use std::path::Path;
 

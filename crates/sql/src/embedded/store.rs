@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::{Database, Error, Job, Readers, Writer, WriterThread};
 
-/// Connections that only read.
+/// Number of connections that only read.
 const READER_COUNT: usize = 4;
 
 /// Cheap to clone.

@@ -28,9 +28,10 @@ pub trait Job: Send {
     fn failed(self: Box<Self>, error: &Error);
 }
 
-/// Jobs that may wait; `submit` waits while the queue is full.
+/// Maximum number of jobs in the queue; `submit` waits while the queue is full.
 const QUEUE_SIZE: usize = 4_096;
-/// Jobs in one transaction. Limits what a crash can interrupt, and how long the first job waits.
+/// Maximum number of jobs in one transaction. Limits how many jobs a crash interrupts, and how long the first
+/// one waits.
 const MAX_GROUP_SIZE: usize = 1_024;
 
 /// Time after which a group counts as stuck on the disk.
@@ -69,7 +70,7 @@ pub struct WriterThread(JoinHandle<()>);
 
 impl WriterThread {
     /// Waits up to `timeout` until all jobs that were submitted before [`Writer::close`] are done. Returns false when
-    /// some are not, because the disk does not answer.
+    /// the timeout has passed, because the disk does not answer, or when the thread panicked.
     pub fn join(self, timeout: Duration) -> bool {
         let started = Instant::now();
         while !self.0.is_finished() {
@@ -249,8 +250,8 @@ fn apply_group(
                 // Fails without harm when SQLite has rolled the transaction back by itself.
                 let _ = connection.execute_batch("ROLLBACK");
                 match culprit {
-                    // A job that asks for its rollback does not mean that the store failed, also when it is alone in
-                    // its group.
+                    // A job that asks for its rollback is no failure of the store, even when the job is alone
+                    // in its group.
                     Some(culprit)
                         if matches!(error, Error::RolledBack)
                             || (!error.is_store_failure() && jobs.len() > 1) =>

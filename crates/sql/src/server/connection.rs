@@ -1,5 +1,5 @@
-//! One connection to a server, the same for PostgreSQL, MariaDB and MySQL, and its errors. What differs between the
-//! servers is in `postgres` and `mysql`.
+//! One connection to a server, the same for PostgreSQL, MariaDB and MySQL, and its errors. The modules
+//! `postgres` and `mysql` contain the differences.
 
 use bongsu_kernel::Millis;
 use sqlx::{Connection as _, mysql::MySqlConnection, postgres::PgConnection};

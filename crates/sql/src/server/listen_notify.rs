@@ -1,7 +1,7 @@
-//! LISTEN/NOTIFY of PostgreSQL: wakes readers when another process has written.
+//! LISTEN/NOTIFY of PostgreSQL: wakes readers when a process has written.
 //!
-//! A notification is only a hint. It may be lost with its connection, so readers read the tables themselves, and also
-//! from time to time without a notification.
+//! A notification is only a hint: it contains no data, and may be lost with its connection. So readers read
+//! the tables, and poll them without a notification as well.
 
 use std::time::Duration;
 
@@ -44,7 +44,8 @@ async fn listen(pool: &sqlx::PgPool, channel: &str, on_notify: &impl Fn()) -> Re
     let mut listener = PgListener::connect_with(pool).await?;
     listener.listen(channel).await?;
     loop {
-        // Called first, and after a reconnect: notifications were lost while there was no connection.
+        // Called at first, after each batch of notifications, and after a reconnect, which may have lost
+        // notifications.
         on_notify();
         listener.try_recv().await?;
         while listener.next_buffered().is_some() {}

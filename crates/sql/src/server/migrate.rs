@@ -1,9 +1,10 @@
 //! Migrations on a server: one hub at a time; a server with a newer schema is refused.
 //!
-//! They run in two steps, so that a failed start changes nothing. [`lock_and_plan`] keeps other hubs from migrating and
-//! runs all checks; [`apply`] runs the migrations. On PostgreSQL all of them are one transaction. MariaDB and MySQL
-//! commit every DDL statement by itself, so a migration for them can run twice, and its checks stand before
-//! [`END_OF_CHECKS`]: `lock_and_plan` runs the checks of all migrations before the first table is created.
+//! A start migrates in two steps, so that a refused start changes nothing. [`lock_and_plan`] keeps other hubs
+//! from migrating and runs all checks; [`apply`] runs the migrations, on PostgreSQL in one transaction.
+//! MariaDB and MySQL commit every DDL statement by itself, so their migrations can run again after a crash,
+//! and begin with checks that end at [`END_OF_CHECKS`]. `lock_and_plan` runs the checks of all migrations
+//! before the first table is created.
 
 use bongsu_kernel::random;
 
@@ -46,7 +47,7 @@ const TABLES_MYSQL: &str = "CREATE TABLE IF NOT EXISTS bongsu_migrations \
 
 const IDENTITY: &str = "SELECT id FROM bongsu_identity WHERE one = 1";
 
-/// Migrations that may be applied.
+/// The result of [`lock_and_plan`]: the migrations to apply, and the id of the database.
 pub(super) struct MigrationPlan {
     pending: Vec<Migration>,
     /// The id of this database, stored or new.
@@ -177,7 +178,7 @@ fn new_identity() -> String {
     random::secret().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Records an applied migration, and the names of its tables.
+/// Records an applied migration, and the table and column names that are configured for its part.
 async fn record_migration(
     connection: &mut ServerConnection,
     migration: &Migration,
@@ -194,7 +195,7 @@ async fn record_migration(
     Ok(())
 }
 
-/// What a server's tables say about its migrations and its id.
+/// The migrations and the id that a server has recorded.
 #[derive(Default)]
 struct DatabaseState {
     applied: AppliedMigrations,

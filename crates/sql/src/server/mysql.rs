@@ -24,9 +24,9 @@ pub(crate) const BEGIN_READ: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE 
      START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 
 const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
-/// Limits of 5 s for a statement, 4 s for a lock and 10 s for an idle transaction, because a server goes on working for
-/// a client that has disconnected, and keeps the locks of a client that hangs. MariaDB and MySQL name the limits
-/// differently.
+/// Limits of 5 s for a statement, 4 s for a lock and 10 s for an idle transaction, because a server goes on
+/// working for a client that has disconnected, and keeps the locks of a client that hangs. MySQL has the
+/// statement limit only for SELECT, and no limit for idle transactions.
 const MARIADB_LIMITS: &str =
     "SET SESSION max_statement_time = 5, innodb_lock_wait_timeout = 4, idle_transaction_timeout = 10";
 const MYSQL_LIMITS: &str = "SET SESSION max_execution_time = 5000, innodb_lock_wait_timeout = 4";

@@ -1,4 +1,4 @@
-//! A bounded pool of idle connections.
+//! A pool of connections, with a maximum number in use.
 //!
 //! A [`Session`] has a connection of the pool. Only [`Pool::put_back`] returns the connection. When the session is
 //! dropped instead, by an error, a timeout or a panic, the connection is closed and the server rolls back the
@@ -112,8 +112,8 @@ impl Pool {
             let permit = permits.clone().acquire_owned().await.map_err(|_| Error::Closed)?;
             let session =
                 |connection| Session { connection, error: None, commit_sent: false, _permit: permit };
-            // The server may have closed idle connections. Their BEGIN fails before any work is sent, so the next is
-            // tried.
+            // The server may have closed idle connections. Their BEGIN fails before any work is sent, so the
+            // next connection is tried.
             while let Some(mut connection) = self.next_idle() {
                 if connection.begin(mode).await.is_ok() {
                     return Ok(session(connection));

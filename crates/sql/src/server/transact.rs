@@ -1,8 +1,8 @@
 //! Runs a transaction from BEGIN to COMMIT: repeats it after a conflict, limits its time, and reports its outcome
 //! exactly.
 //!
-//! Before COMMIT is sent, a failure means that no change is stored. Afterwards only the server knows whether it has
-//! stored the changes, unless its answer says that the transaction was rolled back.
+//! Before COMMIT is sent, a failure means that no change is stored. Afterwards only the server knows whether
+//! the changes are stored, until it answers that the transaction was committed or rolled back.
 
 use std::sync::Arc;
 use std::time::Duration;

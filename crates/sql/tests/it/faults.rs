@@ -317,7 +317,7 @@ async fn a_connection_lost_before_the_commit_stores_nothing(flavour: Flavour) {
     assert!(matches!(result, Err(Error::Unavailable(_))), "{result:?}");
     let direct = connect(&direct_url).await.unwrap();
     assert_eq!(counters(&direct).await, [0, 0]);
-    // The server releases the row lock soon, although the connection is still open for it.
+    // The server releases the row lock soon, although it has not seen the connection close.
     proxy.heal();
     wait::until(TIMEOUT, || async {
         let result = direct.write((), increment);

@@ -35,8 +35,8 @@ pub(crate) async fn a_read_sees_one_snapshot<D: ServerDatabase>(database: D) {
     put(&one, "c").await.unwrap();
 }
 
-/// Increments both counters in an order. In its first run, waits between the two until the other side has incremented
-/// its first counter as well, which makes a deadlock.
+/// Increments both counters in the given order. In its first run, waits between the two increments until the
+/// other change has incremented its first counter as well, which makes a deadlock.
 struct Crosswise {
     order: [i64; 2],
     both_locked: Arc<Barrier>,

@@ -33,7 +33,7 @@ pub(super) struct LaunchSettings {
     engine: Vec<(&'static str, String)>,
     /// Variables that the test sets, or removes (None).
     env: Vec<(String, Option<String>)>,
-    /// A second process keeps its own port and folder even if the test sets these variables.
+    /// This is a second process: it keeps its own port and folder even if the test sets them.
     is_second: bool,
     /// The value of `ROLES` that the profile sets; None if the profile does not set it.
     roles: Option<&'static str>,

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use crate::resp::FrameSplitter;
 
 /// The beginnings of pub/sub messages after the type byte: of a channel, a sharded channel, a pattern. The type byte is
-/// `>` (push) in version 3 and `*` (array) in version 2.
+/// `>` (push) in RESP 3 and `*` (array) in RESP 2.
 const BEGINNINGS: [&[u8]; 3] =
     [b"3\r\n$7\r\nmessage\r\n", b"3\r\n$8\r\nsmessage\r\n", b"4\r\n$8\r\npmessage\r\n"];
 

@@ -27,7 +27,7 @@ struct Pump<'a> {
     next_read: Instant,
 }
 
-/// What the pump waits for before its next step.
+/// The condition for the next step of the pump.
 enum Wait {
     Readable,
     Writable,

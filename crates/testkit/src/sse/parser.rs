@@ -58,7 +58,7 @@ impl Parser {
         Self { id_buffer: id.clone(), last_event_id: id, ..Self::default() }
     }
 
-    /// The last event id string: what a client sends as `Last-Event-ID` if it reconnects now.
+    /// The last event id string, which a client sends as `Last-Event-ID` if it reconnects now.
     pub fn last_event_id(&self) -> &str {
         &self.last_event_id
     }

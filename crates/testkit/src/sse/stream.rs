@@ -288,7 +288,7 @@ impl Stream {
         self.end
     }
 
-    /// What a client that has processed the returned events sends as `Last-Event-ID` if it reconnects now.
+    /// The `Last-Event-ID` of a client that has processed the returned events and reconnects now.
     pub fn last_event_id(&self) -> &str {
         if self.ready.is_empty() { self.parser.last_event_id() } else { &self.returned_id }
     }

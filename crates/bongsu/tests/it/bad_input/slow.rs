@@ -72,7 +72,7 @@ async fn an_endless_request_is_closed_and_delays_nobody() {
         attacks
     };
     let (attacks, slowest) = tokio::join!(attacks, others);
-    assert!(slowest < WAIT_TIMEOUT, "others waited {slowest:?}");
+    assert!(slowest < WAIT_TIMEOUT, "other clients waited {slowest:?}");
     let longest = attacks.iter().flat_map(|(_, all)| all).map(|dripped| dripped.took).max();
     proof::record(
         "http",

@@ -125,7 +125,7 @@ async fn a_refused_body_is_answered_with_whether_the_connection_stays_open() {
         let says_close = answers[0].header("connection").eq_ignore_ascii_case("close");
         assert!(
             says_close || answers.len() == 2,
-            "after {status} the connection ends without a word: the next request on it is lost"
+            "after {status} the connection closes without `Connection: close`"
         );
     }
 }
@@ -166,7 +166,10 @@ async fn a_stream_over_http_1_0_continues_until_the_connection_closes() {
     let mut received = Vec::new();
     let reading = async {
         while !String::from_utf8_lossy(&received).contains("\n\nevent: a.b\n") {
-            assert!(socket.read_buf(&mut received).await.unwrap() > 0, "it was closed before the event came");
+            assert!(
+                socket.read_buf(&mut received).await.unwrap() > 0,
+                "the connection was closed before the event"
+            );
         }
     };
     tokio::time::timeout(WAIT_TIMEOUT, reading).await.expect("an event");

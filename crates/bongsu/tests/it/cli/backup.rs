@@ -75,14 +75,14 @@ fn check_copy(copy: &Path, events: &[(String, String)], notices: &[String]) {
     let missing: Vec<_> = events.iter().filter(|(_, id)| !stored.contains(id)).collect();
     assert!(missing.is_empty(), "{} of {} events are missing: {missing:?}", missing.len(), events.len());
     let stored = column(&file, "SELECT event_id FROM bongsu_notices");
-    assert!(notices.iter().all(|id| stored.contains(id)), "notices are missing");
+    assert!(notices.iter().all(|id| stored.contains(id)), "notifications are missing");
     let count =
         |query: &str| file.query_row(query, [PERSON.to_string()], |row| row.get::<_, i64>(0)).unwrap();
     let (counted, there) = (
         count("SELECT unread FROM bongsu_people WHERE person_id = ?1"),
         count("SELECT count(*) FROM bongsu_inbox WHERE person_id = ?1"),
     );
-    assert_eq!(counted, there, "rows and counts are of one moment");
+    assert_eq!(counted, there, "the unread count and the rows of the copy differ");
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn a_copy_taken_under_load_holds_what_was_acknowledged_and_a_hub_starts_on
     }
     acknowledged.stop.store(true, Ordering::SeqCst);
     load.join_all().await;
-    assert!(during > 0, "nothing was acknowledged while it copied: this shows nothing");
+    assert!(during > 0, "no event was acknowledged during a backup");
     hub.terminate().await;
     let (events, notices) =
         (acknowledged.events.lock().unwrap().clone(), acknowledged.notices.lock().unwrap().clone());
@@ -196,5 +196,5 @@ async fn a_backup_overwrites_no_file_and_names_what_it_does_not_contain() {
     let mut left: Vec<_> =
         std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["events", "records", "there"], "and no pieces");
+    assert_eq!(left, ["events", "records", "there"], "a failed backup must leave no file");
 }

@@ -67,7 +67,7 @@ fn an_env_file_in_the_working_directory_is_read_and_real_variables_win() {
     assert_eq!(setting(&shown, "SERVER_SHARDS"), ("environment", "4"));
     assert_eq!(setting(&shown, "JWT_SECRET"), (".env", "(hidden)"));
     assert!(!shown.contains("secret of"), "{shown}");
-    // One line names the bad line of the file, and shows nothing of its content.
+    // The error names the invalid line of the file in one line, without its content.
     write(b"SERVER_PORT=1001\n\nJWT_SECRET \"secret of the file\"\n");
     let wrong = error_line(&run(&[]), 2);
     assert!(wrong.contains("the file .env is invalid: line 3: ") && !wrong.contains("secret of"), "{wrong}");
@@ -176,7 +176,7 @@ fn an_invalid_value_is_reported_in_one_line_with_the_allowed_values() {
             assert!(line.contains(part), "{part:?} is not in {line:?}");
         }
     }
-    assert!(!data.exists(), "a refused start leaves nothing behind");
+    assert!(!data.exists(), "a refused start must create no folder");
 }
 
 #[test]

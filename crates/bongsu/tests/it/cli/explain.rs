@@ -1,5 +1,5 @@
-//! `bongsu explain` reports what became of an event, both while the hub runs and after it has stopped, and changes
-//! nothing.
+//! `bongsu explain` reports how an event was processed, while the hub runs and after it has stopped, and
+//! changes no data.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic with its reason")]
 
@@ -24,7 +24,7 @@ fn explained(arguments: &[&str], environment: &[(&str, &str)]) -> Value {
     serde_json::from_str(&stdout_of(&run(&arguments, environment))).unwrap()
 }
 
-/// Creates a notification that one person has read, one has deleted, one has left alone, and three do not want on
+/// Creates a notification for five people: one has read it, one has deleted it, and three do not want it on
 /// their devices.
 async fn make_history(api: &Api) {
     let settings = async |user: u64, body: &str| {
@@ -39,7 +39,7 @@ async fn make_history(api: &Api) {
     api.person(8).call("DELETE", "/api/notifications/e1", "").await.expect(200);
 }
 
-/// Checks the explanation of the history that `make_history` creates, on whatever database it is stored.
+/// Checks the explanation of the history that `make_history` creates, on any database.
 fn check_history(environment: &[(&str, &str)]) {
     let all = explained(&["e1"], environment);
     assert_eq!(all["derived"], json!({"people": 5, "unread": 3, "read": 1, "deleted": 1}), "{all}");
@@ -92,14 +92,14 @@ async fn explain_reports_a_notification_while_the_hub_runs_and_when_it_is_stoppe
     let file = hub.data_dir().join("bongsu.db");
     let before = std::fs::read(&file).unwrap();
     check_history(&environment);
-    assert!(std::fs::read(&file).unwrap() == before, "looking changed the file");
+    assert!(std::fs::read(&file).unwrap() == before, "explain must not change the file");
     assert_eq!(explained(&["later"], &environment)["derived"]["people"], 1);
     for wrong in [&["explain", "a b"][..], &["explain", "e1", "--person", "a b"]] {
         error_line(&run(wrong, &environment), 2);
     }
     let nowhere = tempfile::tempdir().unwrap();
     error_line(&run(&["explain", "e1"], &[("DATA_DIR", nowhere.path().to_str().unwrap())]), 3);
-    assert_eq!(std::fs::read_dir(nowhere.path()).unwrap().count(), 0, "it made something");
+    assert_eq!(std::fs::read_dir(nowhere.path()).unwrap().count(), 0, "explain must create no file");
     let off = [("RECORDS", "off"), ("REDIS_URL", "redis://127.0.0.1:1")];
     assert!(error_line(&run(&["explain", "e1"], &off), 1).contains("RECORDS"));
 }
@@ -117,7 +117,7 @@ fn a_file_of_an_older_schema_is_named_and_left_as_it_is() {
     };
     let line = error_line(&run(&["explain", "e1"], &environment), 3);
     assert!(line.contains("older version") && line.contains("inbox migration 1"), "{line}");
-    assert_eq!(applied(), 0, "it was not brought up to date");
+    assert_eq!(applied(), 0, "explain must apply no migration");
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn explain_finds_a_room_event_whose_follow_up_record_is_pending() {
     let environment = [("DATA_DIR", data.as_str())];
     let event = json!({"roomId": "a:b", "eventType": "comment.created", "data": {}, "publisherId": 3,
         "recipients": [7, 8]});
-    // The hub dies with the event stored and no inbox entry made.
+    // The hub dies after it has stored the event and before it has made an inbox entry.
     let _ = Api::new(&hub).try_publish(&event).await;
     wait::until(WAIT_TIMEOUT, async || hub.has_exited()).await;
     let record: String = rusqlite::Connection::open(hub.data_dir().join("bongsu.db"))
@@ -186,7 +186,7 @@ async fn explain_reads_the_database_and_does_not_change_its_schema(flavour: Flav
     let hub = Hub::builder(BONGSU).env("DATABASE_URL", &database).start().await;
     make_history(&Api::new(&hub)).await;
     check_history(&environment);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "it made something");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "explain must create no file");
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn explain_shows_pending_read_marks_for_one_person() {
     api.post(NOTIFY_PATH, like("e1", &[7])).await.expect(202);
     api.person(7).call("PATCH", "/api/notifications/1/read", "").await.expect(200);
     let all = explained(&["e1"], &environment);
-    assert_eq!(all["derived"]["unread"], 1, "it is not written yet");
+    assert_eq!(all["derived"]["unread"], 1, "the read mark is only in Redis");
     assert!(all["notKnown"].to_string().contains("last half minute"), "{all}");
     let entry = explained(&["e1", "--person", "7"], &environment)["person"]["entry"].clone();
     assert!(entry["readAt"].is_string() && entry["markWaits"] == true, "{entry}");

@@ -35,7 +35,7 @@ impl TailProcess {
         Self { child, lines }
     }
 
-    /// Id, type and data of the next event, without events about the connection itself.
+    /// Id, type and data of the next event; `system.close` and `presence.update` are skipped.
     fn next_event(&self) -> (String, String, Value) {
         loop {
             let line =
@@ -95,7 +95,7 @@ async fn tail_shows_events_and_comes_back_after_a_restart() {
     listens(&hub).await;
     let second = api.publish_to("a", "comment.created", json!({"n": 2})).await;
     assert_eq!(tail.next_event().0, second);
-    // The hub is killed, then shut down: `tail` misses nothing in both cases.
+    // The hub is killed, then shut down: `tail` misses no event in either case.
     hub.restart().await;
     let third = Api::new(&hub).publish_to("a", "comment.created", json!({"n": 3})).await;
     assert_eq!(tail.next_event().0, third);
@@ -128,7 +128,7 @@ async fn tail_and_doctor_do_not_appear_in_presence() {
             assert_eq!(
                 (tail.next_event().0, theirs.next_event().0),
                 (id.clone(), id),
-                "both are there by now"
+                "both processes must print the event"
             );
         }
         let present = api.person(3).get(&format!("/api/v1/rooms/{room}/presence")).await.expect(200);
@@ -159,6 +159,6 @@ async fn tail_says_why_its_reconnect_was_refused() {
     listens(&hub).await;
     hub.restart_with(&[("JWT_SECRET", "another")]).await;
     let (code, complaint) = tail.end();
-    assert_eq!(code, Some(1), "a refusal is no success");
+    assert_eq!(code, Some(1), "a refused reconnect must fail");
     assert!(complaint.contains("AUTH4001"), "{complaint:?}");
 }

@@ -31,7 +31,7 @@ impl Disk {
         let mut namespace_process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         std::io::BufReader::new(namespace_process.stdout.take().unwrap()).read_line(&mut said).unwrap();
-        assert_eq!(said, "ready\n", "this system lets nobody mount a disk: run as root");
+        assert_eq!(said, "ready\n", "cannot mount a tmpfs: run as root");
         Some(Self { namespace_process, folder })
     }
 

@@ -79,7 +79,7 @@ async fn a_full_disk_stops_publishing_only_and_is_survived() {
     test.make_room();
     for n in when_full..when_full + 20 {
         let answer = api.publish(event(n)).await.expect(200);
-        assert_eq!(answer.result()["duplicate"], false, "a refused event was kept");
+        assert_eq!(answer.result()["duplicate"], false, "a refused event used up its key");
         assert_eq!(stream.expect_event("a.b", WAIT_TIMEOUT).await.id, id(&answer));
         acknowledged.push(id(&answer));
     }
@@ -89,7 +89,7 @@ async fn a_full_disk_stops_publishing_only_and_is_survived() {
     hub.restart().await;
     let stored = api.stored_ids("r").await;
     let missing = acknowledged.iter().filter(|id| !stored.contains(id)).count();
-    assert_eq!(stored, acknowledged, "after a crash");
+    assert_eq!(stored, acknowledged, "events after a kill");
     assert!(hub.terminate().await.success());
     // SQLite cannot open the file by a path through /proc, so the test copies it.
     let copy = tempfile::tempdir().unwrap();
@@ -98,7 +98,7 @@ async fn a_full_disk_stops_publishing_only_and_is_survived() {
     let verdict: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(verdict, "ok");
     let entries: u32 = file.query_row("SELECT count(*) FROM entries", [], |row| row.get(0)).unwrap();
-    assert_eq!(entries as usize, acknowledged.len(), "a clean stop leaves a file that is whole in itself");
+    assert_eq!(entries as usize, acknowledged.len(), "events in the database file after a clean stop");
     proof::record(
         "rooms",
         "a_full_disk_stops_publishing_only_and_is_survived",
@@ -121,12 +121,12 @@ async fn a_hub_that_is_killed_on_a_full_disk_has_everything_when_there_is_space(
 async fn a_full_disk_shows_in_health_for_as_long_as_it_lasts() {
     let Some(test) = FullDiskTest::start().await else { return };
     test.fill().await;
-    // While nothing is published the state must not change; the wait is two seconds of the hub's own uptime.
+    // While no event is published, the status must stay degraded, here for two seconds of the hub's uptime.
     let mut until = None;
     loop {
         let health = test.health().await;
         assert_eq!(health["status"], "degraded", "{health}");
-        let trouble = health["degraded"][0].as_str().expect("what is wrong");
+        let trouble = health["degraded"][0].as_str().expect("a reason");
         assert!(trouble.contains("disk") && trouble.contains("full"), "{health}");
         let uptime = health["uptimeSecs"].as_u64().expect("seconds");
         if uptime > *until.get_or_insert(uptime + 2) {

@@ -36,7 +36,7 @@ pub(super) async fn every_change_records_one_event_with_a_minimal_payload(flavou
     for expected in told {
         assert_eq!(next(&mut stream).await, expected);
     }
-    assert_eq!(next(&mut stream).await.0, "comment.created.v1", "what is approved may still be talked about");
+    assert_eq!(next(&mut stream).await.0, "comment.created.v1", "an approved criterion must accept comments");
     assert_eq!(test.numbers(RECORDED_COUNTS).await, [1, 0, 1, 1, 0, 2, 0, 3, 0, 8]);
     // The row of a change carries the `traceparent` of the request that made the change.
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -59,7 +59,7 @@ pub(super) async fn repeated_requests_change_nothing_and_record_no_event(flavour
     let gone = event.withdraw(2, proposal).await.expect(200);
     let before = test.numbers(RECORDED_COUNTS).await;
     assert_eq!(event.withdraw(2, proposal).await.expect(200).body, gone.body);
-    assert_eq!(event.withdraw(3, proposal).await.expect(200).result()["voted"], false, "nor who never voted");
+    assert_eq!(event.withdraw(3, proposal).await.expect(200).result()["voted"], false, "no vote to withdraw");
     assert_eq!(test.numbers(RECORDED_COUNTS).await, before);
     for word in ["approve", "reject"] {
         let proposal = event.propose(2, "assumption").await;
@@ -119,8 +119,8 @@ pub(super) async fn an_ended_membership_removes_the_vote_and_closes_the_stream(f
     assert_eq!(close.json()["code"], 3501);
     let again = stream_request(&test.hub, &event.id.to_string(), 2).open().await;
     again.err().unwrap().expect_error(403, "COMMON403");
-    assert_eq!(event.get_proposal(3, proposal).await["votes"], 0, "it counts while its giver is a member");
-    // The vote of a removed member no longer counts: one of three votes is not enough.
+    assert_eq!(event.get_proposal(3, proposal).await["votes"], 0, "the vote of a removed member counts");
+    // The vote of a removed member no longer counts: one vote of three members is not enough.
     assert_eq!(event.vote(3, proposal).await.expect(200).result()["status"], "PENDING");
     event.set_member_status(2, "ACCEPTED").await.expect(200);
     // The votes would now be enough, but the proposal is evaluated with the next vote only.

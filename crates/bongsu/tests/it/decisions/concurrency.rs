@@ -40,12 +40,12 @@ async fn expect_approved_once(event: &Event, hub: &Hub, proposal: u64, statuses:
         );
     }
     let approved = decision_event("proposal.approved.v1", proposal, "conclusion", "APPROVED");
-    assert_eq!(next(&mut stream).await, approved, "with the vote that was enough, and after it");
+    assert_eq!(next(&mut stream).await, approved, "the approval must follow the deciding vote");
     let comment = event.propose(CREATOR, "criteria").await;
     assert_eq!(
         next(&mut stream).await,
         proposal_event("proposal.created.v1", comment, "criteria"),
-        "and no more"
+        "no other event must come before it"
     );
 }
 

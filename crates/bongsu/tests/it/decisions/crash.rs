@@ -39,7 +39,7 @@ pub(super) async fn a_hub_that_dies_between_a_change_and_its_event_keeps_neither
         crash_points::wait_dead(&test.hub, point, WAIT_TIMEOUT).await;
         // A database server may need a moment to notice that its client is gone.
         let same = async || test.numbers(RECORDED_COUNTS).await == before;
-        assert!(wait::holds_within(WAIT_TIMEOUT, same).await, "{method} {path} left something behind");
+        assert!(wait::holds_within(WAIT_TIMEOUT, same).await, "{method} {path} stored a row");
     }
     test.hub.restart().await;
     assert_eq!(test.numbers(RECORDED_COUNTS).await, before);

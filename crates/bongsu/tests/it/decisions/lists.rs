@@ -1,4 +1,4 @@
-//! What members read: an event with its counts, and the pages of its proposals and comments.
+//! Reads of members: an event with its counts, and the pages of its proposals and comments.
 
 use bongsu_testkit::sql::Flavour;
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ pub(super) async fn proposals_and_comments_come_in_pages(flavour: Option<Flavour
             (&json!(2), &json!("Two hours at most"))
         );
     }
-    assert_eq!(event.get_proposal(CREATOR, proposed[1]).await["voted"], false, "it is others who voted");
+    assert_eq!(event.get_proposal(CREATOR, proposed[1]).await["voted"], false, "the creator has not voted");
     for _ in 0..3 {
         event.comment(3, proposed[0]).await.expect(200);
         event.comment(3, proposed[1]).await.expect(200);
@@ -122,7 +122,7 @@ pub(super) async fn event_ids_of_other_programs_are_skipped(flavour: Option<Flav
     let row = "INSERT INTO outbox_events (event_type, payload, target_event_id)";
     test.sql(&format!("{row} VALUES ('a.b', '{{}}', '{rows}')")).await;
     let event = Event::create(&test.hub, 50, &[]).await;
-    assert!(event.id > rows, "{} has the members or the rows of another program", event.id);
+    assert!(event.id > rows, "{} is an event id of another program", event.id);
     let strange = as_person(&event.api, 7).get(&format!("/events/{members}")).await;
     strange.expect_error(404, "COMMON404");
 }

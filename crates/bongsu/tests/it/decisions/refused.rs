@@ -74,7 +74,7 @@ pub(super) async fn only_the_creator_decides_proposals_and_sets_memberships(flav
         operator.call("PUT", &member(person), put("ACCEPTED")).await.expect(200);
         event.vote(person, proposal).await.expect(200);
     }
-    // Operators may also end the creator's membership; the creator can then decide nothing.
+    // Operators may also end the creator's membership; the creator can then decide no proposal.
     event.api.admin().call("PUT", &member(CREATOR), put("REJECTED")).await.expect(200);
     let before = test.numbers(RECORDED_COUNTS).await;
     event.decide(CREATOR, proposal, "approve").await.expect_error(403, "COMMON403");

@@ -21,7 +21,7 @@ async fn without_its_role_the_application_is_not_served() {
     assert!(document["paths"]["/events/{event_id}/proposals/{proposal_id}/votes"]["delete"].is_object());
 }
 
-/// The roles change on the same records: the tables are created when the application first runs, and stay.
+/// Changes the roles of a hub: the tables are created when the application first runs, and stay afterwards.
 async fn application_tables_exist_where_the_role_runs(flavour: Option<Flavour>) {
     let Some(test) = OutboxTest::start_with(flavour, |builder| builder).await else { return };
     let tables = match flavour {
@@ -36,13 +36,13 @@ async fn application_tables_exist_where_the_role_runs(flavour: Option<Flavour>) 
             )
         }
     };
-    assert_eq!(test.numbers(&tables).await, [0], "a hub without the application has made its tables");
+    assert_eq!(test.numbers(&tables).await, [0], "a hub without the application created its tables");
     test.hub.restart_with(&[("ROLES", "hub,decisions")]).await;
     assert_eq!(test.numbers(&tables).await, [4]);
     let event = Event::create(&test.hub, 50, &[2]).await;
     test.hub.restart().await;
     event.call("GET", 2, "").await.expect_error(404, "COMMON404");
-    assert_eq!(test.numbers(&tables).await, [4], "what was recorded stays");
+    assert_eq!(test.numbers(&tables).await, [4], "the tables must stay");
     test.hub.restart_with(&[("ROLES", "all")]).await;
     event.call("GET", 2, "").await.expect(200);
 }

@@ -1,6 +1,6 @@
 //! Runs the commands of a document in one shell, in the order of the document, with a hub that listens on a port of its own.
 //!
-//! `steps.rs` has what happens between the commands.
+//! `steps.rs` lists the actions between the commands.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +19,7 @@ use super::stream::{BackgroundStream, is_keepalive, join_pings};
 use crate::BONGSU;
 
 pub(super) const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
-/// The Redis that docs/operating.md names.
+/// The Redis address in docs/operating.md.
 const REDIS_URL: &str = "redis://127.0.0.1:6379";
 /// `bongsu migrate --print` only needs the kind of the database and does not connect.
 const UNREACHABLE_DATABASE_URL: &str = "postgres://app@127.0.0.1:9/app";
@@ -142,7 +142,7 @@ impl DocumentRun {
     /// Runs a command of a `sh` block. It must succeed; an endless command must print something.
     async fn run_without_output(&mut self, command: &DocumentedCommand) {
         let place = self.place(command);
-        // The document does not show what earlier streams receive from now on.
+        // The document does not show further output of earlier streams.
         self.assert_no_new_lines(&place);
         for stream in std::mem::take(&mut self.background_streams) {
             stream.job.stop().await;

@@ -1,4 +1,4 @@
-//! What happens between the commands of a document, because its text asks the reader for it or assumes it: the hub is
+//! Actions between the commands of a document, which its text asks of the reader or assumes: the hub is
 //! restarted, other streams are open, another program writes a row.
 //!
 //! A step is triggered by words of the document. If the document does not contain them, its test fails.
@@ -23,9 +23,9 @@ pub(super) struct Step {
 pub(super) enum Trigger {
     /// The text between two blocks contains these words.
     Text(&'static str),
-    /// The next command begins with this.
+    /// The next command begins with this text.
     BeforeCommand(&'static str),
-    /// The stream of the command that begins with this has sent its first lines.
+    /// The stream of the command that begins with this text has sent its first lines.
     DuringStream(&'static str),
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Action {
     AddUnreadableFollowUp,
     /// Inserts rows 2 and 3, which cannot be relayed to a room, and waits until they are dead letters.
     AddUnusableRows,
-    /// Waits until so many attempts to relay row 2 have failed and it is a dead letter again.
+    /// Waits until this many attempts to relay rows have failed and row 2 is a dead letter.
     WaitForFailures(u32),
     /// Notifies people 7 and 8 with the event id `like-981`; person 7 marks the entry as read.
     NotifyAndRead,

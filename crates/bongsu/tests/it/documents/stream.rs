@@ -1,10 +1,10 @@
 //! A stream that a command of a document has opened, and the lines that it has received.
 //!
-//! Only complete frames count. Keepalives, whose number depends on time, are told apart from the other lines.
+//! Only complete frames count. Keepalives, whose number depends on time, are separated from the other lines.
 
 use super::shell::Job;
 
-/// Lines that a silent stream sends. Their number depends on the time that the run takes.
+/// Lines that a silent stream sends. Their number depends on the duration of the run.
 const KEEPALIVE_LINES: [&str; 3] = [":keepalive", ": ping", PING_LINE];
 /// The two lines of a `ping` event, joined.
 const PING_LINE: &str = "event: ping, data: {}";
@@ -42,8 +42,8 @@ pub(super) fn is_keepalive(line: &str) -> bool {
     KEEPALIVE_LINES.contains(&line)
 }
 
-/// The lines of the complete frames, without blank lines. `presence.update` events are left out, as the documents say that
-/// they leave them out.
+/// The lines of the complete frames, without blank lines and without `presence.update` events, which the
+/// documents say that they leave out.
 fn frames(output: &str) -> Vec<String> {
     let complete = output.rfind("\n\n").map_or("", |end| &output[..end]);
     let frames = complete.split("\n\n").filter(|frame| !frame.starts_with("event: presence.update\n"));

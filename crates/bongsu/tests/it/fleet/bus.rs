@@ -58,7 +58,7 @@ async fn a_message_that_the_bus_loses_under_load_still_reaches_everybody_in_orde
     };
     let reading = read_staying(&lossy.fleet).await;
     let landed = run_scenario(name, &lossy.fleet, &load, reading, faults).await;
-    assert!(landed as u64 >= rounds, "only {landed} messages were taken out");
+    assert!(landed as u64 >= rounds, "only {landed} messages were dropped");
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn a_lost_last_message_of_a_room_still_reaches_every_stream() {
     while landed < rounds && tries < rounds * 20 {
         tries += 1;
         let before = lossy.proxies.each_ref().map(Proxy::dropped_messages);
-        // The message is dropped on the way to both hubs, so that neither can help the other.
+        // The message is dropped on the way to both hubs, so that neither of them receives it.
         lossy.proxies.iter().for_each(|proxy| proxy.drop_next_message(channel("silent").as_bytes()));
         let id = one.publish_to("silent", "a.b", json!({ "try": tries })).await;
         for (stream, seen) in streams.iter_mut().zip(&mut seen) {
@@ -95,7 +95,7 @@ async fn a_lost_last_message_of_a_room_still_reaches_every_stream() {
         let at_both = async || dropped().iter().zip(&before).all(|(now, before)| now > before);
         landed += usize::from(wait::holds_within(MESSAGE_TIMEOUT, at_both).await);
     }
-    assert!(landed >= rounds, "only {landed} of {tries} messages were taken out at both hubs");
+    assert!(landed >= rounds, "only {landed} of {tries} messages were dropped at both hubs");
     let delivered = seen.iter().map(Vec::len).sum::<usize>();
     let distinct: usize = seen.iter().map(|ids| ids.iter().collect::<HashSet<_>>().len()).sum();
     let missing = published.len() * seen.len() - distinct;

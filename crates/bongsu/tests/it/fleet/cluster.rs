@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::load::{Load, ROOMS, read_staying, run_scenario};
 use super::{Fleet, PUBLISH_TIMEOUT, WAIT_TIMEOUT};
 
-/// The key with the access commands. While its server does not answer, no hub delivers anything.
+/// The key with the access commands. While its server does not answer, no hub delivers events.
 const ACCESS_COMMANDS_KEY: &str = "{orders}:feed";
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn suspended_or_killed_servers_of_a_cluster_delay_events_briefly_and_lose_
         landed
     };
     let landed = run_scenario(name, &fleet, &load, read_staying(&fleet).await, faults).await;
-    assert_eq!(landed, rounds, "faults that met requests");
+    assert_eq!(landed, rounds, "faults that hit requests");
 }
 
 /// How often the bus failed to connect to a server.

@@ -29,10 +29,10 @@ async fn messages_of_another_program_reach_streams_live_without_an_id() {
     let after = api.publish_to(42, "a.b", json!({"n": 2})).await;
     for stream in &mut streams {
         let event = stream.expect_event("comment.created", WAIT_TIMEOUT).await;
-        assert_eq!((event.own_id, &event.id), (None, &before), "the position stays where it was");
+        assert_eq!((event.own_id, &event.id), (None, &before), "the position must not move");
         let data: serde_json::Value = serde_json::from_str(&event.data).unwrap();
         assert_eq!(data["content"], "안녕");
-        assert_ne!(data["timestamp"], "2026-02-16T10:30:00Z", "the hub's own time counts");
+        assert_ne!(data["timestamp"], "2026-02-16T10:30:00Z", "the hub must set the timestamp");
         assert_eq!(stream.expect_event("a.b", WAIT_TIMEOUT).await.own_id.as_ref(), Some(&after));
     }
     // No log holds the message of the other program.
@@ -92,7 +92,7 @@ async fn malformed_and_forged_messages_change_nothing_and_are_counted() {
             let counted = malformed(hub).await;
             (counted >= wrong.len() + 2).then_some(counted)
         });
-        assert_eq!(counted.await, Some(wrong.len() + 2), "messages that were not taken");
+        assert_eq!(counted.await, Some(wrong.len() + 2), "messages counted as malformed");
     }
     assert_eq!(api.stored_ids(42).await, ids);
 }
@@ -218,14 +218,15 @@ async fn an_event_source_receives_events_of_other_programs_and_keeps_its_positio
     let seen = json!([["a.b", first, "first"], ["comment.created", first, "안녕"], ["a.b", last, "last"]]);
     assert_eq!(browser.eval("seen").await, seen);
 
-    // The EventSource reconnects, receives what was stored meanwhile, and misses the message that was only passed on.
+    // The EventSource reconnects, receives the event that was stored meanwhile, and misses the message of the
+    // other program, which no log holds.
     one.kill9().await;
     redis.cli(&["PUBLISH", CHANNEL, VALID_MESSAGE]);
     let meanwhile = publish("meanwhile").await;
     one.restart().await;
     browser.wait_for("seen.length === 4", WAIT_TIMEOUT).await;
     assert_eq!(browser.eval("seen[3]").await, json!(["a.b", meanwhile, "meanwhile"]));
-    assert_eq!(browser.eval("window.opened > 1").await, true, "it came back");
+    assert_eq!(browser.eval("window.opened > 1").await, true, "it did not reconnect");
 }
 
 async fn open_on_both(fleet: &Fleet) -> Vec<Stream> {

@@ -1,5 +1,5 @@
-//! Publishers that continue through faults, clients that stay connected through them, and the comparison of what both
-//! saw with what the log holds.
+//! Publishers that continue through faults, clients that stay connected through them, and the comparison of
+//! their records with the log.
 
 mod follower;
 mod socket;
@@ -152,7 +152,7 @@ impl Load {
             match answer {
                 Ok(Ok(answer)) if answer.status == 200 => {
                     let again = answer.result()["duplicate"] == true;
-                    assert!(!again || tries > 1, "sent once, and told that it was repeated");
+                    assert!(!again || tries > 1, "one request was answered as a duplicate");
                     self.found_stored.fetch_add(u64::from(again), Ordering::SeqCst);
                     return answer.result()["streamId"].as_str().expect("an id").to_owned();
                 }
@@ -179,7 +179,7 @@ impl Load {
     }
 }
 
-/// Publishes and reads while `faults` injects faults, then compares what publishers and readers saw with the log.
+/// Runs publishers and readers while `faults` injects faults, then compares their records with the log.
 /// `faults` returns how many rounds hit requests in flight.
 pub(super) async fn run_scenario(
     name: &str,
@@ -214,7 +214,7 @@ async fn compare(name: &str, fleet: &Fleet, load: &Load, seen: &[RoomTrace], lan
     let nobody_knows = String::from("of an event that was not acknowledged");
     for room in ROOMS {
         let mut stored = fleet.apis()[0].stored_ids(room).await;
-        stored.pop().expect("the end");
+        stored.pop().expect("the last event");
         let own: Vec<&AcknowledgedEvent> = told.iter().filter(|told| told.room == room).collect();
         let kept: HashSet<&String> = stored.iter().collect();
         missing += own.iter().filter(|told| !kept.contains(&told.id)).count();
@@ -224,7 +224,7 @@ async fn compare(name: &str, fleet: &Fleet, load: &Load, seen: &[RoomTrace], lan
         for publisher in 0..load.publishers {
             let ids: Vec<_> =
                 own.iter().filter(|told| told.publisher == publisher).map(|told| number(&told.id)).collect();
-            assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "events of a publisher changed positions");
+            assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "events of a publisher are out of order");
         }
         for seen in seen.iter().filter(|seen| seen.room == room) {
             let events = seen.events.iter().map(|mark| match mark {
@@ -254,8 +254,8 @@ async fn compare(name: &str, fleet: &Fleet, load: &Load, seen: &[RoomTrace], lan
             "missing": missing, "repeated": repeated,
         }),
     );
-    assert!(unexpected.is_empty(), "clients were told: {unexpected:#?}");
-    assert_eq!((missing, repeated), (0, 0), "events that are missing, and twice there");
+    assert!(unexpected.is_empty(), "clients received unexpected messages: {unexpected:#?}");
+    assert_eq!((missing, repeated), (0, 0), "missing and repeated events");
     assert_eq!(late, 0, "requests that were not answered within {PUBLISH_TIMEOUT:?}");
 }
 

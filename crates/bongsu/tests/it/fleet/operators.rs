@@ -36,7 +36,7 @@ async fn a_hub_needs_no_redis_permission_outside_its_prefix() {
     assert_eq!(stream.expect_event("system.close", WAIT_TIMEOUT).await.json()["code"], 3502);
     let keys = redis.command(&["KEYS", "*"]).await;
     for key in keys.items() {
-        assert!(key.text().starts_with("pp:"), "{} is not ours", key.text());
+        assert!(key.text().starts_with("pp:"), "{} lacks the prefix", key.text());
     }
     assert_eq!(health(&fleet.hubs[0]).await["status"], "healthy");
 }
@@ -90,7 +90,7 @@ async fn doctor_checks_redis_and_its_clock_and_leaves_no_key() {
     let said = doctor(&redis.url(), 0);
     assert!(said.contains(sound), "{said}");
     assert!(said.contains("ok    the clock of Redis agrees with this machine's"), "{said}");
-    assert_eq!(redis.command(&["DBSIZE"]).await.integer(), 0, "something was left behind");
+    assert_eq!(redis.command(&["DBSIZE"]).await.integer(), 0, "doctor must leave no key");
     let cluster = Engine::Cluster.shared_url().await.expect("a Cluster");
     assert!(doctor(&cluster, 0).contains(sound));
 

@@ -1,4 +1,4 @@
-//! Redis is killed and restarted, is paused, or is not running yet when a hub starts.
+//! Redis is killed and restarted, is paused, loses its data, or is not running yet when a hub starts.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ async fn a_redis_that_stands_still_is_told_of_and_costs_nobody_an_event() {
         landed
     };
     let landed = run_scenario(name, &fleet, &load, read_staying(&fleet).await, faults).await;
-    assert_eq!(landed, rounds, "pauses that requests waited in");
+    assert_eq!(landed, rounds, "pauses that hit requests");
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn hubs_that_start_without_redis_say_so_and_work_when_it_is_there() {
         let close = stream.expect_event("system.close", WAIT_TIMEOUT).await.json();
         assert!((3000..3500).contains(&close["code"].as_u64().expect("a code")), "{close}");
         assert_eq!(close["reconnect"], true, "{close}");
-        assert!(stream.next_event(WAIT_TIMEOUT).await.is_none(), "it ends after that");
+        assert!(stream.next_event(WAIT_TIMEOUT).await.is_none(), "the stream must end");
         // A request that does not accept an event stream is answered with status 503.
         let page = Api::new(hub).person(7).get("/api/v1/rooms/42/events?since=0-0").await;
         page.expect_error(503, "REDIS5001");
@@ -145,7 +145,7 @@ async fn streams_are_reset_after_the_log_was_wiped() {
         assert_eq!(stream.expect_event("a.b", WAIT_TIMEOUT).await.own_id.as_ref(), Some(&seen));
     }
     redis.command(&["FLUSHALL"]).await.expect_ok();
-    // Nothing else happens, and the streams receive the reset anyway.
+    // The streams receive the reset although no event is published.
     for stream in &mut streams {
         assert_eq!(stream.expect_event("system.reset", WAIT_TIMEOUT).await.json()["reason"], "unknown");
     }

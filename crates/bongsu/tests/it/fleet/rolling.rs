@@ -1,5 +1,5 @@
 //! Two hubs behind a reverse proxy are restarted one after the other under load: clients reconnect on their own and
-//! miss nothing.
+//! miss no event.
 
 use bongsu_testkit::redis::Redis;
 use bongsu_testkit::{Api, Nginx, Rng, tier, wait};
@@ -28,7 +28,7 @@ async fn a_rolling_restart_behind_a_proxy_costs_nobody_an_event() {
             load.wait_acknowledged(rng.range(10..50)).await;
             let own = health(hub).await["activeConnections"].as_u64().expect("a number");
             load.wait_for_fault_moment(&mut rng).await;
-            assert!(hub.terminate().await.success(), "a drained hub ends with 0");
+            assert!(hub.terminate().await.success(), "a drained hub must exit with 0");
             landed += usize::from(own > 0);
             // The other hub serves all clients.
             wait_all_connected(&fleet, streams).await;

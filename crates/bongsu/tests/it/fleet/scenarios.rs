@@ -142,11 +142,11 @@ async fn the_load_test_of_the_source_delivers_every_event_once_and_in_order() {
     let reading = join_all(open.iter_mut().map(async |stream| {
         let mut ids = Vec::new();
         loop {
-            let event = stream.next_event(WAIT_TIMEOUT).await.expect("a stream that goes on");
+            let event = stream.next_event(WAIT_TIMEOUT).await.expect("an open stream");
             match event.event.as_str() {
                 "retrospect.submitted" => ids.push(event.own_id.expect("an id")),
                 "load.end" => return ids,
-                other => panic!("a stream was told {other}: {event:?}"),
+                other => panic!("a stream received {other}: {event:?}"),
             }
         }
     }));
@@ -163,7 +163,7 @@ async fn the_load_test_of_the_source_delivers_every_event_once_and_in_order() {
             "streamsThatSawAnythingElse": wrong,
         }),
     );
-    assert_eq!(wrong, 0, "streams that saw something else");
+    assert_eq!(wrong, 0, "streams with other events than published");
 }
 
 async fn redis() -> Option<Redis> {

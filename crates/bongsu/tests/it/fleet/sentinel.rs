@@ -133,8 +133,8 @@ impl FailoverTest<'_> {
         }
         self.sentinels.kill_master().await;
         self.sentinels.wait_failover().await;
-        // In alternate rounds the gap is revealed by the first events after the failover, or by no event at all: no
-        // stream continues as if nothing had happened.
+        // In alternate rounds the streams are reset by the first events after the failover, or without any
+        // event: no stream continues without a reset.
         let mut first = if noticed_by_itself { Vec::new() } else { self.publish(3).await };
         let mut resets = 0;
         for stream in &mut streams {
@@ -157,8 +157,8 @@ impl FailoverTest<'_> {
         }
         self.kept.extend(first.iter().chain(&last).cloned());
 
-        // A client that resumes at a lost position gets a reset as well; a client that resumes at a stored one misses
-        // nothing.
+        // A client that resumes at a lost position gets a reset as well; a client that resumes at a stored
+        // position misses no event.
         for hub in &self.fleet.hubs {
             let mut stream = open(hub, tail.last().expect("an id")).await;
             let reset = stream.expect_event("system.reset", WAIT_TIMEOUT).await;
@@ -194,7 +194,7 @@ async fn acknowledged(api: &Api, event: &Value) -> String {
         }
         answer.result()["streamId"].as_str().map(str::to_owned)
     });
-    id.await.expect("Redis comes back")
+    id.await.expect("an acknowledgement")
 }
 
 /// Opens a stream after this position, or from now on when it is empty.

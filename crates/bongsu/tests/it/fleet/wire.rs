@@ -64,7 +64,7 @@ async fn a_way_to_redis_that_breaks_in_either_direction_costs_nobody_an_event() 
         landed
     };
     let landed = run_scenario(name, &fleet, &load, read_staying(&fleet).await, faults).await;
-    assert_eq!(landed, rounds * FAULTS.len(), "faults that met requests");
+    assert_eq!(landed, rounds * FAULTS.len(), "faults that hit requests");
 }
 
 fn begin(fault: Fault, proxy: &Proxy) {

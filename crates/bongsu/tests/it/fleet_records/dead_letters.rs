@@ -51,7 +51,7 @@ async fn unusable_follow_up_records_become_dead_letters(flavour: Flavour) {
     }
     let ids: Vec<&Value> = given_up.iter().map(|letter| &letter["id"]).collect();
     let redriven = admin.post(&format!("{DLQ_PATH}/redrive"), json!({"ids": ids})).await.expect(202);
-    assert_eq!(redriven.result()["letters"], 0, "what can never work stays");
+    assert_eq!(redriven.result()["letters"], 0, "unusable records must stay dead letters");
     admin.call("DELETE", &format!("{DLQ_PATH}/{}", ids[0]), "").await.expect(200);
     let again = letters().await;
     assert_eq!((again.len(), &again[0]["id"], &again[0]["attempts"]), (2, ids[1], &json!(2)));

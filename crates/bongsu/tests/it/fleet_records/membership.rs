@@ -54,7 +54,7 @@ async fn a_cached_room_is_published_to_while_the_database_is_away(flavour: Flavo
     let outcomes = api.publish_batch(&batch).await.expect(200).result()["results"].clone();
     assert_eq!(outcomes[1]["code"], "COMMON503", "{outcomes}");
     n += 2;
-    assert!(started.elapsed() < WAIT_TIMEOUT, "nobody waits for what is known to be away");
+    assert!(started.elapsed() < WAIT_TIMEOUT, "requests must fail without waiting for the database");
     server.restart().await;
     wait::until(WAIT_TIMEOUT, async || health(&hub).await["status"] == "healthy").await;
     wait::until(WAIT_TIMEOUT, async || numbers(&api, 7).await.len() == n).await;
@@ -99,8 +99,8 @@ async fn cached_members_are_reread_after_redis_lost_its_data() {
     redis.command(&["FLUSHALL"]).await.expect_ok();
     wait::until(WAIT_TIMEOUT, async || far.publish(event(42, 4)).await.status == 200).await;
     wait::until(WAIT_TIMEOUT, async || numbers(&api, 9).await.last() == Some(&4)).await;
-    assert_eq!(numbers(&api, 7).await, [0, 1], "events of who was removed before the first loss");
-    assert!(!numbers(&api, 8).await.contains(&4), "events of who was removed before the second loss");
+    assert_eq!(numbers(&api, 7).await, [0, 1], "events of the member removed before the first loss");
+    assert!(!numbers(&api, 8).await.contains(&4), "events of the member removed before the second loss");
 }
 
 #[tokio::test]

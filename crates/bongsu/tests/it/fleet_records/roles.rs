@@ -29,7 +29,7 @@ async fn a_worker_process_handles_what_an_api_process_accepts() {
     Flavour::Postgres.shared().await.execute(Server::database_name(&database), row);
     let unread =
         async || client.person(7).get("/api/v1/notifications/unread").await.expect(200).result().clone();
-    assert_eq!(unread().await["count"], 0, "nobody does the work yet");
+    assert_eq!(unread().await["count"], 0, "no worker runs yet");
 
     let worker = start("worker").await;
     assert_eq!(personal.expect_event("notification", WAIT_TIMEOUT).await.json()["unread"], 1);

@@ -1,5 +1,5 @@
-//! Which host names are served. With development secrets, only names of this machine: a foreign site could let its
-//! own name resolve to 127.0.0.1, and its pages would then share the hub's origin.
+//! Host names. With development secrets the hub serves only names of this machine: a foreign site could let
+//! its own name resolve to 127.0.0.1, and its pages would then share the hub's origin.
 
 use bongsu_testkit::{Answer, Api, Hub, raw, tokens};
 use serde_json::json;
@@ -110,6 +110,6 @@ async fn a_refused_publish_stores_nothing() {
     );
     let answer =
         raw::answer(hub.addr(), head.as_bytes(), WAIT_TIMEOUT).await.unwrap().expect_error(403, "COMMON403");
-    assert_eq!(answer.header("connection"), "close", "its body was not read");
+    assert_eq!(answer.header("connection"), "close", "the body was not read");
     assert!(Api::new(&hub).stored_ids("a").await.is_empty());
 }

@@ -33,7 +33,7 @@ async fn tokens_signed_by_jwks_keys_are_accepted_and_new_keys_are_fetched() {
         assert_eq!(
             status(&hub, &Claims::new(7).sign_by(&stranger)).await,
             401,
-            "the name of a key is not the key"
+            "another key with the same key id"
         );
         assert_eq!(status(&hub, &Claims::new(7).expires_in(-5).sign_by(&old)).await, 401);
         assert_eq!(status(&hub, &Claims::new(7).token_type("refresh").sign_by(&old)).await, 401);
@@ -154,7 +154,7 @@ async fn unknown_key_ids_do_not_cause_many_jwks_requests() {
     let most = 1 + started.elapsed().as_secs() / 5;
     let asked = (server.requests() - before) as u64;
     assert!(asked <= most, "{asked} times within {:?}", started.elapsed());
-    // A key server that does not answer delays nobody whose key is known.
+    // A key server that does not answer delays no token whose key is known.
     server.fail(Some(Failure::Slow(Duration::from_secs(30))));
     until(WAIT_TIMEOUT, async || {
         let waits = tokio::time::timeout(Duration::from_millis(500), ask(&made_up[0])).await.is_err();

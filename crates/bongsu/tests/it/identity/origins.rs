@@ -1,4 +1,4 @@
-//! Pages of other origins: what they may read, and what they may change with a person's cookie.
+//! Pages of other origins: limits on reads, and on changes with a person's cookie.
 
 use bongsu_testkit::sse::Stream;
 use bongsu_testkit::{Api, Hub, tokens};

@@ -53,7 +53,7 @@ async fn each_weak_secret_alone_is_enough_to_be_refused() {
         let line = refusal(hub(&[(name, value)]).env("BONGSU_ENV", "production")).await;
         let others = SECRET_SETTINGS.iter().filter(|other| *other != name);
         assert!(line.contains(name) && others.clone().all(|other| !line.contains(other)), "{value}: {line}");
-        assert!(!line.contains(value.as_str()) || value == ",", "a secret is told: {line}");
+        assert!(!line.contains(value.as_str()) || value == ",", "the line has a secret: {line}");
     }
 }
 
@@ -65,7 +65,7 @@ async fn in_production_services_and_operators_have_different_keys() {
     let builder = || hub(&shared.each_ref().map(|(name, value)| (*name, value.as_str())));
     let line = refusal(builder().env("BONGSU_ENV", "production")).await;
     assert!(line.contains("INTERNAL_API_KEY") && line.contains("ADMIN_API_KEY"), "{line}");
-    assert!(!line.contains(second), "a secret is told: {line}");
+    assert!(!line.contains(second), "the line has a secret: {line}");
     builder().start().await;
 }
 

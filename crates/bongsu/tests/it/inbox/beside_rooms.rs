@@ -79,7 +79,7 @@ async fn clients_that_drop_at_random_see_every_event_and_every_entry_once() {
         .max_retry_delay(std::time::Duration::from_millis(50));
     // The client has a position in every subject before the events that count.
     notify(&api, &like_notification("first", &[7])).await.expect(202);
-    assert_eq!(content_of(&client.next_event(WAIT_TIMEOUT).await.expect("the stream opens")).1, "first");
+    assert_eq!(content_of(&client.next_event(WAIT_TIMEOUT).await.expect("an event")).1, "first");
     let count = tier::size(40, 400);
     let mut seen = Vec::new();
     for n in 0..count {
@@ -93,11 +93,11 @@ async fn clients_that_drop_at_random_see_every_event_and_every_entry_once() {
             client.break_connection();
         }
         while seen.len() < n + 1 && rng.below(2) == 0 {
-            seen.push(content_of(&client.next_event(WAIT_TIMEOUT).await.expect("the stream goes on")));
+            seen.push(content_of(&client.next_event(WAIT_TIMEOUT).await.expect("an event")));
         }
     }
     while seen.len() < count {
-        seen.push(content_of(&client.next_event(WAIT_TIMEOUT).await.expect("the stream goes on")));
+        seen.push(content_of(&client.next_event(WAIT_TIMEOUT).await.expect("an event")));
     }
     for (of, expected) in [
         (json!("inbox"), (0..count).step_by(3).map(|n| json!(format!("e{n}"))).collect::<Vec<_>>()),
@@ -118,7 +118,7 @@ async fn without_rooms_it_is_the_personal_stream() {
     let mut stream = open(Stream::request(&hub, path).person(7)).await;
     notify(&api, &like_notification("e1", &[7])).await.expect(202);
     let event = stream.expect_event("notification", WAIT_TIMEOUT).await;
-    assert_eq!(event.own_id.as_deref(), Some("1"), "a number of the inbox");
+    assert_eq!(event.own_id.as_deref(), Some("1"), "the id must be an inbox sequence");
     stream.close();
     notify(&api, &like_notification("e2", &[7])).await.expect(202);
     let mut back = open(Stream::request(&hub, path).person(7).last_event_id("1")).await;
@@ -136,7 +136,7 @@ async fn a_socket_counts_as_a_device_and_closes_when_it_is_replaced() {
     combined.expect_event("replaced", WAIT_TIMEOUT).await;
     let close = combined.expect_event("system.close", WAIT_TIMEOUT).await;
     assert_eq!(close.json()["code"], 3500);
-    let end = close.own_id.expect("an ending for good leaves an id");
+    let end = close.own_id.expect("a permanent close has an id");
     let path = format!("/api/v1/stream?rooms=1&inbox=1&lastEventId={end}");
     assert_eq!(Api::new(&hub).person(7).get(&path).await.status, 204);
 }
@@ -214,7 +214,7 @@ async fn a_web_socket_follows_the_inbox_beside_rooms() {
     }
     assert!(
         matches!(socket.next(WAIT_TIMEOUT).await, SocketEvent::Closed(3500, _)),
-        "replaced by newer devices"
+        "the socket must be replaced"
     );
 }
 

@@ -34,7 +34,7 @@ pub(super) async fn is_replaced(stream: &mut Stream) -> bool {
     true
 }
 
-/// How many devices connected, and what became of them.
+/// How many devices connected, were replaced, and stayed connected.
 #[derive(Default)]
 struct DeviceCounts {
     opened: usize,
@@ -46,17 +46,17 @@ impl DeviceCounts {
     /// Opens `count` streams of a user at the same time, spread over the hubs.
     async fn open(&mut self, hubs: &[&Hub], user: u64, count: usize) -> Vec<Stream> {
         let opening = (0..count).map(async |n: usize| {
-            stream_request(hubs[n % hubs.len()], user).open().await.expect("everybody is let in")
+            stream_request(hubs[n % hubs.len()], user).open().await.expect("every device is admitted")
         });
         let streams = join_all(opening).await;
         self.opened += streams.len();
         streams
     }
 
-    /// Newer devices have connected and nothing was sent meanwhile: checks that all these streams are replaced.
+    /// Newer devices have connected, no entry was sent: checks that all these streams are replaced.
     async fn expect_replaced(&mut self, streams: &mut [&mut Stream]) {
         for is_replaced in join_all(streams.iter_mut().map(|stream| is_replaced(stream))).await {
-            assert!(is_replaced, "a device stays although three newer ones are there");
+            assert!(is_replaced, "a device stays although three newer ones are connected");
             self.replaced += 1;
         }
     }
@@ -67,7 +67,7 @@ impl DeviceCounts {
         notify(api, &like_notification(&event, &[user])).await.expect(202);
         for stream in streams {
             let told =
-                stream.next_event(RECOUNT_TIMEOUT).await.expect("one of the three newest devices was ended");
+                stream.next_event(RECOUNT_TIMEOUT).await.expect("one of the three newest devices was closed");
             // A stream that was opened later first receives the unread entries.
             let told = if told.json()["eventId"] == json!("left") {
                 stream.next_event(RECOUNT_TIMEOUT).await.unwrap()
@@ -99,7 +99,7 @@ impl DeviceCounts {
         let mut reading: FuturesUnordered<_> = reading.collect();
         for gone in 0..7 {
             let told = reading.next().await;
-            assert!(matches!(told, Some((true, _))), "{gone} of ten were replaced, and then none");
+            assert!(matches!(told, Some((true, _))), "only {gone} of ten devices were replaced");
             self.replaced += 1;
         }
         notify(api, &like_notification("left", &[user])).await.expect(202);
@@ -129,7 +129,7 @@ async fn three_of_ten_concurrent_devices_stay_connected() {
         rounds += 1;
     }
     let DeviceCounts { opened, replaced, stayed } = devices;
-    assert_eq!((opened - replaced, stayed), (3 * rounds, 3 * rounds), "stay in {rounds} rounds");
+    assert_eq!((opened - replaced, stayed), (3 * rounds, 3 * rounds), "devices that stay in {rounds} rounds");
     let facts = json!({"engine": engine().name(), "rounds": rounds, "opened": opened, "replaced": replaced,
         "stayed": stayed});
     proof::record("inbox", name, facts);
@@ -184,12 +184,9 @@ async fn overlapping_notifications_reach_each_person_exactly_once() {
                 let mut stream = request.open().await.expect("a stream");
                 // Disconnects after a few events and reconnects, possibly to another hub.
                 for _ in 0..rng.range(5..40) {
-                    let event = stream.next_event(WAIT_TIMEOUT).await.expect("a stream that goes on");
+                    let event = stream.next_event(WAIT_TIMEOUT).await.expect("an open stream");
                     if event.event != "notification" {
-                        assert_ne!(
-                            event.event, "system.reset",
-                            "{person} missed too much at once: {event:?}"
-                        );
+                        assert_ne!(event.event, "system.reset", "{person} was too far behind: {event:?}");
                         continue;
                     }
                     let (id, name) = (event.own_id.clone().unwrap(), event.json()["eventId"].clone());
@@ -212,12 +209,12 @@ async fn overlapping_notifications_reach_each_person_exactly_once() {
         assert_eq!(
             (wrong, numbers.len()),
             (None, expected),
-            "number and place, and how many, of person {person}"
+            "first wrong sequence, and entries, of person {person}"
         );
         let mut names: Vec<&String> = seen.iter().map(|(_, name)| name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), expected, "of person {person}");
+        assert_eq!(names.len(), expected, "event ids of person {person}");
     }
     let engine = engine().name();
     let acknowledged = acknowledged.into_inner();
@@ -257,9 +254,9 @@ async fn devices_of_a_killed_hub_replace_nobody_and_the_inbox_works_without_redi
         [stream_request(&stays, 7).open().await.unwrap(), stream_request(&stays, 7).open().await.unwrap()];
     let api = Api::at(&stays.url(""));
     notify(&api, &like_notification("e1", &[7])).await.expect(202);
-    assert!(!is_replaced(&mut living).await, "the oldest that lives was pushed out");
+    assert!(!is_replaced(&mut living).await, "the device of the running hub was replaced");
     redis.kill9().await;
-    let refused = stream_request(&stays, 8).open().await.expect("a stream that says that it passes");
+    let refused = stream_request(&stays, 8).open().await.expect("a stream that asks to reconnect");
     let mut refused = refused;
     assert_eq!(refused.expect_event("system.close", WAIT_TIMEOUT).await.json()["reconnect"], true);
     notify(&api, &like_notification("e2", &[7])).await.expect(202);

@@ -24,9 +24,9 @@ const MAX_KILLS: usize = 20;
 /// The state that the workers share.
 #[derive(Default)]
 struct Workload {
-    /// Events, by person, of which a notification was acknowledged.
+    /// Pairs of person and event whose notification was acknowledged.
     notified: Mutex<BTreeSet<(u64, u64)>>,
-    /// Entries, by person, that a worker tried to delete.
+    /// Pairs of person and event whose entry a worker tried to delete.
     deleted: Mutex<BTreeSet<(u64, u64)>>,
     next: AtomicU64,
     stopped: AtomicBool,
@@ -50,7 +50,7 @@ impl Workload {
         self.changes.load(Ordering::SeqCst)
     }
 
-    /// Kills the hub until requests were in flight; returns how many kills that took.
+    /// Kills the hub until a kill hits requests in flight; returns the number of kills.
     async fn kill(&self, hub: &Hub, rng: &mut Rng) -> usize {
         for kill in 1..=MAX_KILLS {
             let enough = self.changes() + rng.range(30..150);
@@ -152,11 +152,11 @@ async fn compare(load: &Workload, apis: &[Api], round: usize) {
             for item in &items {
                 *events.entry(item["eventId"].as_str().unwrap().to_owned()).or_default() += 1;
             }
-            assert!(events.values().all(|times| *times == 1), "{person} has something twice");
+            assert!(events.values().all(|times| *times == 1), "{person} has an entry twice");
             let deleted = load.deleted.lock().unwrap().clone();
             for (_, event) in load.notified.lock().unwrap().iter().filter(|(of, _)| *of == person) {
                 let there = events.contains_key(&format!("e{event}"));
-                assert!(there || deleted.contains(&(person, *event)), "{person} was told of e{event}");
+                assert!(there || deleted.contains(&(person, *event)), "{person} lacks the entry e{event}");
             }
         }
     }
@@ -180,10 +180,10 @@ async fn compare_devices(hub: &Hub, apis: &[Api], versions: &mut BTreeMap<u64, u
             assert_eq!(shown["ids"], json!([newest]), "of {person} in round {round}");
             assert_eq!(shown["unread"], json!(rows.len()), "of {person} in round {round}");
             let version = shown["version"].as_u64().unwrap();
-            assert!(version > before, "{version} came after {before}");
+            assert!(version > before, "{version} is not above {before}");
             let known =
                 *versions.entry(person).and_modify(|known| *known = version.max(*known)).or_insert(version);
-            assert_eq!(known, version, "all devices of {person} have the same");
+            assert_eq!(known, version, "versions at the devices of {person}");
         }
     }
 }
@@ -246,10 +246,10 @@ async fn read_marks_survive_a_kill_at_every_step_of_their_write() {
         .await;
     let (api, mut people) = (Api::new(&hub), 10..20_u64);
     for point in crash_points::of("read_marks_survive_a_kill_at_every_step_of_their_write") {
-        // Every answered mark counts; a hub may be gone before the second one. If the flush takes the first mark
-        // before it is answered, the round proves nothing and another person tries.
+        // Only answered marks are checked, and the hub may die before it answers the second one. If it dies
+        // before it answers the first one, the round is repeated with another person.
         let (person, answered) = loop {
-            let person = people.next().unwrap_or_else(|| panic!("nothing is answered at {point}"));
+            let person = people.next().unwrap_or_else(|| panic!("no mark was answered at {point}"));
             crash_points::arm(&hub, point, 1).await;
             for n in 0..3 {
                 notify(&api, &like_notification(&format!("m{person}-{n}"), &[person])).await.expect(202);
@@ -264,10 +264,10 @@ async fn read_marks_survive_a_kill_at_every_step_of_their_write() {
                 break (person, answered);
             }
         };
-        // At least the process that writes the marks must die; the other one has nothing left to write then.
+        // At least the process that writes the marks must die; the other process may have no mark to write.
         assert!(
             wait::holds_within(WAIT_TIMEOUT * 3, async || hub.has_any_exited()).await,
-            "no hub came to {point}"
+            "no hub reached {point}"
         );
         hub.restart().await;
         let (items, _) = all(&api, person, "").await;
@@ -295,7 +295,7 @@ async fn follow_up_records_become_one_entry_each_despite_kills_and_trimming() {
     let name = "follow_up_records_become_one_entry_each_despite_kills_and_trimming";
     let rounds = (0..tier::size(2, 20)).flat_map(|_| crash_points::of(name)).enumerate();
     for (round, point) in rounds {
-        // The third time: one for what the previous round may have left, and one for an event that was answered.
+        // The third time: the previous round may have left a record, and one publish must be answered.
         crash_points::arm(&hub, point, 3).await;
         let (person, mut published) = (100 + round as u64, 0);
         // Until every hub that makes entries has died: a remaining hub needs follow-up records to reach the crash
@@ -313,15 +313,15 @@ async fn follow_up_records_become_one_entry_each_despite_kills_and_trimming() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        assert!(tokio::time::timeout(WAIT_TIMEOUT * 3, publishing).await.is_ok(), "no run came to {point}");
+        assert!(tokio::time::timeout(WAIT_TIMEOUT * 3, publishing).await.is_ok(), "no hub reached {point}");
         hub.restart().await;
         let api = &apis[0];
         wait::until(WAIT_TIMEOUT * 2, async || unread(api, person).await >= published).await;
         let (items, _) = all(api, person, "").await;
         let numbers: BTreeSet<u64> =
             items.iter().map(|item| item["payload"]["n"].as_u64().unwrap()).collect();
-        assert_eq!(numbers.len(), items.len(), "one each");
-        assert!(items.len() as u64 >= published && published > 0, "{published} were published");
+        assert_eq!(numbers.len(), items.len(), "an event has two entries");
+        assert!(items.len() as u64 >= published && published > 0, "{published} events were published");
     }
 }
 
@@ -345,19 +345,19 @@ async fn a_notification_saved_before_a_crash_becomes_one_entry_and_one_live_even
             assert!(early.is_err() && Instant::now() < deadline, "{early:?}");
         }
         let answer = api.try_post(NOTIFY_PATH, notice.clone()).await;
-        assert!(answer.is_err(), "it never came to {point}: {answer:?}");
+        assert!(answer.is_err(), "the hub never reached {point}: {answer:?}");
         assert!(
             wait::holds_within(WAIT_TIMEOUT, async || hub.has_any_exited()).await,
-            "the hub lives after {point}"
+            "the hub still runs after {point}"
         );
         hub.restart().await;
-        assert_eq!(unread(&api, person).await, 1, "what was saved before {point} is there");
+        assert_eq!(unread(&api, person).await, 1, "the entry saved before {point}");
         // The service got no answer and repeats its request.
         notify(&api, &notice).await.expect(202);
         notify(&api, &like_notification(&format!("last{round}"), &[person])).await.expect(202);
         let mut told = Vec::new();
         while told.last().is_none_or(|(_, event)| *event != format!("last{round}")) {
-            let event = device.next_event(WAIT_TIMEOUT).await.expect("a stream that goes on");
+            let event = device.next_event(WAIT_TIMEOUT).await.expect("an open stream");
             assert_eq!(event.event, "notification", "{event:?}");
             told.push((event.own_id.clone().unwrap(), event.json()["eventId"].clone()));
         }

@@ -44,7 +44,7 @@ async fn three_devices(fleet: &Fleet) -> Vec<Stream> {
 async fn expect_silence(streams: &mut [Stream]) {
     for stream in streams {
         let said = stream.try_next_event(Duration::from_millis(10)).await;
-        assert!(said.is_err(), "a device that nobody replaced was told {said:?}");
+        assert!(said.is_err(), "a device that was not replaced received {said:?}");
     }
 }
 
@@ -58,14 +58,14 @@ async fn are_reports_old(redis: &Redis) -> bool {
     let clock = redis.command(&["TIME"]).await;
     let now = number(clock.items()[0].text()) * 1_000 + number(clock.items()[1].text()) / 1_000;
     let words = redis.command(&["HVALS", &format!("{CONNECTIONS_KEY}:hubs")]).await;
-    let came = |word: &str| number(word.split(' ').nth(1).expect("when it came"));
+    let came = |word: &str| number(word.split(' ').nth(1).expect("the time of the report"));
     words.items().iter().all(|word| came(word.text()) + 500 < now)
 }
 
 /// `streams` is ordered from the oldest: checks that a fourth device replaces the first one and no other.
 async fn expect_fourth_replaces_oldest(fleet: &Fleet, streams: &mut Vec<Stream>, round: usize) {
     streams.push(open(stream_request(&fleet.hubs[1], 7)).await);
-    assert!(is_replaced(&mut streams[0]).await, "the oldest stays, in round {round}");
+    assert!(is_replaced(&mut streams[0]).await, "the oldest device stays in round {round}");
     streams.remove(0);
     notify(&fleet.apis()[0], &like_notification(&format!("after{round}"), &[7])).await.expect(202);
     for stream in streams {
@@ -90,7 +90,7 @@ async fn cut_the_bus(redis: &Redis) -> i64 {
         let killed = redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.expect_ok().integer();
         (killed > 0).then_some(killed)
     });
-    cut.await.expect("a connection of the bus")
+    cut.await.expect("a bus connection")
 }
 
 /// `home` is the server with the key that counts connections.
@@ -107,7 +107,7 @@ async fn expect_no_replacement_after_flush(url: &str, nodes: &[Redis], home: &Re
                 expect_silence(&mut streams).await;
             }
         };
-        tokio::time::timeout(RECOUNT_TIMEOUT, counted_again).await.expect("all three are counted again");
+        tokio::time::timeout(RECOUNT_TIMEOUT, counted_again).await.expect("three counted devices");
         expect_silence(&mut streams).await;
         expect_fourth_replaces_oldest(&fleet, &mut streams, round).await;
     }
@@ -145,7 +145,11 @@ async fn no_device_is_replaced_when_redis_loses_one_connection_entry() {
     let (id, time) = (newest.items()[0].text().to_owned(), newest.items()[1].text().to_owned());
     redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.expect_ok();
     wait::until(WAIT_TIMEOUT, async || count_connections(&redis).await == 3).await;
-    assert_eq!(redis.command(&["ZSCORE", CONNECTIONS_KEY, &id]).await.text(), time, "since when it is here");
+    assert_eq!(
+        redis.command(&["ZSCORE", CONNECTIONS_KEY, &id]).await.text(),
+        time,
+        "the time of the connection"
+    );
     expect_silence(&mut streams).await;
     expect_fourth_replaces_oldest(&fleet, &mut streams, 0).await;
 }
@@ -175,10 +179,10 @@ async fn no_device_is_replaced_because_its_hub_was_suspended() {
     // Killing the bus connections makes the hub check at once when it resumes.
     redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.expect_ok();
     fleet.hubs[0].send_signal(Signal::CONT);
-    let close = oldest.next_event(WAIT_TIMEOUT).await.expect("an end with a reason");
+    let close = oldest.next_event(WAIT_TIMEOUT).await.expect("a `system.close` event");
     assert_eq!((close.event.as_str(), &close.json()["code"]), ("system.close", &json!(3001)));
     notify(&fleet.apis()[1], &like_notification("e2", &[7])).await.expect(202);
-    let back = oldest.next_event(WAIT_TIMEOUT).await.expect("it comes back");
+    let back = oldest.next_event(WAIT_TIMEOUT).await.expect("a reconnect");
     assert_eq!((back.event.as_str(), back.own_id.as_deref()), ("notification", Some("2")));
     wait::until(WAIT_TIMEOUT, async || count_connections(&redis).await == 3).await;
 }
@@ -302,7 +306,7 @@ async fn entries_whose_bus_message_is_lost_reach_every_device_once_and_in_order(
         "delivered": delivered, "missing": acknowledged as usize * seen.len() - distinct,
         "repeated": delivered - distinct, "connectionsKilled": killed, "repairs": repairs});
     proof::record("inbox", name, facts);
-    assert!(killed as u64 >= notices / 20 && repairs > 0.0, "{killed} were killed, {repairs} repairs");
+    assert!(killed as u64 >= notices / 20 && repairs > 0.0, "{killed} connections killed, {repairs} repairs");
 }
 
 #[tokio::test]
@@ -313,7 +317,7 @@ async fn the_delivery_time_of_an_entry_is_measured_from_its_save() {
     let redis = Redis::start().await;
     let fleet = fleet([&redis.url(), &redis.url()]).await;
     let mut stream = open(stream_request(&fleet.hubs[0], 7)).await;
-    // The test sends what another hub sends for an entry that it saved five seconds ago.
+    // The test sends the message of another hub for an entry that was saved five seconds ago.
     let data = json!({"v": 1, "id": 1, "eventId": "e1", "type": "POST_LIKE", "payload": {}, "at": 0});
     let message = format!("1 1 +\n{} {data}", (now() - 5) * 1_000);
     redis.command(&["SPUBLISH", "{member:7}:bus", &message]).await.expect_ok();
@@ -354,7 +358,7 @@ async fn devices_that_reconnect_at_once_from_a_killed_hub_replace_nobody() {
 
 async fn expect_fourth_on_same_hub_replaces_oldest(fleet: &Fleet, streams: &mut Vec<Stream>) {
     let fourth = open(stream_request(&fleet.hubs[0], 7)).await;
-    assert!(is_replaced(&mut streams[0]).await, "the oldest stays");
+    assert!(is_replaced(&mut streams[0]).await, "the oldest device stays");
     streams.push(fourth);
 }
 

@@ -8,8 +8,8 @@ use super::{WAIT_TIMEOUT, list, notify, open, stream_request, unread};
 use crate::BONGSU;
 
 const MAX_BUS_MESSAGE_BYTES: usize = 8 << 10;
-/// Lengths in bytes of a text in the payload, around the limit of the bus and up to what a request of 64 KiB can
-/// hold. Small texts are in between, because they are sent in another way and must not overtake.
+/// Lengths in bytes of a text in the payload, around the limit of the bus and up to the limit of a request,
+/// 64 KiB. Small texts are in between, because they are sent in another way and must not overtake.
 const TEXT_LENGTHS: [usize; 9] = [
     10,
     MAX_BUS_MESSAGE_BYTES - 1_000,
@@ -59,12 +59,12 @@ async fn large_entries_are_saved_listed_and_delivered_whole(engine: Engine) {
     let entries = listed(&api, 7).await;
     for (n, length) in TEXT_LENGTHS.into_iter().enumerate() {
         assert_eq!(entries[n]["eventId"], format!("e{n}"));
-        assert!(entries[n]["payload"] == payload(length), "the listed payload of {length} bytes is another");
+        assert!(entries[n]["payload"] == payload(length), "the listed payload of {length} bytes differs");
     }
     assert_eq!(entries[total - 1]["eventId"], format!("42:{id}"));
     assert!(
         entries[total - 1]["payload"] == payload(30_000),
-        "the listed payload of the room's event is another"
+        "the listed payload of the room's event differs"
     );
 
     let mut resumed = open(stream_request(&hub, 7).last_event_id("0")).await;
@@ -76,7 +76,7 @@ async fn large_entries_are_saved_listed_and_delivered_whole(engine: Engine) {
             for field in ["id", "eventId", "type", "message", "refId", "actorId"] {
                 assert_eq!(data[field], entry[field], "{field} of entry {n}, {name}");
             }
-            assert!(data["payload"] == entry["payload"], "the payload of entry {n} is another, {name}");
+            assert!(data["payload"] == entry["payload"], "the payload of entry {n} differs, {name}");
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{RECOUNT_TIMEOUT, is_entry_of, like_notification, notify, open, stream_request};
 use crate::BONGSU;
 
-/// Defines `follow()`, which records what an EventSource on the personal stream receives.
+/// Defines `follow()`, which records the events of an EventSource on the personal stream.
 const FOLLOW_SCRIPT: &str = "window.follow = () => {
     const seen = { ids: [], codes: [], replaced: 0, opened: 0, source: new EventSource('/api/notifications/stream') };
     seen.source.addEventListener('open', () => seen.opened += 1);
@@ -49,5 +49,5 @@ async fn an_event_source_reconnects_after_an_outage_and_not_after_it_was_replace
     for stream in &mut newer {
         stream.find_event("the entry of e5", RECOUNT_TIMEOUT, |event| is_entry_of(event, "e5")).await;
     }
-    assert_eq!(browser.eval("stream.ids.length").await, 4, "it pushed nobody out again");
+    assert_eq!(browser.eval("stream.ids.length").await, 4, "it must not reconnect");
 }

@@ -65,7 +65,7 @@ async fn an_event_can_be_marked_and_deleted_before_its_entry_was_derived() {
         let left = (total - marked.len()) as u64;
         assert_eq!((items.len(), shown, unread(api, READER).await), (total, left, left));
         let events: BTreeSet<&str> = items.iter().map(|item| item["eventId"].as_str().unwrap()).collect();
-        assert_eq!(events.len(), total, "one each");
+        assert_eq!(events.len(), total, "an event has two entries");
         for (id, read_at) in &marked {
             let item = items.iter().find(|item| item["eventId"] == id.as_str()).unwrap();
             assert_eq!(&item["readAt"], read_at, "{id}");
@@ -77,7 +77,7 @@ async fn an_event_can_be_marked_and_deleted_before_its_entry_was_derived() {
         assert_eq!(unread(api, DELETER).await, (total - deleted) as u64);
         assert_eq!(ids(&list(api, NOT_A_RECIPIENT, "").await), Vec::<u64>::new());
     }
-    assert!(early > 0, "nothing was marked before it was derived");
+    assert!(early > 0, "no entry was marked before it was made");
     let facts = json!({"engine": engine().name(), "marked": marked.len(), "beforeItWasDerived": early});
     proof::record("inbox", name, facts);
 }

@@ -1,4 +1,4 @@
-//! The personal stream: what is sent live, what is replayed, and how many devices a person may have.
+//! The personal stream: live delivery, replay, and the number of devices that a person may have.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -78,7 +78,7 @@ async fn every_notification_carries_the_unread_count_and_its_version() {
     let mut anew = open(stream_request(&hub, 7)).await;
     for _ in 2..=3 {
         let replayed = unread_and_version(&anew.expect_event("notification", WAIT_TIMEOUT).await);
-        assert_eq!(replayed, told[3], "the count of now");
+        assert_eq!(replayed, told[3], "the current count");
     }
     let mut back = open(stream_request(&hub, 7).last_event_id("0")).await;
     for _ in 1..=3 {
@@ -92,7 +92,7 @@ async fn every_notification_carries_the_unread_count_and_its_version() {
 async fn counts_until(stream: &mut Stream, last: &str) -> (BTreeMap<u64, u64>, u64) {
     let mut counts = BTreeMap::new();
     loop {
-        let event = stream.next_event(WAIT_TIMEOUT).await.expect("a stream that goes on");
+        let event = stream.next_event(WAIT_TIMEOUT).await.expect("an open stream");
         if ["notification", "read"].contains(&event.event.as_str()) {
             let (unread, version) = unread_and_version(&event);
             let known = *counts.entry(version).or_insert(unread);
@@ -135,7 +135,7 @@ async fn an_unread_version_has_the_same_count_on_every_device() {
     let truth = unread(&apis[0], 7).await;
     let mut all: BTreeMap<u64, u64> = BTreeMap::new();
     for (counts, last) in heard {
-        assert_eq!(counts.last_key_value(), Some((&last, &truth)), "the newest count is the truth");
+        assert_eq!(counts.last_key_value(), Some((&last, &truth)), "the newest count must be the stored one");
         for (version, unread) in counts {
             assert_eq!(*all.entry(version).or_insert(unread), unread, "two counts of version {version}");
         }
@@ -197,7 +197,7 @@ async fn a_new_stream_gets_the_newest_unread_and_a_resumed_one_the_entries_since
     assert_eq!(next(&mut anew, 1).await[0].0, "16");
     let mut back = open(stream_request(&hub, 7).last_event_id("13")).await;
     let missed: Vec<String> = next(&mut back, 3).await.into_iter().map(|(id, _)| id).collect();
-    assert_eq!(missed, ["14", "15", "16"], "read or not");
+    assert_eq!(missed, ["14", "15", "16"], "read entries are replayed, too");
     // A client without any event knows its position.
     let mut silent = open(stream_request(&hub, 9)).await;
     assert_eq!(silent.position(WAIT_TIMEOUT).await, "0");
@@ -243,11 +243,11 @@ async fn a_read_mark_of_one_device_reaches_all_devices() {
     person.call("PATCH", "/api/notifications/2/read", "").await.expect(200);
     let first = stream.expect_event("read", WAIT_TIMEOUT).await;
     assert_eq!((first.json()["ids"].clone(), first.json()["unread"].clone()), (json!([2]), json!(2)));
-    assert_eq!(first.own_id, None, "nobody comes back to it");
+    assert_eq!(first.own_id, None, "a read event has no id");
     person.call("PATCH", "/api/notifications/2/read", "").await.expect(200);
     person.call("DELETE", "/api/notifications/3", "").await.expect(200);
     let second = stream.expect_event("read", WAIT_TIMEOUT).await.json();
-    assert_eq!((&second["ids"], &second["unread"]), (&json!([3]), &json!(1)), "once for each change");
+    assert_eq!((&second["ids"], &second["unread"]), (&json!([3]), &json!(1)), "one event for each change");
     person.post("/api/notifications/read-all", json!({})).await.expect(200);
     let third = stream.expect_event("read", WAIT_TIMEOUT).await.json();
     assert_eq!((&third["ids"], &third["unread"]), (&json!([1]), &json!(0)));
@@ -272,7 +272,7 @@ async fn muted_notifications_are_stored_and_counted_but_not_sent() {
     assert_eq!(next(&mut stream, 1).await, [("2".to_owned(), json!("on"))]);
     assert_eq!(unread(&api, 7).await, 2);
     let mut back = open(stream_request(&hub, 7).last_event_id("0")).await;
-    assert_eq!(next(&mut back, 1).await, [("2".to_owned(), json!("on"))], "nor replayed");
+    assert_eq!(next(&mut back, 1).await, [("2".to_owned(), json!("on"))], "it must not be replayed");
     settings(r#"{"enabled":false}"#).await;
     follow["eventId"] = json!("all-off");
     notify(&api, &follow).await.expect(202);
@@ -299,7 +299,7 @@ async fn a_fourth_device_replaces_the_oldest_which_does_not_reconnect() {
     assert_eq!((close.event.as_str(), close.json()["code"].clone()), ("system.close", json!(3500)));
     assert_eq!(close.own_id.as_deref(), Some("end.3500.1"));
     assert_eq!(oldest.next_event(WAIT_TIMEOUT).await, None);
-    assert_eq!(oldest.stopped_by().unwrap().status, 204, "it came back once, and stays away");
+    assert_eq!(oldest.stopped_by().unwrap().status, 204, "it must stay away after 204");
     notify(&api, &like_notification("e2", &[7])).await.expect(202);
     for stream in &mut others {
         stream.find_event("the entry of e2", WAIT_TIMEOUT, |event| is_entry_of(event, "e2")).await;
@@ -339,7 +339,7 @@ async fn saved_notifications_are_delivered_although_the_caller_disconnected() {
     let (mut usual, mut n) = (u64::MAX, 0);
     while left < tier::size(6, 100) {
         n += 1;
-        assert!(n < 10_000, "only {left} of {n} went away before they were answered");
+        assert!(n < 10_000, "only {left} of {n} requests ended without an answer");
         let event = format!("e{n}");
         // The first requests measure how long a request takes.
         let patience = if n > 3 { Duration::from_micros(rng.range(usual / 4..usual)) } else { WAIT_TIMEOUT };
@@ -355,7 +355,7 @@ async fn saved_notifications_are_delivered_although_the_caller_disconnected() {
             let listed = api.person(7).get("/api/notifications?limit=1").await.expect(200);
             listed.result()["items"][0]["eventId"] == event
         };
-        // The request may never have arrived. If it did, its entry is sent, even if nothing follows it.
+        // The request may never have arrived. If it did, its entry is sent, even if no event follows it.
         if wait::holds_within(Duration::from_millis(500), saved).await {
             // Only entries of requests that took longer than the client waited may come first.
             let what = format!("the entry of {event}");
@@ -380,6 +380,6 @@ async fn a_slow_device_receives_all_events_late() {
     assert_eq!(
         told,
         (1..=count).map(|n| n.to_string()).collect::<Vec<_>>(),
-        "more than is replayed to one who was away"
+        "a slow device must receive every entry"
     );
 }

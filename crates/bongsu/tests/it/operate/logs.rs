@@ -30,7 +30,7 @@ async fn use_all_credentials(hub: &Hub, api: &Api, good: &str, bad: &str) -> Vec
     }
     api.anonymous().with_header("x-admin-key", ADMIN_KEY).get("/health").await.expect(200);
     let ask = async |path: &str, headers: &[(&str, &str)]| -> Answer {
-        // The stream is refused for its position after the credentials were checked, so that no stream stays open.
+        // Every stream that is requested here is refused, so that no stream stays open.
         let mut all = vec![("accept", "text/event-stream")];
         all.extend_from_slice(headers);
         api.raw("GET", path, &all, "").await
@@ -59,7 +59,7 @@ async fn use_all_credentials(hub: &Hub, api: &Api, good: &str, bad: &str) -> Vec
             ask(&path, &[]).await.expect_error(401, "AUTH4001");
             secrets.push(ticket.to_owned());
         }
-        // A wrong token is refused, a good one may be; both were in the address.
+        // Only the wrong token is refused with 401. Both tokens were in the address.
         let socket = WebSocket::try_open(hub, &format!("/api/v1/ws?token={token}"), &[]).await;
         assert_eq!(socket.err() == Some(401), token == bad);
         ask(&format!("{room}?ticket={token}"), &[]).await.expect(401);
@@ -89,8 +89,8 @@ async fn assert_no_credential(hub: &Hub, mut secrets: Vec<String>) {
     assert!(log.lines().count() > 3, "nothing was logged at all");
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
         let line = log.lines().find(|line| line.contains(secret.as_str()));
-        assert!(line.is_none(), "a credential stands in the log: {line:?}");
-        assert!(!metrics.contains(secret.as_str()), "a credential stands in a metric");
+        assert!(line.is_none(), "the log has a credential: {line:?}");
+        assert!(!metrics.contains(secret.as_str()), "a metric has a credential");
     }
 }
 
@@ -137,7 +137,7 @@ async fn log_lines_of_a_request_carry_its_trace() {
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let api = Api::at(&hub.url("")).with_header("traceparent", trace);
     api.publish_to("a", "a.b", json!({})).await;
-    let is_answer = |line: &str| line.contains("\"answered\"") && line.contains("/publish");
+    let is_answer = |line: &str| line.contains("\"answered a request\"") && line.contains("/publish");
     let traced = |line: &str| line.contains("\"trace_id\":\"4bf92f3577b34da6a3ce929d0e0e4736\"");
     wait::until(WAIT_TIMEOUT, async || hub.log().lines().any(|line| is_answer(line) && traced(line))).await;
     Api::at(&hub.url("")).publish_to("b", "a.b", json!({})).await;

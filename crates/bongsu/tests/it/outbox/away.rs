@@ -44,7 +44,7 @@ async fn two_hubs_deliver_the_same_rows_through_an_outage(flavour: Flavour) {
     for stream in &mut streams {
         assert!(
             stream.try_next_event(Duration::from_secs(3)).await.is_err(),
-            "they stay open, and say nothing"
+            "the streams must stay open and silent"
         );
     }
     server.restart().await;

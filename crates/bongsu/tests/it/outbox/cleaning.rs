@@ -18,8 +18,8 @@ use super::follower::{LAST_NUMBER, row_of};
 use super::{open, rows, stream_request};
 
 pub(super) const EVENT_ID: &str = "42";
-/// Rows of the test, and how many of them are older than the retention. The bytes of all rows together exceed what
-/// the kernel buffers for a reader that does not read.
+/// Rows of the test, and how many of them are older than the retention. The bytes of all rows together exceed
+/// the kernel's buffers for a reader that does not read.
 const ROW_COUNT: u64 = 4_000;
 const OLD_ROW_COUNT: u64 = 3_000;
 const ROW_TEXT_BYTES: usize = 3_000;
@@ -59,8 +59,8 @@ async fn read_to_the_last(stream: &mut Stream) -> CleaningTrace {
     let mut page = CleaningTrace { ids: Vec::new(), gaps: Vec::new() };
     let deadline = Instant::now() + FLEET_TIMEOUT * 2;
     loop {
-        assert!(Instant::now() < deadline, "the last row did not come after {} others", page.ids.len());
-        let event = stream.next_event(FLEET_TIMEOUT).await.expect("a stream that goes on");
+        assert!(Instant::now() < deadline, "the last row did not come after {} other rows", page.ids.len());
+        let event = stream.next_event(FLEET_TIMEOUT).await.expect("an open stream");
         if ["system.reset", "system.lagged"].contains(&event.event.as_str()) {
             page.gaps.push(page.ids.len());
             continue;
@@ -83,11 +83,11 @@ fn check_trace(page: &CleaningTrace, after: usize, before: &[i64], left: &BTreeS
         if told.next_if(|(_, told)| *told == id).is_some() {
             continue;
         }
-        assert!(!left.contains(id), "{id} is there, and was not told");
+        assert!(!left.contains(id), "row {id} exists and was not sent");
         let at = told.peek().map_or(page.ids.len(), |(at, _)| *at);
-        assert!(page.gaps.iter().any(|mark| *mark <= at), "{id} was left out, and nobody said so");
+        assert!(page.gaps.iter().any(|mark| *mark <= at), "row {id} was skipped without a notice");
     }
-    assert!(told.next().is_none(), "told twice, or out of order");
+    assert!(told.next().is_none(), "a row was sent twice or out of order");
 }
 
 async fn cleanup_resets_streams_with_removed_positions(flavour: Option<Flavour>) {
@@ -136,7 +136,7 @@ async fn cleanup_resets_streams_with_removed_positions(flavour: Option<Flavour>)
     let left: BTreeSet<i64> = fleet.row_order(EVENT_ID).into_iter().collect();
     let (removed, rows) = (before.iter().filter(|id| !left.contains(id)).count(), before.len());
     let young = before[OLD_ROW_COUNT as usize..].iter().filter(|id| !left.contains(id)).count();
-    assert_eq!(young, 0, "rows are gone that are younger than the window");
+    assert_eq!(young, 0, "rows within the retention were removed");
     for (after, page) in &pages {
         check_trace(page, *after, &before, &left);
     }
@@ -147,7 +147,7 @@ async fn cleanup_resets_streams_with_removed_positions(flavour: Option<Flavour>)
             continue;
         }
         let mut page = read_to_the_last(&mut held.resume()).await;
-        assert_eq!(first, before[..20], "before anything was removed");
+        assert_eq!(first, before[..20], "rows read before retention");
         page.ids.splice(0..0, first);
         page.gaps.iter_mut().for_each(|mark| *mark += 20);
         check_trace(&page, 0, &before, &left);
@@ -157,12 +157,12 @@ async fn cleanup_resets_streams_with_removed_positions(flavour: Option<Flavour>)
     let mut late = open(stream_request(hub, EVENT_ID, 7).last_event_id(&before[0].to_string())).await;
     late.expect_event("system.reset", FLEET_TIMEOUT).await;
     let page = read_to_the_last(&mut late).await;
-    assert_eq!(page.ids, left.into_iter().collect::<Vec<_>>(), "all that is left");
+    assert_eq!(page.ids, left.into_iter().collect::<Vec<_>>(), "all remaining rows");
     let marked = pages.iter().filter(|(_, page)| !page.gaps.is_empty()).count();
     let facts = json!({"seed": tier::seed(), "rows": rows, "removed": removed, "readers": pages.len(),
         "toldOfAHole": marked, "toldInTheMiddle": cut});
     proof::record("outbox", &name, &facts);
-    assert!(flavour.is_none() || cut > 0, "nobody was in the middle: {facts}");
+    assert!(flavour.is_none() || cut > 0, "no open stream lost rows: {facts}");
 }
 
 #[tokio::test]

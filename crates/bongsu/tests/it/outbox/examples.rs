@@ -36,7 +36,7 @@ fn text(file: &str) -> String {
 /// Runs a command to its end: whether it succeeded, and its output.
 async fn run(mut command: Command) -> (bool, String) {
     let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap();
-    let output = output.expect("it can be started");
+    let output = output.expect("a command that starts");
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     (output.status.success(), said.concat())
 }
@@ -96,7 +96,7 @@ impl OutboxTest {
             }
             assert_eq!(json!(told), json!(titles));
         }
-        assert_eq!(self.tasks().await, titles.len(), "what is told is there, and what is there is told");
+        assert_eq!(self.tasks().await, titles.len(), "the sent tasks and the stored tasks differ");
     }
 
     async fn tasks(&self) -> usize {
@@ -248,7 +248,7 @@ fn the_outbox_document_shows_the_example_files() {
             _ => continue,
         };
         let is_there = |file: &&String| file.ends_with(&ending) && text(file).contains(&format!("{code}\n"));
-        assert!(files.iter().any(|file| is_there(&file)), "no example has this:\n{code}");
+        assert!(files.iter().any(|file| is_there(&file)), "no example file has this block:\n{code}");
         shown += 1;
     }
     assert!(shown >= 5, "the document shows {shown} examples only");

@@ -52,12 +52,12 @@ impl Database {
         Server::database_name(&self.url)
     }
 
-    /// A database with all tables that no hub uses, on the shared server.
+    /// A database with all tables, on the shared server. No hub uses it.
     pub(super) async fn migrated(flavour: Flavour) -> Self {
         Self::with_tables(ServerHandle::Shared(flavour.shared().await)).await
     }
 
-    /// The same on a separate server, for tests about the transactions of a whole server.
+    /// As [`Self::migrated`] on a separate server, for tests about the transactions of a whole server.
     pub(super) async fn migrated_on_own_server(flavour: Flavour) -> Self {
         Self::with_tables(ServerHandle::Own(Server::start(flavour).await)).await
     }
@@ -69,7 +69,7 @@ impl Database {
         database
     }
 
-    /// Connections such as any program has.
+    /// Connects as any program does.
     pub(super) async fn records(&self, max_connections: usize) -> Records {
         let options = Options { address: DatabaseAddress::parse(&self.url).unwrap(), max_connections };
         let migrations = bongsu::PARTS.migrations(&Values::default(), options.address.dialect()).unwrap();
@@ -204,7 +204,7 @@ impl Fleet {
                      CASE WHEN n % 20 = 0 THEN 'DONE' ELSE 'PENDING' END \
                  FROM counted ORDER BY n"
             ));
-            // Readers on the same thread read what has arrived.
+            // Lets readers on the same thread read.
             tokio::task::yield_now().await;
         }
     }

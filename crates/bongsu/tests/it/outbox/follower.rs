@@ -13,7 +13,7 @@ use super::stream_request;
 /// The number of the row that ends a test: every other row was committed before it was written.
 pub(super) const LAST_NUMBER: u64 = 1 << 50;
 
-/// What a reader received.
+/// The rows and resets that a reader received.
 #[derive(Default)]
 pub(super) struct ReaderTrace {
     pub(super) ids: Vec<i64>,
@@ -46,7 +46,7 @@ impl ReaderTrace {
 }
 
 impl StreamReader<'_> {
-    /// Reads from the beginning to the last row, or until nothing more arrives within the timeout.
+    /// Reads from the beginning to the last row, or until no event arrives within the timeout.
     pub(super) async fn read(self, mut rng: Rng) -> ReaderTrace {
         let (mut followed, mut last, mut until) =
             (ReaderTrace::default(), "0".to_owned(), Instant::now() + FLEET_TIMEOUT);
@@ -108,7 +108,7 @@ impl StreamReader<'_> {
 /// The id and the number of a row that was sent.
 pub(super) fn row_of(event: &Event) -> (i64, u64) {
     let data = event.json();
-    assert_eq!(event.event, "message", "something else was told: {event:?}");
+    assert_eq!(event.event, "message", "the event is not a row: {event:?}");
     assert_eq!(event.own_id, Some(data["id"].to_string()), "{event:?}");
     (data["id"].as_i64().expect("an id"), data["payload"]["proposal_id"].as_u64().expect("a number"))
 }

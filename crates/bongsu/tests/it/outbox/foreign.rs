@@ -19,7 +19,10 @@ pub(super) async fn tables_of_another_program_are_not_changed(flavour: Option<Fl
     test.sql("CREATE TABLE memberships (person INTEGER, club INTEGER)").await;
     let (status, output) = test.hub.restart_expecting_failure(&[("OUTBOX", "on")]).await;
     assert!(!status.success());
-    assert!(output.contains("event_id") || output.contains("status"), "it says what it misses: {output}");
+    assert!(
+        output.contains("event_id") || output.contains("status"),
+        "the error must name a missing column: {output}"
+    );
     test.hub.restart().await;
     test.sql("INSERT INTO memberships VALUES (1, 2)").await;
     // Once the other program's table is gone, the outbox can be switched on; a hub with OUTBOX=off does not use it

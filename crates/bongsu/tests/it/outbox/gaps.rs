@@ -23,13 +23,13 @@ pub(super) const SERVER_PACE: Pace = Pace { within: 60, long_one_in: 25, between
 /// SQLite allows one writer at a time, and the hub needs to write as well.
 const FILE_PACE: Pace = Pace { within: 30, long_one_in: 60, between: 300, targets: TARGETS };
 
-/// Kills and pauses that must hit open transactions, each.
+/// How many kills, and how many pauses, must hit open transactions.
 fn required_faults() -> usize {
     tier::size(1, 25)
 }
 
-/// Kills and pauses the hub with the sequencer, until enough faults hit open transactions: how many did, each followed by
-/// new positions.
+/// Kills and pauses the hub with the sequencer until enough faults hit open transactions; readers must
+/// receive new rows after each. Returns how many kills and how many pauses hit open transactions.
 async fn faults(fleet: &Fleet, ledger: &Ledger, told: &AtomicUsize, rng: &mut Rng) -> [usize; 2] {
     let (rounds, mut landed) = (tier::size(4, 60), [0, 0]);
     for round in 0..3 * rounds {
@@ -81,7 +81,7 @@ async fn ensure_stopped_without_lock(hub: &Hub, ledger: &Ledger) {
         if wait::holds_within(Duration::from_secs(5), async || ledger.commits() > commits + 1).await {
             return;
         }
-        assert!(Instant::now() < deadline, "nobody can write, whenever the hub is stopped");
+        assert!(Instant::now() < deadline, "no writer commits while the hub is stopped");
         hub.send_signal(Signal::CONT);
         wait::until(FLEET_TIMEOUT, async || ledger.commits() > commits + 1).await;
         hub.send_signal(Signal::STOP);
@@ -152,15 +152,15 @@ async fn every_stored_row_is_delivered_once_in_one_order(flavour: Option<Flavour
     proof::record("outbox", &name, &facts);
     for ((target, told), wrong) in followed.iter().zip(&wrong) {
         assert!(wrong.is_empty(), "a reader of {target}: {wrong:?}\n{facts}");
-        assert_eq!(told.resets, 0, "a reader of {target} was told to begin anew");
+        assert_eq!(told.resets, 0, "a reader of {target} was reset");
         assert_eq!(
             told.ids, orders[*target as usize],
             "a reader of {target} has another order than the table"
         );
     }
     assert!(landed.iter().all(|landed| *landed >= required_faults()), "too few faults landed: {facts}");
-    assert!(sum(&|told| told.drops) >= followed.len(), "hardly anybody dropped: {facts}");
-    assert!(flavour.is_none() || overtaken > 20, "hardly an id was overtaken, so this shows little: {facts}");
+    assert!(sum(&|told| told.drops) >= followed.len(), "too few readers disconnected: {facts}");
+    assert!(flavour.is_none() || overtaken > 20, "too few ids were overtaken: {facts}");
 }
 
 #[tokio::test]

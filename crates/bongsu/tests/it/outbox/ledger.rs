@@ -1,4 +1,4 @@
-//! Records what writers did to the table on one logical clock, and checks what a reader must have seen.
+//! Records the inserts and commits of writers on one logical clock, and checks the rows that a reader saw.
 //!
 //! The checker is one function, so that the faults it finds in naive readers are the faults it would find in the hub.
 
@@ -60,8 +60,8 @@ impl Ledger {
         known.lock().unwrap().extend(spans);
     }
 
-    /// Decides the unanswered rows by the content of the table: a row that is there counts as committed at the latest
-    /// possible time. Returns how many rows were unanswered.
+    /// Decides the unanswered rows by the content of the table: a row in the table counts as committed at the
+    /// latest possible time. Returns how many rows were unanswered.
     pub(super) fn settle(&self, in_table: &BTreeSet<u64>) -> usize {
         let open = std::mem::take(&mut *self.open.lock().unwrap());
         let count = open.len();
@@ -91,7 +91,7 @@ impl Ledger {
     }
 }
 
-/// The faults in what a reader saw.
+/// The faults in the rows that a reader saw.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Violations {
     pub(super) missing: Vec<u64>,

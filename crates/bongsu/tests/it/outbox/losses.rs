@@ -1,5 +1,5 @@
-//! The database is paused or killed while rows are written and read: streams stay open, send nothing wrong, and
-//! continue without a gap once it is back.
+//! The database is paused or killed while rows are written and read: streams stay open, send no wrong row,
+//! and continue without a gap once it is back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -117,13 +117,13 @@ async fn streams_outlast(flavour: Flavour, loss: DatabaseFault) {
     proof::record("outbox", &name, &facts);
     for ((target, told), wrong) in followed.iter().zip(&wrong) {
         assert!(wrong.is_empty(), "a reader of {target}: {wrong:?}\n{facts}");
-        assert_eq!(told.ids, fleet.row_order(target), "another order than the table's");
+        assert_eq!(told.ids, fleet.row_order(target), "the reader has another order than the table");
         // MariaDB shows a commit before it is on disk. After a crash, positions that readers have seen may be lost
         // and given to other rows: every reader gets a reset then, and none has a gap.
         let may_begin_anew = flavour == Flavour::MariaDb && matches!(loss, DatabaseFault::Killed);
         assert!(may_begin_anew || (told.streams, told.resets) == (1, 0), "a stream ended: {facts}");
     }
-    assert!(landed >= tier::size(1, 10), "too few losses met transactions under way: {facts}");
+    assert!(landed >= tier::size(1, 10), "too few faults hit open transactions: {facts}");
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ async fn fetch_rows(asked: &ReaderQuery, tx: &mut Transaction<'_>) -> Result<Vec
     rows.iter().map(|row| Ok((row.int(0)?, number(row.text(1)?)))).collect()
 }
 
-/// Reads on with the query until the last row.
+/// Reads with the query until the last row.
 async fn read_by(records: &Records, query: &'static Query, target: u64) -> Vec<u64> {
     let (mut seen, mut last, until) = (Vec::new(), 0, Instant::now() + FLEET_TIMEOUT);
     while Instant::now() < until {
@@ -70,7 +70,7 @@ async fn expect_lost_rows(name: &str, flavour: Flavour, query: &'static Query) {
     }
     let mut rng = Rng::for_test(name);
     for round in 1..=MAX_ROUNDS {
-        // No hub uses this database: it would change the rows.
+        // No hub uses this database, because a hub would change the rows.
         let database = match query.name() {
             // The horizon depends on all transactions of the server, including those in other databases.
             "test_by_horizon" => Database::migrated_on_own_server(flavour).await,
@@ -95,7 +95,7 @@ async fn expect_lost_rows(name: &str, flavour: Flavour, query: &'static Query) {
         let found = |count: fn(&Violations) -> usize| wrong.iter().map(count).sum::<usize>();
         let (missing, disordered) =
             (found(|wrong| wrong.missing.len()), found(|wrong| wrong.disordered.len()));
-        assert_eq!(found(|wrong| wrong.unexpected.len()), 0, "what was undone was never there to be read");
+        assert_eq!(found(|wrong| wrong.unexpected.len()), 0, "rolled back rows were read");
         if missing > 0 {
             let facts = json!({"seed": tier::seed(), "rounds": round, "acknowledged": kept.len(),
                 "missing": missing, "disordered": disordered});
@@ -151,12 +151,8 @@ async fn a_reader_by_a_horizon_of_transactions_waits_for_whoever_is_slowest_on_p
     let looking = async {
         barrier.wait().await;
         insert(1);
-        assert_eq!(look(&BY_ID).await, [1], "it is committed");
-        assert_eq!(
-            look(&BY_HORIZON).await,
-            [0; 0],
-            "and waits for a transaction that has nothing to do with it"
-        );
+        assert_eq!(look(&BY_ID).await, [1], "the committed row");
+        assert_eq!(look(&BY_HORIZON).await, [0; 0], "no row while an unrelated transaction is open");
         barrier.wait().await;
     };
     tokio::join!(open, looking);

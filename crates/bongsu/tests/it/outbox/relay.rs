@@ -42,12 +42,12 @@ trait OutboxTable {
     /// The number that a query returns.
     async fn count(&self, sql: &str) -> i64;
 
-    /// Rows that the table does not show as relayed yet.
+    /// The number of rows that are not marked as DONE.
     async fn not_done(&self) -> i64 {
         self.count("SELECT count(*) FROM outbox_events WHERE status <> 'DONE'").await
     }
 
-    /// Rows that a worker has claimed and not marked.
+    /// The number of rows that a worker has claimed and not marked as DONE.
     async fn claimed(&self) -> i64 {
         self.count("SELECT count(*) FROM outbox_events WHERE status = 'PROCESSING'").await
     }
@@ -122,7 +122,7 @@ async fn kill_during_relay(
     }
     let at_work = async || rows.claimed().await > 0 || rows.not_done().await == 0;
     wait::until(RELAY_TIMEOUT, at_work).await;
-    // Every second time all hubs, so that no live worker can hold a claim that is found.
+    // Every second time all hubs, so that a claim that is found belongs to a dead worker.
     let victims = match kills.all % 2 {
         1 => vec![*rng.pick(hubs)],
         _ => hubs.to_vec(),
@@ -162,7 +162,7 @@ async fn relay_while_killed(name: &str, hubs: &[&Hub], rows: &impl OutboxTable) 
         repeated += found.len() - distinct.len();
         assert!(
             found == expected,
-            "each once, in order, in the room of t{target}: {missing} missing, {repeated} repeated"
+            "events of room t{target} differ from the rows: {missing} missing, {repeated} repeated"
         );
     }
     let in_table = rows.count("SELECT count(*) FROM outbox_events").await;
@@ -170,7 +170,7 @@ async fn relay_while_killed(name: &str, hubs: &[&Hub], rows: &impl OutboxTable) 
         "repeated": repeated, "kills": kills.all, "killsWhileRowsWaited": kills.while_rows_waited,
         "killsWhileRowsWereClaimed": kills.while_claimed});
     proof::record("outbox", name, &facts);
-    assert!(kills.while_claimed >= wanted, "too few kills landed while rows were worked on: {facts}");
+    assert!(kills.while_claimed >= wanted, "too few kills landed while rows were claimed: {facts}");
 }
 
 /// Settings under which rooms keep every event that these tests relay.

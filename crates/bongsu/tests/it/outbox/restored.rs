@@ -14,15 +14,15 @@ use super::{open, rows, stream_request};
 
 const EVENT_ID: &str = "42";
 
-/// What a reader received, in order.
+/// One item that a reader received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReceivedItem {
     Row(i64, u64),
     Reset,
 }
 
-/// Reads from the beginning and reconnects after every end, until the last row or until nothing arrives within the
-/// timeout.
+/// Reads from the beginning and reconnects after every end, until the last row or until no event arrives
+/// within the timeout.
 async fn read_until_last(hub: &Hub, told: &std::sync::Mutex<Vec<ReceivedItem>>) {
     let (mut last, mut until) = ("0".to_owned(), Instant::now() + FLEET_TIMEOUT);
     while Instant::now() < until {
@@ -70,13 +70,13 @@ fn resets_in(told: &std::sync::Mutex<Vec<ReceivedItem>>) -> usize {
 /// Checks the order: forty rows, then a reset before anything else, and after the last reset all rows of the table.
 fn check_items(fleet: &Fleet, told: &[ReceivedItem]) {
     let first: Vec<u64> = told.iter().map_while(number).collect();
-    assert_eq!(first, (1..=40).collect::<Vec<_>>(), "and then a reset: {told:?}");
+    assert_eq!(first, (1..=40).collect::<Vec<_>>(), "rows before the reset: {told:?}");
     let after = told.iter().rposition(|told| *told == ReceivedItem::Reset).expect("a reset");
     let ids: Vec<i64> = told[after + 1..]
         .iter()
         .map(|told| if let ReceivedItem::Row(id, _) = told { *id } else { 0 })
         .collect();
-    assert_eq!(ids, fleet.row_order(EVENT_ID), "all that there is, after the reset: {told:?}");
+    assert_eq!(ids, fleet.row_order(EVENT_ID), "rows after the last reset: {told:?}");
 }
 
 fn number(told: &ReceivedItem) -> Option<u64> {
@@ -92,7 +92,7 @@ async fn expect_reset_on_resume(fleet: &Fleet, lost: i64) {
     for hub in &fleet.hubs {
         let deadline = Instant::now() + FLEET_TIMEOUT;
         let mut back = loop {
-            assert!(Instant::now() < deadline, "nobody who comes back is told of the reset");
+            assert!(Instant::now() < deadline, "a client that resumes gets no reset");
             let mut back = open(stream_request(hub, EVENT_ID, 7).last_event_id(&lost.to_string())).await;
             match back.next_event(FLEET_TIMEOUT).await.expect("an event") {
                 event if event.event == "system.reset" => break back,
@@ -105,7 +105,7 @@ async fn expect_reset_on_resume(fleet: &Fleet, lost: i64) {
     }
 }
 
-/// Twenty rows are in the copy, and twenty are not.
+/// Restores a copy that has twenty of forty rows, and checks that every reader is reset.
 async fn expect_reset_after_restore(flavour: Flavour, reused: bool) {
     let Some(fleet) = Fleet::start_on_own_server(Some(flavour)).await else { return };
     let database = fleet.database.as_ref().unwrap();
@@ -136,7 +136,7 @@ async fn expect_reset_after_restore(flavour: Flavour, reused: bool) {
     }
     let ReceivedItem::Row(lost, 21) = told[0][20] else { panic!("{:?}", told[0]) };
     if reused {
-        assert!(fleet.row_order(EVENT_ID).contains(&lost), "the id is not used again, so this shows less");
+        assert!(fleet.row_order(EVENT_ID).contains(&lost), "no row reuses the id of a lost one");
     }
     expect_reset_on_resume(&fleet, lost).await;
 }
@@ -152,12 +152,12 @@ fn next_id_is_21(fleet: &Fleet) {
 /// before any hub can notice.
 async fn restore_and_reuse_ids(fleet: &Fleet, copy: &tempfile::TempDir) {
     let database = fleet.database.as_ref().unwrap();
-    let first = fleet.sequencer().expect("one gives positions");
+    let first = fleet.sequencer().expect("a sequencer");
     fleet.hubs.iter().for_each(|hub| hub.send_signal(Signal::STOP));
     database.restore(copy).await;
     next_id_is_21(fleet);
     fleet.sql(&rows(EVENT_ID, 101..=130));
-    assert_eq!(fleet.query("SELECT MAX(id) FROM outbox_events")[0][0], "50", "ids are used again");
+    assert_eq!(fleet.query("SELECT MAX(id) FROM outbox_events")[0][0], "50", "the new rows must reuse ids");
     fleet.hubs[first].send_signal(Signal::CONT);
     let given = "SELECT position FROM bongsu_outbox_head";
     wait::until(FLEET_TIMEOUT, async || fleet.query(given)[0][0] == "50").await;
@@ -215,5 +215,5 @@ async fn streams_with_positions_beyond_a_restored_file_are_reset() {
     assert_eq!(told, (1..=20).chain(101..=130).collect::<Vec<_>>());
     let new = early.take_events(30, FLEET_TIMEOUT).await;
     assert_eq!(new.iter().map(|event| row_of(event).1).collect::<Vec<_>>(), (101..=130).collect::<Vec<_>>());
-    assert_eq!(row_of(&new[0]).0, row_of(&beyond[20]).0, "the ids are not used again, so this shows less");
+    assert_eq!(row_of(&new[0]).0, row_of(&beyond[20]).0, "the new rows do not reuse the ids of lost ones");
 }

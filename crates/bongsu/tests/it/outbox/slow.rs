@@ -16,11 +16,11 @@ const EVENT_ID: &str = "42";
 const RECEIVE_BUFFER_BYTES: u32 = 4_096;
 /// The memory that a reader that reads nothing may cost: a page and the connection's buffers.
 const MAX_KIB_PER_SILENT_READER: u64 = 96;
-/// The memory that the hub may use for a while whatever the readers do: what the tail reads at once, and the page
-/// cache of an embedded database.
+/// The memory that the hub may use for a while whatever the readers do: the rows that the tail reads at once,
+/// and the page cache of an embedded database.
 const MAX_KIB_OF_TAIL: u64 = 16 << 10;
 const MAX_KIB_OF_PAGES: u64 = 5 * (16 << 10);
-/// The text of a row: all rows together exceed what the kernel buffers for a client that does not read.
+/// The length of a row's text: all rows together exceed the kernel's buffers for a client that does not read.
 const ROW_TEXT_BYTES: usize = 2_000;
 
 /// Opens a stream that begins with the next row.
@@ -44,7 +44,7 @@ async fn read_to_last(hub: &Hub, mut stream: Stream) -> usize {
                 }
             },
             None => {
-                assert!(expected > expected_at_end, "it was ended twice at {expected}");
+                assert!(expected > expected_at_end, "it ended twice at row {expected}");
                 (ends, expected_at_end) = (ends + 1, expected);
                 let last = stream.last_event_id().to_owned();
                 stream = open(stream_request(hub, EVENT_ID, 7).last_event_id(&last)).await;
@@ -71,7 +71,7 @@ pub(super) async fn silent_readers(fleet: &Fleet, silent: usize, events: u64) ->
     };
     let reading = join_all(quick.into_iter().map(|(hub, stream)| read_to_last(hub, stream)));
     let ((), ends) = tokio::join!(writing, reading);
-    assert!(ends.iter().all(|ends| *ends == 0), "somebody who reads was ended");
+    assert!(ends.iter().all(|ends| *ends == 0), "a reader that reads was closed");
     let peak: u64 = fleet.hubs.iter().map(Hub::peak_rss_kib).sum();
     let hubs = fleet.hubs.len() as u64;
     let own = MAX_KIB_OF_TAIL + if fleet.database.is_none() { MAX_KIB_OF_PAGES } else { 0 };

@@ -39,7 +39,7 @@ pub(super) async fn resuming_with_the_last_id_loses_and_repeats_no_row(flavour: 
     let kept: BTreeMap<u64, RowSpan> = (0..300).map(span).collect();
     let wrong = Violations::find(&followed.numbers, event, &kept);
     assert!(wrong.is_empty(), "{wrong:?}");
-    assert!(followed.drops > 5, "it hardly ever dropped");
+    assert!(followed.drops > 5, "the reader disconnected too rarely");
 }
 
 pub(super) async fn rows_with_equal_times_are_delivered_in_the_order_of_their_ids(flavour: Option<Flavour>) {
@@ -62,11 +62,14 @@ pub(super) async fn rows_with_equal_times_are_delivered_in_the_order_of_their_id
     let told = live.take_events(300, FLEET_TIMEOUT).await;
     assert_eq!(numbers(&told), (0..300).collect::<Vec<_>>());
     assert!(told.iter().take(250).all(|event| event.json()["created_at"] == "2026-02-16T10:30:00.000Z"));
-    assert!(told.windows(2).all(|pair| row_of(&pair[0]).0 < row_of(&pair[1]).0), "by their ids");
+    assert!(
+        told.windows(2).all(|pair| row_of(&pair[0]).0 < row_of(&pair[1]).0),
+        "the rows are not in the order of their ids"
+    );
     let mut back =
         open(stream_request(&fleet.hubs[0], EVENT_ID, 7).last_event_id(&row_of(&told[99]).0.to_string()))
             .await;
-    assert_eq!(back.take_events(200, FLEET_TIMEOUT).await, told[100..], "who comes back between them");
+    assert_eq!(back.take_events(200, FLEET_TIMEOUT).await, told[100..], "rows after a position in between");
 }
 
 pub(super) async fn cleanup_keeps_the_retention_window_and_finished_rows_stay_readable(
@@ -82,7 +85,7 @@ pub(super) async fn cleanup_keeps_the_retention_window_and_finished_rows_stay_re
     assert_eq!(
         numbers(&stream.take_events(60, FLEET_TIMEOUT).await),
         (1..=60).collect::<Vec<_>>(),
-        "done, and told"
+        "finished rows must be sent"
     );
     // A retention shorter than the minimum counts as the minimum.
     age_positions(&fleet, 20);
@@ -93,12 +96,16 @@ pub(super) async fn cleanup_keeps_the_retention_window_and_finished_rows_stay_re
     assert_eq!(
         numbers(&back.take_events(39, FLEET_TIMEOUT).await),
         (22..=60).collect::<Vec<_>>(),
-        "all of the window"
+        "rows within the retention"
     );
     let mut late = open(stream_request(hub, EVENT_ID, 7).last_event_id("0")).await;
     late.expect_event("system.reset", FLEET_TIMEOUT).await;
     let left: Vec<u64> = [5].into_iter().chain(21..=60).collect();
-    assert_eq!(numbers(&late.take_events(41, FLEET_TIMEOUT).await), left, "and what is not done");
+    assert_eq!(
+        numbers(&late.take_events(41, FLEET_TIMEOUT).await),
+        left,
+        "the row that is not done must stay"
+    );
 }
 
 pub(super) async fn a_withdrawn_member_receives_nothing_more_and_is_refused(flavour: Option<Flavour>) {
@@ -119,7 +126,7 @@ pub(super) async fn a_withdrawn_member_receives_nothing_more_and_is_refused(flav
         assert_eq!(numbers(&stays.take_events(2, FLEET_TIMEOUT).await), [1, 2]);
         assert_eq!(numbers(&withdrawn.take_events(1, FLEET_TIMEOUT).await), [1]);
         assert_eq!(withdrawn.expect_event("system.close", FLEET_TIMEOUT).await.json()["code"], 3501);
-        assert_eq!(withdrawn.next(FLEET_TIMEOUT).await, None, "nothing comes after it");
+        assert_eq!(withdrawn.next(FLEET_TIMEOUT).await, None, "the stream must end");
         stream_request(hub, EVENT_ID, 7).open().await.err().unwrap().expect_error(403, "COMMON403");
     }
 }
@@ -133,7 +140,7 @@ pub(super) async fn two_instances_deliver_the_same_rows(flavour: Option<Flavour>
     let programs = [Program::start(&fleet).await, Program::start(&fleet).await];
     join_all((0..100).map(|number| programs[number as usize % 2].insert(EVENT_ID, number))).await;
     let told = join_all(streams.iter_mut().map(|stream| stream.take_events(100, FLEET_TIMEOUT))).await;
-    assert_eq!(told[0], told[1], "the same, in the same order");
+    assert_eq!(told[0], told[1], "the two streams differ");
     // A client resumes on the other hub after a row that the first hub sent.
     let last = row_of(&told[0][49]).0.to_string();
     let mut moved = open(stream_request(other, EVENT_ID, 7).last_event_id(&last)).await;
@@ -175,7 +182,7 @@ pub(super) async fn streams_continue_after_a_database_outage_and_clients_get_a_r
     let hub = &fleet.hubs[0];
     fleet.accept(EVENT_ID, &[7]);
     let mut stream = open(stream_request(hub, EVENT_ID, 7)).await;
-    assert_eq!(stream.next(FLEET_TIMEOUT).await, Some(Item::Retry(5_000)), "when to come back");
+    assert_eq!(stream.next(FLEET_TIMEOUT).await, Some(Item::Retry(5_000)), "the retry delay");
     fleet.sql(&rows(EVENT_ID, [1]));
     let first = stream.take_events(1, FLEET_TIMEOUT).await;
     match &fleet.database {
@@ -188,21 +195,27 @@ pub(super) async fn streams_continue_after_a_database_outage_and_clients_get_a_r
             let close = early.expect_event("system.close", FLEET_TIMEOUT).await.json();
             assert_eq!(close["reconnect"], true, "{close}");
             assert!(close["retryMs"].as_u64().is_some(), "{close}");
-            assert!(stream.try_next_event(Duration::from_secs(1)).await.is_err(), "no word of it to anybody");
+            assert!(
+                stream.try_next_event(Duration::from_secs(1)).await.is_err(),
+                "the stream must stay silent"
+            );
             database.restart().await;
         }
         None => {
             let file = fleet.file();
             file.execute_batch("BEGIN EXCLUSIVE").unwrap();
-            assert!(stream.try_next_event(Duration::from_secs(1)).await.is_err(), "no word of it to anybody");
+            assert!(
+                stream.try_next_event(Duration::from_secs(1)).await.is_err(),
+                "the stream must stay silent"
+            );
             file.execute_batch("ROLLBACK").unwrap();
         }
     }
     fleet.sql(&rows(EVENT_ID, [2, 3]));
-    assert_eq!(numbers(&stream.take_events(2, FLEET_TIMEOUT).await), [2, 3], "it goes on by itself");
+    assert_eq!(numbers(&stream.take_events(2, FLEET_TIMEOUT).await), [2, 3], "the stream must continue");
     let mut back =
         open(stream_request(hub, EVENT_ID, 7).last_event_id(first[0].own_id.as_deref().unwrap())).await;
     assert_eq!(back.next(FLEET_TIMEOUT).await, Some(Item::Retry(5_000)));
     let told = back.take_events(2, FLEET_TIMEOUT).await;
-    assert_eq!(told[1].json()["payload"], json!({"proposal_id": 3}), "and so does who comes back");
+    assert_eq!(told[1].json()["payload"], json!({"proposal_id": 3}), "a resumed stream must get the rows");
 }

@@ -52,7 +52,7 @@ pub(super) async fn malformed_and_unknown_positions_are_reported(flavour: Option
     }
     let mut empty = open(test.stream_request("42", 7)).await;
     assert_eq!(empty.next(WAIT_TIMEOUT).await, Some(Item::Retry(5_000)));
-    assert_eq!(empty.last_event_id(), "0", "who drops now comes back to here");
+    assert_eq!(empty.last_event_id(), "0", "the position before the first row");
     test.write("42", 1..=3).await;
     assert_eq!(numbers(&empty.take_events(3, WAIT_TIMEOUT).await), [1, 2, 3]);
     let mut beginning = open(test.stream_request("42", 7).last_event_id("0")).await;
@@ -60,7 +60,11 @@ pub(super) async fn malformed_and_unknown_positions_are_reported(flavour: Option
     let mut unknown = open(test.stream_request("42", 7).last_event_id("999999")).await;
     let reset = unknown.expect_event("system.reset", WAIT_TIMEOUT).await;
     assert_eq!((reset.json()["reason"].clone(), reset.own_id), (json!("unknown"), None));
-    assert_eq!(numbers(&unknown.take_events(3, WAIT_TIMEOUT).await), [1, 2, 3], "all that is left");
+    assert_eq!(
+        numbers(&unknown.take_events(3, WAIT_TIMEOUT).await),
+        [1, 2, 3],
+        "all rows must follow the reset"
+    );
     test.write("42", [4]).await;
     for stream in [&mut empty, &mut beginning, &mut unknown] {
         assert_eq!(numbers(&stream.take_events(1, WAIT_TIMEOUT).await), [4]);
@@ -92,7 +96,7 @@ pub(super) async fn a_withdrawal_closes_the_stream_at_its_position(flavour: Opti
     .await;
     assert_eq!(numbers(&stays.take_events(3, WAIT_TIMEOUT).await), [1, 2, 3]);
     let told = removed.take_events(2, WAIT_TIMEOUT).await;
-    assert_eq!(numbers(&told), [1, 2], "and nothing after it");
+    assert_eq!(numbers(&told), [1, 2], "rows before the removal");
     let close = removed.expect_event("system.close", WAIT_TIMEOUT).await;
     assert_eq!(close.json()["code"], 3501);
     let end = format!("end.3501.{}", told[1].json()["id"]);
@@ -104,7 +108,11 @@ pub(super) async fn a_withdrawal_closes_the_stream_at_its_position(flavour: Opti
     assert_eq!(stopped.status, 204);
     test.sql("UPDATE memberships SET status = 'ACCEPTED' WHERE user_id = '7'").await;
     let mut again = open(test.stream_request("42", 7).last_event_id(&told[0].json()["id"].to_string())).await;
-    assert_eq!(numbers(&again.take_events(2, WAIT_TIMEOUT).await), [2, 3], "who is let in again reads on");
+    assert_eq!(
+        numbers(&again.take_events(2, WAIT_TIMEOUT).await),
+        [2, 3],
+        "a member who is added again resumes"
+    );
     // The membership is removed and added again before any hub has processed the removal.
     for number in 10..20 {
         let out_and_in = "UPDATE memberships SET status = 'PENDING' WHERE user_id = '7'; \

@@ -10,7 +10,7 @@ use super::{open, rows, stream_request};
 
 const EVENT_ID: &str = "42";
 
-/// Removes a membership in a way that fires no trigger.
+/// Removes a membership without firing a trigger, and checks that only its stream is closed.
 async fn expect_stream_closed_without_a_removal_row(flavour: Option<Flavour>) {
     let Some(fleet) = Fleet::start(flavour).await else { return };
     fleet.accept(EVENT_ID, &[7, 8]);
@@ -33,7 +33,7 @@ async fn expect_stream_closed_without_a_removal_row(flavour: Option<Flavour>) {
     fleet.sql(&rows(EVENT_ID, [1]));
     fleet.sql(&rows("43", [2]));
     for stream in &mut stay {
-        assert_eq!(stream.next_event(FLEET_TIMEOUT).await.expect("it goes on").event, "message");
+        assert_eq!(stream.next_event(FLEET_TIMEOUT).await.expect("an open stream").event, "message");
     }
 }
 
@@ -71,7 +71,7 @@ async fn rows_that_are_stuck_are_reported_in_health_and_continue_later(flavour: 
     }
     fleet.sql("ALTER TABLE outbox_events RENAME COLUMN place TO position");
     fleet.sql(&rows(EVENT_ID, [1]));
-    assert_eq!(stream.next_event(FLEET_TIMEOUT).await.expect("it goes on").event, "message");
+    assert_eq!(stream.next_event(FLEET_TIMEOUT).await.expect("an open stream").event, "message");
     for hub in &fleet.hubs {
         wait::until(FLEET_TIMEOUT, async || degraded(hub).await.as_array().is_some_and(Vec::is_empty)).await;
         wait::until(FLEET_TIMEOUT, async || failing(hub).await == 0.0).await;

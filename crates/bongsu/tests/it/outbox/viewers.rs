@@ -22,7 +22,7 @@ const COMMIT_INTERVAL: Duration = Duration::from_millis(20);
 /// Streams that are opened at the same time.
 const OPEN_BATCH_SIZE: usize = 50;
 
-/// How many queries the database has executed since its start, by its own count.
+/// How many queries the database has executed since its start, by its own log or counter.
 fn query_count(database: &Database) -> u64 {
     match database.flavour() {
         Flavour::Postgres => {
@@ -38,7 +38,7 @@ fn query_count(database: &Database) -> u64 {
     }
 }
 
-/// What commits cost the database while viewers were connected.
+/// The queries that the database executed during a run of commits.
 #[derive(Clone, Copy)]
 struct QueryCost {
     per_second: f64,
@@ -68,7 +68,7 @@ async fn measure_cost(
     let watching = streams.iter_mut().map(async |(event, stream)| {
         let mut told = Vec::new();
         while (told.len() as u64) < COMMITS_PER_RUN / EVENTS {
-            told.push(row_of(&stream.next_event(FLEET_TIMEOUT).await.expect("a stream that goes on")).1);
+            told.push(row_of(&stream.next_event(FLEET_TIMEOUT).await.expect("an open stream")).1);
         }
         let expected = (first..first + COMMITS_PER_RUN).filter(|number| number % EVENTS == *event);
         assert_eq!(told, expected.collect::<Vec<_>>());

@@ -1,5 +1,5 @@
 //! A membership ends while rows are written: its person receives the rows before the removal in the order of
-//! positions and none after it, whichever program removed the membership and however.
+//! positions and none after it, whichever program removed the membership.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,7 +38,7 @@ static DELETE: Query = Query::new(
 async fn ids_until_close(mut stream: Stream) -> Vec<i64> {
     let mut ids = Vec::new();
     let mut items = stream.read_to_end(FLEET_TIMEOUT).await;
-    let Some(Item::Event(close)) = items.pop() else { panic!("nothing at the end") };
+    let Some(Item::Event(close)) = items.pop() else { panic!("no event at the end") };
     assert_eq!((close.event.as_str(), &close.json()["code"]), ("system.close", &json!(3501)), "{close:?}");
     assert_eq!(close.json()["reconnect"], false, "{close:?}");
     for item in items {
@@ -50,8 +50,7 @@ async fn ids_until_close(mut stream: Stream) -> Vec<i64> {
 }
 
 async fn expect_refused(hub: &Hub, event: &str, person: u64) {
-    let answer =
-        stream_request(hub, event, person).open().await.err().expect("no stream after the right has ended");
+    let answer = stream_request(hub, event, person).open().await.err().expect("a refusal after the removal");
     answer.expect_error(403, "COMMON403");
 }
 
@@ -105,17 +104,25 @@ async fn run_round(fleet: &Fleet, programs: &[Program; 2], number: usize, mut rn
     programs[0].insert(&event, LAST_NUMBER).await;
     let mut stayed = Vec::new();
     for _ in 0..=ROWS_PER_ROUND {
-        let (id, number) = row_of(&stays.next_event(FLEET_TIMEOUT).await.expect("a stream that goes on"));
+        let (id, number) = row_of(&stays.next_event(FLEET_TIMEOUT).await.expect("an open stream"));
         stayed.push(id);
         if number == LAST_NUMBER {
             break;
         }
     }
     let order = fleet.row_order(&event);
-    assert_eq!(stayed, order, "who stays is told everything, in round {number}");
-    assert_eq!(left, ids_before_removal(fleet, &event, LEAVING_MEMBER), "who left, in round {number}");
+    assert_eq!(stayed, order, "rows of the staying member in round {number}");
+    assert_eq!(
+        left,
+        ids_before_removal(fleet, &event, LEAVING_MEMBER),
+        "rows of the leaving member in round {number}"
+    );
     if let Some(came) = &came {
-        assert_eq!(*came, ids_before_removal(fleet, &event, LATE_MEMBER), "who came late, in round {number}");
+        assert_eq!(
+            *came,
+            ids_before_removal(fleet, &event, LATE_MEMBER),
+            "rows of the late member in round {number}"
+        );
     }
     RoundOutcome { before: left.len(), was_let_in: came.is_some() }
 }
@@ -154,7 +161,7 @@ async fn no_row_is_delivered_after_the_membership_ended(flavour: Option<Flavour>
     let facts = json!({"seed": tier::seed(), "rounds": found.len(), "endedBetweenRows": within(&found),
         "letInBefore": let_in(&found)});
     proof::record("outbox", &name, &facts);
-    assert!(came_near(&found), "too few rights ended while rows were written or somebody came: {facts}");
+    assert!(came_near(&found), "too few memberships ended between rows or near a late member: {facts}");
 }
 
 #[tokio::test]

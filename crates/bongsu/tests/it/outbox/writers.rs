@@ -146,7 +146,7 @@ fn write_file(file: &rusqlite::Connection, ledger: &Arc<Ledger>, mut rng: Rng, p
         let mut tries = 0..10;
         while let Err(error) = file.execute_batch("BEGIN IMMEDIATE") {
             // A paused hub may hold the write lock: no other process writes until the hub resumes.
-            assert!(tries.next().is_some(), "somebody holds the file for ever: {error}");
+            assert!(tries.next().is_some(), "another process never releases the file: {error}");
             assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::DatabaseBusy), "{error}");
         }
         for (number, target, pause) in &change.rows {

@@ -93,7 +93,7 @@ impl Load {
                     }
                     api.try_call("PUT", path, "").await.inspect_err(|error| self.count_cut(error)).ok()
                 });
-                answered.await.expect("the hub comes back and answers").expect(200);
+                answered.await.expect("an answer after the restart").expect(200);
             }
             next += 1;
             self.registered.store(next.min(MAX_MEMBERS), Ordering::SeqCst);
@@ -111,7 +111,7 @@ impl Load {
         (n, PublishedEvent { room, event, id: None })
     }
 
-    /// Sent once: without an answer the outcome is unknown.
+    /// Publishes an event once: without an answer its outcome is unknown.
     async fn publish_without_key(&self, api: &Api) {
         let (n, mut told) = self.event(MAIN_ROOM, false);
         match api.try_publish(&told.event).await {
@@ -124,7 +124,7 @@ impl Load {
         self.told.lock().unwrap().insert(n, told);
     }
 
-    /// Repeated until it is answered.
+    /// Repeats a publish with the same keys until it is answered.
     async fn publish_with_keys(&self, api: &Api, mut events: Vec<(u64, PublishedEvent)>) {
         let batch = json!({"events": events.iter().map(|(_, told)| &told.event).collect::<Vec<_>>()});
         let tries = AtomicU64::new(0);
@@ -140,7 +140,7 @@ impl Load {
             };
             sent.inspect_err(|error| self.count_cut(error)).ok()
         });
-        let answer = answer.await.expect("the hub comes back and answers").expect(200);
+        let answer = answer.await.expect("an answer after the restart").expect(200);
         let results = match answer.result()["results"].as_array() {
             Some(results) => results.clone(),
             None => vec![answer.result().clone()],
@@ -149,10 +149,7 @@ impl Load {
         for ((_, told), result) in events.iter_mut().zip(&results) {
             told.id = Some(result["streamId"].as_str().expect("an id").to_owned());
             let repeated = result["duplicate"] == true;
-            assert!(
-                !repeated || tries.load(Ordering::SeqCst) > 1,
-                "sent once, and told that it was repeated"
-            );
+            assert!(!repeated || tries.load(Ordering::SeqCst) > 1, "one request was answered as a duplicate");
             self.found_stored.fetch_add(u64::from(repeated), Ordering::SeqCst);
         }
         self.acknowledged.fetch_add(events.len() as u64, Ordering::SeqCst);
@@ -168,7 +165,7 @@ impl Load {
 
 /// An error of the HTTP client, whose crate these tests do not depend on.
 trait ConnectError {
-    /// Whether nothing was sent, because no server accepted the connection.
+    /// Whether the request was not sent, because no server accepted the connection.
     fn refused(&self) -> bool;
 }
 
@@ -211,14 +208,14 @@ pub(super) async fn stored_events(api: &Api, room: &str) -> Vec<StoredEvent> {
     panic!("the pages of room {room} have no end");
 }
 
-/// Compares the published events with what the room that keeps all events holds: returns how many acknowledged events
-/// are missing, and how many events are stored twice. Panics on a wrong id, content or order.
+/// Compares the published events with those of the room that keeps all events: returns how many acknowledged
+/// events are missing, and how many events are stored twice. Panics on a wrong id, content or order.
 pub(super) fn compare(told: &HashMap<u64, PublishedEvent>, kept: &[StoredEvent]) -> (usize, usize) {
     assert_in_order(kept);
     let mut by_number: HashMap<u64, Vec<&StoredEvent>> = HashMap::new();
     for event in kept {
         by_number.entry(event.n).or_default().push(event);
-        let told = told.get(&event.n).unwrap_or_else(|| panic!("nobody published {event:?}"));
+        let told = told.get(&event.n).unwrap_or_else(|| panic!("no publisher sent {event:?}"));
         assert_same_content(told, event);
     }
     let missing = told.iter().filter(|(n, told)| {
@@ -244,5 +241,5 @@ pub(super) fn assert_same_content(told: &PublishedEvent, kept: &StoredEvent) {
     for member in ["eventType", "data", "publisherId"] {
         assert_eq!(kept.event[member], told.event[member], "{member} of {kept:?}");
     }
-    assert!(told.id.as_ref().is_none_or(|id| *id == kept.id), "{told:?} is there as {kept:?}");
+    assert!(told.id.as_ref().is_none_or(|id| *id == kept.id), "{told:?} is stored as {kept:?}");
 }

@@ -1,4 +1,4 @@
-//! Pages that clients read late or never: what they cost, what other clients notice, and which events they contain.
+//! Pages that clients read late or never: their memory, their effect on other clients, and their events.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic with its reason")]
 
@@ -48,7 +48,7 @@ async fn begin_page(hub: &Hub, person: usize) -> (TcpStream, Vec<u8>) {
 async fn finish_page((mut client, mut received): (TcpStream, Vec<u8>)) -> Answer {
     let end = tokio::time::timeout(WAIT_TIMEOUT, client.read_to_end(&mut received)).await;
     end.expect("the end of the page").expect("a connection that is not cut off");
-    raw::answers(&received).pop().expect("a whole answer").expect(200)
+    raw::answers(&received).pop().expect("a complete answer").expect(200)
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn clients_that_read_nothing_cost_little_memory_and_delay_nobody() {
         windows.push(client);
     }
     let answer = api.person("other").get(PAGE_PATH).await.expect(200);
-    assert!(answer.bytes == whole.bytes, "another person's page is another one");
+    assert!(answer.bytes == whole.bytes, "the pages of two people differ");
     let metrics = hub.metrics().await;
     let waiting = metrics.get("http_response_bytes_waiting", &[]);
     let evicted = metrics.get("http_responses_cut_total", &[("reason", "memory")]);
@@ -89,8 +89,8 @@ async fn clients_that_read_nothing_cost_little_memory_and_delay_nobody() {
         json!({"clients": clients, "http2Requests": windows.len() * 20, "waitingBytes": waiting, "evicted": evicted,
             "beforeKib": before_kib, "grownKib": grown_kib}),
     );
-    assert!(waiting > 0.0 && waiting <= WAITING_BYTES as f64, "{waiting} bytes wait");
-    assert!(evicted > 0.0, "too little waited to show anything");
+    assert!(waiting > 0.0 && waiting <= WAITING_BYTES as f64, "{waiting} response bytes wait");
+    assert!(evicted > 0.0, "no response was cut");
     // The pages alone would take 2 MiB each. Connections take some memory, and the allocator keeps freed memory.
     let allowed_kib = 60 * 1_024 + clients as u64 * 64;
     assert!(grown_kib < allowed_kib, "{grown_kib} KiB for {clients} clients");
@@ -116,7 +116,7 @@ async fn a_person_with_too_many_requests_in_flight_gets_429() {
     }
     let stream = bongsu_testkit::sse::Stream::request(&hub, "/api/v1/rooms/a/stream").person(7);
     let mut stream =
-        stream.header("accept", "text/event-stream").open().await.expect("a stream that says it");
+        stream.header("accept", "text/event-stream").open().await.expect("a stream that is closed");
     assert_eq!(stream.expect_event("system.close", WAIT_TIMEOUT).await.json()["code"], 3004);
     // Reading one page to its end frees a request of the person.
     assert_eq!(numbers(&finish_page(open.remove(0)).await).len() as u64, EVENT_COUNT);
@@ -157,10 +157,10 @@ async fn a_page_that_is_trimmed_while_it_is_read_ends_before_the_gap() {
     let seen = numbers(&page);
     assert!(
         !seen.is_empty() && (seen.len() as u64) < EVENT_COUNT,
-        "{} events: nothing was trimmed in time",
+        "{} events: the log was not trimmed in time",
         seen.len()
     );
-    assert_eq!(seen, (1..=seen.len() as u64).collect::<Vec<_>>(), "events without a hole");
+    assert_eq!(seen, (1..=seen.len() as u64).collect::<Vec<_>>(), "events before the gap");
     assert_eq!(page.result()["hasMore"], true);
     let last = page.result()["lastId"].as_str().unwrap();
     assert_eq!(page.result()["events"][seen.len() - 1]["id"], last);

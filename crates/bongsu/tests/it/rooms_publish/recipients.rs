@@ -12,8 +12,8 @@ async fn inbox(api: &Api, person: &str) -> Vec<Value> {
     answer.result()["items"].as_array().cloned().unwrap_or_default()
 }
 
-/// The inbox entries of these people, oldest first, once all entries are made. A last event for all of them comes
-/// after all other events of its room.
+/// The inbox entries of these people, oldest first, once all entries are made: publishes a last event to each
+/// room and waits for its entries.
 async fn notifications_of<const N: usize>(api: &Api, rooms: &[&str], people: [&str; N]) -> [Vec<Value>; N] {
     for room in rooms {
         let last = json!({"roomId": room, "eventType": "test.last", "recipients": people.as_slice()});
@@ -43,7 +43,7 @@ async fn named_recipients_are_notified_once_and_the_publisher_is_not() {
     let anonymous = api.publish(event(&json!({"roomId": "b", "recipients": ["5"]}))).await.expect(200);
     let [one, two, three, anna, five] =
         notifications_of(&api, &["a", "b"], ["1", "2", "3", "anna", "5"]).await;
-    assert_eq!(one, Vec::<Value>::new(), "the publisher knows");
+    assert_eq!(one, Vec::<Value>::new(), "the publisher was notified");
     for told in [two, three, anna] {
         assert_eq!(told.len(), 1, "{told:?}");
         let (event_id, type_of) = (format!("a:{}", id.as_str().unwrap()), "comment.created");
@@ -77,7 +77,7 @@ async fn a_repeated_request_notifies_nobody_twice_and_trimming_removes_no_recipi
     let events: Vec<Value> = std::iter::once(once.clone()).chain(others).collect();
     let answer = api.publish_batch(&events).await.expect(200);
     let id = answer.result()["results"][0]["streamId"].clone();
-    assert!(stored(&hub, "a").await.iter().all(|event| event["id"] != id), "it was to be trimmed");
+    assert!(stored(&hub, "a").await.iter().all(|event| event["id"] != id), "the event was not trimmed");
     assert_eq!(api.publish(&once).await.expect(200).result()["duplicate"], true);
     api.publish(event(&json!({"recipients": [3], "idempotencyKey": "k"})))
         .await

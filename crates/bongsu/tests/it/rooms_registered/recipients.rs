@@ -81,7 +81,7 @@ async fn registered_mode_notifies_members_only_and_never_the_publisher() {
     for (n, case) in cases.iter().enumerate() {
         publish(&api, n, case).await;
     }
-    // A removed member gets no further entries, named or not; an added member gets what is published from now on.
+    // A removed member gets no further entries, named or not; an added member gets those of later events.
     delete(&api, &format!("{ROOM_PATH}/members/3")).await;
     put(&api, &format!("{ROOM_PATH}/members/5")).await;
     for after in [case(Value::Null, Value::Null, &[1, 2, 5]), case(json!(1), json!([1, 2, 3, 5]), &[2, 5])] {

@@ -23,7 +23,7 @@ async fn ending(stream: &mut Stream) -> (bongsu_testkit::sse::Event, Option<u64>
     let retry = items.iter().rev().find_map(|item| if let Item::Retry(ms) = item { Some(*ms) } else { None });
     match items.into_iter().rfind(|item| !matches!(item, Item::Retry(_))) {
         Some(Item::Event(event)) => (event, retry),
-        other => panic!("the last thing is {other:?}"),
+        other => panic!("the stream ended with {other:?}"),
     }
 }
 
@@ -42,8 +42,8 @@ async fn a_stream_at_its_maximum_age_is_asked_to_reconnect() {
             (&data["code"], &data["reason"], &data["reconnect"]),
             (&json!(3001), &json!("lifetime reached"), &Value::Bool(true))
         );
-        assert_eq!(data["retryMs"].as_u64(), retry, "EventSource waits as long as others are told to");
-        assert_eq!((last.own_id, last.id), (None, id), "the position stays");
+        assert_eq!(data["retryMs"].as_u64(), retry, "retryMs and the retry field differ");
+        assert_eq!((last.own_id, last.id), (None, id), "the position must not move");
     }
 }
 
@@ -55,10 +55,10 @@ async fn a_client_that_was_asked_to_come_back_misses_nothing_meanwhile() {
     let mut client = ResumingClient::new(stream_request(&hub, "a")).starting_after("0-0");
     let (mut seen, mut last) = (Vec::new(), 1);
     while client.connections() < 3 || seen.last() != Some(&3) {
-        assert!(client.connections() < 20, "{seen:?} were sent to a client that came back again and again");
+        assert!(client.connections() < 20, "the client reconnected too often and received {seen:?}");
         let event = client.next_event(WAIT_TIMEOUT).await.unwrap();
         match event.event.as_str() {
-            // No client is connected now, so this event must wait for the client.
+            // No client is connected now, so the client must catch up on this event.
             "system.close" if last < 3 => {
                 last += 1;
                 publish(&api, "a", last..=last).await;
@@ -91,7 +91,7 @@ async fn a_client_that_came_back_before_its_first_event_misses_nothing_meanwhile
         match client.try_next_event(WAIT_TIMEOUT).await.unwrap() {
             Some(event) if event.event == "system.close" => {}
             Some(event) => return assert_eq!(event.json()["n"], 4),
-            None => panic!("told to stay away by {:?}", client.stopped_by()),
+            None => panic!("the client was stopped by {:?}", client.stopped_by()),
         }
     }
     panic!("the event that was published while the client came back was never sent");
@@ -104,7 +104,7 @@ async fn a_stream_that_closes_before_the_first_event_has_a_position() {
     let mut stream = Stream::request(&hub, &path("empty")).bearer(&token).open().await.unwrap();
     hub.move_clock(Duration::from_secs(600)).await;
     let close = stream.expect_event("system.close", WAIT_TIMEOUT).await;
-    // Not `0-0`, which would mean the beginning whatever was trimmed meanwhile.
+    // Not `0-0`, which would mean the oldest event that is left, without a reset.
     assert_eq!(close.own_id.as_deref(), Some("end.3502.0-1"));
 }
 

@@ -21,7 +21,7 @@ async fn expect_retry_later(mut stream: Stream) {
     assert_eq!(close.own_id, None);
 }
 
-/// Checks that any other client gets status 429 with Retry-After.
+/// Checks that a client other than an EventSource gets status 429 with Retry-After.
 async fn expect_429(api: &Api, room: &str) {
     let answer = api.get(&path(room)).await.expect_error(429, "COMMON429");
     assert!(answer.header("retry-after").parse::<u64>().is_ok_and(|secs| secs > 0));

@@ -75,7 +75,11 @@ async fn events_read_by_catch_up_equal_live_events() {
     assert!(sent_live.iter().all(|(_, id, _)| id.is_some()), "{sent_live:?}");
     assert_eq!(frames(&mut live[1], count).await, sent_live, "live over HTTP/2");
     for request in over_both_protocols(stream_request(&hub, "a").last_event_id("0-0")) {
-        assert_eq!(frames(&mut open(request).await, count).await, sent_live, "from the log and the ring");
+        assert_eq!(
+            frames(&mut open(request).await, count).await,
+            sent_live,
+            "from the log and the ring buffer"
+        );
     }
     // A new process has empty ring buffers: these events come from the log alone.
     hub.restart().await;
@@ -104,7 +108,7 @@ async fn a_malformed_position_is_refused_by_name_before_the_stream_starts() {
     ];
     for position in bad {
         for request in over_both_protocols(stream_request(&hub, "a").last_event_id(position)) {
-            let refused = request.open().await.err().unwrap_or_else(|| panic!("{position:?} was taken"));
+            let refused = request.open().await.err().unwrap_or_else(|| panic!("{position:?} was accepted"));
             let refused = refused.expect_error(400, "COMMON400");
             assert!(refused.message().starts_with("Last-Event-ID: "), "{}", refused.message());
         }
@@ -115,7 +119,7 @@ async fn a_malformed_position_is_refused_by_name_before_the_stream_starts() {
     assert_eq!(hub.metrics().await.get("sse_active_connections", &[]), 0.0);
 }
 
-/// A hub whose rooms keep ten events, and a room to which fifty were published.
+/// A hub whose rooms keep ten events, and the ids of fifty events that were published to a room.
 async fn trimmed_room() -> (Hub, Vec<String>) {
     let hub = Hub::builder(BONGSU).env("STREAM_MAXLEN", 10).start().await;
     let ids = publish(&Api::new(&hub), "a", 1..=50).await;
@@ -131,9 +135,9 @@ async fn a_trimmed_position_resets_the_stream_which_continues_with_the_rest_of_t
         assert_eq!(reset.json()["reason"], "trimmed");
         let oldest = reset.json()["oldestId"].as_str().unwrap().to_owned();
         let first = stream.next_event(WAIT_TIMEOUT).await.unwrap();
-        assert_eq!(first.own_id.as_deref(), Some(oldest.as_str()), "the oldest is the first that comes");
+        assert_eq!(first.own_id.as_deref(), Some(oldest.as_str()), "the oldest event must come first");
         let n = first.json()["n"].as_u64().unwrap();
-        assert!((21..=41).contains(&n), "ten are kept, and not many more: the oldest is {n}");
+        assert!((21..=41).contains(&n), "the room must keep 10 to 30 events: the oldest is {n}");
         assert_eq!(oldest, ids[usize::try_from(n).unwrap() - 1]);
         let left: Vec<u64> = (n + 1..=50).collect();
         assert_eq!(numbers(&mut stream, left.len()).await, left);

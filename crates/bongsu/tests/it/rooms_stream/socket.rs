@@ -20,7 +20,7 @@ fn stream_request() -> String {
     request("GET", "/api/v1/rooms/1/stream", "1.1")
 }
 
-/// A raw connection, and what it has received so far.
+/// A raw connection, and the bytes that it has received so far.
 struct RawClient {
     socket: TcpStream,
     received: Vec<u8>,
@@ -81,7 +81,7 @@ async fn pipelined_answers_precede_the_stream() {
         assert_eq!(before.iter().filter(|answer| answer.text() == document).count(), many);
         let (head, body) = received[at..].split_once("\r\n\r\n").unwrap();
         assert!(head.contains("\r\ndate: ") && head.contains("\r\nconnection: close"), "{head}");
-        assert!(body.starts_with("id: 0-1\nretry: "), "nothing stands between: {body}");
+        assert!(body.starts_with("id: 0-1\nretry: "), "the body must be the stream: {body}");
     });
     futures_util::future::join_all(clients).await;
 }
@@ -95,7 +95,7 @@ async fn bytes_after_the_request_of_a_stream_are_ignored() {
     client.read_to("retry: ").await;
     publish(&api, "1", 1..=3).await;
     let received = client.read_to("\"n\":3").await;
-    assert_eq!(received.matches("HTTP/1.1").count(), 1, "one answer");
+    assert_eq!(received.matches("HTTP/1.1").count(), 1, "only the stream is answered");
     drop(client);
     wait_no_streams(&hub).await;
 }

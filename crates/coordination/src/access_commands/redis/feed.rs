@@ -1,4 +1,5 @@
-//! The feed as one instance sees it: the position, whether the instance is current, and which persons are revoked.
+//! The feed as one instance sees it: its position, whether the instance is current, and which persons have a
+//! revocation.
 //!
 //! Every message on the bus names the command before it, so the message after a lost one shows the gap; the instance then
 //! reads the feed. An instance is current for a short time after a read of the feed during which the bus was not
@@ -16,7 +17,7 @@ use crate::access_commands::{AccessCommand, AccessCommandHandler};
 
 /// How long a completed read makes the instance current, in ms. Longer than the interval between two reads.
 const CURRENT_DURATION_MS: u64 = 900;
-/// Persons remembered as revoked, and as many remembered as not revoked.
+/// Maximum number of persons remembered with a revocation, and the same number of persons without one.
 const MAX_REMEMBERED: usize = 100_000;
 
 pub(super) struct Feed {
@@ -36,7 +37,7 @@ struct State {
     /// The id of the last command that was applied. None before the first read.
     position: Option<StreamId>,
     is_subscribed: bool,
-    /// How often the bus was lost.
+    /// How often the subscription to the bus was lost.
     bus_losses: u64,
     /// How often the feed had to be read again: after a lost bus, a gap, or a new subscription.
     interruptions: u64,
@@ -114,7 +115,8 @@ impl Feed {
         }
     }
 
-    /// Makes the instance current after a read of the whole feed, unless the bus was interrupted during the read.
+    /// Makes the instance current after a read of the whole feed, if the bus was subscribed without
+    /// interruption and Redis has every known revocation.
     pub(super) fn finish_read(&self, read: &FeedRead) {
         let state = self.state();
         if state.is_subscribed && state.interruptions == read.interruptions && self.is_restored() {
@@ -126,7 +128,7 @@ impl Feed {
         self.state().bus_losses
     }
 
-    /// Notes that the channel is subscribed, unless the bus was lost since the caller read `bus_losses`.
+    /// Records that the channel is subscribed, unless the bus was lost since the caller read `bus_losses`.
     pub(super) fn subscribed(&self, bus_losses: u64) {
         let mut state = self.state();
         if state.bus_losses == bus_losses {
@@ -135,8 +137,8 @@ impl Feed {
         }
     }
 
-    /// Returns what is known of a person's revocation (None if unknown, `Some(None)` if there is none), and the count of
-    /// changes to pass to [`Feed::learn`].
+    /// Returns a person's revocation as far as it is known (None: unknown; `Some(None)`: no revocation), and
+    /// the count of changes to pass to [`Feed::learn`].
     pub(super) fn revocation(&self, user: &Id) -> (Option<Option<Millis>>, u64) {
         let mut state = self.state();
         // A revocation is never taken back. The absence of one is certain only while the instance is current.
@@ -184,7 +186,8 @@ impl Feed {
         (state.revoked.iter().map(|(user, before)| (user.clone(), *before)).collect(), state.data_losses)
     }
 
-    /// Notes that Redis has every known revocation, unless Redis lost data since the caller read `data_losses`.
+    /// Records that Redis has every known revocation, unless Redis lost data since the caller read
+    /// `data_losses`.
     pub(super) fn mark_restored(&self, data_losses: u64) {
         let state = self.state();
         if state.data_losses == data_losses {

@@ -1,8 +1,9 @@
 //! Writes revocations back to a Redis that has lost them: emptied, restarted without its data, or replaced by a replica.
 //!
-//! The next read of the feed detects the loss, because the feed does not contain the instance's position; before its
-//! first read an instance assumes a loss as well. The instance is not current until Redis has every revocation that it
-//! remembers and every one in the records. It writes them through the feed, so that other instances apply missing ones.
+//! The next read of the feed detects the loss, because the feed does not contain the instance's position;
+//! before its first read an instance assumes a loss as well. The instance is not current until Redis has
+//! every revocation that the instance remembers or the records contain. Missing ones are issued again, so
+//! that the other instances apply them too.
 
 use bongsu_kernel::{Id, Millis};
 use bongsu_redis::Repeat;

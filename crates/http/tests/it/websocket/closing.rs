@@ -134,7 +134,7 @@ async fn a_client_that_reads_nothing_can_be_aborted() {
     let _client = Client::open(test_server.addr).await;
     test_server.wait_until_stable(|| echo.output_bytes()).await;
     let (output_bytes, peer) = (echo.output_bytes(), echo.peer());
-    // The test does what the hub does when a client stalls: it allows a last frame, then aborts the connection.
+    // Like the hub when a client stalls, the test allows a last frame and then aborts the connection.
     peer.lift_send_limit();
     echo.until(|echo| echo.output_bytes() > output_bytes).await;
     peer.abort_request();

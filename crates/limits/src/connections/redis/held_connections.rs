@@ -11,7 +11,8 @@ use tokio::sync::Notify;
 
 use crate::connections::{OnReplaced, Policy};
 
-/// Persons with changes that wait to be reported. At the limit, only connections of these persons are admitted.
+/// Maximum number of persons with changes to report. At the limit, only connections of these persons are
+/// admitted.
 const MAX_CHANGED: usize = 65_536;
 
 type PersonMap<T> = HashMap<Id, T, foldhash::fast::RandomState>;

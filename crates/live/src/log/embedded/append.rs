@@ -51,7 +51,7 @@ pub(super) enum Outcome {
 impl bongsu_sql::Job for Job {
     fn apply(&mut self, connection: &mut Connection) -> Result<(), Error> {
         self.outcomes.clear();
-        // At least 1, because a clock before 1970 is wrong, and 0-0 is not the id of an event.
+        // A clock that is set before 1970 reads 0. At least 1 ms, because no event may have the id 0-0.
         let now = self.clock.now().max(1);
         let mut stale_subjects = HashSet::new();
         for event in &self.events {
@@ -248,7 +248,7 @@ pub(super) fn purge(connection: &Connection, subject: &SubjectName) -> Result<()
     Ok(())
 }
 
-/// Removes the oldest entries.
+/// Removes the `excess` oldest entries, but at most [`MAX_TRIM_BATCH`].
 fn trim(connection: &Connection, subject: i64, excess: u64) -> Result<(), Error> {
     let count = to_sql(excess.min(MAX_TRIM_BATCH));
     let removed = connection

@@ -10,9 +10,10 @@ use bongsu_sql::{Error, Store};
 use super::to_sql;
 
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// Expired keys removed by one sweep: few enough that the sweep takes a small part of the writer's time.
+/// Maximum number of expired keys that one sweep removes: few enough that the sweep takes a small part of the
+/// writer's time.
 const MAX_EXPIRED_BATCH: i64 = 2_000;
-/// Keys above the limit that are removed by one sweep.
+/// Maximum number of keys above the limit that one sweep removes.
 const MAX_EXCESS_BATCH: i64 = 50 * MAX_EXPIRED_BATCH;
 
 pub(super) fn start(store: Store, max_keys: u64, clock: Clock, supervisor: &Supervisor) {
@@ -26,7 +27,7 @@ pub(super) fn start(store: Store, max_keys: u64, clock: Clock, supervisor: &Supe
             tracing::warn!(
                 removed,
                 max_keys,
-                "removed idempotency keys before they expired, because there are more than the limit"
+                "the number of idempotency keys exceeded the limit; removed the oldest before they expired"
             );
         }
     });

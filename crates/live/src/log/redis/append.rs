@@ -14,7 +14,7 @@ use crate::log::{Append, AppendError, AppendOutcome, FollowUp, LogError};
 
 static APPEND: Script = Script::new("append", include_str!("../../../lua/append.lua"));
 
-/// Attempts to append before the mark in the index of follow-ups becomes too old.
+/// Attempts per append. An attempt fails when the mark in the index of follow-ups has become too old.
 const MAX_MARK_ATTEMPTS: u32 = 3;
 /// Events per call of the script, so that a large batch does not block Redis for long.
 const BATCH_SIZE: usize = 64;
@@ -22,7 +22,8 @@ const BATCH_SIZE: usize = 64;
 type Outcome = Result<AppendOutcome, AppendError>;
 
 impl RedisLog {
-    /// Appends events of one subject in order. The result has one outcome per event, also if a later call fails.
+    /// Appends events of one subject in order. The result has one outcome per event, also if a call of the
+    /// script fails.
     pub(super) async fn append_to_subject(&self, events: &[&Append]) -> Vec<Outcome> {
         let mut outcomes: Vec<Outcome> = Vec::with_capacity(events.len());
         for batch in events.chunks(BATCH_SIZE) {
@@ -67,7 +68,7 @@ impl RedisLog {
         let siblings = [answers, expiries, FOLLOW_UPS, "gone", "audience", MEMBERSHIP].map(sibling);
         let mut keys = vec![stream.as_str()];
         keys.extend(siblings.iter().map(String::as_str));
-        // At least 1, because a clock before 1970 is wrong, and 0-0 is not the id of an event.
+        // A clock that is set before 1970 reads 0. At least 1 ms, because no event may have the id 0-0.
         let at = self.clock.now().max(1);
         let now = at.to_string();
         let (audience, channel) = (first.audience.to_string(), bus_channel(&self.redis, &stream));

@@ -35,7 +35,7 @@ struct Counts {
     changed: HashMap<SubjectName, usize>,
 }
 
-/// Writes the numbers of this instance. Cheap to clone.
+/// Writes this instance's number of subscribers per subject. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Audience {
     redis: Redis,
@@ -85,7 +85,7 @@ impl Audience {
         }
     }
 
-    /// Writes the number of a subject at once.
+    /// Writes the number of a subject's subscribers on this instance to Redis, without waiting for a batch.
     pub(super) async fn announce(&self, subject: SubjectName, count: usize) {
         {
             let mut counts = self.lock();
@@ -102,7 +102,8 @@ impl Audience {
                 sleep(BATCH_DELAY).await;
             }
             let mut due = std::mem::take(&mut self.lock().changed);
-            // Also when changes never pause: numbers that do not change expire unless they are written again.
+            // Checked after every batch, because numbers that are not written again expire, even while others
+            // change.
             if Instant::now() >= refresh_at {
                 due.extend(self.lock().current.clone());
                 refresh_at = Instant::now() + REFRESH_INTERVAL;
@@ -121,7 +122,7 @@ impl Audience {
         let (count, expiry, lifetime) =
             (count.to_string(), (self.clock.now() + COUNT_LIFETIME).to_string(), COUNT_LIFETIME.to_string());
         let arguments = [self.redis.instance(), &count, &expiry, &lifetime].map(str::as_bytes);
-        // After a failure the next change or the next refresh writes the number.
+        // After a failure the next change or refresh writes the number; an old number expires.
         let _ = self.redis.run(&AUDIENCE, Repeat::Never, &[&key], &arguments).await;
     }
 

@@ -92,7 +92,8 @@ impl LogListener {
     fn deliver(&self, subject: &SubjectName, message: &str) -> Option<()> {
         let (head, payload) = message.split_once('\n')?;
         let mut head = head.split(' ');
-        // During an upgrade an instance may publish in a later version; the caller then reads the log instead.
+        // During an upgrade an instance may publish in a later version. The caller then marks the subject
+        // stale.
         head.next().filter(|version| *version == "1")?;
         let id = head.next()?.parse().ok()?;
         let previous = head.next()?.parse().ok()?;
@@ -162,7 +163,7 @@ impl Listener for LogListener {
         };
         if let Err(reason) = outcome {
             metrics::counter!("bus_malformed_total").increment(1);
-            tracing::warn!(?subject, reason, "ignored a malformed message on the bus");
+            tracing::warn!(?subject, reason, "failed to parse a bus message; dropping it");
         }
     }
 

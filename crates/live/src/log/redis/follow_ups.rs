@@ -40,8 +40,8 @@ impl RedisFollowUps {
         Self { redis, index, bus, announced }
     }
 
-    /// The records of a room without `excluded`. None if the room has no records at all; then its mark is removed from
-    /// the index.
+    /// The oldest records of a room without `excluded`. None if the room has no records at all; the index may
+    /// then remove `mark`.
     async fn read_records(
         &self,
         room: &str,
@@ -109,7 +109,8 @@ impl FollowUps for RedisFollowUps {
             let mut pending = Vec::new();
             while let Some((room, records)) = reads.next().await {
                 let records = records?.unwrap_or_default();
-                // A room with only excluded records is removed as well; the index keeps every room that has records.
+                // A room with only excluded records leaves the round as well; the index keeps every room with
+                // records.
                 if records.is_empty() {
                     round.rooms.remove(&room);
                 }

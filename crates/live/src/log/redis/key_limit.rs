@@ -1,9 +1,9 @@
 //! Limits the number of idempotency keys of all subjects together.
 //!
-//! A key is stored beside the stream of its subject, in the slot of the stream (`append.lua`). After the publisher was
-//! answered, a note of the key is added to one of 16 lists, which are in the order of age. Above the limit, the oldest
-//! notes and their keys are removed. Keys of an instance that was killed before it wrote the notes are not counted;
-//! such keys are removed when twice their lifetime is over.
+//! A key is stored beside the stream of its subject, in the slot of the stream (`append.lua`). After the
+//! publisher was answered, a note (expiry, subject, key) is added to one of 16 lists, each in the order of
+//! age. Above the limit, the oldest notes and their keys are removed. Keys of an instance that was killed
+//! before it wrote the notes are not counted; such keys are removed when twice their lifetime is over.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl KeyNotes {
             async move {
                 if let Err(error) = writer.write(stored).await {
                     // Keys without a note are removed later, when twice their lifetime is over.
-                    tracing::debug!(%error, "failed to note idempotency keys; they do not count towards the limit");
+                    tracing::debug!(%error, "failed to count idempotency keys towards their limit; leaving them uncounted");
                 }
             }
         });
@@ -85,7 +85,7 @@ impl KeyNotes {
     }
 }
 
-/// Writes one batch of notes, and removes the keys whose notes the lists return.
+/// Writes one batch of notes, and removes the keys whose notes the script has removed.
 struct NoteWriter {
     redis: Redis,
     max_per_list: u64,
@@ -129,7 +129,7 @@ impl NoteWriter {
             tracing::warn!(
                 removed,
                 max_keys,
-                "removed idempotency keys before they expired, because there are more than the limit"
+                "the number of idempotency keys exceeded the limit; removed the oldest before they expired"
             );
         }
         failed.map_or(Ok(()), Err)

@@ -73,7 +73,7 @@ async fn read(
         match entry(stored) {
             Ok(entry) => read.push(entry),
             // Another program wrote the entry. Skipping the entry lets readers reach the entries after it.
-            Err(error) => tracing::warn!(?subject, %error, "skipped a malformed entry of another program"),
+            Err(error) => tracing::warn!(?subject, %error, "failed to parse a log entry; skipping it"),
         }
     }
     let last = entries.last().and_then(|stored| Some(read_position(stored).ok()?.id));

@@ -1,4 +1,5 @@
-//! Membership versions: an append that was made for an earlier version stores nothing, and no later event overtakes it.
+//! Membership versions: an append that was made for an earlier version stores no event, and no later event
+//! overtakes it.
 
 use bongsu_live::AppendError::StaleMembership;
 

@@ -48,7 +48,7 @@ pub(crate) async fn a_record_is_taken_until_it_is_acknowledged<A: Adapter>() {
     assert_eq!(numbers(&first), oldest_two, "the oldest records, in order");
     assert_eq!(numbers(&take(&*follow_ups, 2, &[]).await), oldest_two, "again, until they are acknowledged");
     follow_ups.acknowledge(first.clone()).await.unwrap();
-    // Acknowledging them again has no effect.
+    // Acknowledging the same records again has no effect.
     follow_ups.acknowledge(first).await.unwrap();
     drop(follow_ups);
     fixture.kill_and_reopen().await;

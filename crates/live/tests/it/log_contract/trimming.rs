@@ -62,7 +62,7 @@ pub(crate) async fn numbers_continue_over_trimming<A: Adapter>() {
     for round in 1..=3_u64 {
         fixture.append(vec![Event::of("42").keep(5); 100]).await;
         fixture.kill_and_reopen().await;
-        // A log that does not count its entries has no number anywhere.
+        // In a log that does not count its entries, no entry has a number.
         let entries = fixture.entries("42").await;
         let Some(newest) = fixture.head("42").await.number else {
             assert!(entries.iter().all(|entry| entry.position.number.is_none()));

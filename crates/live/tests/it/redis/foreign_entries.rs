@@ -55,7 +55,7 @@ async fn malformed_entries_are_skipped_and_block_no_reader() {
         &fields(b"{\"text\":\"\xFF\"}", time),
         &[b"colour", b"red"],
     ];
-    // At both ends of the log, and more of them than fit into a page of one entry.
+    // Malformed entries before and after the own entry: a page of one entry has to skip several of them.
     for (at, fields) in malformed.iter().enumerate() {
         add(&fixture, "42", &format!("1-{}", at + 1), fields).await;
     }

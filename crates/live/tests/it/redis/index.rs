@@ -1,4 +1,4 @@
-//! The index of rooms with follow-up records: it is restored after Redis has lost it.
+//! The index of rooms with follow-up records is restored after Redis has lost it.
 
 use std::time::Duration;
 

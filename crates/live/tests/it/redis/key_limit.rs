@@ -25,7 +25,8 @@ async fn the_oldest_keys_of_all_rooms_are_removed<S: Servers>() {
     for number in 0..480 {
         fixture.append_one(&keyed(number)).await;
     }
-    // Appending again with a key that is still stored changes nothing. Notes are written a moment after the answer.
+    // Appending again with a key that is still stored has no effect. Notes are written a moment after the
+    // answer.
     let is_removed =
         wait::holds_within(WAIT_TIMEOUT, async || !fixture.append_one(&keyed(0)).await.duplicate);
     assert!(is_removed.await, "the oldest key of 480 is still stored, although the limit is 160");
@@ -56,7 +57,7 @@ async fn expired_keys_are_removed_unless_they_were_stored_again() {
     }
     fixture.clock.set(NOW + 26 * 60 * 60 * 1_000);
     assert!(!fixture.append_one(&keys[0]).await.duplicate, "the key has expired");
-    // Adds notes to every list, which returns the expired notes of the list.
+    // Adds notes to every list: the call that adds a note also removes the expired notes of that list.
     for number in 0..32 {
         fixture.append_one(&keyed(number)).await;
     }

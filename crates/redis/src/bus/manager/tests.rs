@@ -81,7 +81,7 @@ async fn messages_reach_only_the_listeners_of_their_channel() {
     manager.confirm("orders");
     manager.push(PushKind::SMessage, &["room", "hello"]);
     manager.push(PushKind::SMessage, &["orders", "revoke"]);
-    // A channel everywhere differs from the sharded channel with the same name.
+    // A [`Channel::Everywhere`] differs from the [`Channel::OfSlot`] with the same name.
     manager.push(PushKind::Message, &["orders", "foreign"]);
     assert_eq!(rooms.take(), ["hello room"]);
     assert_eq!(orders.take(), ["revoke orders"]);

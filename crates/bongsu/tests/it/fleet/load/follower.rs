@@ -1,5 +1,5 @@
-//! Clients of a room. `read_staying` reconnects only when the hub asked for it; `read_wandering` also goes to the
-//! other hub when its own is gone; `read_resuming` does what a browser does.
+//! Clients of a room. `read_staying` reconnects only when the hub asks for it; `read_wandering` also connects
+//! to the other hub when its own is gone; `read_resuming` behaves like a browser.
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -18,12 +18,12 @@ use crate::fleet::{Fleet, WAIT_TIMEOUT};
 struct StreamReader {
     reader: String,
     rooms: &'static [&'static str],
-    /// The hub that it is connected to first, then those that it may go to.
+    /// The hub of the first connection, then the hubs to which the reader may reconnect.
     hubs: Vec<SocketAddr>,
     stream: Stream,
 }
 
-/// What a client saw of a room.
+/// The messages of a room that a client received.
 pub(in crate::fleet) struct RoomTrace {
     pub(super) reader: String,
     pub(super) room: &'static str,
@@ -152,7 +152,7 @@ impl StreamReader {
     async fn reconnect(&mut self) {
         let (hubs, rooms, position) = (&self.hubs, self.rooms, self.stream.last_event_id().to_owned());
         let back = wait::value_within(WAIT_TIMEOUT, || async {
-            // A browser's pause. A hub that refuses for now does so with a stream that asks to reconnect.
+            // The delay of a browser. A hub that refuses temporarily opens a stream that asks to reconnect.
             tokio::time::sleep(Duration::from_millis(100)).await;
             for addr in hubs {
                 if let Ok(answer) = request(*addr, rooms).last_event_id(&position).try_open().await {
@@ -161,7 +161,7 @@ impl StreamReader {
             }
             None
         });
-        self.stream = back.await.expect("a hub that takes it back");
+        self.stream = back.await.expect("a hub that accepts it");
     }
 }
 

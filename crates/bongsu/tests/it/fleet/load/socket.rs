@@ -14,7 +14,7 @@ use crate::fleet::WAIT_TIMEOUT;
 
 pub(super) struct SocketReader {
     reader: String,
-    /// The hub that it is connected to first, then those that it may go to.
+    /// The hub of the first connection, then the hubs to which the reader may reconnect.
     hubs: Vec<SocketAddr>,
     socket: WebSocket,
     /// The position in each room.
@@ -27,7 +27,7 @@ impl SocketReader {
         let socket = connect(&hubs, &positions).await.expect("a socket");
         let mut this = Self { reader, hubs, socket, positions: positions.clone() };
         for place in &mut positions {
-            // Once the hub has confirmed the subscription, the client misses nothing.
+            // Once the hub has confirmed the subscription, the client misses no event.
             let answer = this.socket.message(WAIT_TIMEOUT).await;
             assert_eq!(answer["event"], "system.subscribed", "{answer}");
             *place = answer["id"].as_str().map(str::to_owned);
@@ -76,11 +76,11 @@ impl SocketReader {
             tokio::time::sleep(Duration::from_millis(100)).await;
             connect(&self.hubs, &self.positions).await
         });
-        self.socket = back.await.expect("a hub that takes it back");
+        self.socket = back.await.expect("a hub that accepts it");
     }
 }
 
-/// Connects to the first hub that accepts, and subscribes to every room after the position there.
+/// Connects to the first hub that accepts, and subscribes to every room after the position in that room.
 async fn connect(hubs: &[SocketAddr], positions: &[Option<String>]) -> Option<WebSocket> {
     let bearer = format!("Bearer {}", token("reader"));
     for addr in hubs {

@@ -103,7 +103,7 @@ async fn publishing_goes_on_while_the_database_is_away(flavour: Flavour, name: &
         made.sort_unstable();
         missing += expected.iter().filter(|id| made.binary_search(id).is_err()).count();
         repeated += made.windows(2).filter(|pair| pair[0] == pair[1]).count();
-        assert_eq!(unread(&api, *person).await, made.len() as u64, "the count of {person}");
+        assert_eq!(unread(&api, *person).await, made.len() as u64, "the unread count of {person}");
     }
     let facts = json!({"seed": tier::seed(), "acknowledged": count(), "whileKilled": while_away[0],
         "whilePaused": while_away[1], "secondsEach": seconds, "people": expected.len(), "entries": entries,

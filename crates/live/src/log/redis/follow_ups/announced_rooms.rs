@@ -47,7 +47,7 @@ impl AnnouncedRooms {
     }
 }
 
-/// The rooms that are read now. Dropping the round puts the remaining ones back.
+/// The rooms of one call of `take`. Dropping the round puts the remaining rooms back.
 pub(super) struct Round<'a> {
     source: &'a AnnouncedRooms,
     /// The rooms that were not found empty yet.
@@ -75,7 +75,7 @@ impl Listener for AnnouncedRooms {
         let is_valid = |room: &&str| room.split_once(':').is_some_and(|(_, id)| Id::new(id).is_ok());
         let Some(room) = room.filter(is_valid) else {
             metrics::counter!("bus_malformed_total").increment(1);
-            tracing::warn!("ignored a malformed announcement of follow-up records");
+            tracing::warn!("failed to parse an announcement of follow-up records; dropping it");
             return;
         };
         let mut rooms = self.lock();

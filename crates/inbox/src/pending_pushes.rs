@@ -4,11 +4,11 @@
 //! change.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use bongsu_kernel::Id;
 use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Id, lock};
 
 use crate::Inbox;
 
@@ -24,13 +24,9 @@ const MAX_ENTRIES_PER_PERSON: usize = 1_000;
 pub(crate) struct PendingPushes(Mutex<BTreeMap<Id, Vec<u64>>>);
 
 impl PendingPushes {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Id, Vec<u64>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a marked entry, unless a limit is reached.
     pub(crate) fn put(&self, person: &Id, seq: u64) {
-        let mut pending = self.lock();
+        let mut pending = lock(&self.0);
         if pending.len() < MAX_PERSONS || pending.contains_key(person) {
             let seqs = pending.entry(person.clone()).or_default();
             if seqs.len() < MAX_ENTRIES_PER_PERSON {
@@ -41,12 +37,12 @@ impl PendingPushes {
 
     /// Removes one person and returns the marked entries.
     pub(crate) fn take(&self) -> Option<(Id, Vec<u64>)> {
-        self.lock().pop_first()
+        lock(&self.0).pop_first()
     }
 
     /// Puts entries back that could not be sent, in front of those that were added meanwhile.
     pub(crate) fn put_back(&self, person: Id, mut seqs: Vec<u64>) {
-        let mut pending = self.lock();
+        let mut pending = lock(&self.0);
         let added = pending.entry(person).or_default();
         seqs.append(added);
         *added = seqs;

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use bongsu_kernel::{Id, StreamId};
-use bongsu_live::log::{BoxFuture, LogError, ReadLimits};
+use bongsu_live::log::{BoxFuture, LogError, LogFuture, ReadLimits};
 use bongsu_live::{Item, LogPosition, MessageId, Page, Source, StartPosition, SubjectName};
 use bongsu_sql::{Error, Records, Transaction};
 
@@ -48,12 +48,7 @@ impl InboxSource {
 }
 
 impl Source for InboxSource {
-    fn read(
-        &self,
-        subject: &SubjectName,
-        after: StreamId,
-        _: ReadLimits,
-    ) -> BoxFuture<'_, Result<Page<Item>, LogError>> {
+    fn read(&self, subject: &SubjectName, after: StreamId, _: ReadLimits) -> LogFuture<'_, Page<Item>> {
         let person = Id::new(subject.parts().1);
         Box::pin(async move {
             let person =
@@ -79,7 +74,7 @@ impl Source for InboxSource {
         })
     }
 
-    fn initial_page(&self, subject: &SubjectName) -> Option<BoxFuture<'_, Result<Page<Item>, LogError>>> {
+    fn initial_page(&self, subject: &SubjectName) -> Option<LogFuture<'_, Page<Item>>> {
         let person = Id::new(subject.parts().1).ok()?;
         Some(Box::pin(async move {
             let read = |marks| self.records().read((person.clone(), marks), read_newest_unread);

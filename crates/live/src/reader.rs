@@ -13,7 +13,7 @@ use bongsu_kernel::{Id, StreamId, random};
 
 use crate::connection::Subscription;
 use crate::encode::{Encoder, FrameWriter, Frames};
-use crate::log::{BoxFuture, LogError, LogPosition, Page, ReadLimits, StartPosition};
+use crate::log::{LogError, LogFuture, LogPosition, Page, ReadLimits, StartPosition};
 use crate::message::{Item, Message, MessageId};
 use crate::ring::{Cursor, TakeOutcome};
 use crate::source::Source;
@@ -39,7 +39,7 @@ pub struct Reader {
 
 enum State {
     Live,
-    CatchingUp(BoxFuture<'static, Result<Page<Item>, LogError>>),
+    CatchingUp(LogFuture<'static, Page<Item>>),
     /// The person's access ended; nothing follows.
     Removed,
     /// The cursor's position is not in the log, which now has other entries: the stream is closed, and its client

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use bongsu_kernel::{Id, StreamId};
-use bongsu_live::log::{BoxFuture, LogError, ReadLimits};
+use bongsu_live::log::{BoxFuture, LogError, LogFuture, ReadLimits};
 use bongsu_live::{Item, LogPosition, MessageId, Page, Source, StartPosition, SubjectName};
 use bongsu_sql::{self as sql, Error, Transaction};
 
@@ -25,12 +25,7 @@ const MAX_PAGE_SIZE: usize = 100;
 pub struct OutboxSource(pub Outbox);
 
 impl Source for OutboxSource {
-    fn read(
-        &self,
-        subject: &SubjectName,
-        after: StreamId,
-        limits: ReadLimits,
-    ) -> BoxFuture<'_, Result<Page<Item>, LogError>> {
+    fn read(&self, subject: &SubjectName, after: StreamId, limits: ReadLimits) -> LogFuture<'_, Page<Item>> {
         let target = Id::new(subject.parts().1);
         Box::pin(async move {
             let target =

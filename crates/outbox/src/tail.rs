@@ -5,12 +5,12 @@
 //! position read. It assigns ids again that clients already have: the tail records these ids in `bongsu_outbox_again`,
 //! so that no instance accepts one as a position.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::Millis;
 use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Millis, lock};
 use bongsu_sql::{Dialect, Error, Records, Transaction};
 
 use crate::retention::position_at;
@@ -229,11 +229,11 @@ impl Outbox {
     /// How far the tail has read. The rows are pushed to the hub right afterwards, so a stream that subscribes first
     /// and then reads up to this position misses no row in between.
     pub(crate) fn tail_progress(&self) -> TailProgress {
-        *self.0.tail_progress.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0.tail_progress)
     }
 
     fn set_tail_progress(&self, progress: TailProgress) {
-        *self.0.tail_progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+        *lock(&self.0.tail_progress) = progress;
     }
 
     /// The position up to which the tail has pushed every row to the hub.

@@ -5,12 +5,11 @@
 //! because the store may have lost their leases. An instance that shuts down reports its people as left. When it is
 //! killed, the other instances report their rooms after it was lost from the fleet, and the store removes its people.
 
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use bongsu_coordination::registry::Fleet;
-use bongsu_kernel::Id;
 use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::{Id, lock};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
@@ -130,7 +129,7 @@ impl Inner {
     }
 
     fn log_failure(&self, room: &Id, error: &Error) {
-        let mut last = self.last_failure_log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last_failure_log);
         if last.is_none_or(|at| at.elapsed() > FAILURE_LOG_INTERVAL) {
             *last = Some(Instant::now());
             tracing::warn!(%room, %error, "failed to report the people in a room to the presence store; retrying");

@@ -3,10 +3,11 @@
 //! Only one attempt to connect runs at a time; the other callers wait for it. When it fails, commands within the next
 //! 200 ms fail at once with the same error.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bongsu_kernel::lock;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::runtime::Handle;
@@ -113,7 +114,7 @@ impl Node {
             }
             Err(why) => Err(why),
         };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         match connected {
             Ok(connection) => {
                 state.generation += 1;
@@ -130,7 +131,7 @@ impl Node {
 
     /// The open connection, or the failure of a recent attempt to connect.
     fn current(&self) -> Option<Result<(u64, MultiplexedConnection), Failure>> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = lock(&self.state);
         if let Some(connection) = &state.connection {
             return Some(Ok((state.generation, connection.clone())));
         }
@@ -139,7 +140,7 @@ impl Node {
     }
 
     fn drop_connection(&self, generation: u64) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if state.generation == generation {
             state.connection = None;
         }

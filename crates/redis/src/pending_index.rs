@@ -6,9 +6,10 @@
 //! Redis that lost its data has also lost the index ([`PendingIndex::start_mark_refresh`]).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bongsu_kernel::lock;
 use bongsu_kernel::task::Supervisor;
 use futures_util::future::try_join_all;
 use redis::{Value, cmd, from_redis_value};
@@ -58,10 +59,6 @@ impl PendingIndex {
         Self { redis, name, marks: Arc::default(), empty: Arc::default() }
     }
 
-    fn marks(&self) -> MutexGuard<'_, HashMap<String, (Instant, String)>> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Starts the loop that writes every mark once more after its last use.
     pub fn start_mark_refresh(&self, supervisor: &Supervisor) {
         let interval = MARK_REFRESH_INTERVAL;
@@ -70,15 +67,18 @@ impl PendingIndex {
 
     async fn refresh_marks(&self) {
         let is_due = |at: &Instant| at.elapsed() >= MARK_REFRESH_AFTER;
-        let due: Vec<String> =
-            self.marks().iter().filter(|(_, (at, _))| is_due(at)).map(|(name, _)| name.clone()).collect();
+        let due: Vec<String> = lock(&self.marks)
+            .iter()
+            .filter(|(_, (at, _))| is_due(at))
+            .map(|(name, _)| name.clone())
+            .collect();
         for batch in due.chunks(PAGE_SIZE) {
             let writes = batch.iter().map(|name| self.write_mark(name));
             if try_join_all(writes).await.is_err() {
                 // Redis cannot be reached. The next call writes them.
                 return;
             }
-            let mut marks = self.marks();
+            let mut marks = lock(&self.marks);
             for name in batch {
                 // An item that was marked again meanwhile stays.
                 if marks.get(name).is_some_and(|(at, _)| is_due(at)) {
@@ -100,7 +100,7 @@ impl PendingIndex {
     /// Marks an item, unless its last mark can be reused. Returns the mark, which the writing script checks.
     pub async fn mark(&self, name: &str) -> Result<String, Error> {
         let known = {
-            let marks = self.marks();
+            let marks = lock(&self.marks);
             marks.get(name).filter(|(at, _)| at.elapsed() < MARK_LIFETIME).map(|(_, ms)| ms.clone())
         };
         if let Some(ms) = known {
@@ -108,7 +108,7 @@ impl PendingIndex {
         }
         let before = Instant::now();
         let ms = self.write_mark(name).await?;
-        let mut marks = self.marks();
+        let mut marks = lock(&self.marks);
         if marks.len() >= MAX_MARKS {
             marks.clear();
         }
@@ -118,7 +118,7 @@ impl PendingIndex {
 
     /// Drops a mark that a script refused as too old, so that the next `mark` writes a new one.
     pub fn forget_mark(&self, name: &str) {
-        self.marks().remove(name);
+        lock(&self.marks).remove(name);
     }
 
     /// Returns which of these items are marked. A mark stays for at least 30 seconds after a write that used it.
@@ -156,7 +156,7 @@ impl PendingIndex {
                 }
             }
         }
-        let mut empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut empty = lock(&self.empty);
         all.retain(|marked| {
             let known = empty.get(&marked.name);
             known.is_none_or(|(mark, at)| *mark != marked.mark || at.elapsed() > EMPTY_RECHECK_INTERVAL)
@@ -170,7 +170,7 @@ impl PendingIndex {
         let PendingMark { name, mark, shard } = marked;
         let arguments = [name.as_bytes(), mark.as_bytes()];
         self.redis.run(&UNMARK, Repeat::Safe, &[&self.key(shard)], &arguments).await?;
-        self.empty.lock().unwrap_or_else(PoisonError::into_inner).insert(name, (mark, Instant::now()));
+        lock(&self.empty).insert(name, (mark, Instant::now()));
         Ok(())
     }
 }

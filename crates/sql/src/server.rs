@@ -15,12 +15,12 @@ mod postgres;
 mod transact;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bongsu_kernel::findings::{Findings, Inspection};
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, clock, random};
+use bongsu_kernel::{Clock, clock, lock, random};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
@@ -168,7 +168,7 @@ impl Server {
     /// Opens the connection that checks the server, and takes the database lock again on it. A refused lock counts as an
     /// outage first, because the server may not have released the lock of the lost connection yet.
     async fn open_watch_connection(&self) -> Result<ServerConnection, ServerError> {
-        let first_refusal = || self.0.lock_refused_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let first_refusal = || lock(&self.0.lock_refused_since);
         // Taken before connecting, so that only refusals in a row count: a server that was away in between may have
         // kept the lock of the lost connection until now.
         let refused_since = first_refusal().take();

@@ -4,11 +4,11 @@
 //! that are alive. All keys share one slot.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::Millis;
 use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::{Millis, lock};
 use bongsu_redis::redis::{Value, from_redis_value};
 use bongsu_redis::{Redis, Repeat, Script};
 use serde::{Deserialize, Serialize};
@@ -183,11 +183,11 @@ impl RedisRegistry {
     }
 
     fn expires_at(&self) -> Option<Instant> {
-        *self.0.expires_at.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0.expires_at)
     }
 
     fn set_expiry(&self, expires_at: Option<Instant>) {
-        *self.0.expires_at.lock().unwrap_or_else(PoisonError::into_inner) = expires_at;
+        *lock(&self.0.expires_at) = expires_at;
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, Millis};
-use bongsu_live::log::{BoxFuture, Bus, LogError, Sink};
+use bongsu_live::log::{Bus, LogFuture, Sink};
 use bongsu_live::{Hub, SubjectName};
 use bongsu_redis::redis::cmd;
 use bongsu_redis::{Channel, Listener, Redis, Repeat, Subscriber};
@@ -128,7 +128,7 @@ impl LiveDelivery for RedisDelivery {
 }
 
 impl Bus for RedisDelivery {
-    fn subscribe(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>> {
+    fn subscribe(&self, subject: &SubjectName) -> LogFuture<'_, ()> {
         let channel = self.channel(subject);
         Box::pin(async move { Ok(self.bus.subscribe(channel).await?) })
     }

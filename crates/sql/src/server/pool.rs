@@ -6,8 +6,9 @@
 //! reserved for loops that everything else depends on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use bongsu_kernel::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -91,9 +92,9 @@ impl Pool {
 
     /// Also closes the idle connections: the server has closed them, or cannot be reached by them.
     pub(crate) fn mark_unavailable(&self, error: &ServerError) {
-        *self.outage_reason.lock().unwrap_or_else(PoisonError::into_inner) = error.to_string();
+        *lock(&self.outage_reason) = error.to_string();
         self.is_unavailable.store(true, Ordering::Release);
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.idle).clear();
     }
 
     /// Returns a connection on which a transaction has begun.
@@ -104,7 +105,7 @@ impl Pool {
         deadline: Instant,
     ) -> Result<Session, Error> {
         if self.is_unavailable() {
-            let reason = self.outage_reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let reason = lock(&self.outage_reason).clone();
             return Err(Error::Unavailable(reason));
         }
         let begun = timeout_at(deadline, async {
@@ -130,12 +131,12 @@ impl Pool {
 
     pub(crate) fn put_back(&self, session: Session) {
         if !self.is_unavailable() {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session.connection);
+            lock(&self.idle).push(session.connection);
         }
     }
 
     fn next_idle(&self) -> Option<ServerConnection> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        lock(&self.idle).pop()
     }
 
     async fn connect(&self) -> Result<ServerConnection, Error> {

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::Id;
+use bongsu_kernel::{Id, lock};
 use bongsu_redis::redis::{Cmd, FromRedisValue, cmd, from_redis_value};
 use bongsu_redis::{Error, Repeat, Script};
 
@@ -38,7 +38,7 @@ impl Inner {
     /// [`Inner::send_changes`] calls this, so that an update never overwrites a newer one.
     pub(super) async fn update_index(&self, people: &[&Id]) -> Result<(), Error> {
         let (counted, others): (Vec<&Id>, Vec<&Id>) = {
-            let held = self.held();
+            let held = lock(&self.held);
             people.iter().partition(|person| held.has_counted(person))
         };
         let [counted, others] =

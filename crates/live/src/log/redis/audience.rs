@@ -5,11 +5,11 @@
 //! changed, together for all subjects that changed, and again before they expire.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bongsu_kernel::task::{OnEnd, Supervisor};
-use bongsu_kernel::{Clock, shrink};
+use bongsu_kernel::{Clock, lock, shrink};
 use bongsu_redis::{Redis, Repeat, Script};
 use futures_util::StreamExt;
 use tokio::sync::Notify;
@@ -60,7 +60,7 @@ impl Audience {
     }
 
     pub(super) fn set(&self, subject: &SubjectName, count: usize) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.counts);
         if count == 0 {
             counts.current.remove(subject);
             shrink(&mut counts.current);
@@ -75,14 +75,14 @@ impl Audience {
     /// Sets the number of a subject without subscribers to 0. It may still be 1: when two streams end at the same time,
     /// the one that was counted first may have reported its count last.
     pub(super) fn remove(&self, subject: &SubjectName) {
-        if self.counts.lock().unwrap_or_else(PoisonError::into_inner).current.contains_key(subject) {
+        if lock(&self.counts).current.contains_key(subject) {
             self.set(subject, 0);
         }
     }
 
     /// Writes the number of a subject at once.
     pub(super) async fn announce(&self, subject: SubjectName, count: usize) {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).current.insert(subject.clone(), count);
+        lock(&self.counts).current.insert(subject.clone(), count);
         self.write(subject, count).await;
     }
 
@@ -93,10 +93,10 @@ impl Audience {
             let has_changed = tokio::time::timeout_at(refresh_at.into(), changed).await.is_ok();
             let due = if has_changed {
                 tokio::time::sleep(BATCH_DELAY).await;
-                std::mem::take(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner).changed)
+                std::mem::take(&mut lock(&self.counts).changed)
             } else {
                 refresh_at = Instant::now() + REFRESH_INTERVAL;
-                self.counts.lock().unwrap_or_else(PoisonError::into_inner).current.clone()
+                lock(&self.counts).current.clone()
             };
             self.write_all(due).await;
         }
@@ -119,7 +119,7 @@ impl Audience {
     /// Removes the numbers of this instance at shutdown, when its streams have ended.
     async fn clear(&self) {
         let zeros = {
-            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counts = lock(&self.counts);
             std::mem::take(&mut counts.current).into_keys().map(|subject| (subject, 0)).collect()
         };
         self.write_all(zeros).await;

@@ -17,7 +17,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use self::announced_rooms::AnnouncedRooms;
 use super::{FOLLOW_UPS, decode, follow_up_channel, stream_key};
 use crate::SubjectName;
-use crate::log::{BoxFuture, FollowUp, FollowUpWatch, FollowUps, LogError, PendingFollowUp};
+use crate::log::{BoxFuture, FollowUp, FollowUpWatch, FollowUps, LogError, LogFuture, PendingFollowUp};
 
 static FIND: Script = Script::new("find_follow_up", include_str!("../../../lua/find_follow_up.lua"));
 
@@ -91,7 +91,7 @@ impl FollowUps for RedisFollowUps {
         &'a self,
         limit: usize,
         excluded: &'a [PendingFollowUp],
-    ) -> BoxFuture<'a, Result<Vec<PendingFollowUp>, LogError>> {
+    ) -> LogFuture<'a, Vec<PendingFollowUp>> {
         Box::pin(async move {
             let mut round = self.announced.begin_round();
             let mut marks = HashMap::new();
@@ -122,7 +122,7 @@ impl FollowUps for RedisFollowUps {
         })
     }
 
-    fn acknowledge(&self, pending: Vec<PendingFollowUp>) -> BoxFuture<'_, Result<(), LogError>> {
+    fn acknowledge(&self, pending: Vec<PendingFollowUp>) -> LogFuture<'_, ()> {
         Box::pin(async move {
             let removing = futures_util::stream::iter(pending.into_iter().map(Ok));
             removing
@@ -138,7 +138,7 @@ impl FollowUps for RedisFollowUps {
         })
     }
 
-    fn find(&self, subject: &SubjectName, id: StreamId) -> BoxFuture<'_, Result<Option<FollowUp>, LogError>> {
+    fn find(&self, subject: &SubjectName, id: StreamId) -> LogFuture<'_, Option<FollowUp>> {
         let subject = subject.clone();
         Box::pin(async move { find(&self.redis, &subject, id).await })
     }

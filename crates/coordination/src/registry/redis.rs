@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Millis, lock};
 use bongsu_redis::redis::{Value, from_redis_value};
 use bongsu_redis::{Redis, Repeat, Script};
@@ -82,16 +82,8 @@ impl RedisRegistry {
             fleet: watch::Sender::default(),
             expires_at: Mutex::new(None),
         }));
-        let (registry, stop) = (this.clone(), supervisor.stop());
-        supervisor.spawn("registry", OnEnd::Restart, move || {
-            let (registry, stop) = (registry.clone(), stop.clone());
-            async move {
-                tokio::select! {
-                    () = stop.cancelled() => registry.leave().await,
-                    () = registry.keep_renewing() => {}
-                }
-            }
-        });
+        let renew = |registry: Self| async move { registry.keep_renewing().await };
+        supervisor.run_until_stop("registry", &this, renew, |registry| async move { registry.leave().await });
         this
     }
 

@@ -11,7 +11,7 @@ mod lost_instances;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, Millis, Outage, lock, random};
 use bongsu_redis::redis::from_redis_value;
 use bongsu_redis::{Channel, Error, Listener, Redis, Repeat, Script, Subscriber};
@@ -123,20 +123,17 @@ impl RedisConnections {
             limit,
         }));
         let bus = this.0.redis.subscriber(Arc::new(BusListener(this.clone())));
-        let (running, stop) = (this.clone(), supervisor.stop());
-        supervisor.spawn(this.0.limit.name, OnEnd::Restart, move || {
-            let (this, stop, bus) = (running.clone(), stop.clone(), bus.clone());
-            async move {
-                tokio::select! {
-                    () = stop.cancelled() => this.0.leave().await,
-                    () = this.0.listen(&bus) => {}
-                    () = this.0.run_checks() => {}
-                    () = this.0.send_changes() => {}
-                    () = this.0.send_decisions() => {}
-                    () = this.0.run_sweeps() => {}
-                }
+        let run = |(this, bus): (Self, Subscriber)| async move {
+            tokio::select! {
+                () = this.0.listen(&bus) => {}
+                () = this.0.run_checks() => {}
+                () = this.0.send_changes() => {}
+                () = this.0.send_decisions() => {}
+                () = this.0.run_sweeps() => {}
             }
-        });
+        };
+        let leave = |(this, _): (Self, Subscriber)| async move { this.0.leave().await };
+        supervisor.run_until_stop(this.0.limit.name, &(this.clone(), bus), run, leave);
         this
     }
 }

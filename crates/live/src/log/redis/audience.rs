@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, lock, shrink};
 use bongsu_redis::{Redis, Repeat, Script};
 use futures_util::StreamExt;
@@ -46,16 +46,8 @@ pub(super) struct Audience {
 impl Audience {
     pub(super) fn start(redis: Redis, clock: Clock, supervisor: &Supervisor) -> Self {
         let this = Self { redis, clock, counts: Arc::default(), change_added: Arc::default() };
-        let (audience, stop) = (this.clone(), supervisor.stop());
-        supervisor.spawn("audience", OnEnd::Restart, move || {
-            let (audience, stop) = (audience.clone(), stop.clone());
-            async move {
-                tokio::select! {
-                    () = stop.cancelled() => audience.clear().await,
-                    () = audience.run() => {}
-                }
-            }
-        });
+        let run = |audience: Self| async move { audience.run().await };
+        supervisor.run_until_stop("audience", &this, run, |audience| async move { audience.clear().await });
         this
     }
 

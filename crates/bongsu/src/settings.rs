@@ -56,11 +56,10 @@ pub(crate) struct ServeSettings {
 }
 
 pub(crate) fn check(values: &Values) -> Result<ServeSettings, SettingError> {
+    let allowed = "an IP address such as 127.0.0.1 or 0.0.0.0";
     let host = match values.text(&SERVER_HOST) {
         "localhost" => IpAddr::from([127, 0, 0, 1]),
-        given => given.parse().map_err(|_| {
-            SettingError::invalid_value(&SERVER_HOST, given, "an IP address such as 127.0.0.1 or 0.0.0.0")
-        })?,
+        given => given.parse().map_err(|_| values.not_allowed(&SERVER_HOST, allowed))?,
     };
     let weak = identity::Options::from_settings(values)?.check_secrets(values, host)?;
     Origins::from_settings(values)?;

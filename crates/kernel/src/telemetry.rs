@@ -22,10 +22,9 @@ const INFO_ONLY_LIBRARIES: [&str; 5] = ["h2", "hyper", "hyper_util", "reqwest", 
 
 /// Starts logging to standard output.
 pub fn start_logs(values: &Values) -> Result<(), SettingError> {
-    let directives = values.text(&RUST_LOG);
-    let mut filter: EnvFilter = directives.parse().map_err(|_| {
-        SettingError::invalid_value(&RUST_LOG, directives, "a level such as info, or module=level, ...")
-    })?;
+    let allowed = "a level such as info, or module=level, ...";
+    let filter = values.text(&RUST_LOG).parse().map_err(|_| values.not_allowed(&RUST_LOG, allowed));
+    let mut filter: EnvFilter = filter?;
     for library in INFO_ONLY_LIBRARIES {
         filter = filter.add_directive(
             format!("{library}=info")

@@ -62,10 +62,7 @@ pub struct Options {
 impl Options {
     /// None when everything is embedded.
     pub fn from_settings(values: &Values) -> Result<Option<Self>, SettingError> {
-        let url = values.text(&REDIS_URL);
-        if url.is_empty() {
-            return Ok(None);
-        }
+        let Some(url) = values.get(&REDIS_URL) else { return Ok(None) };
         // The error contains no part of the value, because the value may contain a password.
         let address = RedisAddress::parse(url)
             .map_err(|why| SettingError::invalid_value(&REDIS_URL, "(hidden)", why))?;
@@ -74,11 +71,8 @@ impl Options {
             || prefix.len() > 64
             || !prefix.bytes().all(|byte| byte.is_ascii_graphic())
         {
-            return Err(SettingError::invalid_value(
-                &REDIS_KEY_PREFIX,
-                &prefix,
-                "at most 64 visible ASCII characters without braces",
-            ));
+            let allowed = "at most 64 visible ASCII characters without braces";
+            return Err(values.not_allowed(&REDIS_KEY_PREFIX, allowed));
         }
         Ok(Some(Self { address, prefix }))
     }

@@ -1,7 +1,7 @@
 //! Reads a person's entries and unread state from the records, with buffered read marks applied.
 
 use bongsu_kernel::Id;
-use bongsu_sql::{Error, Transaction};
+use bongsu_sql::{Result, Transaction};
 
 use crate::cache::StateReading;
 use crate::marks::{Marks, effective_marks, numbers};
@@ -41,7 +41,7 @@ pub struct ListFilter {
 }
 
 impl Inbox {
-    pub async fn list(&self, filter: ListFilter) -> Result<EntryPage, Error> {
+    pub async fn list(&self, filter: ListFilter) -> Result<EntryPage> {
         // The marks are read before the records: see `marks`.
         let (person, marks) = (filter.person.clone(), self.pending_marks(&filter.person).await);
         let page: EntryPage = self.0.records.read((filter, marks), list).await?;
@@ -52,26 +52,22 @@ impl Inbox {
     }
 
     /// The person's unread state. While the records are unavailable, the state that was cached last.
-    pub async fn unread_state(&self, person: &Id) -> Result<UnreadState, Error> {
+    pub async fn unread_state(&self, person: &Id) -> Result<UnreadState> {
         let (StateReading::Current(state) | StateReading::Cached(state)) = self.read_state(person).await?;
         Ok(state)
     }
 
     /// The unread state by the records and the buffered marks.
-    pub(crate) async fn recorded_state(&self, person: &Id) -> Result<UnreadState, Error> {
+    pub(crate) async fn recorded_state(&self, person: &Id) -> Result<UnreadState> {
         let read = |marks| self.0.records.read((person.clone(), marks), read_unread_state);
         self.read_with_marks(person, read).await
     }
 
     /// Reads the records together with a person's buffered marks, both as of one moment: otherwise two different counts
     /// could have the same version. The records are read again until the marks are the same before and after.
-    pub(crate) async fn read_with_marks<T, F>(
-        &self,
-        person: &Id,
-        read: impl Fn(Marks) -> F,
-    ) -> Result<T, Error>
+    pub(crate) async fn read_with_marks<T, F>(&self, person: &Id, read: impl Fn(Marks) -> F) -> Result<T>
     where
-        F: Future<Output = Result<T, Error>>,
+        F: Future<Output = Result<T>>,
     {
         let mut marks = self.pending_marks(person).await;
         let mut attempts = 0;
@@ -87,7 +83,7 @@ impl Inbox {
     }
 }
 
-async fn list((filter, marks): &(ListFilter, Marks), tx: &mut Transaction<'_>) -> Result<EntryPage, Error> {
+async fn list((filter, marks): &(ListFilter, Marks), tx: &mut Transaction<'_>) -> Result<EntryPage> {
     let query = if filter.is_unread_only { &store::LIST_UNREAD } else { &store::LIST };
     let arguments = [
         ("person", (&filter.person).into()),
@@ -114,10 +110,7 @@ async fn list((filter, marks): &(ListFilter, Marks), tx: &mut Transaction<'_>) -
     Ok(EntryPage { entries, has_more, state })
 }
 
-async fn read_unread_state(
-    (person, marks): &(Id, Marks),
-    tx: &mut Transaction<'_>,
-) -> Result<UnreadState, Error> {
+async fn read_unread_state((person, marks): &(Id, Marks), tx: &mut Transaction<'_>) -> Result<UnreadState> {
     unread_state_with_marks(person, marks, tx).await
 }
 
@@ -127,7 +120,7 @@ pub(crate) async fn unread_state_with_marks(
     person: &Id,
     marks: &Marks,
     tx: &mut Transaction<'_>,
-) -> Result<UnreadState, Error> {
+) -> Result<UnreadState> {
     let row = tx.row(&store::PERSON, &[("person", person.into())]).await?;
     let (last_seq, unread, version) = match row {
         Some(row) => (row.count(0)?, row.count(1)?, row.count(2)?),

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use bongsu_kernel::{Id, Millis, crash_point};
-use bongsu_sql::{Error, Transaction};
+use bongsu_sql::{Error, Result, Transaction};
 
 use crate::settings::Settings;
 use crate::store::{self, list};
@@ -103,7 +103,7 @@ impl Inbox {
     }
 }
 
-async fn add_people(request: &SaveRequest, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+async fn add_people(request: &SaveRequest, tx: &mut Transaction<'_>) -> Result<u64> {
     tx.run(&store::PEOPLE_ADD, &[("people", request.people.as_str().into())]).await
 }
 
@@ -125,7 +125,7 @@ async fn save(request: &SaveRequest, tx: &mut Transaction<'_>) -> Result<Vec<Not
         let settings = Settings::from_stored(&person, row.text(1)?);
         Ok((person, settings))
     });
-    let settings = settings.collect::<Result<HashMap<_, _>, Error>>()?;
+    let settings = settings.collect::<Result<HashMap<_, _>>>()?;
     let mut outcomes = Vec::with_capacity(locked.len());
     for row in &locked {
         let person = row.id(0)?;

@@ -2,7 +2,7 @@
 
 use bongsu_kernel::Millis;
 use bongsu_part::{BoxFuture, DeadLetter, DeadLetters};
-use bongsu_sql::{Error, Transaction};
+use bongsu_sql::{Result, Transaction};
 
 use crate::store::{self, PART, list};
 use crate::{Outbox, OutboxRow};
@@ -12,11 +12,11 @@ impl DeadLetters for Outbox {
         PART
     }
 
-    fn depth(&self) -> BoxFuture<'_, Result<u64, Error>> {
+    fn depth(&self) -> BoxFuture<'_, Result<u64>> {
         Box::pin(self.records().count(&store::FAILED_COUNT))
     }
 
-    fn list_after(&self, id: i64, limit: usize) -> BoxFuture<'_, Result<Vec<DeadLetter>, Error>> {
+    fn list_after(&self, id: i64, limit: usize) -> BoxFuture<'_, Result<Vec<DeadLetter>>> {
         Box::pin(async move {
             let page = PageRequest { after: id, up_to: i64::MAX, limit };
             let rows = self.records().read(page, read_page).await?;
@@ -25,7 +25,7 @@ impl DeadLetters for Outbox {
     }
 
     /// Skips rows that cannot be sent, such as one with an invalid type, unless the row was corrected.
-    fn redrive(&self, ids: Vec<i64>) -> BoxFuture<'_, Result<u64, Error>> {
+    fn redrive(&self, ids: Vec<i64>) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
             let mut sendable = Vec::with_capacity(ids.len());
             for id in ids {
@@ -49,7 +49,7 @@ impl DeadLetters for Outbox {
     }
 
     /// Marks the row as done, so that streams can still read it until retention removes it.
-    fn discard(&self, id: i64) -> BoxFuture<'_, Result<bool, Error>> {
+    fn discard(&self, id: i64) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
             let is_discarded = self.records().write(id, discard).await?;
             tracing::info!(id, is_discarded, "deleted a dead letter of the outbox");
@@ -80,7 +80,7 @@ struct PageRequest {
     limit: usize,
 }
 
-async fn read_page(page: &PageRequest, tx: &mut Transaction<'_>) -> Result<Vec<FailedRow>, Error> {
+async fn read_page(page: &PageRequest, tx: &mut Transaction<'_>) -> Result<Vec<FailedRow>> {
     let PageRequest { after, up_to, limit } = *page;
     let arguments = [("after", after.into()), ("up_to", up_to.into()), ("most", limit.into())];
     let rows = tx.rows(&store::FAILED, &arguments).await?;
@@ -92,7 +92,7 @@ async fn read_page(page: &PageRequest, tx: &mut Transaction<'_>) -> Result<Vec<F
 }
 
 /// Makes rows available to workers again, outside the order of their targets.
-async fn redrive((ids, now): &(Vec<i64>, Millis), tx: &mut Transaction<'_>) -> Result<u64, Error> {
+async fn redrive((ids, now): &(Vec<i64>, Millis), tx: &mut Transaction<'_>) -> Result<u64> {
     let ids = list(ids)?;
     let redriven = tx.run(&store::REDRIVE, &[("ids", ids.clone().into()), ("now", (*now).into())]).await?;
     tx.run(&store::FAILURE_REMOVE, &[("ids", ids.clone().into())]).await?;
@@ -100,7 +100,7 @@ async fn redrive((ids, now): &(Vec<i64>, Millis), tx: &mut Transaction<'_>) -> R
     Ok(redriven)
 }
 
-async fn discard(id: &i64, tx: &mut Transaction<'_>) -> Result<bool, Error> {
+async fn discard(id: &i64, tx: &mut Transaction<'_>) -> Result<bool> {
     let changed = tx.run(&store::FAILED_DROP, &[("id", (*id).into())]).await?;
     tx.run(&store::FAILURE_REMOVE, &[("ids", list(&[*id])?.into())]).await?;
     Ok(changed > 0)

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Close, Id, lock};
 use bongsu_live::{CloseHandle, LiveStream};
-use bongsu_sql::{Error, Transaction};
+use bongsu_sql::{Result, Transaction};
 
 use crate::Outbox;
 use crate::store::{self, list};
@@ -121,7 +121,7 @@ impl Outbox {
 async fn find_missing(
     (memberships, has_query): &(Arc<[MembershipKey]>, bool),
     tx: &mut Transaction<'_>,
-) -> Result<HashSet<u64>, Error> {
+) -> Result<HashSet<u64>> {
     // Ids always go in as JSON text: an id that looks like a number must not become one.
     let listed: Vec<(u64, &str, &str, u64)> = memberships
         .iter()

@@ -15,7 +15,7 @@ use bongsu_kernel::Backoff;
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::{COMMAND_TIMEOUT, Redis};
 use manager::SubscriptionManager;
 
@@ -102,7 +102,7 @@ impl Subscriber {
 
     /// Returns when the server has confirmed the subscription. After a timeout the bus goes on trying until the channel
     /// is unsubscribed, and calls [`Listener::mark_stale`] once it is subscribed.
-    pub async fn subscribe(&self, channel: Channel) -> Result<(), Error> {
+    pub async fn subscribe(&self, channel: Channel) -> Result<()> {
         let (done, confirmed) = oneshot::channel();
         let ended = || Error::Unreachable("the bus has ended".to_owned());
         let command = Command::Subscribe(channel, self.listener.clone(), done);

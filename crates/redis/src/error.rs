@@ -3,6 +3,9 @@
 use bongsu_kernel::Outage;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+/// The outcome of an operation on Redis.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The server cannot be reached or does not work at the moment. The command did not run.

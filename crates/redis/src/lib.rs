@@ -35,6 +35,7 @@ pub use redis;
 pub use script::Script;
 
 use cluster::Servers;
+use error::Result;
 
 bongsu_kernel::settings! { pub SETTINGS of "redis":
     pub REDIS_URL = "", scope(Scope::Instance), kind(Kind::Url):
@@ -204,7 +205,7 @@ impl Redis {
         repeat: Repeat,
         keys: &[&str],
         arguments: &[&[u8]],
-    ) -> Result<Value, Error> {
+    ) -> Result<Value> {
         let started = Instant::now();
         let command = script.evalsha(keys, arguments);
         let key = keys.first().copied().unwrap_or_default();
@@ -218,13 +219,7 @@ impl Redis {
     }
 
     /// Sends a command to the server of `key`. `name` is its label in metrics.
-    pub async fn query(
-        &self,
-        name: &'static str,
-        key: &str,
-        command: &Cmd,
-        repeat: Repeat,
-    ) -> Result<Value, Error> {
+    pub async fn query(&self, name: &'static str, key: &str, command: &Cmd, repeat: Repeat) -> Result<Value> {
         let started = Instant::now();
         let outcome = self.with_retries(key, command, repeat).await;
         metrics::histogram!("redis_command_duration_seconds", "command" => name)
@@ -232,7 +227,7 @@ impl Redis {
         outcome
     }
 
-    async fn with_retries(&self, key: &str, command: &Cmd, repeat: Repeat) -> Result<Value, Error> {
+    async fn with_retries(&self, key: &str, command: &Cmd, repeat: Repeat) -> Result<Value> {
         let mut attempt = 1;
         loop {
             match self.0.servers.send(key, command).await {

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 
 use crate::COMMAND_TIMEOUT;
 use crate::address::Login;
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// Time limit for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -152,7 +152,7 @@ impl Node {
     }
 
     /// The current URL of the server.
-    pub(crate) async fn url(&self) -> Result<String, Error> {
+    pub(crate) async fn url(&self) -> Result<String> {
         match &self.location {
             Location::Url(url) => Ok(url.clone()),
             Location::Sentinel { sentinels, name, login } => {

@@ -14,7 +14,7 @@ use bongsu_kernel::task::Supervisor;
 use futures_util::future::try_join_all;
 use redis::{Value, cmd, from_redis_value};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::{Redis, Repeat, Script};
 
 static MARK: Script = Script::new("mark", include_str!("../lua/mark.lua"));
@@ -88,7 +88,7 @@ impl PendingIndex {
         }
     }
 
-    async fn write_mark(&self, name: &str) -> Result<String, Error> {
+    async fn write_mark(&self, name: &str) -> Result<String> {
         let key = self.key(shard_of(name));
         read(self.redis.run(&MARK, Repeat::Safe, &[&key], &[name.as_bytes()]).await?)
     }
@@ -98,7 +98,7 @@ impl PendingIndex {
     }
 
     /// Marks an item, unless its last mark can be reused. Returns the mark, which the writing script checks.
-    pub async fn mark(&self, name: &str) -> Result<String, Error> {
+    pub async fn mark(&self, name: &str) -> Result<String> {
         let known = {
             let marks = lock(&self.marks);
             marks.get(name).filter(|(at, _)| at.elapsed() < MARK_LIFETIME).map(|(_, ms)| ms.clone())
@@ -122,7 +122,7 @@ impl PendingIndex {
     }
 
     /// Returns which of these items are marked. A mark stays for at least 30 seconds after a write that used it.
-    pub async fn pending_among<'a>(&self, names: &[&'a str]) -> Result<Vec<&'a str>, Error> {
+    pub async fn pending_among<'a>(&self, names: &[&'a str]) -> Result<Vec<&'a str>> {
         let mut shards: HashMap<u64, Vec<&str>> = HashMap::new();
         for name in names {
             shards.entry(shard_of(name)).or_default().push(name);
@@ -140,7 +140,7 @@ impl PendingIndex {
     }
 
     /// Returns all items that may have pending data.
-    pub async fn pending(&self) -> Result<Vec<PendingMark>, Error> {
+    pub async fn pending(&self) -> Result<Vec<PendingMark>> {
         let mut all = Vec::new();
         for shard in 0..SHARD_COUNT {
             let key = self.key(shard);
@@ -166,7 +166,7 @@ impl PendingIndex {
     }
 
     /// Reports that an item was found empty. Removes it from the index once its mark is a minute old.
-    pub async fn remove_empty(&self, marked: PendingMark) -> Result<(), Error> {
+    pub async fn remove_empty(&self, marked: PendingMark) -> Result<()> {
         let PendingMark { name, mark, shard } = marked;
         let arguments = [name.as_bytes(), mark.as_bytes()];
         self.redis.run(&UNMARK, Repeat::Safe, &[&self.key(shard)], &arguments).await?;
@@ -175,7 +175,7 @@ impl PendingIndex {
     }
 }
 
-fn read<T: redis::FromRedisValue>(value: Value) -> Result<T, Error> {
+fn read<T: redis::FromRedisValue>(value: Value) -> Result<T> {
     from_redis_value(value).map_err(|_| Error::Unexpected("an index cannot be parsed".to_owned()))
 }
 

@@ -26,7 +26,7 @@ pub use embedded::{
     CopyError, DATA_DIR, DataFolder, Database, Job, PreparedFile, Readers, Store, Writer, WriterThread,
     check_integrity, copy, inspect, open_read_only,
 };
-pub use error::Error;
+pub use error::{Error, Result};
 pub use migrate::{Migration, Migrations};
 pub use names::{Identifier, Names, TableName};
 pub use once::{MAX_ONCE_KEY_LEN, delete_once_keys_before, record_once};

@@ -24,7 +24,7 @@ use bongsu_kernel::{Clock, clock, lock, random};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::{DatabaseAddress, DatabaseLock, Dialect, Error, Migrations, Options, Records};
+use crate::{DatabaseAddress, DatabaseLock, Dialect, Error, Migrations, Options, Records, Result};
 pub(crate) use connection::AccessMode;
 use connection::{ServerConnection, ServerError};
 pub(crate) use pool::Session;
@@ -84,7 +84,7 @@ impl PreparedServer {
         options: &Options,
         migrations: &Migrations,
         lock: Option<DatabaseLock>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let address = &options.address;
         let mut connection = connect_with_retries(address).await?;
         if let Some(lock) = lock {
@@ -101,7 +101,7 @@ impl PreparedServer {
     }
 
     /// Brings the server to this version's schema.
-    pub async fn migrate(mut self, supervisor: &Supervisor) -> Result<Records, Error> {
+    pub async fn migrate(mut self, supervisor: &Supervisor) -> Result<Records> {
         migrate::apply(&mut self.connection, &self.plan, &self.migrations, &self.options.address).await?;
         let lock = self.lock.map(|lock| (lock, supervisor.clone()));
         let server = Server::start(self.connection, &self.options, lock, supervisor).await;
@@ -115,7 +115,7 @@ impl Server {
         options: &Options,
         migrations: &Migrations,
         supervisor: &Supervisor,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let mut connection = connect_with_retries(&options.address).await?;
         migrate::check_complete(&mut connection, migrations, &options.address).await?;
         Ok(Self::start(connection, options, None, supervisor).await)
@@ -230,7 +230,7 @@ impl Server {
 }
 
 /// Inspects a server for `bongsu doctor`, without changing it: unsafe settings, and the skew of its clock.
-pub(crate) async fn inspect(address: &DatabaseAddress, migrations: &Migrations) -> Result<Inspection, Error> {
+pub(crate) async fn inspect(address: &DatabaseAddress, migrations: &Migrations) -> Result<Inspection> {
     let mut connection = connect_with_retries(address).await?;
     migrate::check(&mut connection, migrations, address).await?;
     let findings = Findings::default();
@@ -249,7 +249,7 @@ async fn acquire_lock(
     connection: &mut ServerConnection,
     lock: DatabaseLock,
     address: &DatabaseAddress,
-) -> Result<(), Error> {
+) -> Result<()> {
     let started = Instant::now();
     while !connection.try_lock(lock).await.map_err(|error| unusable(address, &error))? {
         // The server may not yet have released the lock of a process that was just killed.
@@ -262,7 +262,7 @@ async fn acquire_lock(
 }
 
 /// Opens the first connection of a start. Retries until `STARTUP_TIMEOUT`, but not after a refused login.
-async fn connect_with_retries(address: &DatabaseAddress) -> Result<ServerConnection, Error> {
+async fn connect_with_retries(address: &DatabaseAddress) -> Result<ServerConnection> {
     let deadline = Instant::now() + STARTUP_TIMEOUT;
     loop {
         let error = match timeout(CONNECT_TIMEOUT, ServerConnection::connect(address)).await {

@@ -11,7 +11,7 @@ use super::connection::{ServerConnection, ServerError};
 use super::unusable;
 use crate::migrate::AppliedMigrations;
 use crate::query::render_arguments;
-use crate::{DatabaseAddress, Dialect, Error, Migration, Migrations, Row, Value};
+use crate::{DatabaseAddress, Dialect, Error, Migration, Migrations, Result, Row, Value};
 
 /// A line in migrations for MariaDB and MySQL. The statements before it change nothing.
 const END_OF_CHECKS: &str = "-- End of checks.\n";
@@ -60,7 +60,7 @@ pub(super) async fn lock_and_plan(
     connection: &mut ServerConnection,
     migrations: &Migrations,
     address: &DatabaseAddress,
-) -> Result<MigrationPlan, Error> {
+) -> Result<MigrationPlan> {
     let dialect = connection.dialect();
     let to_error = |error: ServerError| unusable(address, &error);
     if dialect == Dialect::Postgres {
@@ -107,7 +107,7 @@ pub(super) async fn apply(
     plan: &MigrationPlan,
     migrations: &Migrations,
     address: &DatabaseAddress,
-) -> Result<(), Error> {
+) -> Result<()> {
     let dialect = connection.dialect();
     let to_error = |error: ServerError| unusable(address, &error);
     connection
@@ -139,7 +139,7 @@ pub(super) async fn check(
     connection: &mut ServerConnection,
     migrations: &Migrations,
     address: &DatabaseAddress,
-) -> Result<(), Error> {
+) -> Result<()> {
     let state = read_state(connection, address).await?;
     migrations.pending(migrations.for_servers(), &state.applied, address).map(drop)
 }
@@ -149,7 +149,7 @@ pub(super) async fn check_complete(
     connection: &mut ServerConnection,
     migrations: &Migrations,
     address: &DatabaseAddress,
-) -> Result<(), Error> {
+) -> Result<()> {
     let state = read_state(connection, address).await?;
     migrations.require_complete(migrations.for_servers(), &state.applied, address)
 }
@@ -201,10 +201,7 @@ struct DatabaseState {
     identity: Option<String>,
 }
 
-async fn read_state(
-    connection: &mut ServerConnection,
-    address: &DatabaseAddress,
-) -> Result<DatabaseState, Error> {
+async fn read_state(connection: &mut ServerConnection, address: &DatabaseAddress) -> Result<DatabaseState> {
     let to_error = |error: ServerError| unusable(address, &error);
     let tables = if connection.dialect() == Dialect::Postgres {
         EXISTING_TABLES_POSTGRES

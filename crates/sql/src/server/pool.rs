@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::CONNECT_TIMEOUT;
 use super::connection::{AccessMode, ServerConnection, ServerError};
 use crate::query::RenderedQuery;
-use crate::{DatabaseAddress, Error, Options, Row, Value};
+use crate::{DatabaseAddress, Error, Options, Result, Row, Value};
 
 /// Connections beyond the configured maximum, for the few loops that use [`PoolKind::Reserved`].
 const RESERVED_CONNECTIONS: usize = 3;
@@ -50,12 +50,12 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) async fn run(&mut self, query: &RenderedQuery, values: &[&Value]) -> Result<u64, Error> {
+    pub(crate) async fn run(&mut self, query: &RenderedQuery, values: &[&Value]) -> Result<u64> {
         let result = self.connection.run(query, values).await;
         result.map_err(|error| self.remember(error))
     }
 
-    pub(crate) async fn rows(&mut self, query: &RenderedQuery, values: &[&Value]) -> Result<Vec<Row>, Error> {
+    pub(crate) async fn rows(&mut self, query: &RenderedQuery, values: &[&Value]) -> Result<Vec<Row>> {
         let result = self.connection.rows(query, values).await;
         result.map_err(|error| self.remember(error))
     }
@@ -98,12 +98,7 @@ impl Pool {
     }
 
     /// Returns a connection on which a transaction has begun.
-    pub(crate) async fn begin(
-        &self,
-        mode: AccessMode,
-        kind: PoolKind,
-        deadline: Instant,
-    ) -> Result<Session, Error> {
+    pub(crate) async fn begin(&self, mode: AccessMode, kind: PoolKind, deadline: Instant) -> Result<Session> {
         if self.is_unavailable() {
             let reason = lock(&self.outage_reason).clone();
             return Err(Error::Unavailable(reason));
@@ -139,7 +134,7 @@ impl Pool {
         lock(&self.idle).pop()
     }
 
-    async fn connect(&self) -> Result<ServerConnection, Error> {
+    async fn connect(&self) -> Result<ServerConnection> {
         let timed_out = || ServerError::Broken(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()));
         let connected = timeout(CONNECT_TIMEOUT, async {
             let mut connection = ServerConnection::connect(&self.address).await?;

@@ -150,10 +150,9 @@ impl Inbox {
 
 /// Why buffered marks were not written.
 #[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 enum FlushError {
-    #[error(transparent)]
     Buffer(#[from] Outage),
-    #[error(transparent)]
     Records(#[from] Error),
 }
 

@@ -5,16 +5,14 @@ use std::process::ExitCode;
 use bongsu_kernel::settings::SettingError;
 
 #[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub enum Failure {
     /// Exit code 2: the configuration or the command line is wrong.
-    #[error("{0}")]
     Configuration(#[from] SettingError),
     /// Exit code 3: the data folder or the database is locked by another process, damaged, of another program, of a
     /// newer version, or without what this version needs. A server that is unreachable or in use may become usable: these cases have exit code 1.
-    #[error("{0}")]
     Data(#[from] bongsu_sql::Error),
     /// Exit code 1: any other error.
-    #[error("{0}")]
     Other(String),
 }
 

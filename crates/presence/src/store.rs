@@ -129,12 +129,11 @@ pub struct Occupant {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub enum Error {
     /// The engine is unavailable or did not answer. The call may be repeated when it is back.
-    #[error("{0}")]
     Unavailable(String),
     /// The engine refused. A repeated call fails as well until an operator has resolved the cause.
-    #[error("{0}")]
     Refused(String),
 }
 

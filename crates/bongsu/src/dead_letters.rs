@@ -5,15 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{FromRef, State};
+use axum::extract::State;
 use bongsu_http::answer::{AcceptedAnswer, Answer, invalid};
 use bongsu_http::openapi::{IdSchema, tagged};
 use bongsu_http::request::{FieldKind, flag, limit, whole};
-use bongsu_http::{ApiError, Identity, Operator, SmallBody, request};
+use bongsu_http::{ApiError, Identity, Operator, RouteState, SmallBody, request};
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::text::Text;
-use bongsu_kernel::{Code, Id, Reason};
+use bongsu_kernel::{Id, Reason};
 use bongsu_part::{DeadLetter, DeadLetters, MAX_DEAD_LETTERS};
 use bongsu_sql::Error;
 use serde::Serialize;
@@ -33,19 +33,14 @@ const MAX_REDRIVE_RATE: u64 = 10_000;
 const MAX_PENDING_REDRIVES: usize = 16;
 
 #[derive(Clone)]
-struct LettersState {
+struct Letters {
     queues: Arc<[Arc<dyn DeadLetters>]>,
     redrives: mpsc::Sender<RedriveAll>,
-    identity: Identity,
 }
 
-impl FromRef<LettersState> for Identity {
-    fn from_ref(state: &LettersState) -> Self {
-        state.identity.clone()
-    }
-}
+type LettersState = RouteState<Letters>;
 
-impl LettersState {
+impl Letters {
     fn queue(&self, name: &str) -> Result<&Arc<dyn DeadLetters>, ApiError> {
         self.queues.iter().find(|queue| queue.name() == name).ok_or_else(ApiError::not_found)
     }
@@ -98,13 +93,13 @@ pub(crate) fn router(
     identity: Identity,
     supervisor: &Supervisor,
 ) -> OpenApiRouter {
-    let redrives = start_redriving(supervisor);
+    let letters = Letters { queues: queues.into(), redrives: start_redriving(supervisor) };
     let routes = OpenApiRouter::new()
         .routes(routes!(list_queues))
         .routes(routes!(list))
         .routes(routes!(show, discard))
         .routes(routes!(redrive))
-        .with_state(LettersState { queues: queues.into(), redrives, identity });
+        .with_state(LettersState { part: letters, identity });
     tagged("operating", routes)
 }
 
@@ -114,9 +109,7 @@ fn records_error(error: &Error) -> ApiError {
         tracing::error!(%error, "failed to run a query of dead letters; answering COMMON500");
         return ApiError::unexpected();
     }
-    let text =
-        Text::new("지금은 데이터베이스를 사용할 수 없습니다.", "The database cannot be used right now.");
-    ApiError::new(Code::Common503, text)
+    ApiError::database_unavailable()
 }
 
 #[derive(Serialize, ToSchema)]
@@ -140,9 +133,12 @@ struct Queue {
     responses((status = 200, description = "Every queue, with its number of dead letters.", body = Queues)),
     security(("operator" = [])),
 )]
-async fn list_queues(_: Operator, State(state): State<LettersState>) -> Result<Answer<Queues>, ApiError> {
-    let mut queues = Vec::with_capacity(state.queues.len());
-    for queue in &*state.queues {
+async fn list_queues(
+    _: Operator,
+    State(LettersState { part: dead_letters, .. }): State<LettersState>,
+) -> Result<Answer<Queues>, ApiError> {
+    let mut queues = Vec::with_capacity(dead_letters.queues.len());
+    for queue in &*dead_letters.queues {
         queues.push(Queue {
             queue: queue.name(),
             depth: queue.depth().await.map_err(|error| records_error(&error))?,
@@ -199,9 +195,9 @@ async fn list(
     _: Operator,
     QueuePath { queue }: QueuePath,
     LettersQuery { cursor, limit }: LettersQuery,
-    State(state): State<LettersState>,
+    State(LettersState { part: dead_letters, .. }): State<LettersState>,
 ) -> Result<Answer<DeadLetterPage>, ApiError> {
-    let queue = state.queue(&queue)?;
+    let queue = dead_letters.queue(&queue)?;
     let mut letters = queue
         .list_after(cursor.unwrap_or(i64::MIN), limit + 1)
         .await
@@ -226,9 +222,9 @@ async fn list(
 async fn show(
     _: Operator,
     LetterPath { queue, id }: LetterPath,
-    State(state): State<LettersState>,
+    State(LettersState { part: dead_letters, .. }): State<LettersState>,
 ) -> Result<Answer<DeadLetterAnswer>, ApiError> {
-    let queue = state.queue(&queue)?;
+    let queue = dead_letters.queue(&queue)?;
     let found = queue.list_after(id.saturating_sub(1), 1).await.map_err(|error| records_error(&error))?;
     let letter = found.into_iter().next().filter(|letter| letter.id == id).ok_or_else(ApiError::not_found)?;
     Ok(Answer(DeadLetterAnswer::from(letter)))
@@ -254,9 +250,9 @@ struct DiscardAnswer {
 async fn discard(
     _: Operator,
     LetterPath { queue, id }: LetterPath,
-    State(state): State<LettersState>,
+    State(LettersState { part: dead_letters, .. }): State<LettersState>,
 ) -> Result<Answer<DiscardAnswer>, ApiError> {
-    let queue = state.queue(&queue)?;
+    let queue = dead_letters.queue(&queue)?;
     if queue.discard(id).await.map_err(|error| records_error(&error))? {
         Ok(Answer(DiscardAnswer { id: id.into() }))
     } else {
@@ -287,10 +283,10 @@ struct RedriveAnswer {
 async fn redrive(
     _: Operator,
     QueuePath { queue }: QueuePath,
-    State(state): State<LettersState>,
+    State(LettersState { part: dead_letters, .. }): State<LettersState>,
     SmallBody(body): SmallBody,
 ) -> Result<AcceptedAnswer<RedriveAnswer>, ApiError> {
-    let queue = state.queue(&queue)?;
+    let queue = dead_letters.queue(&queue)?;
     let Redrive { rate, all, ids } = body.read()?;
     if all {
         if ids.is_some() {
@@ -299,7 +295,7 @@ async fn redrive(
         }
         let letters = queue.depth().await.map_err(|error| records_error(&error))?;
         let request = RedriveAll { queue: queue.clone(), rate };
-        state.redrives.try_send(request).map_err(|_| {
+        dead_letters.redrives.try_send(request).map_err(|_| {
             ApiError::too_many("이미 처리 중입니다.", "Too many redrives of whole queues are in progress.")
         })?;
         return Ok(AcceptedAnswer(RedriveAnswer { letters }));

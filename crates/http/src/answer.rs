@@ -107,6 +107,21 @@ impl ApiError {
         )
     }
 
+    pub fn database_unavailable() -> Self {
+        let text =
+            Text::new("지금은 데이터베이스를 사용할 수 없습니다.", "The database cannot be used right now.");
+        Self::new(Code::Common503, text)
+    }
+
+    pub fn redis_unavailable() -> Self {
+        let text = Text::new("지금은 Redis에 연결할 수 없습니다.", "Redis cannot be reached right now.");
+        Self::new(Code::Redis5001, text)
+    }
+
+    pub fn redis_refused() -> Self {
+        Self::of(Code::Redis5002, "Redis가 요청을 거부했습니다.", "Redis refused the command.")
+    }
+
     pub fn too_large(limit: usize) -> Self {
         let kib = limit >> 10;
         Self::new(
@@ -183,9 +198,7 @@ impl From<TicketError> for ApiError {
             }
             TicketError::Unavailable(_) => {
                 tracing::error!(%error, "failed to issue or redeem a stream ticket; answering REDIS5001");
-                let text =
-                    Text::new("지금은 Redis에 연결할 수 없습니다.", "Redis cannot be reached right now.");
-                Self::new(Code::Redis5001, text)
+                Self::redis_unavailable()
             }
         }
     }

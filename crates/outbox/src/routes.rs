@@ -122,8 +122,7 @@ fn open_error(error: OpenError) -> ApiError {
         OpenError::TooMany => {
             ApiError::too_many("지금은 연결이 너무 많습니다.", "Too many streams are open right now.")
         }
-        OpenError::Unavailable(outage) => unavailable(&outage.0),
-        OpenError::Log(error) => unavailable(&error.to_string()),
+        OpenError::Unavailable(_) | OpenError::Log(_) => unavailable(&error.to_string()),
     }
 }
 
@@ -131,9 +130,7 @@ fn records_error(error: &Error) -> ApiError {
     if error.is_transient() {
         // At level debug, because this happens for every request; the outage itself is logged once elsewhere.
         tracing::debug!(%error, "the database of the outbox is unavailable; answering COMMON503");
-        let text =
-            Text::new("지금은 데이터베이스를 사용할 수 없습니다.", "The database cannot be used right now.");
-        return ApiError::new(Code::Common503, text);
+        return ApiError::database_unavailable();
     }
     tracing::error!(%error, "failed to run a query of the outbox; answering COMMON500");
     ApiError::unexpected()

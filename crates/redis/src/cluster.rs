@@ -274,8 +274,7 @@ impl Cluster {
 
 /// Requests the slot map from all nodes at once, because some may not answer, and returns the first map that arrives.
 async fn fetch_map(nodes: Vec<Arc<Node>>) -> Result<SlotMap> {
-    let mut command = redis::cmd("CLUSTER");
-    command.arg("SLOTS");
+    let command = redis::cmd("CLUSTER").arg("SLOTS").take();
     let requests = nodes.iter().map(async |node| match node.send(&command, false).await {
         Ok(answer) => {
             parse_map(&answer).ok_or_else(|| Error::Unexpected("CLUSTER SLOTS without a slot map".to_owned()))

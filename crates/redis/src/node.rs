@@ -209,8 +209,7 @@ async fn find_master(sentinels: &[String], name: &str, login: &Login) -> Result<
 async fn ask_sentinel(sentinel: &str, name: &str, login: &Login) -> Result<String, String> {
     let to_text = |error: RedisError| error.to_string();
     let mut connection = connect(sentinel.to_owned(), AsyncConnectionConfig::new()).await?;
-    let mut command = redis::cmd("SENTINEL");
-    command.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+    let command = redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name).take();
     let address: Option<(String, u16)> = command.query_async(&mut connection).await.map_err(to_text)?;
     let (host, port) = address.ok_or_else(|| format!("the sentinel does not know a master named {name}"))?;
     let url = login.url(&format!("{host}:{port}"));

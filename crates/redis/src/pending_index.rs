@@ -129,8 +129,7 @@ impl PendingIndex {
         }
         let queries = shards.into_iter().map(async |(shard, names)| {
             let key = self.key(shard);
-            let mut scores = cmd("ZMSCORE");
-            scores.arg(&key).arg(&names);
+            let scores = cmd("ZMSCORE").arg(&key).arg(&names).take();
             let found: Vec<Option<String>> =
                 read(self.redis.query("zmscore", &key, &scores, Repeat::Never).await?)?;
             let marked = names.into_iter().zip(found).filter_map(|(name, mark)| mark.map(|_| name));
@@ -145,8 +144,12 @@ impl PendingIndex {
         for shard in 0..SHARD_COUNT {
             let key = self.key(shard);
             for page in 0.. {
-                let mut range = cmd("ZRANGE");
-                range.arg(&key).arg(page * PAGE_SIZE).arg((page + 1) * PAGE_SIZE - 1).arg("WITHSCORES");
+                let range = cmd("ZRANGE")
+                    .arg(&key)
+                    .arg(page * PAGE_SIZE)
+                    .arg((page + 1) * PAGE_SIZE - 1)
+                    .arg("WITHSCORES")
+                    .take();
                 let found: Vec<(String, String)> =
                     read(self.redis.query("zrange", &key, &range, Repeat::Safe).await?)?;
                 let is_last_page = found.len() < PAGE_SIZE;

@@ -36,8 +36,7 @@ pub(crate) async fn check(servers: &Servers, prefix: &str) -> Result<Vec<&'stati
 /// Sets a key only if it exists. It never does, because no other command sets it.
 fn no_op_write(prefix: &str, tag: u32) -> (String, Cmd) {
     let key = format!("{prefix}write-check:{{{tag}}}");
-    let mut command = redis::cmd("SET");
-    command.arg(&key).arg("").arg("XX");
+    let command = redis::cmd("SET").arg(&key).arg("").arg("XX").take();
     (key, command)
 }
 

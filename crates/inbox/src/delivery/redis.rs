@@ -97,8 +97,7 @@ async fn send_batch(redis: Redis, marks: Arc<dyn MarkBuffer>, mut batch: Vec<Mes
     let redis = &redis;
     let sending = batch.into_iter().map(|Message { person, text, .. }| async move {
         let channel = channel(redis, person.as_str());
-        let mut publish = cmd("SPUBLISH");
-        publish.arg(&channel).arg(text);
+        let publish = cmd("SPUBLISH").arg(&channel).arg(text).take();
         // When the message of an entry is lost, listeners read the entry from the records. A change has no other way, so
         // it is repeated.
         let _ = redis.query("spublish", &channel, &publish, Repeat::Safe).await;

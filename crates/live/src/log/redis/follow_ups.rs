@@ -55,8 +55,8 @@ impl RedisFollowUps {
             .map(|pending| pending.record.as_slice())
             .collect();
         let list = list_key(&self.redis, &SubjectName::from_stored(room));
-        let mut range = redis::cmd("LRANGE");
-        range.arg(&list).arg(0).arg((limit + excluded.len()).saturating_sub(1));
+        let range =
+            redis::cmd("LRANGE").arg(&list).arg(0).arg((limit + excluded.len()).saturating_sub(1)).take();
         let found = self.redis.query("lrange", &list, &range, Repeat::Safe).await?;
         let mut records: Vec<Vec<u8>> = decode(found)?;
         if records.is_empty() {
@@ -128,9 +128,8 @@ impl FollowUps for RedisFollowUps {
             removing
                 .try_for_each_concurrent(MAX_CONCURRENT_COMMANDS, async |PendingFollowUp { key, record }| {
                     let list = list_key(&self.redis, &SubjectName::from_stored(&key));
-                    let mut remove = redis::cmd("LREM");
                     // Removed by value and not by index, because another instance may have removed records meanwhile.
-                    remove.arg(&list).arg(1).arg(&record);
+                    let remove = redis::cmd("LREM").arg(&list).arg(1).arg(&record).take();
                     self.redis.query("lrem", &list, &remove, Repeat::Safe).await?;
                     Ok(())
                 })

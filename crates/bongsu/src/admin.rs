@@ -55,9 +55,9 @@ request! {
 async fn disconnect(
     _: Operator,
     UserPath { user_id }: UserPath,
-    State(AdminState { part: admin, .. }): State<AdminState>,
+    State(state): State<AdminState>,
 ) -> Result<Answer<AccessCommandAnswer>, ApiError> {
-    issue(&admin, AccessCommand::Disconnect { user: user_id.clone() }).await?;
+    issue(&state.part, AccessCommand::Disconnect { user: user_id.clone() }).await?;
     Ok(Answer(AccessCommandAnswer { user_id }))
 }
 
@@ -76,10 +76,10 @@ async fn disconnect(
 async fn revoke(
     _: Operator,
     UserPath { user_id }: UserPath,
-    State(AdminState { part: admin, .. }): State<AdminState>,
+    State(state): State<AdminState>,
 ) -> Result<Answer<AccessCommandAnswer>, ApiError> {
-    let command = AccessCommand::Revoke { user: user_id.clone(), issued_before: admin.clock.now() };
-    issue(&admin, command).await?;
+    let command = AccessCommand::Revoke { user: user_id.clone(), issued_before: state.part.clock.now() };
+    issue(&state.part, command).await?;
     Ok(Answer(AccessCommandAnswer { user_id }))
 }
 

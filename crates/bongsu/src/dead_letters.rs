@@ -104,7 +104,8 @@ pub(crate) fn router(
 }
 
 /// A refused statement is a bug and answers 500; an unavailable database answers 503.
-fn records_error(error: &Error) -> ApiError {
+#[expect(clippy::needless_pass_by_value, reason = "passed to map_err")]
+fn records_error(error: Error) -> ApiError {
     if let Error::Failed(_) = error {
         tracing::error!(%error, "failed to run a query of dead letters; answering COMMON500");
         return ApiError::unexpected();
@@ -133,16 +134,10 @@ struct Queue {
     responses((status = 200, description = "Every queue, with its number of dead letters.", body = Queues)),
     security(("operator" = [])),
 )]
-async fn list_queues(
-    _: Operator,
-    State(LettersState { part: dead_letters, .. }): State<LettersState>,
-) -> Result<Answer<Queues>, ApiError> {
-    let mut queues = Vec::with_capacity(dead_letters.queues.len());
-    for queue in &*dead_letters.queues {
-        queues.push(Queue {
-            queue: queue.name(),
-            depth: queue.depth().await.map_err(|error| records_error(&error))?,
-        });
+async fn list_queues(_: Operator, State(state): State<LettersState>) -> Result<Answer<Queues>, ApiError> {
+    let mut queues = Vec::with_capacity(state.part.queues.len());
+    for queue in &*state.part.queues {
+        queues.push(Queue { queue: queue.name(), depth: queue.depth().await.map_err(records_error)? });
     }
     Ok(Answer(Queues { queues }))
 }
@@ -195,13 +190,10 @@ async fn list(
     _: Operator,
     QueuePath { queue }: QueuePath,
     LettersQuery { cursor, limit }: LettersQuery,
-    State(LettersState { part: dead_letters, .. }): State<LettersState>,
+    State(state): State<LettersState>,
 ) -> Result<Answer<DeadLetterPage>, ApiError> {
-    let queue = dead_letters.queue(&queue)?;
-    let mut letters = queue
-        .list_after(cursor.unwrap_or(i64::MIN), limit + 1)
-        .await
-        .map_err(|error| records_error(&error))?;
+    let queue = state.part.queue(&queue)?;
+    let mut letters = queue.list_after(cursor.unwrap_or(i64::MIN), limit + 1).await.map_err(records_error)?;
     let has_more = letters.len() > limit;
     letters.truncate(limit);
     let next_cursor = letters.last().filter(|_| has_more).map(|letter| letter.id.to_string());
@@ -222,10 +214,10 @@ async fn list(
 async fn show(
     _: Operator,
     LetterPath { queue, id }: LetterPath,
-    State(LettersState { part: dead_letters, .. }): State<LettersState>,
+    State(state): State<LettersState>,
 ) -> Result<Answer<DeadLetterAnswer>, ApiError> {
-    let queue = dead_letters.queue(&queue)?;
-    let found = queue.list_after(id.saturating_sub(1), 1).await.map_err(|error| records_error(&error))?;
+    let queue = state.part.queue(&queue)?;
+    let found = queue.list_after(id.saturating_sub(1), 1).await.map_err(records_error)?;
     let letter = found.into_iter().next().filter(|letter| letter.id == id).ok_or_else(ApiError::not_found)?;
     Ok(Answer(DeadLetterAnswer::from(letter)))
 }
@@ -250,10 +242,10 @@ struct DiscardAnswer {
 async fn discard(
     _: Operator,
     LetterPath { queue, id }: LetterPath,
-    State(LettersState { part: dead_letters, .. }): State<LettersState>,
+    State(state): State<LettersState>,
 ) -> Result<Answer<DiscardAnswer>, ApiError> {
-    let queue = dead_letters.queue(&queue)?;
-    if queue.discard(id).await.map_err(|error| records_error(&error))? {
+    let queue = state.part.queue(&queue)?;
+    if queue.discard(id).await.map_err(records_error)? {
         Ok(Answer(DiscardAnswer { id: id.into() }))
     } else {
         Err(ApiError::not_found())
@@ -283,27 +275,25 @@ struct RedriveAnswer {
 async fn redrive(
     _: Operator,
     QueuePath { queue }: QueuePath,
-    State(LettersState { part: dead_letters, .. }): State<LettersState>,
+    State(state): State<LettersState>,
     SmallBody(body): SmallBody,
 ) -> Result<AcceptedAnswer<RedriveAnswer>, ApiError> {
-    let queue = dead_letters.queue(&queue)?;
+    let queue = state.part.queue(&queue)?;
     let Redrive { rate, all, ids } = body.read()?;
     if all {
         if ids.is_some() {
             let text = Text::new("all과 함께 쓸 수 없습니다", "must not be combined with all");
             return Err(invalid("ids", Reason::Custom(text)));
         }
-        let letters = queue.depth().await.map_err(|error| records_error(&error))?;
+        let letters = queue.depth().await.map_err(records_error)?;
         let request = RedriveAll { queue: queue.clone(), rate };
-        dead_letters.redrives.try_send(request).map_err(|_| {
+        state.part.redrives.try_send(request).map_err(|_| {
             ApiError::too_many("이미 처리 중입니다.", "Too many redrives of whole queues are in progress.")
         })?;
         return Ok(AcceptedAnswer(RedriveAnswer { letters }));
     }
     let ids = ids.ok_or_else(|| invalid("ids", Reason::Required))?;
-    Ok(AcceptedAnswer(RedriveAnswer {
-        letters: queue.redrive(ids).await.map_err(|error| records_error(&error))?,
-    }))
+    Ok(AcceptedAnswer(RedriveAnswer { letters: queue.redrive(ids).await.map_err(records_error)? }))
 }
 
 /// A request to redrive all dead letters of a queue.

@@ -104,12 +104,8 @@ impl InFlightRequests {
             stalled: counter("stalled"),
             evicted: counter("memory"),
         }));
-        supervisor.every(
-            "response-stalls",
-            CHECK_INTERVAL,
-            &this,
-            |this| async move { this.check_stalled() },
-        );
+        let check = |this: Self| async move { this.check_stalled() };
+        supervisor.every("response-stalls", CHECK_INTERVAL, &this, check);
         this
     }
 
@@ -145,16 +141,10 @@ impl InFlightRequests {
         let mut responses = lock(&self.0.responses);
         let id = responses.next_id;
         responses.next_id += 1;
-        responses.open.insert(
-            id,
-            OpenResponse {
-                peer,
-                bytes: 0,
-                is_waiting_for_producer: false,
-                progress_at: Instant::now(),
-                aborted_at: None,
-            },
-        );
+        let (progress_at, aborted_at) = (Instant::now(), None);
+        let response =
+            OpenResponse { peer, bytes: 0, is_waiting_for_producer: false, progress_at, aborted_at };
+        responses.open.insert(id, response);
         id
     }
 

@@ -57,11 +57,8 @@ impl MultiReader {
             guard: None,
             needs_snapshot: false,
         };
-        Self {
-            readers: readers.into_iter().map(subject_reader).collect(),
-            removed: Vec::new(),
-            next_reader: 0,
-        }
+        let readers = readers.into_iter().map(subject_reader).collect();
+        Self { readers, removed: Vec::new(), next_reader: 0 }
     }
 
     fn positions(&self) -> impl Iterator<Item = (&PartKey, Option<StreamId>)> {

@@ -226,10 +226,8 @@ impl Reader {
         let is_too_far_behind =
             page.start == StartPosition::TooFarBehind && (is_first || page.entries.is_empty());
         if is_too_far_behind {
-            out.push(
-                &Message::reset_too_far_behind(self.source.message_id(page.head.id)),
-                Some(page.head.id),
-            );
+            let now = self.source.message_id(page.head.id);
+            out.push(&Message::reset_too_far_behind(now), Some(page.head.id));
         }
         let has_more = page.more || (page.start == StartPosition::TooFarBehind && !is_too_far_behind);
         if !has_more && page.head.id > self.cursor.position.id {

@@ -56,15 +56,8 @@ impl RoomRelay {
         // published again. The key includes the time, because a restored database may assign the same id to another
         // row.
         let key = Some(format!("outbox:{}:{}", row.id, row.created_at));
-        Ok(PublishRequest {
-            room,
-            event_type,
-            data,
-            publisher: None,
-            key,
-            recipients: None,
-            trace: row.trace,
-        })
+        let (publisher, recipients, trace) = (None, None, row.trace);
+        Ok(PublishRequest { room, event_type, data, publisher, key, recipients, trace })
     }
 }
 

@@ -155,8 +155,7 @@ fn read_unsequenced(row: &bongsu_sql::Row) -> Result<(i64, OutboxRow)> {
     let id = row.int(0)?;
     let event_type = row.maybe_text(1)?.unwrap_or_default().to_owned();
     let payload = row.maybe_text(2)?.map(str::to_owned);
-    Ok((
-        id,
-        OutboxRow { position: 0, id, target: String::new(), event_type, payload, created_at: 0, trace: None },
-    ))
+    let row =
+        OutboxRow { position: 0, id, target: String::new(), event_type, payload, created_at: 0, trace: None };
+    Ok((id, row))
 }

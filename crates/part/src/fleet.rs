@@ -130,7 +130,7 @@ pub(crate) async fn join(registry: &RedisRegistry) -> Result<(), Failure> {
         match registry.join().await {
             Ok(()) => return Ok(()),
             Err(JoinError::Refused(refused)) if started.elapsed() > JOIN_TIMEOUT => {
-                return Err(Failure::Other(refused.to_string()));
+                return Err(Failure::other(refused));
             }
             Err(JoinError::Refused(refused)) => {
                 if !std::mem::replace(&mut is_logged, true) {

@@ -120,12 +120,8 @@ impl Redis {
             commands,
         }));
         bus::start(this.clone(), queue, supervisor);
-        supervisor.every(
-            "redis-watch",
-            WATCH_INTERVAL,
-            &this,
-            |redis| async move { redis.check_servers().await },
-        );
+        let check = |redis: Self| async move { redis.check_servers().await };
+        supervisor.every("redis-watch", WATCH_INTERVAL, &this, check);
         this
     }
 

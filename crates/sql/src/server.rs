@@ -139,12 +139,8 @@ impl Server {
         });
         let this = Self(inner, PoolKind::Shared);
         this.check().await;
-        supervisor.every(
-            "database-watch",
-            CHECK_INTERVAL,
-            &this,
-            |server| async move { server.check().await },
-        );
+        let check = |server: Self| async move { server.check().await };
+        supervisor.every("database-watch", CHECK_INTERVAL, &this, check);
         this
     }
 

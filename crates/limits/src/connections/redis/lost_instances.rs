@@ -103,10 +103,9 @@ impl Inner {
                     break;
                 }
                 let people: Result<Vec<Id>, _> = names.iter().map(|name| Id::new(name)).collect();
-                self.report_all(
-                    &people.map_err(|_| unexpected("an index of connections has an invalid person id"))?,
-                )
-                .await?;
+                let people =
+                    people.map_err(|_| unexpected("an index of connections has an invalid person id"));
+                self.report_all(&people?).await?;
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 self.remove(&index, &names).await?;
                 removed += names.len();

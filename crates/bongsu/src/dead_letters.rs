@@ -197,10 +197,8 @@ async fn list(
     let has_more = letters.len() > limit;
     letters.truncate(limit);
     let next_cursor = letters.last().filter(|_| has_more).map(|letter| letter.id.to_string());
-    Ok(Answer(DeadLetterPage {
-        letters: letters.into_iter().map(DeadLetterAnswer::from).collect(),
-        next_cursor,
-    }))
+    let letters = letters.into_iter().map(DeadLetterAnswer::from).collect();
+    Ok(Answer(DeadLetterPage { letters, next_cursor }))
 }
 
 /// Show a dead letter
@@ -324,12 +322,8 @@ async fn redrive_all(queue: &dyn DeadLetters, rate: u64) -> Result<u64, Error> {
     let rate = usize::try_from(rate).unwrap_or(MAX_DEAD_LETTERS);
     let (mut after, mut redriven) = (i64::MIN, 0);
     loop {
-        let ids: Vec<i64> = queue
-            .list_after(after, rate.min(MAX_DEAD_LETTERS))
-            .await?
-            .iter()
-            .map(|letter| letter.id)
-            .collect();
+        let letters = queue.list_after(after, rate.min(MAX_DEAD_LETTERS)).await?;
+        let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
         let Some(last) = ids.last() else { return Ok(redriven) };
         after = *last;
         let pause = Duration::from_secs(1).mul_f64(ids.len() as f64 / rate as f64);

@@ -17,13 +17,10 @@ const ENV_FILE: &str = ".env";
 
 /// Flags over environment over `.env` over file over defaults.
 pub(crate) fn gather(flags: BTreeMap<String, String>, file: Option<&str>) -> Result<Values, SettingError> {
-    let file = file
-        .map(|path| {
-            std::fs::read_to_string(path).map_err(|error| {
-                SettingError(format!("the configuration file {path:?} cannot be read: {error}"))
-            })
-        })
-        .transpose()?;
+    let unreadable =
+        |path: &str, error| SettingError(format!("the configuration file {path:?} cannot be read: {error}"));
+    let read = |path| std::fs::read_to_string(path).map_err(|error| unreadable(path, error));
+    let file = file.map(read).transpose()?;
     let settings = PARTS.settings();
     let mut environment = BTreeMap::new();
     for setting in &settings {

@@ -146,10 +146,7 @@ impl ApiError {
     }
 
     pub fn unexpected() -> Self {
-        Self::new(
-            Code::Common500,
-            Text::new("예상하지 못한 오류가 발생했습니다.", "An unexpected error occurred."),
-        )
+        Self::of(Code::Common500, "예상하지 못한 오류가 발생했습니다.", "An unexpected error occurred.")
     }
 
     /// The message in a language.

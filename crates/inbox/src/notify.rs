@@ -74,12 +74,8 @@ impl Inbox {
         targets.sort_unstable();
         targets.dedup();
         let now = self.0.clock.now();
-        let request = SaveRequest {
-            people: list(targets.iter().copied()),
-            count: targets.len(),
-            notification: notification.clone(),
-            now,
-        };
+        let (people, count) = (list(targets.iter().copied()), targets.len());
+        let request = SaveRequest { notification: notification.clone(), people, count, now };
         let outcomes = self.save(request).await?;
         crash_point!("after-notify");
         self.0.live.deliver_entries(&notification, now, &outcomes);

@@ -31,12 +31,8 @@ impl DeadLetters for Outbox {
             for id in ids {
                 let page = PageRequest { after: id.saturating_sub(1), up_to: id, limit: 1 };
                 let rows = self.records().read(page, read_page).await?;
-                sendable.extend(
-                    rows.iter()
-                        .map(|failed| &failed.row)
-                        .filter(|row| row.fault().is_none())
-                        .map(|row| row.id),
-                );
+                let rows = rows.iter().map(|failed| &failed.row);
+                sendable.extend(rows.filter(|row| row.fault().is_none()).map(|row| row.id));
             }
             if sendable.is_empty() {
                 return Ok(0);

@@ -38,11 +38,8 @@ impl Handler for RoomRelay {
 impl RoomRelay {
     fn event(&self, row: &OutboxRow) -> Result<PublishRequest, &'static str> {
         let own_room = || Id::new(&row.target).map_err(|_| "target_event_id is not a valid room id");
-        let room = match self
-            .relay
-            .target(&row.event_type)
-            .ok_or("OUTBOX_RELAY has no entry for this event_type")?
-        {
+        let target = self.relay.target(&row.event_type);
+        let room = match target.ok_or("OUTBOX_RELAY has no entry for this event_type")? {
             RelayTarget::OwnRoom => own_room()?,
             RelayTarget::Room(room) => room.clone(),
         };

@@ -36,11 +36,8 @@ impl Outbox {
                     tracing::warn!(%error, "failed to remove expired outbox rows; retrying in the next run");
                 }
             }
-            match self
-                .records()
-                .read(self.0.clock.now().saturating_sub(self.retention()), count_overdue)
-                .await
-            {
+            let before = self.0.clock.now().saturating_sub(self.retention());
+            match self.records().read(before, count_overdue).await {
                 Ok(rows) => {
                     metrics::gauge!("outbox_overdue_rows").set(rows as f64);
                     if rows > 0 && !is_reported {

@@ -122,7 +122,8 @@ fn open_error(error: OpenError) -> ApiError {
         OpenError::TooMany => {
             ApiError::too_many("지금은 연결이 너무 많습니다.", "Too many streams are open right now.")
         }
-        OpenError::Unavailable(_) | OpenError::Log(_) => unavailable(&error.to_string()),
+        OpenError::Unavailable(outage) => unavailable(&outage.0),
+        OpenError::Log(error) => unavailable(&error.to_string()),
     }
 }
 

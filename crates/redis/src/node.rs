@@ -183,12 +183,8 @@ pub(crate) async fn connect(
         config.set_connection_timeout(Some(CONNECT_TIMEOUT)).set_response_timeout(Some(COMMAND_TIMEOUT));
     let client = Client::open(url).map_err(|error| error.to_string())?;
     // The connection timeout does not cover the handshake.
-    match tokio::time::timeout(
-        2 * CONNECT_TIMEOUT,
-        client.get_multiplexed_async_connection_with_config(&config),
-    )
-    .await
-    {
+    let connecting = client.get_multiplexed_async_connection_with_config(&config);
+    match tokio::time::timeout(2 * CONNECT_TIMEOUT, connecting).await {
         Ok(connected) => connected.map_err(|error| error.to_string()),
         Err(_) => Err(format!("no answer within {} s", 2 * CONNECT_TIMEOUT.as_secs())),
     }

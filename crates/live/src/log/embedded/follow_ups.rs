@@ -81,11 +81,9 @@ impl FollowUps for EmbeddedFollowUps {
     fn find(&self, subject: &SubjectName, id: StreamId) -> LogFuture<'_, Option<FollowUp>> {
         let subject = subject.clone();
         Box::pin(async move {
-            let finding = self
-                .store
-                .readers()
-                .read(move |connection| find(connection, &subject, id, MAX_SEARCHED_RECORDS));
-            Ok(finding.await?)
+            let search =
+                move |connection: &mut Connection| find(connection, &subject, id, MAX_SEARCHED_RECORDS);
+            Ok(self.store.readers().read(search).await?)
         })
     }
 

@@ -44,18 +44,14 @@ pub struct Envelope<T> {
 
 impl<T: Serialize> IntoResponse for Answer<T> {
     fn into_response(self) -> Response {
-        success(StatusCode::OK, self.0)
+        json(StatusCode::OK, &succeeded(self.0))
     }
 }
 
 impl<T: Serialize> IntoResponse for AcceptedAnswer<T> {
     fn into_response(self) -> Response {
-        success(StatusCode::ACCEPTED, self.0)
+        json(StatusCode::ACCEPTED, &succeeded(self.0))
     }
-}
-
-fn success(status: StatusCode, result: impl Serialize) -> Response {
-    json(status, &succeeded(result))
 }
 
 pub(crate) fn succeeded<T>(result: T) -> Envelope<T> {

@@ -35,10 +35,6 @@ impl Error {
         matches!(self, Self::Unreachable(_) | Self::ReadOnly(_) | Self::Unanswered(_))
     }
 
-    pub(crate) fn is_unknown_script(&self) -> bool {
-        matches!(self, Self::UnknownScript)
-    }
-
     /// Classifies the error of a command that was sent.
     pub(crate) fn of_sent(error: &RedisError) -> Self {
         let text = error.to_string();

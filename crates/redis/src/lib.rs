@@ -206,7 +206,7 @@ impl Redis {
         let command = script.evalsha(keys, arguments);
         let key = keys.first().copied().unwrap_or_default();
         let mut outcome = self.with_retries(key, &command, repeat).await;
-        if outcome.as_ref().is_err_and(Error::is_unknown_script) {
+        if matches!(outcome, Err(Error::UnknownScript)) {
             // The script did not run, so sending it with its text is no repetition.
             outcome = self.with_retries(key, &script.eval(keys, arguments), repeat).await;
         }

@@ -225,8 +225,9 @@ impl Server {
     }
 }
 
-/// Inspects a server for `bongsu doctor`, without changing it: unsafe settings, and the skew of its clock.
-pub(crate) async fn inspect(address: &DatabaseAddress, migrations: &Migrations) -> Result<Inspection> {
+/// Inspects a server for `bongsu doctor`, without changing it: whether this program may use it, its unsafe settings, and
+/// the skew of its clock.
+pub async fn inspect_server(address: &DatabaseAddress, migrations: &Migrations) -> Result<Inspection> {
     let mut connection = connect_with_retries(address).await?;
     migrate::check(&mut connection, migrations, address).await?;
     let findings = Findings::default();

@@ -37,9 +37,7 @@ impl<'c> Transaction<'c> {
             _ => result,
         }
     }
-}
 
-impl Transaction<'_> {
     pub fn dialect(&self) -> Dialect {
         match &self.inner {
             Inner::Sqlite(_) => Dialect::Sqlite,

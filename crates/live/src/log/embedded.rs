@@ -29,19 +29,13 @@ pub use follow_ups::EmbeddedFollowUps;
 
 /// The tables of this log.
 pub const MIGRATIONS: &[Migration] = &[
-    Migration {
-        part: "log",
-        number: 1,
-        sqlite: include_str!("../../migrations/sqlite/0001_log.sql"),
-        servers: None,
-    },
-    Migration {
-        part: "log",
-        number: 2,
-        sqlite: include_str!("../../migrations/sqlite/0002_trace.sql"),
-        servers: None,
-    },
+    migration(1, include_str!("../../migrations/sqlite/0001_log.sql")),
+    migration(2, include_str!("../../migrations/sqlite/0002_trace.sql")),
 ];
+
+const fn migration(number: u32, sqlite: &'static str) -> Migration {
+    Migration { part: "log", number, sqlite, servers: None }
+}
 
 /// How long a caller waits for an append. After a timeout the append may still be committed.
 const APPEND_TIMEOUT: Duration = Duration::from_secs(5);

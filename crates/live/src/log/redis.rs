@@ -83,13 +83,10 @@ impl Log for RedisLog {
                 by_subject.values().flatten().copied().zip(outcomes.into_iter().flatten()).collect();
             answers.sort_by_key(|(at, _)| *at);
             let answers: Vec<_> = answers.into_iter().map(|(_, answer)| answer).collect();
+            let is_final = |answer: &_| matches!(answer, Err(AppendError::Failed(_) | AppendError::Conflict));
             match &answers[..] {
                 // Nothing was appended, so the error stands for the whole batch, unless a stale event needs a retry.
-                [Err(AppendError::Failed(error)), rest @ ..]
-                    if rest.iter().all(|answer| {
-                        matches!(answer, Err(AppendError::Failed(_) | AppendError::Conflict))
-                    }) =>
-                {
+                [Err(AppendError::Failed(error)), rest @ ..] if rest.iter().all(is_final) => {
                     Err(error.clone())
                 }
                 _ => Ok(answers),

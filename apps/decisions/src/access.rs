@@ -9,7 +9,7 @@ use bongsu_sql::{Query, Transaction};
 
 use crate::store;
 use crate::text_enums::parse_stored;
-use crate::{Error, Membership, ProposalType, Status, parse_number};
+use crate::{Error, Membership, ProposalType, Result, Status, parse_number};
 
 /// A question that its members decide, with proposals and comments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl LockedProposal {
     }
 
     /// Fails if the proposal has been decided.
-    pub(crate) fn require_pending(&self) -> Result<(), Error> {
+    pub(crate) fn require_pending(&self) -> Result<()> {
         match self.status {
             Status::Pending => Ok(()),
             decided => Err(Error::AlreadyDecided(decided)),
@@ -47,7 +47,7 @@ impl LockedProposal {
     }
 }
 
-pub(crate) async fn find_event(tx: &mut Transaction<'_>, event: &Id) -> Result<DecisionEvent, Error> {
+pub(crate) async fn find_event(tx: &mut Transaction<'_>, event: &Id) -> Result<DecisionEvent> {
     let number = parse_number(event).ok_or(Error::EventNotFound)?;
     let row = tx.row(&store::EVENT, &[("event", number.into())]).await?.ok_or(Error::EventNotFound)?;
     Ok(DecisionEvent {
@@ -65,7 +65,7 @@ pub(crate) async fn lock_membership(
     tx: &mut Transaction<'_>,
     event: &Id,
     person: &Id,
-) -> Result<DecisionEvent, Error> {
+) -> Result<DecisionEvent> {
     require_member(tx, &store::MEMBER_LOCK, event, person).await
 }
 
@@ -74,7 +74,7 @@ pub(crate) async fn check_membership(
     tx: &mut Transaction<'_>,
     event: &Id,
     person: &Id,
-) -> Result<DecisionEvent, Error> {
+) -> Result<DecisionEvent> {
     require_member(tx, &store::MEMBER, event, person).await
 }
 
@@ -83,7 +83,7 @@ async fn require_member(
     membership: &Query,
     event: &Id,
     person: &Id,
-) -> Result<DecisionEvent, Error> {
+) -> Result<DecisionEvent> {
     let event = find_event(tx, event).await?;
     let row = tx.row(membership, &[("target", (&event.id).into()), ("person", person.into())]).await?;
     // Other programs also write to `memberships`, with any status. Only `ACCEPTED` gives access.
@@ -96,7 +96,7 @@ pub(crate) async fn lock_proposal(
     tx: &mut Transaction<'_>,
     event: &DecisionEvent,
     proposal: &Id,
-) -> Result<LockedProposal, Error> {
+) -> Result<LockedProposal> {
     read_proposal(tx, &store::PROPOSAL_LOCK, event, proposal).await?.ok_or(Error::ProposalNotFound)
 }
 
@@ -105,17 +105,13 @@ pub(crate) async fn lock_criterion(
     tx: &mut Transaction<'_>,
     event: &DecisionEvent,
     criterion: &Id,
-) -> Result<LockedProposal, Error> {
+) -> Result<LockedProposal> {
     let proposal = read_proposal(tx, &store::PROPOSAL_LOCK, event, criterion).await?;
     proposal.filter(LockedProposal::is_criterion).ok_or(Error::CriterionNotFound)
 }
 
 /// Returns the number of a proposal of type `criteria`, without a lock.
-pub(crate) async fn find_criterion(
-    tx: &mut Transaction<'_>,
-    event: &DecisionEvent,
-    id: &Id,
-) -> Result<i64, Error> {
+pub(crate) async fn find_criterion(tx: &mut Transaction<'_>, event: &DecisionEvent, id: &Id) -> Result<i64> {
     let proposal = read_proposal(tx, &store::PROPOSAL, event, id).await?;
     proposal
         .filter(LockedProposal::is_criterion)
@@ -128,7 +124,7 @@ async fn read_proposal(
     query: &Query,
     event: &DecisionEvent,
     proposal: &Id,
-) -> Result<Option<LockedProposal>, Error> {
+) -> Result<Option<LockedProposal>> {
     let Some(number) = parse_number(proposal) else { return Ok(None) };
     let row = tx.row(query, &[("event", event.number.into()), ("proposal", number.into())]).await?;
     row.map(|row| {

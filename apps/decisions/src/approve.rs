@@ -5,7 +5,7 @@ use bongsu_sql::Transaction;
 
 use crate::access::{LockedProposal, lock_membership, lock_proposal};
 use crate::outbox_events::{APPROVED, DecisionPayload, ProposalPayload, REJECTED, record_event};
-use crate::{DecisionEvent, Decisions, Error, ProposalType, Status, store};
+use crate::{DecisionEvent, Decisions, Error, ProposalType, Result, Status, store};
 
 /// A decision that a person asks for.
 #[derive(Clone, Debug)]
@@ -27,22 +27,22 @@ pub struct Decision {
 
 impl Decisions {
     /// Approves a proposal. Without effect if it is approved already.
-    pub async fn approve(&self, event: Id, proposal: Id, person: Id) -> Result<Decision, Error> {
+    pub async fn approve(&self, event: Id, proposal: Id, person: Id) -> Result<Decision> {
         self.decide(event, proposal, person, Status::Approved).await
     }
 
     /// Rejects a proposal. Without effect if it is rejected already.
-    pub async fn reject(&self, event: Id, proposal: Id, person: Id) -> Result<Decision, Error> {
+    pub async fn reject(&self, event: Id, proposal: Id, person: Id) -> Result<Decision> {
         self.decide(event, proposal, person, Status::Rejected).await
     }
 
-    async fn decide(&self, event: Id, proposal: Id, person: Id, status: Status) -> Result<Decision, Error> {
+    async fn decide(&self, event: Id, proposal: Id, person: Id, status: Status) -> Result<Decision> {
         let request = DecisionRequest { event, proposal, person, status, now: self.clock.now() };
         self.records.write(request, decide).await
     }
 }
 
-async fn decide(request: &DecisionRequest, tx: &mut Transaction<'_>) -> Result<Decision, Error> {
+async fn decide(request: &DecisionRequest, tx: &mut Transaction<'_>) -> Result<Decision> {
     let event = lock_membership(tx, &request.event, &request.person).await?;
     if event.creator != request.person {
         return Err(Error::NotCreator);
@@ -62,7 +62,7 @@ pub(crate) async fn apply_decision(
     proposal: &mut LockedProposal,
     status: Status,
     now: Millis,
-) -> Result<(), Error> {
+) -> Result<()> {
     let arguments =
         [("proposal", proposal.number.into()), ("status", status.as_str().into()), ("now", now.into())];
     tx.run(&store::PROPOSAL_DECIDE, &arguments).await?;

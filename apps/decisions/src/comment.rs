@@ -5,7 +5,7 @@ use bongsu_sql::Transaction;
 
 use crate::access::{lock_criterion, lock_membership};
 use crate::outbox_events::{COMMENTED, CommentPayload, record_event};
-use crate::{Decisions, Error, Status, store};
+use crate::{Decisions, Error, Result, Status, store};
 
 /// A comment to be created, with its author.
 #[derive(Clone, Debug)]
@@ -27,12 +27,12 @@ pub struct Comment {
 }
 
 impl Decisions {
-    pub async fn comment(&self, comment: NewComment) -> Result<Comment, Error> {
+    pub async fn comment(&self, comment: NewComment) -> Result<Comment> {
         self.records.write((comment, self.clock.now()), comment_on).await
     }
 }
 
-async fn comment_on((new, now): &(NewComment, Millis), tx: &mut Transaction<'_>) -> Result<Comment, Error> {
+async fn comment_on((new, now): &(NewComment, Millis), tx: &mut Transaction<'_>) -> Result<Comment> {
     let event = lock_membership(tx, &new.event, &new.person).await?;
     let criterion = lock_criterion(tx, &event, &new.criterion).await?;
     if criterion.status == Status::Rejected {

@@ -3,7 +3,7 @@
 use bongsu_kernel::{Id, Millis};
 use bongsu_sql::Transaction;
 
-use crate::{DecisionEvent, Decisions, Error, Membership, store};
+use crate::{DecisionEvent, Decisions, Membership, Result, store};
 
 /// Ids that are tried for one event. An id is skipped if another program uses it.
 const MAX_ID_ATTEMPTS: u32 = 1_000;
@@ -17,7 +17,7 @@ pub struct NewEvent {
 }
 
 impl Decisions {
-    pub async fn create(&self, event: NewEvent) -> Result<DecisionEvent, Error> {
+    pub async fn create(&self, event: NewEvent) -> Result<DecisionEvent> {
         let input = (event, self.clock.now());
         for _ in 0..MAX_ID_ATTEMPTS {
             if let Some(event) = self.records.write(input.clone(), create).await? {
@@ -31,10 +31,7 @@ impl Decisions {
 
 /// Inserts an event and its creator's membership. Returns None if another program uses the new id: its members and rows
 /// must not become those of this event. The transaction is committed then, so that the next call gets another id.
-async fn create(
-    (new, now): &(NewEvent, Millis),
-    tx: &mut Transaction<'_>,
-) -> Result<Option<DecisionEvent>, Error> {
+async fn create((new, now): &(NewEvent, Millis), tx: &mut Transaction<'_>) -> Result<Option<DecisionEvent>> {
     let arguments = [
         ("title", new.title.as_str().into()),
         ("percent", new.auto_approve_percent.into()),

@@ -45,6 +45,9 @@ impl Decisions {
     }
 }
 
+/// The outcome of an operation on the application.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// Why an operation failed. A failed operation changes no row and records no outbox event.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

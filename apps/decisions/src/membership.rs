@@ -7,7 +7,7 @@ use bongsu_kernel::Id;
 use bongsu_sql::Transaction;
 
 use crate::access::{find_event, lock_membership};
-use crate::{Decisions, Error, Membership, store};
+use crate::{Decisions, Error, Membership, Result, store};
 
 /// The caller that sets a membership: an operator or a person.
 #[derive(Clone, Debug)]
@@ -26,15 +26,12 @@ pub struct MembershipChange {
 
 impl Decisions {
     /// Sets a membership. Idempotent.
-    pub async fn set_membership(&self, actor: Actor, change: MembershipChange) -> Result<(), Error> {
+    pub async fn set_membership(&self, actor: Actor, change: MembershipChange) -> Result<()> {
         self.records.write((actor, change), set_membership).await
     }
 }
 
-async fn set_membership(
-    (actor, change): &(Actor, MembershipChange),
-    tx: &mut Transaction<'_>,
-) -> Result<(), Error> {
+async fn set_membership((actor, change): &(Actor, MembershipChange), tx: &mut Transaction<'_>) -> Result<()> {
     let MembershipChange { event, person, status } = change;
     let event = match actor {
         Actor::Operator => find_event(tx, event).await?,

@@ -8,7 +8,7 @@ use bongsu_sql::Transaction;
 use serde::Serialize;
 
 use crate::access::LockedProposal;
-use crate::{DecisionEvent, Error, ProposalType, Status};
+use crate::{DecisionEvent, ProposalType, Result, Status};
 
 pub(crate) const PROPOSED: &str = "proposal.created.v1";
 pub(crate) const VOTED: &str = "proposal.vote.created.v1";
@@ -48,7 +48,7 @@ pub(crate) async fn record_event(
     event: &DecisionEvent,
     event_type: &str,
     payload: &impl Serialize,
-) -> Result<(), Error> {
+) -> Result<()> {
     crash_point!("before-decision-told");
     let invalid = || bongsu_sql::Error::Failed(format!("the payload of {event_type} is not a JSON object"));
     let payload = serde_json::to_string(payload).ok().and_then(|text| Object::from_stored(&text));

@@ -16,7 +16,7 @@ pub static DECISIONS_PART: Part = Part {
 };
 
 fn check(values: &Values) -> Result<(), SettingError> {
-    let refuse = |allowed| Err(SettingError::invalid_value(&ROLES, values.text(&ROLES), allowed));
+    let refuse = |allowed| Err(values.not_allowed(&ROLES, allowed));
     if !bongsu_outbox::is_on(values) {
         return refuse("use OUTBOX=on with the role decisions, whose events are rows of the outbox");
     }

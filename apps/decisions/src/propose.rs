@@ -5,7 +5,7 @@ use bongsu_sql::Transaction;
 
 use crate::access::lock_membership;
 use crate::outbox_events::{PROPOSED, ProposalPayload, record_event};
-use crate::{Decisions, Error, Proposal, ProposalType, Status, store};
+use crate::{Decisions, Proposal, ProposalType, Result, Status, store};
 
 /// A proposal to be created, with its proposer.
 #[derive(Clone, Debug)]
@@ -17,12 +17,12 @@ pub struct NewProposal {
 }
 
 impl Decisions {
-    pub async fn propose(&self, proposal: NewProposal) -> Result<Proposal, Error> {
+    pub async fn propose(&self, proposal: NewProposal) -> Result<Proposal> {
         self.records.write((proposal, self.clock.now()), propose).await
     }
 }
 
-async fn propose((new, now): &(NewProposal, Millis), tx: &mut Transaction<'_>) -> Result<Proposal, Error> {
+async fn propose((new, now): &(NewProposal, Millis), tx: &mut Transaction<'_>) -> Result<Proposal> {
     let event = lock_membership(tx, &new.event, &new.person).await?;
     let arguments = [
         ("event", event.number.into()),

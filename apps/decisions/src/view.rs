@@ -7,7 +7,7 @@ use bongsu_sql::{Row, Transaction};
 
 use crate::access::{check_membership, find_criterion};
 use crate::text_enums::parse_stored;
-use crate::{Comment, DecisionEvent, Decisions, Error, ProposalType, Status, store};
+use crate::{Comment, DecisionEvent, Decisions, ProposalType, Result, Status, store};
 
 /// The number of accepted members, proposals and comments of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +49,11 @@ pub struct ListPage<T> {
 }
 
 impl Decisions {
-    pub async fn event(&self, event: Id, person: Id) -> Result<EventDetails, Error> {
+    pub async fn event(&self, event: Id, person: Id) -> Result<EventDetails> {
         self.records.read((event, person), read_event).await
     }
 
-    pub async fn proposals(&self, event: Id, person: Id, page: Page) -> Result<ListPage<Proposal>, Error> {
+    pub async fn proposals(&self, event: Id, person: Id, page: Page) -> Result<ListPage<Proposal>> {
         self.records.read((event, person, page), read_proposals).await
     }
 
@@ -63,12 +63,12 @@ impl Decisions {
         criterion: Id,
         person: Id,
         page: Page,
-    ) -> Result<ListPage<Comment>, Error> {
+    ) -> Result<ListPage<Comment>> {
         self.records.read((event, criterion, person, page), read_comments).await
     }
 }
 
-async fn read_event((event, person): &(Id, Id), tx: &mut Transaction<'_>) -> Result<EventDetails, Error> {
+async fn read_event((event, person): &(Id, Id), tx: &mut Transaction<'_>) -> Result<EventDetails> {
     let event = check_membership(tx, event, person).await?;
     let arguments = [("event", event.number.into()), ("target", (&event.id).into())];
     let row = tx.row(&store::COUNTS, &arguments).await?;
@@ -81,7 +81,7 @@ async fn read_event((event, person): &(Id, Id), tx: &mut Transaction<'_>) -> Res
 async fn read_proposals(
     (event, person, page): &(Id, Id, Page),
     tx: &mut Transaction<'_>,
-) -> Result<ListPage<Proposal>, Error> {
+) -> Result<ListPage<Proposal>> {
     let event = check_membership(tx, event, person).await?;
     let [before, limit] = page_arguments(*page);
     let arguments = [
@@ -110,7 +110,7 @@ async fn read_proposals(
 async fn read_comments(
     (event, criterion, person, page): &(Id, Id, Id, Page),
     tx: &mut Transaction<'_>,
-) -> Result<ListPage<Comment>, Error> {
+) -> Result<ListPage<Comment>> {
     let event = check_membership(tx, event, person).await?;
     let criterion = find_criterion(tx, &event, criterion).await?;
     let [before, limit] = page_arguments(*page);
@@ -136,7 +136,7 @@ fn list_page<T>(
     rows: &[Row],
     page: Page,
     read_row: impl Fn(&Row) -> Result<T, bongsu_sql::Error>,
-) -> Result<ListPage<T>, Error> {
+) -> Result<ListPage<T>> {
     let items = rows.iter().take(page.limit).map(read_row).collect::<Result<_, _>>()?;
     Ok(ListPage { items, has_more: rows.len() > page.limit })
 }

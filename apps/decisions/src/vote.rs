@@ -11,7 +11,7 @@ use bongsu_sql::Transaction;
 use crate::access::{LockedProposal, lock_membership, lock_proposal};
 use crate::approve::apply_decision;
 use crate::outbox_events::{ProposalPayload, VOTE_WITHDRAWN, VOTED, record_event};
-use crate::{DecisionEvent, Decisions, Error, ProposalType, Status, store};
+use crate::{DecisionEvent, Decisions, ProposalType, Result, Status, store};
 
 /// A request to add or withdraw a person's vote.
 #[derive(Clone, Debug)]
@@ -50,19 +50,19 @@ impl Tally {
 
 impl Decisions {
     /// Adds a person's vote. Without effect if the person has voted, even if the proposal has been decided.
-    pub async fn vote(&self, event: Id, proposal: Id, person: Id) -> Result<VoteResult, Error> {
+    pub async fn vote(&self, event: Id, proposal: Id, person: Id) -> Result<VoteResult> {
         let request = VoteRequest { event, proposal, person, now: self.clock.now() };
         self.records.write(request, vote).await
     }
 
     /// Withdraws a person's vote. Without effect if the person has not voted.
-    pub async fn withdraw(&self, event: Id, proposal: Id, person: Id) -> Result<VoteResult, Error> {
+    pub async fn withdraw(&self, event: Id, proposal: Id, person: Id) -> Result<VoteResult> {
         let request = VoteRequest { event, proposal, person, now: self.clock.now() };
         self.records.write(request, withdraw).await
     }
 }
 
-async fn vote(request: &VoteRequest, tx: &mut Transaction<'_>) -> Result<VoteResult, Error> {
+async fn vote(request: &VoteRequest, tx: &mut Transaction<'_>) -> Result<VoteResult> {
     let (event, mut proposal, has_voted) = lock_rows(request, tx).await?;
     if has_voted {
         let Tally { votes, .. } = tally(&event, &proposal, tx).await?;
@@ -83,7 +83,7 @@ async fn vote(request: &VoteRequest, tx: &mut Transaction<'_>) -> Result<VoteRes
     Ok(vote_result(&proposal, tally.votes, true))
 }
 
-async fn withdraw(request: &VoteRequest, tx: &mut Transaction<'_>) -> Result<VoteResult, Error> {
+async fn withdraw(request: &VoteRequest, tx: &mut Transaction<'_>) -> Result<VoteResult> {
     let (event, proposal, has_voted) = lock_rows(request, tx).await?;
     if has_voted {
         proposal.require_pending()?;
@@ -98,7 +98,7 @@ async fn withdraw(request: &VoteRequest, tx: &mut Transaction<'_>) -> Result<Vot
 async fn lock_rows(
     request: &VoteRequest,
     tx: &mut Transaction<'_>,
-) -> Result<(DecisionEvent, LockedProposal, bool), Error> {
+) -> Result<(DecisionEvent, LockedProposal, bool)> {
     let event = lock_membership(tx, &request.event, &request.person).await?;
     let proposal = lock_proposal(tx, &event, &request.proposal).await?;
     let vote = tx.row(&store::VOTE, &vote_key(&proposal, &request.person)).await?;
@@ -109,11 +109,7 @@ fn vote_key(proposal: &LockedProposal, person: &Id) -> [(&'static str, bongsu_sq
     [("proposal", proposal.number.into()), ("person", person.into())]
 }
 
-async fn tally(
-    event: &DecisionEvent,
-    proposal: &LockedProposal,
-    tx: &mut Transaction<'_>,
-) -> Result<Tally, Error> {
+async fn tally(event: &DecisionEvent, proposal: &LockedProposal, tx: &mut Transaction<'_>) -> Result<Tally> {
     let arguments = [("target", (&event.id).into()), ("proposal", proposal.number.into())];
     let row = tx.row(&store::TALLY, &arguments).await?;
     let row = row

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRef, State};
+use axum::extract::State;
 use bongsu_coordination::{AccessCommand, AccessCommands, Error};
 use bongsu_http::answer::Answer;
 use bongsu_http::openapi::IdSchema;
 use bongsu_http::request::text_id;
-use bongsu_http::{ApiError, Identity, Operator, request};
+use bongsu_http::{ApiError, Identity, Operator, RouteState, request};
 use bongsu_kernel::{Clock, Code, Id};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -17,18 +17,14 @@ use utoipa_axum::routes;
 #[derive(Clone)]
 pub(crate) struct Admin {
     pub(crate) access_commands: Arc<dyn AccessCommands>,
-    pub(crate) identity: Identity,
     pub(crate) clock: Clock,
 }
 
-impl FromRef<Admin> for Identity {
-    fn from_ref(state: &Admin) -> Self {
-        state.identity.clone()
-    }
-}
+type AdminState = RouteState<Admin>;
 
-pub(crate) fn router(admin: Admin) -> OpenApiRouter {
-    OpenApiRouter::new().routes(routes!(disconnect)).routes(routes!(revoke)).with_state(admin)
+pub(crate) fn router(admin: Admin, identity: Identity) -> OpenApiRouter {
+    let state = AdminState { part: admin, identity };
+    OpenApiRouter::new().routes(routes!(disconnect)).routes(routes!(revoke)).with_state(state)
 }
 
 #[derive(Serialize, ToSchema)]
@@ -60,9 +56,9 @@ request! {
 async fn disconnect(
     _: Operator,
     UserPath { user_id }: UserPath,
-    State(admin): State<Admin>,
+    State(state): State<AdminState>,
 ) -> Result<Answer<AccessCommandAnswer>, ApiError> {
-    issue(&admin, AccessCommand::Disconnect { user: user_id.clone() }).await?;
+    issue(&state.part, AccessCommand::Disconnect { user: user_id.clone() }).await?;
     Ok(Answer(AccessCommandAnswer { user_id }))
 }
 
@@ -81,10 +77,10 @@ async fn disconnect(
 async fn revoke(
     _: Operator,
     UserPath { user_id }: UserPath,
-    State(admin): State<Admin>,
+    State(state): State<AdminState>,
 ) -> Result<Answer<AccessCommandAnswer>, ApiError> {
-    let command = AccessCommand::Revoke { user: user_id.clone(), issued_before: admin.clock.now() };
-    issue(&admin, command).await?;
+    let command = AccessCommand::Revoke { user: user_id.clone(), issued_before: state.part.clock.now() };
+    issue(&state.part, command).await?;
     Ok(Answer(AccessCommandAnswer { user_id }))
 }
 
@@ -92,9 +88,7 @@ async fn issue(admin: &Admin, command: AccessCommand) -> Result<(), ApiError> {
     admin.access_commands.issue(command).await.map_err(|error| {
         tracing::error!(%error, "failed to issue an access command; answering with an error");
         match error {
-            Error::Refused(_) => {
-                ApiError::of(Code::Redis5002, "Redis가 요청을 거부했습니다.", "Redis refused the command.")
-            }
+            Error::Refused(_) => ApiError::redis_refused(),
             Error::Records(_) => ApiError::of(
                 Code::Common503,
                 "적용되었지만 데이터베이스에 기록하지 못했습니다. 다시 시도해 주세요.",

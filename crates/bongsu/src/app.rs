@@ -57,29 +57,24 @@ pub(crate) async fn start(inputs: EngineInputs, weak_secrets: Vec<&'static str>)
     for part in PARTS.running(&assembly.engines.roles.clone()) {
         (part.start)(&mut assembly).await?;
     }
-    let mut assembled = assembly.finish();
-    let file = assembled.engines.take_file();
-    let (engines, final_writes) = (Arc::new(assembled.engines), assembled.final_writes);
+    let Assembly { mut engines, routes, checks, dead_letters, final_writes, .. } = assembly;
+    let (file, engines) = (engines.take_file(), Arc::new(engines));
     let (identity, supervisor, values) = (&engines.identity, &engines.supervisor, &engines.values);
     let ready = Arc::new(AtomicBool::new(false));
     let operations = Operations {
         engines: engines.clone(),
-        checks: assembled.checks.into(),
+        checks: checks.into(),
         metrics,
         started: Instant::now(),
         ready: ready.clone(),
     };
-    let mut routes = OpenApiRouter::with_openapi(Document::openapi()).merge(assembled.routes);
+    let mut routes = OpenApiRouter::with_openapi(Document::openapi()).merge(routes);
     if engines.roles.api {
-        let admin = Admin {
-            access_commands: engines.access_commands.clone(),
-            identity: identity.clone(),
-            clock: engines.clock.clone(),
-        };
+        let admin = Admin { access_commands: engines.access_commands.clone(), clock: engines.clock.clone() };
         routes = routes
-            .merge(dead_letters::router(assembled.dead_letters, identity.clone(), supervisor))
+            .merge(dead_letters::router(dead_letters, identity.clone(), supervisor))
             .merge(operate::tickets(identity.clone()))
-            .merge(admin::router(admin));
+            .merge(admin::router(admin, identity.clone()));
     }
     if !engines.is_admitted() {
         routes = routes.layer(middleware::from_fn_with_state(engines.clone(), check_admitted));

@@ -75,13 +75,9 @@ fn help(setting: &Setting) -> String {
 }
 
 fn values(matches: &ArgMatches) -> Result<Values, SettingError> {
-    let flags: BTreeMap<String, String> = PARTS
-        .settings()
-        .into_iter()
-        .filter_map(|setting| {
-            Some((setting.name.to_owned(), matches.get_one::<String>(setting.name)?.clone()))
-        })
-        .collect();
+    let flag =
+        |setting: &Setting| Some((setting.name.to_owned(), matches.get_one::<String>(setting.name)?.clone()));
+    let flags: BTreeMap<String, String> = PARTS.settings().into_iter().filter_map(flag).collect();
     settings::gather(flags, matches.get_one::<String>("config-file").map(String::as_str))
 }
 

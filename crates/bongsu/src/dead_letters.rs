@@ -5,15 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{FromRef, State};
+use axum::extract::State;
 use bongsu_http::answer::{AcceptedAnswer, Answer, invalid};
 use bongsu_http::openapi::{IdSchema, tagged};
 use bongsu_http::request::{FieldKind, flag, limit, whole};
-use bongsu_http::{ApiError, Identity, Operator, SmallBody, request};
+use bongsu_http::{ApiError, Identity, Operator, RouteState, SmallBody, request};
 use bongsu_kernel::clock::rfc3339;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::text::Text;
-use bongsu_kernel::{Code, Id, Reason};
+use bongsu_kernel::{Id, Reason};
 use bongsu_part::{DeadLetter, DeadLetters, MAX_DEAD_LETTERS};
 use bongsu_sql::Error;
 use serde::Serialize;
@@ -33,19 +33,14 @@ const MAX_REDRIVE_RATE: u64 = 10_000;
 const MAX_PENDING_REDRIVES: usize = 16;
 
 #[derive(Clone)]
-struct LettersState {
+struct Letters {
     queues: Arc<[Arc<dyn DeadLetters>]>,
     redrives: mpsc::Sender<RedriveAll>,
-    identity: Identity,
 }
 
-impl FromRef<LettersState> for Identity {
-    fn from_ref(state: &LettersState) -> Self {
-        state.identity.clone()
-    }
-}
+type LettersState = RouteState<Letters>;
 
-impl LettersState {
+impl Letters {
     fn queue(&self, name: &str) -> Result<&Arc<dyn DeadLetters>, ApiError> {
         self.queues.iter().find(|queue| queue.name() == name).ok_or_else(ApiError::not_found)
     }
@@ -99,25 +94,24 @@ pub(crate) fn router(
     identity: Identity,
     supervisor: &Supervisor,
 ) -> OpenApiRouter {
-    let redrives = start_redriving(supervisor);
+    let letters = Letters { queues: queues.into(), redrives: start_redriving(supervisor) };
     let routes = OpenApiRouter::new()
         .routes(routes!(list_queues))
         .routes(routes!(list))
         .routes(routes!(show, discard))
         .routes(routes!(redrive))
-        .with_state(LettersState { queues: queues.into(), redrives, identity });
+        .with_state(LettersState { part: letters, identity });
     tagged("operating", routes)
 }
 
 /// A refused statement is a bug and answers 500; an unavailable database answers 503.
-fn records_error(error: &Error) -> ApiError {
+#[expect(clippy::needless_pass_by_value, reason = "passed to map_err")]
+fn records_error(error: Error) -> ApiError {
     if let Error::Failed(_) = error {
         tracing::error!(%error, "failed to run a query of dead letters; answering COMMON500");
         return ApiError::unexpected();
     }
-    let text =
-        Text::new("지금은 데이터베이스를 사용할 수 없습니다.", "The database cannot be used right now.");
-    ApiError::new(Code::Common503, text)
+    ApiError::database_unavailable()
 }
 
 #[derive(Serialize, ToSchema)]
@@ -142,12 +136,9 @@ struct Queue {
     security(("operator" = [])),
 )]
 async fn list_queues(_: Operator, State(state): State<LettersState>) -> Result<Answer<Queues>, ApiError> {
-    let mut queues = Vec::with_capacity(state.queues.len());
-    for queue in &*state.queues {
-        queues.push(Queue {
-            queue: queue.name(),
-            depth: queue.depth().await.map_err(|error| records_error(&error))?,
-        });
+    let mut queues = Vec::with_capacity(state.part.queues.len());
+    for queue in &*state.part.queues {
+        queues.push(Queue { queue: queue.name(), depth: queue.depth().await.map_err(records_error)? });
     }
     Ok(Answer(Queues { queues }))
 }
@@ -203,18 +194,13 @@ async fn list(
     LettersQuery { cursor, limit }: LettersQuery,
     State(state): State<LettersState>,
 ) -> Result<Answer<DeadLetterPage>, ApiError> {
-    let queue = state.queue(&queue)?;
-    let mut letters = queue
-        .list_after(cursor.unwrap_or(i64::MIN), limit + 1)
-        .await
-        .map_err(|error| records_error(&error))?;
+    let queue = state.part.queue(&queue)?;
+    let mut letters = queue.list_after(cursor.unwrap_or(i64::MIN), limit + 1).await.map_err(records_error)?;
     let has_more = letters.len() > limit;
     letters.truncate(limit);
     let next_cursor = letters.last().filter(|_| has_more).map(|letter| letter.id.to_string());
-    Ok(Answer(DeadLetterPage {
-        letters: letters.into_iter().map(DeadLetterAnswer::from).collect(),
-        next_cursor,
-    }))
+    let letters = letters.into_iter().map(DeadLetterAnswer::from).collect();
+    Ok(Answer(DeadLetterPage { letters, next_cursor }))
 }
 
 /// Show a dead letter
@@ -230,8 +216,8 @@ async fn show(
     LetterPath { queue, id }: LetterPath,
     State(state): State<LettersState>,
 ) -> Result<Answer<DeadLetterAnswer>, ApiError> {
-    let queue = state.queue(&queue)?;
-    let found = queue.list_after(id.saturating_sub(1), 1).await.map_err(|error| records_error(&error))?;
+    let queue = state.part.queue(&queue)?;
+    let found = queue.list_after(id.saturating_sub(1), 1).await.map_err(records_error)?;
     let letter = found.into_iter().next().filter(|letter| letter.id == id).ok_or_else(ApiError::not_found)?;
     Ok(Answer(DeadLetterAnswer::from(letter)))
 }
@@ -258,8 +244,8 @@ async fn discard(
     LetterPath { queue, id }: LetterPath,
     State(state): State<LettersState>,
 ) -> Result<Answer<DiscardAnswer>, ApiError> {
-    let queue = state.queue(&queue)?;
-    if queue.discard(id).await.map_err(|error| records_error(&error))? {
+    let queue = state.part.queue(&queue)?;
+    if queue.discard(id).await.map_err(records_error)? {
         Ok(Answer(DiscardAnswer { id: id.into() }))
     } else {
         Err(ApiError::not_found())
@@ -292,16 +278,16 @@ async fn redrive(
     State(state): State<LettersState>,
     SmallBody(body): SmallBody,
 ) -> Result<AcceptedAnswer<RedriveAnswer>, ApiError> {
-    let queue = state.queue(&queue)?;
+    let queue = state.part.queue(&queue)?;
     let Redrive { rate, all, ids } = body.read()?;
     if all {
         if ids.is_some() {
             let text = Text::new("all과 함께 쓸 수 없습니다", "must not be combined with all");
             return Err(invalid("ids", Reason::Custom(text)));
         }
-        let letters = queue.depth().await.map_err(|error| records_error(&error))?;
+        let letters = queue.depth().await.map_err(records_error)?;
         let request = RedriveAll { queue: queue.clone(), rate };
-        state.redrives.try_send(request).map_err(|_| {
+        state.part.redrives.try_send(request).map_err(|_| {
             ApiError::too_many(
                 "이미 처리 중입니다.",
                 "Too many redrives of whole queues are waiting; try again later.",
@@ -310,9 +296,7 @@ async fn redrive(
         return Ok(AcceptedAnswer(RedriveAnswer { letters }));
     }
     let ids = ids.ok_or_else(|| invalid("ids", Reason::Required))?;
-    Ok(AcceptedAnswer(RedriveAnswer {
-        letters: queue.redrive(ids).await.map_err(|error| records_error(&error))?,
-    }))
+    Ok(AcceptedAnswer(RedriveAnswer { letters: queue.redrive(ids).await.map_err(records_error)? }))
 }
 
 /// A request to redrive all dead letters of a queue.
@@ -344,12 +328,8 @@ async fn redrive_all(queue: &dyn DeadLetters, rate: u64) -> Result<u64, Error> {
     let rate = usize::try_from(rate).unwrap_or(MAX_DEAD_LETTERS);
     let (mut after, mut redriven) = (i64::MIN, 0);
     loop {
-        let ids: Vec<i64> = queue
-            .list_after(after, rate.min(MAX_DEAD_LETTERS))
-            .await?
-            .iter()
-            .map(|letter| letter.id)
-            .collect();
+        let letters = queue.list_after(after, rate.min(MAX_DEAD_LETTERS)).await?;
+        let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
         let Some(last) = ids.last() else { return Ok(redriven) };
         after = *last;
         let pause = Duration::from_secs(1).mul_f64(ids.len() as f64 / rate as f64);

@@ -17,13 +17,10 @@ const ENV_FILE: &str = ".env";
 
 /// Loads the settings: flags override the environment, then come `.env`, the file and the defaults.
 pub(crate) fn gather(flags: BTreeMap<String, String>, file: Option<&str>) -> Result<Values, SettingError> {
-    let file = file
-        .map(|path| {
-            std::fs::read_to_string(path).map_err(|error| {
-                SettingError(format!("the configuration file {path:?} cannot be read: {error}"))
-            })
-        })
-        .transpose()?;
+    let unreadable =
+        |path: &str, error| SettingError(format!("the configuration file {path:?} cannot be read: {error}"));
+    let read = |path| std::fs::read_to_string(path).map_err(|error| unreadable(path, error));
+    let file = file.map(read).transpose()?;
     let settings = PARTS.settings();
     let mut environment = BTreeMap::new();
     for setting in &settings {
@@ -56,11 +53,10 @@ pub(crate) struct ServeSettings {
 }
 
 pub(crate) fn check(values: &Values) -> Result<ServeSettings, SettingError> {
+    let allowed = "an IP address such as 127.0.0.1 or 0.0.0.0";
     let host = match values.text(&SERVER_HOST) {
         "localhost" => IpAddr::from([127, 0, 0, 1]),
-        given => given.parse().map_err(|_| {
-            SettingError::invalid_value(&SERVER_HOST, given, "an IP address such as 127.0.0.1 or 0.0.0.0")
-        })?,
+        given => given.parse().map_err(|_| values.not_allowed(&SERVER_HOST, allowed))?,
     };
     let weak = identity::Options::from_settings(values)?.check_secrets(values, host)?;
     Origins::from_settings(values)?;

@@ -1,21 +1,17 @@
 //! The errors of the engine and the records, distinguished by what the caller can do about them.
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub enum Error {
     /// The engine is unreachable or read-only. Nothing was changed; a retry succeeds once the engine is back.
-    #[error("{0}")]
     Unavailable(String),
     /// It is unknown whether the engine executed the operation. Every operation of this crate may be repeated.
-    #[error("{0}")]
     Unanswered(String),
     /// The engine refused the operation, and refuses retries until an operator has corrected the cause.
-    #[error("{0}")]
     Refused(String),
     /// The records could not be read or written.
-    #[error("{0}")]
     Records(String),
     /// The operation failed and changed nothing.
-    #[error("{0}")]
     Failed(String),
 }
 

@@ -117,11 +117,10 @@ impl JoinRefusal {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
 pub enum JoinError {
     /// Joining fails until the other instance is no longer alive.
-    #[error(transparent)]
     Refused(JoinRefusal),
-    #[error(transparent)]
     Engine(#[from] Error),
 }
 

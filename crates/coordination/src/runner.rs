@@ -7,12 +7,12 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bongsu_kernel::task::{OnEnd, Supervisor};
-use bongsu_kernel::{Id, InvalidField, random};
+use bongsu_kernel::{Id, InvalidField, lock, random};
 use tokio_util::sync::CancellationToken;
 
 use crate::Locks;
@@ -123,7 +123,7 @@ impl Runner {
             tokio::time::sleep(delay).await;
             delay = match self.locks.renew(lease).await {
                 Ok(true) => {
-                    *expires_at.lock().unwrap_or_else(PoisonError::into_inner) = lease.expires_at();
+                    *lock(expires_at) = lease.expires_at();
                     interval
                 }
                 Ok(false) => return,
@@ -137,7 +137,7 @@ impl Runner {
 /// Waits until the lease has expired. Its expiry moves while the lease is renewed.
 async fn wait_for_expiry(expires_at: &Mutex<Instant>) {
     loop {
-        let expiry = *expires_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let expiry = *lock(expires_at);
         if expiry <= Instant::now() {
             return;
         }
@@ -150,7 +150,7 @@ async fn wait_for_expiry(expires_at: &Mutex<Instant>) {
 async fn run_while_held(work: impl Future<Output = ()>, expires_at: &Mutex<Instant>) -> RunEnd {
     let mut work = pin!(work);
     poll_fn(|context| {
-        if *expires_at.lock().unwrap_or_else(PoisonError::into_inner) <= Instant::now() {
+        if *lock(expires_at) <= Instant::now() {
             return Poll::Ready(RunEnd::LeaseLost);
         }
         work.as_mut().poll(context).map(|()| RunEnd::Returned)

@@ -45,18 +45,14 @@ pub struct Envelope<T> {
 
 impl<T: Serialize> IntoResponse for Answer<T> {
     fn into_response(self) -> Response {
-        success(StatusCode::OK, self.0)
+        json(StatusCode::OK, &succeeded(self.0))
     }
 }
 
 impl<T: Serialize> IntoResponse for AcceptedAnswer<T> {
     fn into_response(self) -> Response {
-        success(StatusCode::ACCEPTED, self.0)
+        json(StatusCode::ACCEPTED, &succeeded(self.0))
     }
-}
-
-fn success(status: StatusCode, result: impl Serialize) -> Response {
-    json(status, &succeeded(result))
 }
 
 pub(crate) fn succeeded<T>(result: T) -> Envelope<T> {
@@ -108,6 +104,21 @@ impl ApiError {
         )
     }
 
+    pub fn database_unavailable() -> Self {
+        let text =
+            Text::new("지금은 데이터베이스를 사용할 수 없습니다.", "The database cannot be used right now.");
+        Self::new(Code::Common503, text)
+    }
+
+    pub fn redis_unavailable() -> Self {
+        let text = Text::new("지금은 Redis에 연결할 수 없습니다.", "Redis cannot be reached right now.");
+        Self::new(Code::Redis5001, text)
+    }
+
+    pub fn redis_refused() -> Self {
+        Self::of(Code::Redis5002, "Redis가 요청을 거부했습니다.", "Redis refused the command.")
+    }
+
     pub fn too_large(limit: usize) -> Self {
         let kib = limit >> 10;
         Self::new(
@@ -132,10 +143,7 @@ impl ApiError {
     }
 
     pub fn unexpected() -> Self {
-        Self::new(
-            Code::Common500,
-            Text::new("예상하지 못한 오류가 발생했습니다.", "An unexpected error occurred."),
-        )
+        Self::of(Code::Common500, "예상하지 못한 오류가 발생했습니다.", "An unexpected error occurred.")
     }
 
     /// The message in a language.
@@ -186,9 +194,7 @@ impl From<TicketError> for ApiError {
             ),
             TicketError::Unavailable(_) => {
                 tracing::error!(%error, "failed to issue or redeem a stream ticket; answering REDIS5001");
-                let text =
-                    Text::new("지금은 Redis에 연결할 수 없습니다.", "Redis cannot be reached right now.");
-                Self::new(Code::Redis5001, text)
+                Self::redis_unavailable()
             }
         }
     }

@@ -5,9 +5,10 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use axum::response::{IntoResponse, IntoResponseParts, Response};
+use bongsu_kernel::lock;
 use bytes::Bytes;
 use futures_util::stream;
 use http_body::Body;
@@ -39,7 +40,7 @@ impl DetachedBody {
 
     pub(crate) fn take_from<B>(response: &mut http::Response<B>) -> Option<Self> {
         let BodySlot(slot) = response.extensions_mut().remove()?;
-        slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&slot).take()
     }
 }
 

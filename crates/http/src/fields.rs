@@ -64,9 +64,7 @@ impl<'a> Fields<'a> {
     ) -> Result<T, InvalidField> {
         self.optional(name, read)?.ok_or_else(|| self.invalid(name, Reason::Required))
     }
-}
 
-impl<'a> Fields<'a> {
     /// The members of a field that is itself an object; None if the field is missing or `null`.
     pub fn object(&self, name: &str) -> Result<Option<Self>, InvalidField> {
         let path = format!("{}{name}.", self.path);

@@ -8,14 +8,14 @@
 mod tracked;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::Response;
-use bongsu_kernel::Id;
 use bongsu_kernel::settings::{Scope, Values};
 use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Id, lock};
 use http_body::Body as _;
 use metrics::{Counter, Gauge};
 
@@ -104,18 +104,14 @@ impl InFlightRequests {
             stalled: counter("stalled"),
             evicted: counter("memory"),
         }));
-        supervisor.every(
-            "response-stalls",
-            CHECK_INTERVAL,
-            &this,
-            |this| async move { this.check_stalled() },
-        );
+        let check = |this: Self| async move { this.check_stalled() };
+        supervisor.every("response-stalls", CHECK_INTERVAL, &this, check);
         this
     }
 
     /// Bytes of responses that wait for their clients.
     pub fn waiting_bytes(&self) -> usize {
-        self.responses().waiting_bytes
+        lock(&self.0.responses).waiting_bytes
     }
 
     /// The slot of a request that has just arrived. Its person is assigned when its credentials have been checked.
@@ -123,14 +119,10 @@ impl InFlightRequests {
         RequestSlot { in_flight: self.clone(), person: Arc::default() }
     }
 
-    fn responses(&self) -> MutexGuard<'_, Responses> {
-        self.0.responses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds bytes to a response, and aborts other responses while too many bytes wait.
     fn reserve(&self, id: u64, bytes: usize) {
         let mut aborted = Vec::new();
-        let mut responses = self.responses();
+        let mut responses = lock(&self.0.responses);
         responses.add(id, bytes);
         while responses.waiting_bytes > self.0.options.waiting_bytes {
             let Some(peer) = responses.abort_longest_waiting(id) else { break };
@@ -146,36 +138,30 @@ impl InFlightRequests {
 
     /// Begins to track a response, and returns its number.
     fn open(&self, peer: Option<ConnectionControl>) -> u64 {
-        let mut responses = self.responses();
+        let mut responses = lock(&self.0.responses);
         let id = responses.next_id;
         responses.next_id += 1;
-        responses.open.insert(
-            id,
-            OpenResponse {
-                peer,
-                bytes: 0,
-                is_waiting_for_producer: false,
-                progress_at: Instant::now(),
-                aborted_at: None,
-            },
-        );
+        let (progress_at, aborted_at) = (Instant::now(), None);
+        let response =
+            OpenResponse { peer, bytes: 0, is_waiting_for_producer: false, progress_at, aborted_at };
+        responses.open.insert(id, response);
         id
     }
 
     fn close(&self, id: u64) {
-        self.responses().open.remove(&id);
+        lock(&self.0.responses).open.remove(&id);
     }
 
     /// Records that the connection has asked for the next bytes of a response.
     fn record_progress(&self, id: u64, is_waiting_for_producer: bool) {
-        if let Some(response) = self.responses().open.get_mut(&id) {
+        if let Some(response) = lock(&self.0.responses).open.get_mut(&id) {
             response.progress_at = Instant::now();
             response.is_waiting_for_producer = is_waiting_for_producer;
         }
     }
 
     fn release(&self, id: u64, bytes: usize) {
-        let mut responses = self.responses();
+        let mut responses = lock(&self.0.responses);
         responses.remove(id, bytes);
         self.0.waiting.set(responses.waiting_bytes as f64);
     }
@@ -185,7 +171,7 @@ impl InFlightRequests {
     /// when the connection is closed, which is done at the next check.
     fn check_stalled(&self) {
         let (now, mut aborted, mut to_close) = (Instant::now(), Vec::new(), Vec::new());
-        let mut responses = self.responses();
+        let mut responses = lock(&self.0.responses);
         let Responses { open, waiting_bytes, .. } = &mut *responses;
         for response in open.values_mut() {
             match response.aborted_at {
@@ -267,7 +253,7 @@ pub(crate) struct RequestSlot {
 impl RequestSlot {
     /// Counts the request as one of this person's; an error if the person has too many in flight.
     pub(crate) fn assign(&self, person: &Id) -> Result<(), ApiError> {
-        let mut counted = self.person.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = lock(&self.person);
         if counted.is_none() {
             *counted = Some(self.in_flight.count(person).ok_or_else(|| {
                 ApiError::too_many(
@@ -291,7 +277,7 @@ impl RequestSlot {
         if DetachedBody::is_in(&response) || size.upper().is_some_and(|bytes| bytes <= untracked) {
             return response;
         }
-        let person = self.person.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let person = lock(&self.person).take();
         response.map(|body| Body::new(TrackedBody::new(body, self.in_flight, person, peer)))
     }
 }
@@ -304,7 +290,7 @@ struct CountedRequest {
 
 impl InFlightRequests {
     fn count(&self, person: &Id) -> Option<CountedRequest> {
-        let mut counts = self.0.requests_per_person.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.0.requests_per_person);
         let max = self.0.options.per_person;
         let counted = counts.get(person).copied().unwrap_or(0);
         if max > 0 && counted >= max {
@@ -317,7 +303,7 @@ impl InFlightRequests {
 
 impl Drop for CountedRequest {
     fn drop(&mut self) {
-        let mut counts = self.in_flight.0.requests_per_person.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.in_flight.0.requests_per_person);
         match counts.get_mut(&self.person) {
             Some(counted) if *counted > 1 => *counted -= 1,
             _ => drop(counts.remove(&self.person)),

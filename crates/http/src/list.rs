@@ -70,10 +70,8 @@ impl<I: Serialize, R: Serialize> ChunkedList<I, R> {
         let mut written = Vec::new();
         while written.is_empty() && !self.is_ended {
             let chunk = self.chunks.next().await;
-            self.write(
-                chunk.ok_or_else(|| serde::ser::Error::custom("the last chunk is missing"))?,
-                &mut written,
-            )?;
+            let chunk = chunk.ok_or_else(|| serde::ser::Error::custom("the last chunk is missing"))?;
+            self.write(chunk, &mut written)?;
         }
         Ok((!written.is_empty()).then_some((written, self)))
     }

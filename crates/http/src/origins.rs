@@ -4,11 +4,12 @@
 //! responses; [`Origins::permits_cookie`] prevents the effects of their requests.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bongsu_kernel::lock;
 use bongsu_kernel::settings::{Kind, SettingError, Values};
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
@@ -87,7 +88,7 @@ impl Origins {
 
     /// Logs a refused Origin the first time, so that an operator finds an origin that is missing in the setting.
     fn log_refused(&self, origin: &HeaderValue) {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = lock(&self.logged);
         if logged.len() < MAX_LOGGED_ORIGINS && logged.insert(origin.clone()) {
             let origin = origin.to_str().unwrap_or("(not ASCII)");
             tracing::warn!(origin, "refused a request whose Origin is not in ALLOWED_ORIGINS");

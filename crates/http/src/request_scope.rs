@@ -82,11 +82,8 @@ pub async fn wrap(State(options): State<Options>, mut request: Request, next: Ne
     let has_http1_body = request.version() == Version::HTTP_11 && !request.body().is_end_stream();
     let method = request.method().clone();
     let path = request.extensions().get::<MatchedPath>().cloned();
-    let language = request
-        .headers()
-        .get(ACCEPT_LANGUAGE)
-        .and_then(|header| header.to_str().ok())
-        .map_or(default, |header| Language::from_accept(header, default));
+    let language = request.headers().get(ACCEPT_LANGUAGE).and_then(|header| header.to_str().ok());
+    let language = language.map_or(default, |header| Language::from_accept(header, default));
     let trace = request.headers().get(TRACEPARENT).and_then(|header| header.to_str().ok());
     let trace = trace.and_then(TraceParent::parse);
     let run = trace::scope(trace, LANGUAGE.scope(Cell::new(language), next.run(request)));
@@ -115,10 +112,8 @@ pub async fn wrap(State(options): State<Options>, mut request: Request, next: Ne
 
 fn accepts_stream(headers: &HeaderMap) -> bool {
     header_items(headers, ACCEPT, ',').any(|media_type| {
-        media_type
-            .split(';')
-            .next()
-            .is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("text/event-stream"))
+        let name = media_type.split(';').next().unwrap_or_default();
+        name.trim().eq_ignore_ascii_case("text/event-stream")
     })
 }
 

@@ -6,7 +6,7 @@
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, Outage};
-use bongsu_redis::redis::{Cmd, cmd};
+use bongsu_redis::redis::{FromRedisValue, cmd};
 use bongsu_redis::{Redis, Repeat, Script};
 use bongsu_sql::Error;
 use serde_json::{Map, Value};
@@ -50,14 +50,8 @@ impl Cache {
         self.redis.key(format_args!("notif:settings:{person}"))
     }
 
-    async fn query<T: bongsu_redis::redis::FromRedisValue>(
-        &self,
-        name: &'static str,
-        key: &str,
-    ) -> Result<T, Outage> {
-        let mut command: Cmd = cmd(name);
-        command.arg(key);
-        read(self.redis.query(name, key, &command, Repeat::Safe).await?)
+    async fn query<T: FromRedisValue>(&self, name: &'static str, key: &str) -> Result<T, Outage> {
+        read(self.redis.query(name, key, cmd(name).arg(key), Repeat::Safe).await?)
     }
 
     /// Queues an unread state to be stored, unless the cached one is newer. The state is dropped when the queue is

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use bongsu_kernel::Millis;
 use bongsu_live::log::PendingFollowUp;
 use bongsu_part::{BoxFuture, DeadLetter, DeadLetters};
-use bongsu_sql::{Error, Row, Transaction, record_once};
+use bongsu_sql::{Error, Result, Row, Transaction, record_once};
 use sha2::{Digest, Sha256};
 
 use crate::materialize::MaterializeError;
@@ -43,7 +43,7 @@ impl Inbox {
         pending: &PendingFollowUp,
         attempts: u64,
         reason: &str,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let now = self.0.clock.now();
         let (subject, event_type, at) = match pending.decode() {
             Some(record) => (record.subject, record.event_type, record.timestamp),
@@ -71,17 +71,17 @@ impl DeadLetters for Inbox {
         "follow-ups"
     }
 
-    fn depth(&self) -> BoxFuture<'_, Result<u64, Error>> {
+    fn depth(&self) -> BoxFuture<'_, Result<u64>> {
         Box::pin(self.0.records.count(&store::DEAD_LETTER_COUNT))
     }
 
-    fn list_after(&self, id: i64, limit: usize) -> BoxFuture<'_, Result<Vec<DeadLetter>, Error>> {
+    fn list_after(&self, id: i64, limit: usize) -> BoxFuture<'_, Result<Vec<DeadLetter>>> {
         Box::pin(self.0.records.read((id, limit), read_after))
     }
 
     /// Makes the entries of dead letters, and removes these dead letters. One whose entries cannot be made stays, with
     /// the new reason.
-    fn redrive(&self, ids: Vec<i64>) -> BoxFuture<'_, Result<u64, Error>> {
+    fn redrive(&self, ids: Vec<i64>) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
             let Some(rooms) = &self.0.room_follow_ups else { return Ok(0) };
             let mut redriven = 0;
@@ -102,34 +102,31 @@ impl DeadLetters for Inbox {
         })
     }
 
-    fn discard(&self, id: i64) -> BoxFuture<'_, Result<bool, Error>> {
+    fn discard(&self, id: i64) -> BoxFuture<'_, Result<bool>> {
         Box::pin(self.0.records.write(id, remove))
     }
 }
 
-async fn read_after(
-    (after, limit): &(i64, usize),
-    tx: &mut Transaction<'_>,
-) -> Result<Vec<DeadLetter>, Error> {
+async fn read_after((after, limit): &(i64, usize), tx: &mut Transaction<'_>) -> Result<Vec<DeadLetter>> {
     let page = [("after", (*after).into()), ("limit", (*limit).into())];
     tx.rows(&store::DEAD_LETTERS, &page).await?.iter().map(read_letter).collect()
 }
 
-async fn read_record(id: &i64, tx: &mut Transaction<'_>) -> Result<Option<Vec<u8>>, Error> {
+async fn read_record(id: &i64, tx: &mut Transaction<'_>) -> Result<Option<Vec<u8>>> {
     let row = tx.row(&store::DEAD_LETTER, &[("id", (*id).into())]).await?;
     row.map(|row| decode(row.text(0)?)).transpose()
 }
 
-async fn record_failure((id, reason): &(i64, String), tx: &mut Transaction<'_>) -> Result<u64, Error> {
+async fn record_failure((id, reason): &(i64, String), tx: &mut Transaction<'_>) -> Result<u64> {
     let arguments = [("id", (*id).into()), ("reason", reason.as_str().into())];
     tx.run(&store::DEAD_LETTER_FAILED, &arguments).await
 }
 
-async fn remove(id: &i64, tx: &mut Transaction<'_>) -> Result<bool, Error> {
+async fn remove(id: &i64, tx: &mut Transaction<'_>) -> Result<bool> {
     Ok(tx.run(&store::DEAD_LETTER_REMOVE, &[("id", (*id).into())]).await? > 0)
 }
 
-async fn store_once(new: &NewDeadLetter, tx: &mut Transaction<'_>) -> Result<(), Error> {
+async fn store_once(new: &NewDeadLetter, tx: &mut Transaction<'_>) -> Result<()> {
     if record_once(tx, SCOPE, &new.key, new.now).await? {
         let arguments = [
             ("subject", new.subject.as_str().into()),
@@ -146,7 +143,7 @@ async fn store_once(new: &NewDeadLetter, tx: &mut Transaction<'_>) -> Result<(),
 
 /// Reads a row of the list. The key is the subject of the event, such as `room:42`; for a record that cannot be decoded
 /// it is the record's key in the queue, and the kind is empty. Invalid UTF-8 in the payload is replaced.
-fn read_letter(row: &Row) -> Result<DeadLetter, Error> {
+fn read_letter(row: &Row) -> Result<DeadLetter> {
     let record = row.maybe_text(3)?.map(decode).transpose()?;
     Ok(DeadLetter {
         id: row.int(0)?,
@@ -159,7 +156,7 @@ fn read_letter(row: &Row) -> Result<DeadLetter, Error> {
     })
 }
 
-fn decode(record: &str) -> Result<Vec<u8>, Error> {
+fn decode(record: &str) -> Result<Vec<u8>> {
     STANDARD
         .decode(record)
         .map_err(|error| Error::Failed(format!("the record of a dead letter is not valid base64: {error}")))

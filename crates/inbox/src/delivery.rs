@@ -64,12 +64,8 @@ fn push_entry(hub: &Hub, person: &Id, entry: EntryMessage, accepted: Instant) {
 
 /// Pushes the position of an entry that the person has muted, without a message: otherwise streams would see a gap.
 fn push_muted(hub: &Hub, person: &Id, seq: u64) {
-    hub.push(
-        &subject(person),
-        position_before(seq),
-        || Item::without_message(log_position(seq)),
-        Instant::now(),
-    );
+    let item = || Item::without_message(log_position(seq));
+    hub.push(&subject(person), position_before(seq), item, Instant::now());
 }
 
 /// The position before an entry: sequence numbers have no gaps.

@@ -61,13 +61,8 @@ pub(crate) fn log_position(seq: u64) -> LogPosition {
 
 impl LocalizedNotification {
     pub(crate) fn new(notification: &Notification, created_at: Millis, templates: &Templates) -> Arc<Self> {
-        let members = [OnceLock::new(), OnceLock::new()];
-        Arc::new(Self {
-            notification: notification.clone(),
-            created_at,
-            templates: templates.clone(),
-            members,
-        })
+        let (notification, templates) = (notification.clone(), templates.clone());
+        Arc::new(Self { notification, created_at, templates, members: [OnceLock::new(), OnceLock::new()] })
     }
 
     /// The shared members without braces: `"eventId":...,"createdAt":...`.

@@ -5,7 +5,7 @@
 //! an entry is not recorded.
 
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Error, Records, Row, Transaction};
+use bongsu_sql::{Error, Records, Result, Row, Transaction};
 use serde::Serialize;
 
 use crate::marks::Marks;
@@ -62,14 +62,11 @@ pub struct EntryState {
 }
 
 /// Reports on a notification. None when no notification with this event id is stored.
-pub async fn explain(records: &Records, query: ExplainQuery) -> Result<Option<Explanation>, Error> {
+pub async fn explain(records: &Records, query: ExplainQuery) -> Result<Option<Explanation>> {
     records.read(query, read_explanation).await
 }
 
-async fn read_explanation(
-    query: &ExplainQuery,
-    tx: &mut Transaction<'_>,
-) -> Result<Option<Explanation>, Error> {
+async fn read_explanation(query: &ExplainQuery, tx: &mut Transaction<'_>) -> Result<Option<Explanation>> {
     let row = tx.row(&store::NOTICE, &[("event", query.event.as_str().into())]).await?;
     let Some(row) = row else { return Ok(None) };
     let (id, notification) = (row.int(0)?, Notification::read(&row, 1)?);
@@ -95,7 +92,7 @@ async fn read_explanation(
 }
 
 impl EntryState {
-    fn read(row: &Row, marks: &Marks) -> Result<Self, Error> {
+    fn read(row: &Row, marks: &Marks) -> Result<Self> {
         let (seq, written) = (row.count(0)?, row.maybe_count(2)?);
         let mark = marks.get(&seq).copied().filter(|_| written.is_none());
         Ok(Self {

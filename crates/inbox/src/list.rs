@@ -1,7 +1,7 @@
 //! Reads a person's entries and unread state from the records, with buffered read marks applied.
 
 use bongsu_kernel::Id;
-use bongsu_sql::{Error, Transaction};
+use bongsu_sql::{Result, Transaction};
 
 use crate::cache::StateReading;
 use crate::marks::{Marks, MarksError, effective_marks, numbers};
@@ -41,7 +41,7 @@ pub struct ListFilter {
 }
 
 impl Inbox {
-    pub async fn list(&self, filter: ListFilter) -> Result<EntryPage, Error> {
+    pub async fn list(&self, filter: ListFilter) -> Result<EntryPage> {
         // The marks are read before the records: see `marks`.
         let (person, marks) = (filter.person.clone(), self.pending_marks(&filter.person).await);
         let page: EntryPage = self.0.records.read((filter, marks), list).await?;
@@ -53,14 +53,14 @@ impl Inbox {
 
     /// The person's unread state. While the records are unavailable, the state that was cached last; while the buffered
     /// marks are, the state without them.
-    pub async fn unread_state(&self, person: &Id) -> Result<UnreadState, Error> {
+    pub async fn unread_state(&self, person: &Id) -> Result<UnreadState> {
         let (StateReading::Current(state) | StateReading::WithoutMarks(state) | StateReading::Cached(state)) =
             self.read_state(person).await?;
         Ok(state)
     }
 
     /// The unread state from the records, with the buffered marks applied if they can be read.
-    pub(crate) async fn recorded_state(&self, person: &Id) -> Result<StateReading, Error> {
+    pub(crate) async fn recorded_state(&self, person: &Id) -> Result<StateReading> {
         let read = |marks| self.0.records.read((person.clone(), marks), read_unread_state);
         match self.read_with_marks(person, read).await {
             Ok(state) => Ok(StateReading::Current(state)),
@@ -78,7 +78,7 @@ impl Inbox {
         read: impl Fn(Marks) -> F,
     ) -> Result<T, MarksError>
     where
-        F: Future<Output = Result<T, Error>>,
+        F: Future<Output = Result<T>>,
     {
         let mut marks = self.try_pending_marks(person).await?;
         let mut attempts = 0;
@@ -94,7 +94,7 @@ impl Inbox {
     }
 }
 
-async fn list((filter, marks): &(ListFilter, Marks), tx: &mut Transaction<'_>) -> Result<EntryPage, Error> {
+async fn list((filter, marks): &(ListFilter, Marks), tx: &mut Transaction<'_>) -> Result<EntryPage> {
     let query = if filter.is_unread_only { &store::LIST_UNREAD } else { &store::LIST };
     let arguments = [
         ("person", (&filter.person).into()),
@@ -122,10 +122,7 @@ async fn list((filter, marks): &(ListFilter, Marks), tx: &mut Transaction<'_>) -
     Ok(EntryPage { entries, has_more, state })
 }
 
-async fn read_unread_state(
-    (person, marks): &(Id, Marks),
-    tx: &mut Transaction<'_>,
-) -> Result<UnreadState, Error> {
+async fn read_unread_state((person, marks): &(Id, Marks), tx: &mut Transaction<'_>) -> Result<UnreadState> {
     unread_state_with_marks(person, marks, tx).await
 }
 
@@ -135,7 +132,7 @@ pub(crate) async fn unread_state_with_marks(
     person: &Id,
     marks: &Marks,
     tx: &mut Transaction<'_>,
-) -> Result<UnreadState, Error> {
+) -> Result<UnreadState> {
     let row = tx.row(&store::PERSON, &[("person", person.into())]).await?;
     let (last_seq, unread, version) = match row {
         Some(row) => (row.count(0)?, row.count(1)?, row.count(2)?),

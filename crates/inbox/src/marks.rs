@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use bongsu_kernel::{Id, Millis, Outage, crash_point};
-use bongsu_sql::{Error, Transaction};
+use bongsu_sql::{Error, Result, Transaction};
 
 use crate::Inbox;
 use crate::read::subtract_read;
@@ -131,7 +131,7 @@ impl Inbox {
 
     /// Writes one person's buffered marks to the records at once. Callers do this before they change the
     /// person's entries.
-    pub(crate) async fn write_pending_marks(&self, person: &Id) -> Result<(), Error> {
+    pub(crate) async fn write_pending_marks(&self, person: &Id) -> Result<()> {
         let (Some(buffer), mut marks) = (self.buffer(), self.pending_marks(person).await) else {
             return Ok(());
         };
@@ -146,7 +146,7 @@ impl Inbox {
         Ok(())
     }
 
-    async fn write_marks(&self, person: &Id, marks: &Marks) -> Result<(), Error> {
+    async fn write_marks(&self, person: &Id, marks: &Marks) -> Result<()> {
         crash_point!("before-marks");
         self.0.records.write((person.clone(), marks.clone()), write).await?;
         crash_point!("after-marks");
@@ -156,10 +156,9 @@ impl Inbox {
 
 /// Why records were not read or written together with buffered marks.
 #[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub(crate) enum MarksError {
-    #[error(transparent)]
     Buffer(#[from] Outage),
-    #[error(transparent)]
     Records(#[from] Error),
 }
 
@@ -168,7 +167,7 @@ pub(crate) async fn effective_marks(
     person: &Id,
     marks: &Marks,
     tx: &mut Transaction<'_>,
-) -> Result<Vec<u64>, Error> {
+) -> Result<Vec<u64>> {
     if marks.is_empty() {
         return Ok(Vec::new());
     }
@@ -177,11 +176,11 @@ pub(crate) async fn effective_marks(
 }
 
 /// Sequence numbers as a JSON array, for a query argument.
-pub(crate) fn numbers<'a>(numbers: impl Iterator<Item = &'a u64>) -> Result<String, Error> {
+pub(crate) fn numbers<'a>(numbers: impl Iterator<Item = &'a u64>) -> Result<String> {
     json(&numbers.collect::<Vec<_>>())
 }
 
-async fn write((person, marks): &(Id, Marks), tx: &mut Transaction<'_>) -> Result<(), Error> {
+async fn write((person, marks): &(Id, Marks), tx: &mut Transaction<'_>) -> Result<()> {
     tx.row(&store::PERSON_LOCK, &[("person", person.into())]).await?;
     let unread = effective_marks(person, marks, tx).await?;
     let read_times: Vec<(&u64, &Millis)> = marks.iter().collect();

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use bongsu_kernel::{Id, Millis, crash_point};
-use bongsu_sql::{Error, Transaction};
+use bongsu_sql::{Error, Result, Transaction};
 
 use crate::settings::Settings;
 use crate::store::{self, list};
@@ -74,12 +74,8 @@ impl Inbox {
         targets.sort_unstable();
         targets.dedup();
         let now = self.0.clock.now();
-        let request = SaveRequest {
-            people: list(targets.iter().copied()),
-            count: targets.len(),
-            notification: notification.clone(),
-            now,
-        };
+        let (people, count) = (list(targets.iter().copied()), targets.len());
+        let request = SaveRequest { notification: notification.clone(), people, count, now };
         let outcomes = self.save(request).await?;
         crash_point!("after-notify");
         self.0.live.deliver_entries(&notification, now, &outcomes);
@@ -103,7 +99,7 @@ impl Inbox {
     }
 }
 
-async fn add_people(request: &SaveRequest, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+async fn add_people(request: &SaveRequest, tx: &mut Transaction<'_>) -> Result<u64> {
     tx.run(&store::PEOPLE_ADD, &[("people", request.people.as_str().into())]).await
 }
 
@@ -125,7 +121,7 @@ async fn save(request: &SaveRequest, tx: &mut Transaction<'_>) -> Result<Vec<Not
         let settings = Settings::from_stored(&person, row.text(1)?);
         Ok((person, settings))
     });
-    let settings = settings.collect::<Result<HashMap<_, _>, Error>>()?;
+    let settings = settings.collect::<Result<HashMap<_, _>>>()?;
     let mut outcomes = Vec::with_capacity(locked.len());
     for row in &locked {
         let person = row.id(0)?;

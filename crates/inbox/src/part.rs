@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use bongsu_coordination::runner;
-use bongsu_kernel::InvalidField;
 use bongsu_kernel::settings::SettingError;
 use bongsu_live::SubjectKind;
 use bongsu_live::log::Bus;
@@ -60,17 +59,11 @@ impl DeliveryEngines {
         engines.choose(embedded, |FleetEngines { redis, .. }| {
             let (buffer, supervisor) = (Arc::new(RedisMarkBuffer::new(redis.clone())), &engines.supervisor);
             buffer.start_upkeep(supervisor);
-            let (redis, hub, clock) = (redis.clone(), hub.clone(), clock.clone());
-            let delivery = RedisDelivery::start(
-                redis.clone(),
-                buffer.clone(),
-                hub,
-                clock,
-                templates.clone(),
-                supervisor,
-            );
+            let (marks, hub, clock) = (buffer.clone(), hub.clone(), clock.clone());
+            let delivery =
+                RedisDelivery::start(redis.clone(), marks, hub, clock, templates.clone(), supervisor);
             let delivery = Arc::new(delivery);
-            let cache = Cache::start(redis, supervisor);
+            let cache = Cache::start(redis.clone(), supervisor);
             let redis_deps = Some(RedisDeps { buffer, cache });
             Self { live: delivery.clone(), bus: Some(delivery), redis_deps }
         })
@@ -89,22 +82,19 @@ fn start_inbox(assembly: &Assembly) -> Result<Option<Inbox>, Failure> {
     let room_follow_ups = RoomFollowUps { follow_ups, members: assembly.expect_shared()? };
     let (clock, supervisor) = (engines.clock.clone(), &engines.supervisor);
     let inbox = Inbox::start(records, options, clock, live, redis_deps, Some(room_follow_ups), supervisor);
-    engines.hub.register_subject_kind(
-        SUBJECT_KIND,
-        SubjectKind { source: Arc::new(InboxSource(inbox.clone())), bus },
-    );
+    let kind = SubjectKind { source: Arc::new(InboxSource(inbox.clone())), bus };
+    engines.hub.register_subject_kind(SUBJECT_KIND, kind);
     if let Some(worker) = assembly.worker_supervisor() {
-        let bad_lock_name = |invalid: InvalidField| Failure::Other(invalid.to_string());
         inbox.start_retention(worker);
         let materializer = inbox.clone();
         let materialize = move || materializer.clone().materialize();
         runner::start(engines.locks.clone(), "inbox-derivation", worker, materialize)
-            .map_err(bad_lock_name)?;
+            .map_err(Failure::other)?;
         if is_buffered {
             let writer = inbox.clone();
             let write = move || writer.clone().write_behind();
             runner::start(engines.locks.clone(), "inbox-write-behind", worker, write)
-                .map_err(bad_lock_name)?;
+                .map_err(Failure::other)?;
         }
     }
     Ok(Some(inbox))

@@ -5,11 +5,11 @@
 //! with the next change.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use bongsu_kernel::Id;
 use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Id, lock};
 
 use crate::Inbox;
 
@@ -25,13 +25,9 @@ const MAX_ENTRIES_PER_PERSON: usize = 1_000;
 pub(crate) struct PendingPushes(Mutex<BTreeMap<Id, Vec<u64>>>);
 
 impl PendingPushes {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Id, Vec<u64>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds entries that were marked or deleted, up to the limits.
     pub(crate) fn put(&self, person: &Id, seqs: &[u64]) {
-        let mut pending = self.lock();
+        let mut pending = lock(&self.0);
         if pending.len() < MAX_PERSONS || pending.contains_key(person) {
             let waiting = pending.entry(person.clone()).or_default();
             let room = MAX_ENTRIES_PER_PERSON.saturating_sub(waiting.len());
@@ -41,12 +37,12 @@ impl PendingPushes {
 
     /// Removes one person, and returns the person with the entries.
     pub(crate) fn take(&self) -> Option<(Id, Vec<u64>)> {
-        self.lock().pop_first()
+        lock(&self.0).pop_first()
     }
 
     /// Puts entries back that could not be sent, in front of those that were added meanwhile.
     pub(crate) fn put_back(&self, person: Id, mut seqs: Vec<u64>) {
-        let mut pending = self.lock();
+        let mut pending = lock(&self.0);
         let added = pending.entry(person).or_default();
         seqs.append(added);
         *added = seqs;

@@ -4,7 +4,7 @@
 //! count. With Redis, the mark of a single entry is buffered first ([`marks`](crate::marks)).
 
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Error, Row, Transaction};
+use bongsu_sql::{Result, Row, Transaction};
 
 use crate::cache::StateReading;
 use crate::marks::{MarkBuffer, numbers};
@@ -78,7 +78,7 @@ struct EntryRequest {
 impl Inbox {
     /// Marks an entry as read; None when the person has no such entry. Marking it again changes nothing. A person who
     /// saw an event in its room may mark the event's entry before the entry is made.
-    pub async fn mark_read(&self, person: &Id, entry: EntryId) -> Result<Option<ReadMark>, Error> {
+    pub async fn mark_read(&self, person: &Id, entry: EntryId) -> Result<Option<ReadMark>> {
         let request = EntryRequest { person: person.clone(), entry, now: self.0.clock.now() };
         let mut read = self.try_mark(&request).await?;
         if read.is_none() && self.materialize_early(person, &request.entry).await? {
@@ -90,7 +90,7 @@ impl Inbox {
         }
     }
 
-    async fn try_mark(&self, request: &EntryRequest) -> Result<Option<ReadMark>, Error> {
+    async fn try_mark(&self, request: &EntryRequest) -> Result<Option<ReadMark>> {
         if let Some(buffer) = self.buffer()
             && let Some(outcome) = self.buffer_mark(buffer, request).await
         {
@@ -108,7 +108,7 @@ impl Inbox {
         &self,
         buffer: &dyn MarkBuffer,
         request: &EntryRequest,
-    ) -> Option<Result<Option<ReadMark>, Error>> {
+    ) -> Option<Result<Option<ReadMark>>> {
         let (person, now) = (&request.person, request.now);
         let seq = match self.0.records.read(request.clone(), find).await {
             Ok(None) => return Some(Ok(None)),
@@ -160,7 +160,7 @@ impl Inbox {
 
     /// Marks all entries that exist at the time of the call. Returns the unread count afterwards, which newer entries
     /// may have raised.
-    pub async fn mark_all_read(&self, person: &Id) -> Result<u64, Error> {
+    pub async fn mark_all_read(&self, person: &Id) -> Result<u64> {
         // Buffered marks are written first, so that versions only grow.
         self.write_pending_marks(person).await?;
         let last = self.unread_state(person).await?.last_seq;
@@ -177,7 +177,7 @@ impl Inbox {
 
     /// Deletes an entry; false when the person has no such entry. The entry of a room event is found as by
     /// [`Inbox::mark_read`].
-    pub async fn delete(&self, person: &Id, entry: EntryId) -> Result<bool, Error> {
+    pub async fn delete(&self, person: &Id, entry: EntryId) -> Result<bool> {
         self.write_pending_marks(person).await?;
         let request = EntryRequest { person: person.clone(), entry, now: self.0.clock.now() };
         let mut is_deleted = self.try_delete(&request).await?;
@@ -190,7 +190,7 @@ impl Inbox {
         }
     }
 
-    async fn try_delete(&self, request: &EntryRequest) -> Result<bool, Error> {
+    async fn try_delete(&self, request: &EntryRequest) -> Result<bool> {
         let Some(change) = self.0.records.write(request.clone(), delete).await? else { return Ok(false) };
         self.announce_change(&request.person, Some(change)).await;
         Ok(true)
@@ -213,7 +213,7 @@ impl Inbox {
 }
 
 /// The sequence number of the entry and its read time.
-async fn find(request: &EntryRequest, tx: &mut Transaction<'_>) -> Result<FoundEntry, Error> {
+async fn find(request: &EntryRequest, tx: &mut Transaction<'_>) -> Result<FoundEntry> {
     let person = ("person", (&request.person).into());
     let (event, of_room) = match &request.entry {
         EntryId::Seq(seq) => {
@@ -227,14 +227,14 @@ async fn find(request: &EntryRequest, tx: &mut Transaction<'_>) -> Result<FoundE
     read_found(tx.row(&store::ENTRY_OF_EVENT, &name).await?)
 }
 
-fn read_found(row: Option<Row>) -> Result<FoundEntry, Error> {
+fn read_found(row: Option<Row>) -> Result<FoundEntry> {
     row.map(|row| Ok((row.count(0)?, row.maybe_count(1)?))).transpose()
 }
 
 type FoundEntry = Option<(u64, Option<Millis>)>;
 
 /// Locks the person's row and returns the unread count and its version.
-async fn lock_person(person: &Id, tx: &mut Transaction<'_>) -> Result<(u64, u64), Error> {
+async fn lock_person(person: &Id, tx: &mut Transaction<'_>) -> Result<(u64, u64)> {
     let row = tx.row(&store::PERSON_LOCK, &[("person", person.into())]).await?;
     row.map_or(Ok((0, 0)), |row| Ok((row.count(1)?, row.count(2)?)))
 }
@@ -242,7 +242,7 @@ async fn lock_person(person: &Id, tx: &mut Transaction<'_>) -> Result<(u64, u64)
 /// Subtracts entries that were read from the person's unread count and returns by how much the version grew. The
 /// version grows by one per entry, and by at least one: a buffered mark on each entry may already have been sent to
 /// devices as one version.
-pub(crate) async fn subtract_read(person: &Id, read: usize, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+pub(crate) async fn subtract_read(person: &Id, read: usize, tx: &mut Transaction<'_>) -> Result<u64> {
     let versions = read.max(1);
     let arguments = [("person", person.into()), ("read", read.into()), ("versions", versions.into())];
     tx.run(&store::PERSON_CHANGE, &arguments).await?;
@@ -252,7 +252,7 @@ pub(crate) async fn subtract_read(person: &Id, read: usize, tx: &mut Transaction
 /// The read mark of the entry, and the change if the entry was unread. None when the person has no such entry.
 type MarkOutcome = Option<(ReadMark, Option<InboxChange>)>;
 
-async fn mark(request: &EntryRequest, tx: &mut Transaction<'_>) -> Result<MarkOutcome, Error> {
+async fn mark(request: &EntryRequest, tx: &mut Transaction<'_>) -> Result<MarkOutcome> {
     let (unread, version) = lock_person(&request.person, tx).await?;
     let Some((seq, read_at)) = find(request, tx).await? else { return Ok(None) };
     if let Some(read_at) = read_at {
@@ -272,7 +272,7 @@ struct MarkAllRequest {
 }
 
 /// Marks up to [`BATCH_SIZE`] entries; the bool says whether more may be left.
-async fn mark_batch(all: &MarkAllRequest, tx: &mut Transaction<'_>) -> Result<(InboxChange, bool), Error> {
+async fn mark_batch(all: &MarkAllRequest, tx: &mut Transaction<'_>) -> Result<(InboxChange, bool)> {
     let (unread, version) = lock_person(&all.person, tx).await?;
     let arguments =
         [("person", (&all.person).into()), ("last", all.last.into()), ("limit", BATCH_SIZE.into())];
@@ -289,7 +289,7 @@ async fn mark_batch(all: &MarkAllRequest, tx: &mut Transaction<'_>) -> Result<(I
     Ok((InboxChange { seqs, unread, version }, has_more))
 }
 
-async fn delete(request: &EntryRequest, tx: &mut Transaction<'_>) -> Result<Option<InboxChange>, Error> {
+async fn delete(request: &EntryRequest, tx: &mut Transaction<'_>) -> Result<Option<InboxChange>> {
     let (unread, version) = lock_person(&request.person, tx).await?;
     let Some((seq, read_at)) = find(request, tx).await? else { return Ok(None) };
     let arguments = [("person", (&request.person).into()), ("seq", seq.into()), ("now", request.now.into())];

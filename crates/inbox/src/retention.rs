@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, Millis};
-use bongsu_sql::{Error, Transaction, delete_once_keys_before};
+use bongsu_sql::{Result, Transaction, delete_once_keys_before};
 
 use crate::store::{self, json, list};
 use crate::{Inbox, dead_letters};
@@ -38,7 +38,7 @@ impl Inbox {
     }
 
     /// Removes all entries that were created before a time, and the notifications that are left without entries.
-    pub async fn remove_before(&self, before: Millis) -> Result<RetentionReport, Error> {
+    pub async fn remove_before(&self, before: Millis) -> Result<RetentionReport> {
         let mut report = RetentionReport::default();
         let (mut size, mut from) = (MAX_BATCH_SIZE, 0);
         loop {
@@ -117,7 +117,7 @@ struct ExpiredEntry {
     created_at: Millis,
 }
 
-async fn read_expired(request: &BatchRequest, tx: &mut Transaction<'_>) -> Result<Vec<ExpiredEntry>, Error> {
+async fn read_expired(request: &BatchRequest, tx: &mut Transaction<'_>) -> Result<Vec<ExpiredEntry>> {
     let BatchRequest { from, before, size } = *request;
     let arguments = [("from", from.into()), ("before", before.into()), ("limit", size.into())];
     let rows = tx.rows(&store::EXPIRED_ENTRIES, &arguments).await?;
@@ -128,7 +128,7 @@ async fn read_expired(request: &BatchRequest, tx: &mut Transaction<'_>) -> Resul
     rows.iter().map(read).collect()
 }
 
-async fn remove_entries(request: &BatchRequest, tx: &mut Transaction<'_>) -> Result<Batch, Error> {
+async fn remove_entries(request: &BatchRequest, tx: &mut Transaction<'_>) -> Result<Batch> {
     let found = read_expired(request, tx).await?;
     let mut people: Vec<Id> = found.iter().map(|entry| entry.person.clone()).collect();
     people.sort_unstable();
@@ -161,7 +161,7 @@ async fn remove_entries(request: &BatchRequest, tx: &mut Transaction<'_>) -> Res
 }
 
 /// Removes notifications that are old enough and have no entries.
-async fn remove_notices(request: &BatchRequest, tx: &mut Transaction<'_>) -> Result<Batch, Error> {
+async fn remove_notices(request: &BatchRequest, tx: &mut Transaction<'_>) -> Result<Batch> {
     let found = read_expired_notices(request, tx).await?;
     if found.is_empty() {
         return Ok(Batch::EMPTY);
@@ -177,7 +177,7 @@ async fn remove_notices(request: &BatchRequest, tx: &mut Transaction<'_>) -> Res
     Ok(Batch { removed: expired.len(), has_more, next_from: 0, lock_time: locked_at.elapsed() })
 }
 
-async fn read_expired_notices(request: &BatchRequest, tx: &mut Transaction<'_>) -> Result<Vec<i64>, Error> {
+async fn read_expired_notices(request: &BatchRequest, tx: &mut Transaction<'_>) -> Result<Vec<i64>> {
     let arguments = [("before", request.before.into()), ("limit", request.size.into())];
     tx.rows(&store::EXPIRED_NOTICES, &arguments).await?.iter().map(|row| row.int(0)).collect()
 }

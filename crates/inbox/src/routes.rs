@@ -44,7 +44,8 @@ pub fn router(inbox: Option<Inbox>, identity: Identity) -> OpenApiRouter {
 }
 
 /// The answer to a request for which the records failed.
-fn records_error(error: &Error) -> ApiError {
+#[expect(clippy::needless_pass_by_value, reason = "passed to map_err")]
+fn records_error(error: Error) -> ApiError {
     if let Error::Failed(_) = error {
         tracing::error!(%error, "failed to run a query of the inbox; answering COMMON500");
         return ApiError::unexpected();
@@ -74,7 +75,7 @@ async fn list(
 ) -> Result<Answer<Items>, ApiError> {
     let inbox = inbox.get()?;
     let filter = ListFilter { person: person.id, before, limit, is_unread_only: unread };
-    let page = inbox.list(filter).await.map_err(|error| records_error(&error))?;
+    let page = inbox.list(filter).await.map_err(records_error)?;
     let next_cursor = page.entries.last().filter(|_| page.has_more).map(|entry| entry.seq.to_string());
     let (templates, language) = (inbox.templates(), language());
     let item = |entry| Item::new(entry, |notification| templates.render(notification, language));
@@ -97,11 +98,8 @@ async fn read(
     EntryPath { id }: EntryPath,
     State(inbox): State<InboxState>,
 ) -> Result<Answer<ReadAnswer>, ApiError> {
-    let read = inbox
-        .get()?
-        .mark_read(&person.id, EntryId::from_request(id.clone()))
-        .await
-        .map_err(|error| records_error(&error))?;
+    let read =
+        inbox.get()?.mark_read(&person.id, EntryId::from_request(id.clone())).await.map_err(records_error)?;
     let read = read.ok_or_else(ApiError::not_found)?;
     Ok(Answer(ReadAnswer::new(id, read.read_at)))
 }
@@ -132,7 +130,7 @@ async fn read_v1(
     security(("person" = [])),
 )]
 async fn read_all(person: Person, State(inbox): State<InboxState>) -> Result<Answer<Unread>, ApiError> {
-    let unread = inbox.get()?.mark_all_read(&person.id).await.map_err(|error| records_error(&error))?;
+    let unread = inbox.get()?.mark_all_read(&person.id).await.map_err(records_error)?;
     Ok(Answer(Unread { unread }))
 }
 
@@ -150,7 +148,7 @@ async fn delete(
     State(inbox): State<InboxState>,
 ) -> Result<Answer<DeletedNotification>, ApiError> {
     let entry = EntryId::from_request(notification_id.clone());
-    let is_deleted = inbox.get()?.delete(&person.id, entry).await.map_err(|error| records_error(&error))?;
+    let is_deleted = inbox.get()?.delete(&person.id, entry).await.map_err(records_error)?;
     if is_deleted { Ok(Answer(DeletedNotification { notification_id })) } else { Err(ApiError::not_found()) }
 }
 
@@ -162,7 +160,7 @@ async fn delete(
     security(("person" = [])),
 )]
 async fn settings(person: Person, State(inbox): State<InboxState>) -> Result<Answer<Settings>, ApiError> {
-    inbox.get()?.settings(&person.id).await.map(Answer).map_err(|error| records_error(&error))
+    inbox.get()?.settings(&person.id).await.map(Answer).map_err(records_error)
 }
 
 /// Change the notification settings
@@ -185,7 +183,7 @@ async fn change_settings(
     let changed = inbox.get()?.change_settings(&person.id, change).await;
     changed.map(Answer).map_err(|error| match error {
         SettingsError::Invalid(invalid) => invalid.into(),
-        SettingsError::Records(error) => records_error(&error),
+        SettingsError::Records(error) => records_error(error),
     })
 }
 
@@ -197,7 +195,7 @@ async fn change_settings(
     security(("person" = [])),
 )]
 async fn unread(person: Person, State(inbox): State<InboxState>) -> Result<Answer<Count>, ApiError> {
-    let state = inbox.get()?.unread_state(&person.id).await.map_err(|error| records_error(&error))?;
+    let state = inbox.get()?.unread_state(&person.id).await.map_err(records_error)?;
     Ok(Answer(Count { count: state.unread }))
 }
 
@@ -229,7 +227,7 @@ async fn notify(
             event_id,
             targets: targets.iter().collect::<BTreeSet<_>>().len(),
         })),
-        Err(NotifyError::Records(error)) => Err(records_error(&error)),
+        Err(NotifyError::Records(error)) => Err(records_error(error)),
         Err(NotifyError::Conflict) => Err(ApiError::of(
             Code::Notif4091,
             "eventId: 같은 ID가 다른 내용으로 이미 사용되었습니다.",

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use bongsu_http::{Fields, fields};
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Id, InvalidField, Reason};
-use bongsu_sql::{Error, Transaction};
+use bongsu_sql::{Error, Result, Transaction};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -206,7 +206,7 @@ pub enum SettingsError {
 
 impl Inbox {
     /// The person's settings. While the records are unavailable, the settings that were cached last.
-    pub async fn settings(&self, person: &Id) -> Result<Settings, Error> {
+    pub async fn settings(&self, person: &Id) -> Result<Settings> {
         let found = self.0.records.read(person.clone(), settings).await;
         let Some(cache) = self.cache() else { return found };
         match found {
@@ -233,7 +233,7 @@ impl Inbox {
     }
 }
 
-pub(crate) async fn settings(person: &Id, tx: &mut Transaction<'_>) -> Result<Settings, Error> {
+pub(crate) async fn settings(person: &Id, tx: &mut Transaction<'_>) -> Result<Settings> {
     let row = tx.row(&store::SETTINGS, &[("person", person.into())]).await?;
     row.map_or_else(|| Ok(Settings::default()), |row| Ok(Settings::from_stored(person, row.text(0)?)))
 }

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 
 use bongsu_kernel::{Id, StreamId};
-use bongsu_live::log::{BoxFuture, LogError, ReadLimits};
+use bongsu_live::log::{BoxFuture, LogError, LogFuture, ReadLimits};
 use bongsu_live::{Item, LogPosition, MessageId, Page, Source, StartPosition, SubjectName};
-use bongsu_sql::{Error, Records, Transaction};
+use bongsu_sql::{Records, Result, Transaction};
 
 use crate::entry_message::{EntryMessage, LocalizedNotification, log_position};
 use crate::list::unread_state_with_marks;
@@ -40,7 +40,7 @@ impl InboxSource {
 
     async fn page<F>(&self, person: &Id, read: impl Fn(Marks) -> F) -> Result<Page<Item>, LogError>
     where
-        F: Future<Output = Result<StreamPage, Error>>,
+        F: Future<Output = Result<StreamPage>>,
     {
         // Without the marks the page waits until Redis is back, because its unread count would be wrong.
         let page = self.0.read_with_marks(person, read).await.map_err(|error| match error {
@@ -52,12 +52,7 @@ impl InboxSource {
 }
 
 impl Source for InboxSource {
-    fn read(
-        &self,
-        subject: &SubjectName,
-        after: StreamId,
-        _: ReadLimits,
-    ) -> BoxFuture<'_, Result<Page<Item>, LogError>> {
+    fn read(&self, subject: &SubjectName, after: StreamId, _: ReadLimits) -> LogFuture<'_, Page<Item>> {
         let person = Id::new(subject.parts().1);
         Box::pin(async move {
             let person =
@@ -83,7 +78,7 @@ impl Source for InboxSource {
         })
     }
 
-    fn initial_page(&self, subject: &SubjectName) -> Option<BoxFuture<'_, Result<Page<Item>, LogError>>> {
+    fn initial_page(&self, subject: &SubjectName) -> Option<LogFuture<'_, Page<Item>>> {
         let person = Id::new(subject.parts().1).ok()?;
         Some(Box::pin(async move {
             let read = |marks| self.records().read((person.clone(), marks), read_newest_unread);
@@ -123,7 +118,7 @@ fn head(last_seq: u64) -> LogPosition {
 async fn read_after(
     (person, marks, after): &(Id, Marks, u64),
     tx: &mut Transaction<'_>,
-) -> Result<StreamPage, Error> {
+) -> Result<StreamPage> {
     let state = unread_state_with_marks(person, marks, tx).await?;
     let last = state.last_seq;
     if *after > last {
@@ -150,10 +145,7 @@ async fn read_after(
     Ok(StreamPage { start, entries, state })
 }
 
-async fn read_newest_unread(
-    (person, marks): &(Id, Marks),
-    tx: &mut Transaction<'_>,
-) -> Result<StreamPage, Error> {
+async fn read_newest_unread((person, marks): &(Id, Marks), tx: &mut Transaction<'_>) -> Result<StreamPage> {
     let state = unread_state_with_marks(person, marks, tx).await?;
     let settings = settings(person, tx).await?;
     let arguments = [
@@ -170,7 +162,7 @@ async fn read_newest_unread(
 }
 
 /// The last sequence number of each person who has a row.
-async fn read_last_seqs(people: &Vec<Id>, tx: &mut Transaction<'_>) -> Result<HashMap<String, u64>, Error> {
+async fn read_last_seqs(people: &Vec<Id>, tx: &mut Transaction<'_>) -> Result<HashMap<String, u64>> {
     let rows = tx.rows(&store::PEOPLE, &[("people", store::list(people).into())]).await?;
     rows.iter().map(|row| Ok((row.id(0)?.as_str().to_owned(), row.count(1)?))).collect()
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
+use bongsu_kernel::lock;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::text::Language;
 use minijinja::{Environment, context, filters, tests as checks};
@@ -71,7 +72,7 @@ impl Templates {
             |state| async move {
                 let (templates, folder, seen) = state;
                 let now = folder_state(&folder);
-                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut seen = lock(&seen);
                 if now != *seen {
                     *seen = now;
                     templates.reload();

@@ -1,8 +1,10 @@
 //! Findings: the unsafe settings of an engine. The settings are read again after 30 seconds, and the findings
 //! are logged when they change.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use crate::lock;
 
 /// Time after which the settings are read again, because an operator may change them while the hub runs.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
@@ -27,26 +29,22 @@ struct State {
 }
 
 impl Findings {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub fn warnings(&self) -> Vec<&'static str> {
-        self.lock().warnings.clone()
+        lock(&self.0).warnings.clone()
     }
 
     /// Makes the next check read the settings again, because another server may answer after an outage.
     pub fn invalidate(&self) {
-        self.lock().updated_at = None;
+        lock(&self.0).updated_at = None;
     }
 
     pub fn are_fresh(&self) -> bool {
-        self.lock().updated_at.is_some_and(|at| at.elapsed() < REFRESH_INTERVAL)
+        lock(&self.0).updated_at.is_some_and(|at| at.elapsed() < REFRESH_INTERVAL)
     }
 
     /// Replaces the findings. Logs the new ones when they differ from the previous ones.
     pub fn update(&self, warnings: Vec<&'static str>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         if state.warnings != warnings {
             for warning in &warnings {
                 tracing::warn!(

@@ -19,6 +19,7 @@ pub mod recent;
 pub mod settings;
 mod shrink;
 pub mod sse;
+mod sync;
 pub mod task;
 pub mod telemetry;
 pub mod text;
@@ -35,6 +36,7 @@ pub use id::Id;
 pub use position::StreamId;
 pub use recent::RecentCache;
 pub use shrink::shrink;
+pub use sync::lock;
 
 /// A boxed future, as methods of trait objects and function pointers return it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -200,6 +200,11 @@ impl Values {
         Some(self.seconds(setting)).filter(|duration| !duration.is_zero())
     }
 
+    /// The error for a setting whose value is not among the allowed ones.
+    pub fn not_allowed(&self, setting: &Setting, allowed: &str) -> SettingError {
+        SettingError::invalid_value(setting, self.text(setting), allowed)
+    }
+
     pub fn source(&self, setting: &Setting) -> SettingSource {
         self.0.get(setting.name).map_or(SettingSource::Default, |(_, source)| *source)
     }

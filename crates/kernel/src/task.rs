@@ -88,11 +88,28 @@ impl Supervisor {
         S: Clone + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
+        self.run_until_stop(name, state, work, |_| std::future::ready(()));
+    }
+
+    /// As [`Self::run`], but calls `at_stop` once when the shutdown has cancelled the work.
+    pub fn run_until_stop<S, F, G>(
+        &self,
+        name: &'static str,
+        state: &S,
+        work: impl Fn(S) -> F + Send + 'static,
+        at_stop: impl Fn(S) -> G + Send + 'static,
+    ) where
+        S: Clone + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+        G: Future<Output = ()> + Send + 'static,
+    {
         let (state, stop) = (state.clone(), self.stop());
         self.spawn(name, OnEnd::Restart, move || {
-            let (work, stop) = (work(state.clone()), stop.clone());
+            let (work, at_stop, stop) = (work(state.clone()), at_stop(state.clone()), stop.clone());
             async move {
-                let _ = stop.run_until_cancelled(work).await;
+                if stop.run_until_cancelled(work).await.is_none() {
+                    at_stop.await;
+                }
             }
         });
     }

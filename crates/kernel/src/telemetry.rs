@@ -22,16 +22,12 @@ const INFO_ONLY_LIBRARIES: [&str; 5] = ["h2", "hyper", "hyper_util", "reqwest", 
 
 /// Starts logging to standard output.
 pub fn start_logs(values: &Values) -> Result<(), SettingError> {
-    let directives = values.text(&RUST_LOG);
-    let mut filter: EnvFilter = directives.parse().map_err(|_| {
-        SettingError::invalid_value(&RUST_LOG, directives, "a level such as info, or module=level, ...")
-    })?;
+    let allowed = "a level such as info, or module=level, ...";
+    let filter = values.text(&RUST_LOG).parse().map_err(|_| values.not_allowed(&RUST_LOG, allowed));
+    let mut filter: EnvFilter = filter?;
     for library in INFO_ONLY_LIBRARIES {
-        filter = filter.add_directive(
-            format!("{library}=info")
-                .parse()
-                .map_err(|_| SettingError(format!("the log filter for {library} is invalid")))?,
-        );
+        let invalid = |_| SettingError(format!("the log filter for {library} is invalid"));
+        filter = filter.add_directive(format!("{library}=info").parse().map_err(invalid)?);
     }
     let logs = tracing_subscriber::fmt().with_env_filter(filter);
     // In tests, several hubs start in one process: the first logger stays, and later ones are ignored.

@@ -52,12 +52,10 @@ pub type OnReplaced = Box<dyn FnOnce() + Send>;
 /// - **Errors.** While the engine is unreachable no connection is admitted, and existing ones stay.
 pub trait Connections: Send + Sync {
     /// Admits a connection. `on_replaced` is never called under [`Policy::Refuse`].
-    fn acquire(
-        &self,
-        person: &Id,
-        on_replaced: OnReplaced,
-    ) -> BoxFuture<'_, Result<ConnectionPermit, ConnectionLimitError>>;
+    fn acquire(&self, person: &Id, on_replaced: OnReplaced) -> BoxFuture<'_, AcquireResult>;
 }
+
+pub type AcquireResult = Result<ConnectionPermit, ConnectionLimitError>;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionLimitError {

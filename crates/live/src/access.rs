@@ -9,7 +9,7 @@ use bongsu_kernel::{Close, Id, Millis};
 
 use crate::connection_state::ConnectionState;
 use crate::hub::{Hub, OpenError};
-use crate::log::{BoxFuture, LogError};
+use crate::log::{BoxFuture, LogError, LogFuture};
 use crate::sync::Arc;
 
 /// The connection limit of a person, counted over the fleet.
@@ -26,7 +26,7 @@ pub trait RevocationGate: Send + Sync {
     fn is_current(&self) -> bool;
 
     /// Waits until this instance has applied every access command that was issued before this call.
-    fn catch_up(&self) -> BoxFuture<'_, Result<(), LogError>>;
+    fn catch_up(&self) -> LogFuture<'_, ()>;
 }
 
 impl Hub {

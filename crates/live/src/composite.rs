@@ -193,12 +193,9 @@ pub(crate) struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// `index` is the index in `positions` of the subject whose position differs.
     pub(crate) fn new(positions: &[(&'a PartKey, Option<StreamId>)], index: usize) -> Self {
-        let (before, after) = (&positions[..index], &positions[index + 1..]);
-        Self {
-            before: write(before.iter().copied()),
-            key: positions[index].0,
-            after: write_parts(after.iter().copied()),
-        }
+        let before = write(positions[..index].iter().copied());
+        let after = write_parts(positions[index + 1..].iter().copied());
+        Self { before, key: positions[index].0, after }
     }
 
     pub(crate) fn write(&self, position: StreamId) -> String {

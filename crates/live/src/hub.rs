@@ -311,10 +311,8 @@ impl Hub {
                 bus.subscribe(&subscription.name).await?;
             }
             let heads = source.heads(std::slice::from_ref(&subscription.name)).await;
-            heads
-                .into_iter()
-                .next()
-                .unwrap_or_else(|| Err(LogError::Failed("the source returned no head".to_owned())))
+            let missing = || Err(LogError::Failed("the source returned no head".to_owned()));
+            heads.into_iter().next().unwrap_or_else(missing)
         };
         subscription.subject.initialize(find_head).await?;
         if let Some(bus) = &bus {

@@ -41,8 +41,8 @@ pub use log::{
 pub use message::{Data, Item, LocalizedMessage, Message, MessageId};
 pub use multi_stream::MultiSubjectStream;
 pub use options::{Options, RETRY_MS, SETTINGS, StreamConfig};
-pub use personal_streams::PersonalStreams;
-pub use socket::{LiveSocket, Operation, SocketPolicy};
+pub use personal_streams::{ApiFuture, PersonalStreams};
+pub use socket::{LiveSocket, Operation, PolicyFuture, SocketPolicy};
 pub use source::{LogSource, Source, SubjectKind};
-pub use stream::{CloseHandle, LiveStream, SubscriptionGuard};
+pub use stream::{BoxedGuard, CloseHandle, LiveStream, SubscriptionGuard};
 pub use subject::SubjectName;

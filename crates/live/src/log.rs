@@ -15,6 +15,9 @@ use bongsu_kernel::{EventType, Id, Millis, StreamId};
 pub use bongsu_kernel::BoxFuture;
 pub use follow_ups::{FollowUp, FollowUpWatch, FollowUps, PendingFollowUp, Recipients};
 
+/// What the methods of logs, sources and buses return.
+pub type LogFuture<'a, T> = BoxFuture<'a, Result<T, LogError>>;
+
 /// A durable, ordered log per subject.
 ///
 /// - **Order.** Ids of a subject only grow, also over restarts, clock changes and trimming; no id is used twice.
@@ -35,30 +38,22 @@ pub use follow_ups::{FollowUp, FollowUpWatch, FollowUps, PendingFollowUp, Recipi
 /// - **Errors.** After an error no part of the append was stored, unless the error says that this is unknown.
 pub trait Log: Send + Sync {
     /// Appends events in the given order. The result has one outcome per event.
-    fn append(
-        &self,
-        events: Vec<Append>,
-    ) -> BoxFuture<'_, Result<Vec<Result<AppendOutcome, AppendError>>, LogError>>;
+    fn append(&self, events: Vec<Append>) -> LogFuture<'_, Vec<Result<AppendOutcome, AppendError>>>;
 
     /// Reads the events after a position, within the limits but at least one event.
-    fn read(
-        &self,
-        subject: &SubjectName,
-        after: StreamId,
-        limits: ReadLimits,
-    ) -> BoxFuture<'_, Result<Page, LogError>>;
+    fn read(&self, subject: &SubjectName, after: StreamId, limits: ReadLimits) -> LogFuture<'_, Page>;
 
     /// The position of the newest entry of a subject.
-    fn head(&self, subject: &SubjectName) -> BoxFuture<'_, Result<LogPosition, LogError>>;
+    fn head(&self, subject: &SubjectName) -> LogFuture<'_, LogPosition>;
 
     /// Removes all entries of a subject except the newest, and the answers stored under its keys. Later ids are larger.
-    fn purge(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>>;
+    fn purge(&self, subject: &SubjectName) -> LogFuture<'_, ()>;
 
     /// The version of a subject's membership, for [`Append::membership_version`].
-    fn membership_version(&self, subject: &SubjectName) -> BoxFuture<'_, Result<u64, LogError>>;
+    fn membership_version(&self, subject: &SubjectName) -> LogFuture<'_, u64>;
 
     /// Changes the version. After an error it is unknown whether the version changed, so the caller retries.
-    fn change_membership_version(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>>;
+    fn change_membership_version(&self, subject: &SubjectName) -> LogFuture<'_, ()>;
 
     /// Why the log is unavailable right now; None while it is available.
     fn outage(&self) -> Option<&'static str>;
@@ -82,7 +77,7 @@ pub trait Sink: Send + Sync {
 /// of the previous one, so that any other loss is detected with the next event.
 pub trait Bus: Send + Sync {
     /// Returns when every event that is appended from now on will be delivered.
-    fn subscribe(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>>;
+    fn subscribe(&self, subject: &SubjectName) -> LogFuture<'_, ()>;
 
     /// Called when this instance has no subscribers of the subject any more.
     fn unsubscribe(&self, subject: &SubjectName);

@@ -13,7 +13,7 @@ use crate::composite::{self, PartKey, Writer};
 use crate::encode::{Frames, Target};
 use crate::message::Message;
 use crate::reader::{Reader, ReaderOutput};
-use crate::stream::{EventStream, StreamReader, SubscriptionGuard};
+use crate::stream::{BoxedGuard, EventStream, StreamReader};
 
 /// A stream of several subjects.
 pub type MultiSubjectStream = EventStream<MultiReader>;
@@ -32,7 +32,7 @@ struct SubjectReader {
     key: PartKey,
     reader: Reader,
     /// Kept while the subject is read; None before [`MultiSubjectStream::with_guards`].
-    guard: Option<Box<dyn SubscriptionGuard>>,
+    guard: Option<BoxedGuard>,
     needs_snapshot: bool,
 }
 
@@ -40,7 +40,7 @@ impl MultiSubjectStream {
     /// Keeps one guard per subject, in the order in which the subjects were given, and sends their snapshots after the
     /// greeting, one at a time.
     #[must_use]
-    pub fn with_guards(mut self, guards: impl IntoIterator<Item = Box<dyn SubscriptionGuard>>) -> Self {
+    pub fn with_guards(mut self, guards: impl IntoIterator<Item = BoxedGuard>) -> Self {
         for (subject, guard) in self.reader.readers.iter_mut().zip(guards) {
             subject.guard = Some(guard);
             subject.needs_snapshot = true;
@@ -57,11 +57,8 @@ impl MultiReader {
             guard: None,
             needs_snapshot: false,
         };
-        Self {
-            readers: readers.into_iter().map(subject_reader).collect(),
-            removed: Vec::new(),
-            next_reader: 0,
-        }
+        let readers = readers.into_iter().map(subject_reader).collect();
+        Self { readers, removed: Vec::new(), next_reader: 0 }
     }
 
     fn positions(&self) -> impl Iterator<Item = (&PartKey, Option<StreamId>)> {

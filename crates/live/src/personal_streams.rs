@@ -6,7 +6,11 @@ use bongsu_kernel::{Id, StreamId};
 
 use crate::log::BoxFuture;
 use crate::options::StreamConfig;
-use crate::{CloseHandle, LiveStream, SubjectName, SubscriptionGuard};
+use crate::stream::BoxedGuard;
+use crate::{CloseHandle, LiveStream, SubjectName};
+
+/// What the methods of [`PersonalStreams`] return; the error is the answer to the client.
+pub type ApiFuture<'a, T> = BoxFuture<'a, Result<T, ApiError>>;
 
 /// Provides personal streams. A hub without a database has no provider.
 pub trait PersonalStreams: Send + Sync {
@@ -18,16 +22,8 @@ pub trait PersonalStreams: Send + Sync {
 
     /// Counts a connection towards the person's limit until the guard is dropped. `close_handle` closes the connection
     /// when a newer one replaces it.
-    fn join(
-        &self,
-        person: &Id,
-        close_handle: CloseHandle,
-    ) -> BoxFuture<'_, Result<Box<dyn SubscriptionGuard>, ApiError>>;
+    fn join(&self, person: &Id, close_handle: CloseHandle) -> ApiFuture<'_, BoxedGuard>;
 
     /// Opens a personal stream on its own connection, after a position or with the newest unread entries.
-    fn open(
-        &self,
-        caller: StreamPerson,
-        position: Option<StreamId>,
-    ) -> BoxFuture<'_, Result<LiveStream, ApiError>>;
+    fn open(&self, caller: StreamPerson, position: Option<StreamId>) -> ApiFuture<'_, LiveStream>;
 }

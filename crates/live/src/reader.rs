@@ -13,7 +13,7 @@ use bongsu_kernel::{Id, StreamId, random};
 
 use crate::connection::Subscription;
 use crate::encode::{Encoder, FrameWriter, Frames};
-use crate::log::{BoxFuture, LogError, LogPosition, Page, ReadLimits, StartPosition};
+use crate::log::{LogError, LogFuture, LogPosition, Page, ReadLimits, StartPosition};
 use crate::message::{Item, Message, MessageId};
 use crate::ring::{Cursor, TakeOutcome};
 use crate::source::Source;
@@ -39,7 +39,7 @@ pub struct Reader {
 
 enum State {
     Live,
-    CatchingUp(BoxFuture<'static, Result<Page<Item>, LogError>>),
+    CatchingUp(LogFuture<'static, Page<Item>>),
     /// The person's access to the subject ended.
     Removed,
     /// The cursor's position is not in the log, which now has other entries: the stream is closed, and its client
@@ -225,10 +225,8 @@ impl Reader {
         let is_too_far_behind =
             page.start == StartPosition::TooFarBehind && (is_first || page.entries.is_empty());
         if is_too_far_behind {
-            out.push(
-                &Message::reset_too_far_behind(self.source.message_id(page.head.id)),
-                Some(page.head.id),
-            );
+            let now = self.source.message_id(page.head.id);
+            out.push(&Message::reset_too_far_behind(now), Some(page.head.id));
         }
         let has_more = page.more || (page.start == StartPosition::TooFarBehind && !is_too_far_behind);
         if !has_more && page.head.id > self.cursor.position.id {

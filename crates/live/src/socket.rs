@@ -21,8 +21,11 @@ use crate::encode::{Encoder, Target};
 use crate::log::BoxFuture;
 use crate::message::{Message, MessageId};
 use crate::reader::{Reader, ReaderOutput};
-use crate::stream::{CloseHandle, SubscriptionGuard};
+use crate::stream::{BoxedGuard, CloseHandle};
 use crate::{Hub, OpenError, SubjectName};
+
+/// What policies and operations return; an error code is sent to the client.
+pub type PolicyFuture<T> = BoxFuture<'static, Result<T, Code>>;
 
 /// The decisions of the part that owns the connection.
 pub trait SocketPolicy: Send {
@@ -30,15 +33,11 @@ pub trait SocketPolicy: Send {
     fn subject(&self, target: &Target) -> Result<SubjectName, Code>;
 
     /// Whether the person may read a target. Called again after the subscription was made.
-    fn may_read(&self, target: &Target) -> BoxFuture<'static, Result<(), Code>>;
+    fn may_read(&self, target: &Target) -> PolicyFuture<()>;
 
     /// Called when a target was subscribed. The returned guard is kept until the target is unsubscribed. `close_handle`
     /// closes the whole connection.
-    fn on_subscribed(
-        &self,
-        target: &Target,
-        close_handle: CloseHandle,
-    ) -> BoxFuture<'static, Result<Box<dyn SubscriptionGuard>, Code>>;
+    fn on_subscribed(&self, target: &Target, close_handle: CloseHandle) -> PolicyFuture<BoxedGuard>;
 
     /// Maximum number of rooms that one connection may subscribe to.
     fn max_rooms(&self) -> usize;
@@ -47,7 +46,7 @@ pub trait SocketPolicy: Send {
 /// An operation that a part adds to WebSockets: `{"op":"<name>",...}`.
 pub trait Operation: Send + Sync {
     /// Handles a whole request. The returned JSON object is sent as a message; an error code is sent as an error.
-    fn call(&self, person: &Person, request: &str) -> BoxFuture<'static, Result<String, Code>>;
+    fn call(&self, person: &Person, request: &str) -> PolicyFuture<String>;
 }
 
 pub struct LiveSocket {
@@ -65,7 +64,7 @@ pub struct LiveSocket {
 /// The result of a request.
 enum RequestOutcome {
     /// The reader and its guard, or the error code of a refusal.
-    Subscribed(Target, Result<(Reader, Box<dyn SubscriptionGuard>), Code>),
+    Subscribed(Target, Result<(Reader, BoxedGuard), Code>),
     Answered(Result<String, Code>),
 }
 
@@ -74,7 +73,7 @@ struct SocketSubscription {
     target: Target,
     reader: Reader,
     /// Dropped when the target is unsubscribed.
-    _guard: Box<dyn SubscriptionGuard>,
+    _guard: BoxedGuard,
 }
 
 #[derive(Deserialize)]

@@ -7,7 +7,7 @@ use bongsu_kernel::StreamId;
 use futures_util::StreamExt;
 
 use crate::SubjectName;
-use crate::log::{BoxFuture, Bus, Log, LogError, LogPosition, Page, ReadLimits};
+use crate::log::{BoxFuture, Bus, Log, LogError, LogFuture, LogPosition, Page, ReadLimits};
 use crate::message::{Item, Message, MessageId};
 
 /// Heads read at the same time.
@@ -19,18 +19,13 @@ const MAX_CONCURRENT_HEADS: usize = 64;
 /// - **Complete.** Every entry up to [`Page::head`] is in the page, or follows it if `more` is set.
 pub trait Source: Send + Sync {
     /// Reads the entries after a position, within the limits but at least one entry.
-    fn read(
-        &self,
-        subject: &SubjectName,
-        after: StreamId,
-        limits: ReadLimits,
-    ) -> BoxFuture<'_, Result<Page<Item>, LogError>>;
+    fn read(&self, subject: &SubjectName, after: StreamId, limits: ReadLimits) -> LogFuture<'_, Page<Item>>;
 
     /// The heads of subjects, in the order of the subjects, each with its own result.
     fn heads<'a>(&'a self, subjects: &'a [SubjectName]) -> BoxFuture<'a, Vec<Result<LogPosition, LogError>>>;
 
     /// The page with which a stream without a position begins. None if the stream begins with the next entry.
-    fn initial_page(&self, _subject: &SubjectName) -> Option<BoxFuture<'_, Result<Page<Item>, LogError>>> {
+    fn initial_page(&self, _subject: &SubjectName) -> Option<LogFuture<'_, Page<Item>>> {
         None
     }
 
@@ -63,12 +58,7 @@ pub struct SubjectKind {
 pub struct LogSource(pub Arc<dyn Log>);
 
 impl Source for LogSource {
-    fn read(
-        &self,
-        subject: &SubjectName,
-        after: StreamId,
-        limits: ReadLimits,
-    ) -> BoxFuture<'_, Result<Page<Item>, LogError>> {
+    fn read(&self, subject: &SubjectName, after: StreamId, limits: ReadLimits) -> LogFuture<'_, Page<Item>> {
         let page = self.0.read(subject, after, limits);
         Box::pin(async move {
             let Page { start, entries, more, head } = page.await?;

@@ -77,6 +77,8 @@ pub trait SubscriptionGuard: Send + 'static {
     fn snapshot(&self, deliver: &mut dyn FnMut(Option<&EphemeralMessage>));
 }
 
+pub type BoxedGuard = Box<dyn SubscriptionGuard>;
+
 impl Reader {
     /// The encoded snapshot of the guard. Ephemeral messages before the snapshot are skipped from here on.
     pub(crate) fn snapshot_frame(&mut self, guard: &dyn SubscriptionGuard) -> Option<Bytes> {

@@ -18,11 +18,8 @@ pub(crate) struct Wheel {
 
 impl Wheel {
     pub(crate) fn new(now: Tick) -> Self {
-        Self {
-            slots: (0..SLOT_COUNT).map(|_| Vec::new()).collect(),
-            steps_done: now / STEP_MS,
-            connection_count: 0,
-        }
+        let slots = (0..SLOT_COUNT).map(|_| Vec::new()).collect();
+        Self { slots, steps_done: now / STEP_MS, connection_count: 0 }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

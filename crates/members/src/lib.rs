@@ -14,9 +14,10 @@ use bongsu_http::{ApiError, Identity, StreamPerson};
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Close, Code, Id, StreamId};
 use bongsu_limits::{ConnectionPermit, Connections};
-use bongsu_live::log::{BoxFuture, EphemeralMessage};
+use bongsu_live::log::EphemeralMessage;
 use bongsu_live::{
-    CloseHandle, Hub, LiveStream, OpenError, PersonalStreams, StreamConfig, SubjectName, SubscriptionGuard,
+    ApiFuture, BoxedGuard, CloseHandle, Hub, LiveStream, OpenError, PersonalStreams, StreamConfig,
+    SubjectName, SubscriptionGuard,
 };
 
 pub use options::{Options, SETTINGS};
@@ -63,22 +64,14 @@ impl PersonalStreams for Members {
         self.0.options.stream_config()
     }
 
-    fn join(
-        &self,
-        person: &Id,
-        close_handle: CloseHandle,
-    ) -> BoxFuture<'_, Result<Box<dyn SubscriptionGuard>, ApiError>> {
+    fn join(&self, person: &Id, close_handle: CloseHandle) -> ApiFuture<'_, BoxedGuard> {
         let person = person.clone();
-        Box::pin(async move {
-            Ok(Box::new(InboxGuard(self.acquire(&person, close_handle).await?)) as Box<dyn SubscriptionGuard>)
-        })
+        Box::pin(
+            async move { Ok(Box::new(InboxGuard(self.acquire(&person, close_handle).await?)) as BoxedGuard) },
+        )
     }
 
-    fn open(
-        &self,
-        caller: StreamPerson,
-        position: Option<StreamId>,
-    ) -> BoxFuture<'_, Result<LiveStream, ApiError>> {
+    fn open(&self, caller: StreamPerson, position: Option<StreamId>) -> ApiFuture<'_, LiveStream> {
         Box::pin(async move {
             let (inner, person) = (&self.0, caller.person().clone());
             let subject = bongsu_inbox::subject(&person.id);

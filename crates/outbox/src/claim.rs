@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bongsu_kernel::Millis;
 use bongsu_kernel::trace::TraceParent;
-use bongsu_sql::{Error, Records, Transaction};
+use bongsu_sql::{Records, Result, Transaction};
 
 use crate::store::{self, list};
 use crate::worker::{CLAIM_LEASE, Handler, millis};
@@ -132,7 +132,7 @@ impl Outbox {
         &self,
         progress: &mut ScanProgress,
         handler: &dyn Handler,
-    ) -> Result<Vec<ClaimedRow>, Error> {
+    ) -> Result<Vec<ClaimedRow>> {
         let db_generation = self.db_generation();
         if progress.db_generation != db_generation {
             *progress = ScanProgress { db_generation, ..ScanProgress::default() };
@@ -160,7 +160,7 @@ impl Outbox {
         Ok(Vec::new())
     }
 
-    async fn redriven_candidates(&self, now: Millis, handler: &dyn Handler) -> Result<Vec<Candidate>, Error> {
+    async fn redriven_candidates(&self, now: Millis, handler: &dyn Handler) -> Result<Vec<Candidate>> {
         let rows = self.records().read(now, read_redriven).await?;
         let (own, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, kind)| handler.handles(kind));
         if !others.is_empty() {
@@ -179,7 +179,7 @@ impl Outbox {
         now: Millis,
         handler: &dyn Handler,
         held_targets: HashSet<String>,
-    ) -> Result<Vec<Candidate>, Error> {
+    ) -> Result<Vec<Candidate>> {
         let mut candidates = CandidateSet { now, waiting_targets: held_targets, rows: Vec::new() };
         let known: Vec<(u64, i64)> =
             progress.unfinished.iter().map(|(position, row)| (*position, row.id)).collect();
@@ -221,7 +221,7 @@ impl Outbox {
     }
 
     /// Writes the outcomes of one batch of claims.
-    pub(crate) async fn finish_claims(&self, outcomes: Vec<ClaimOutcome>) -> Result<(), Error> {
+    pub(crate) async fn finish_claims(&self, outcomes: Vec<ClaimOutcome>) -> Result<()> {
         let (done, rest): (Vec<_>, Vec<_>) =
             outcomes.into_iter().partition(|outcome| matches!(outcome.next, NextStatus::Done));
         if let Some(ClaimOutcome { until, available_at, .. }) = done.first() {
@@ -237,20 +237,20 @@ impl Outbox {
 }
 
 /// The ids and types of redriven rows that are available.
-async fn read_redriven(now: &Millis, tx: &mut Transaction<'_>) -> Result<Vec<(i64, String)>, Error> {
+async fn read_redriven(now: &Millis, tx: &mut Transaction<'_>) -> Result<Vec<(i64, String)>> {
     let arguments = [("now", (*now).into()), ("most", MAX_CLAIMED_ROWS.into())];
     let rows = tx.rows(&store::REDRIVEN, &arguments).await?;
     rows.iter().map(|row| Ok((row.int(0)?, row.maybe_text(1)?.unwrap_or_default().to_owned()))).collect()
 }
 
 #[expect(clippy::ptr_arg, reason = "a query function takes its argument by reference")]
-async fn remove_redriven(ids: &Vec<i64>, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+async fn remove_redriven(ids: &Vec<i64>, tx: &mut Transaction<'_>) -> Result<u64> {
     tx.run(&store::REDRIVEN_REMOVE, &[("ids", list(ids)?.into())]).await
 }
 
 /// Returns those of the rows that are unfinished, and when each becomes available.
 #[expect(clippy::ptr_arg, reason = "a query function takes its argument by reference")]
-async fn read_unfinished(ids: &Vec<i64>, tx: &mut Transaction<'_>) -> Result<HashMap<i64, Millis>, Error> {
+async fn read_unfinished(ids: &Vec<i64>, tx: &mut Transaction<'_>) -> Result<HashMap<i64, Millis>> {
     let rows = tx.rows(&store::UNFINISHED, &[("ids", list(ids)?.into())]).await?;
     rows.iter().map(|row| Ok((row.int(0)?, u64::try_from(row.int(1)?).unwrap_or_default()))).collect()
 }
@@ -265,7 +265,7 @@ struct ScannedRow {
     available_at: Millis,
 }
 
-async fn scan_page(after: &u64, tx: &mut Transaction<'_>) -> Result<Vec<ScannedRow>, Error> {
+async fn scan_page(after: &u64, tx: &mut Transaction<'_>) -> Result<Vec<ScannedRow>> {
     let arguments = [("after", (*after).into()), ("most", SCAN_PAGE_SIZE.into())];
     let rows = tx.rows(&store::SCAN_PAGE, &arguments).await?;
     let scanned = |row: &bongsu_sql::Row| {
@@ -288,7 +288,7 @@ struct ClaimRequest {
     until: Millis,
 }
 
-async fn claim(request: &ClaimRequest, tx: &mut Transaction<'_>) -> Result<Vec<ClaimedRow>, Error> {
+async fn claim(request: &ClaimRequest, tx: &mut Transaction<'_>) -> Result<Vec<ClaimedRow>> {
     let ids: Vec<i64> = request.candidates.iter().map(|(id, _)| *id).collect();
     let arguments = [("ids", list(&ids)?.into()), ("now", request.now.into())];
     let locked = tx.rows(&store::CLAIM_LOCK, &arguments).await?;
@@ -300,7 +300,7 @@ async fn claim(request: &ClaimRequest, tx: &mut Transaction<'_>) -> Result<Vec<C
             let row = OutboxRow { trace, ..OutboxRow::read(row)? };
             Ok((row.id, ClaimedRow { row, attempts, until: request.until }))
         })
-        .collect::<Result<HashMap<_, _>, Error>>()?;
+        .collect::<Result<HashMap<_, _>>>()?;
     // A row that is missing here was locked, claimed or finished by another transaction: later rows of its
     // target are not claimed.
     let (mut skipped_targets, mut claimed) = (HashSet::new(), Vec::with_capacity(locked.len()));
@@ -324,15 +324,15 @@ struct DoneRows {
     now: Millis,
 }
 
-async fn mark_done(done: &DoneRows, tx: &mut Transaction<'_>) -> Result<(), Error> {
+async fn mark_done(done: &DoneRows, tx: &mut Transaction<'_>) -> Result<()> {
     let ids = list(&done.ids)?;
     let arguments = [("ids", ids.clone().into()), ("until", done.until.into()), ("now", done.now.into())];
     tx.run(&store::CLAIM_DONE, &arguments).await?;
     tx.run(&store::REDRIVEN_REMOVE, &[("ids", ids.into())]).await.map(drop)
 }
 
-async fn finish_claim(records: &Records, outcome: ClaimOutcome) -> Result<(), Error> {
-    async fn change(outcome: &ClaimOutcome, tx: &mut Transaction<'_>) -> Result<(), Error> {
+async fn finish_claim(records: &Records, outcome: ClaimOutcome) -> Result<()> {
+    async fn change(outcome: &ClaimOutcome, tx: &mut Transaction<'_>) -> Result<()> {
         let status = match &outcome.next {
             NextStatus::Done => "DONE",
             NextStatus::Pending => "PENDING",

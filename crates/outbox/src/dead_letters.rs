@@ -3,7 +3,7 @@
 
 use bongsu_kernel::Millis;
 use bongsu_part::{BoxFuture, DeadLetter, DeadLetters};
-use bongsu_sql::{Error, Transaction};
+use bongsu_sql::{Result, Transaction};
 
 use crate::store::{self, PART, list};
 use crate::{Outbox, OutboxRow};
@@ -13,11 +13,11 @@ impl DeadLetters for Outbox {
         PART
     }
 
-    fn depth(&self) -> BoxFuture<'_, Result<u64, Error>> {
+    fn depth(&self) -> BoxFuture<'_, Result<u64>> {
         Box::pin(self.records().count(&store::FAILED_COUNT))
     }
 
-    fn list_after(&self, id: i64, limit: usize) -> BoxFuture<'_, Result<Vec<DeadLetter>, Error>> {
+    fn list_after(&self, id: i64, limit: usize) -> BoxFuture<'_, Result<Vec<DeadLetter>>> {
         Box::pin(async move {
             let page = PageRequest { after: id, up_to: i64::MAX, limit };
             let rows = self.records().read(page, read_page).await?;
@@ -26,18 +26,14 @@ impl DeadLetters for Outbox {
     }
 
     /// Skips rows that still cannot be sent, such as a row with an invalid type.
-    fn redrive(&self, ids: Vec<i64>) -> BoxFuture<'_, Result<u64, Error>> {
+    fn redrive(&self, ids: Vec<i64>) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
             let mut sendable = Vec::with_capacity(ids.len());
             for id in ids {
                 let page = PageRequest { after: id.saturating_sub(1), up_to: id, limit: 1 };
                 let rows = self.records().read(page, read_page).await?;
-                sendable.extend(
-                    rows.iter()
-                        .map(|failed| &failed.row)
-                        .filter(|row| row.fault().is_none())
-                        .map(|row| row.id),
-                );
+                let rows = rows.iter().map(|failed| &failed.row);
+                sendable.extend(rows.filter(|row| row.fault().is_none()).map(|row| row.id));
             }
             if sendable.is_empty() {
                 return Ok(0);
@@ -50,7 +46,7 @@ impl DeadLetters for Outbox {
     }
 
     /// Marks the row as done, so that streams can still read it until retention removes it.
-    fn discard(&self, id: i64) -> BoxFuture<'_, Result<bool, Error>> {
+    fn discard(&self, id: i64) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
             let is_discarded = self.records().write(id, discard).await?;
             tracing::info!(id, is_discarded, "finished discarding a dead letter of the outbox");
@@ -81,7 +77,7 @@ struct PageRequest {
     limit: usize,
 }
 
-async fn read_page(page: &PageRequest, tx: &mut Transaction<'_>) -> Result<Vec<FailedRow>, Error> {
+async fn read_page(page: &PageRequest, tx: &mut Transaction<'_>) -> Result<Vec<FailedRow>> {
     let PageRequest { after, up_to, limit } = *page;
     let arguments = [("after", after.into()), ("up_to", up_to.into()), ("most", limit.into())];
     let rows = tx.rows(&store::FAILED, &arguments).await?;
@@ -93,7 +89,7 @@ async fn read_page(page: &PageRequest, tx: &mut Transaction<'_>) -> Result<Vec<F
 }
 
 /// Makes rows available to workers again, outside the order of their targets.
-async fn redrive((ids, now): &(Vec<i64>, Millis), tx: &mut Transaction<'_>) -> Result<u64, Error> {
+async fn redrive((ids, now): &(Vec<i64>, Millis), tx: &mut Transaction<'_>) -> Result<u64> {
     let ids = list(ids)?;
     let redriven = tx.run(&store::REDRIVE, &[("ids", ids.clone().into()), ("now", (*now).into())]).await?;
     tx.run(&store::FAILURE_REMOVE, &[("ids", ids.clone().into())]).await?;
@@ -101,7 +97,7 @@ async fn redrive((ids, now): &(Vec<i64>, Millis), tx: &mut Transaction<'_>) -> R
     Ok(redriven)
 }
 
-async fn discard(id: &i64, tx: &mut Transaction<'_>) -> Result<bool, Error> {
+async fn discard(id: &i64, tx: &mut Transaction<'_>) -> Result<bool> {
     let changed = tx.run(&store::FAILED_DROP, &[("id", (*id).into())]).await?;
     tx.run(&store::FAILURE_REMOVE, &[("ids", list(&[*id])?.into())]).await?;
     Ok(changed > 0)

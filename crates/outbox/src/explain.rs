@@ -3,7 +3,7 @@
 //! The report reads the database only, so that an operator can run it while the hub is stopped.
 
 use bongsu_kernel::trace::TraceParent;
-use bongsu_sql::{Error, Records, Transaction};
+use bongsu_sql::{Records, Result, Transaction};
 
 use crate::{OutboxRow, store};
 
@@ -25,11 +25,11 @@ impl ExplainedRow {
 }
 
 /// Reads one row. None when there is no such row, or when retention has removed it.
-pub async fn explain(records: &Records, id: i64) -> Result<Option<ExplainedRow>, Error> {
+pub async fn explain(records: &Records, id: i64) -> Result<Option<ExplainedRow>> {
     records.read(id, read_row).await
 }
 
-async fn read_row(id: &i64, tx: &mut Transaction<'_>) -> Result<Option<ExplainedRow>, Error> {
+async fn read_row(id: &i64, tx: &mut Transaction<'_>) -> Result<Option<ExplainedRow>> {
     let Some(found) = tx.row(&store::EXPLAIN, &[("id", (*id).into())]).await? else { return Ok(None) };
     let trace = found.maybe_text(9)?.and_then(TraceParent::parse);
     Ok(Some(ExplainedRow {

@@ -6,13 +6,13 @@
 //! has a `system.removed` row ahead of it is left to that row, however far behind the reader is.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Close, Id};
+use bongsu_kernel::{Close, Id, lock};
 use bongsu_live::{CloseHandle, LiveStream};
-use bongsu_sql::{Error, Transaction};
+use bongsu_sql::{Result, Transaction};
 
 use crate::Outbox;
 use crate::store::{self, list};
@@ -52,13 +52,9 @@ struct MembershipKey {
 }
 
 impl OpenStreams {
-    fn lock(&self) -> MutexGuard<'_, StreamTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Closes the checked streams that have no membership for the second time in a row.
     fn close_missing(&self, checked: &[MembershipKey], missing: &HashSet<u64>) {
-        let mut table = self.lock();
+        let mut table = lock(&self.0);
         for MembershipKey { number, event, person, .. } in checked {
             let Some(stream) = table.streams.get_mut(number) else { continue };
             let is_missing = missing.contains(number);
@@ -79,7 +75,7 @@ struct OpenStreamGuard {
 
 impl Drop for OpenStreamGuard {
     fn drop(&mut self) {
-        self.outbox.0.open_streams.lock().streams.remove(&self.number);
+        lock(&self.outbox.0.open_streams.0).streams.remove(&self.number);
     }
 }
 
@@ -87,7 +83,7 @@ impl Outbox {
     /// Checks the membership of this stream regularly for as long as the stream is open.
     pub(crate) fn with_membership_check(&self, stream: LiveStream, event: Id, person: Id) -> LiveStream {
         let (since, close_handle) = (self.delivered_position(), stream.close_handle());
-        let mut table = self.0.open_streams.lock();
+        let mut table = lock(&self.0.open_streams.0);
         table.last_number += 1;
         let number = table.last_number;
         let membership = MembershipKey { number, event, person, since };
@@ -104,7 +100,7 @@ impl Outbox {
 
     async fn check_open_streams(&self) {
         let memberships: Vec<MembershipKey> =
-            self.0.open_streams.lock().streams.values().map(|stream| stream.membership.clone()).collect();
+            lock(&self.0.open_streams.0).streams.values().map(|stream| stream.membership.clone()).collect();
         for batch in memberships.chunks(CHECK_BATCH_SIZE) {
             let input = (Arc::<[MembershipKey]>::from(batch), self.0.options.has_membership_query);
             match self.records().read(input, find_missing).await {
@@ -125,7 +121,7 @@ impl Outbox {
 async fn find_missing(
     (memberships, has_query): &(Arc<[MembershipKey]>, bool),
     tx: &mut Transaction<'_>,
-) -> Result<HashSet<u64>, Error> {
+) -> Result<HashSet<u64>> {
     // Ids are passed as JSON strings, so that an id that looks like a number does not become one.
     let listed: Vec<(u64, &str, &str, u64)> = memberships
         .iter()

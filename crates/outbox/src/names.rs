@@ -61,18 +61,13 @@ impl TableNames {
             let is_alone = is_default(&OUTBOX_MEMBERSHIP_TABLE) && is_default(&OUTBOX_MEMBERSHIP_COLUMNS);
             let allowed = if is_alone { QUERY_FORM } else { QUERY_ALONE };
             if !is_query(query) || !is_alone {
-                return Err(SettingError::invalid_value(&OUTBOX_MEMBERSHIP_QUERY, query, allowed));
+                return Err(values.not_allowed(&OUTBOX_MEMBERSHIP_QUERY, allowed));
             }
             return Ok(Self { outbox, memberships: Memberships::Query(query.trim().to_owned()) });
         }
         let memberships = table(values, &OUTBOX_MEMBERSHIP_TABLE, dialect)?;
         if memberships.to_string().eq_ignore_ascii_case(&outbox.to_string()) {
-            let allowed = "a table other than OUTBOX_TABLE";
-            return Err(SettingError::invalid_value(
-                &OUTBOX_MEMBERSHIP_TABLE,
-                &memberships.to_string(),
-                allowed,
-            ));
+            return Err(values.not_allowed(&OUTBOX_MEMBERSHIP_TABLE, "a table other than OUTBOX_TABLE"));
         }
         let columns = values.list(&OUTBOX_MEMBERSHIP_COLUMNS);
         let columns: Option<Vec<Identifier>> = columns.iter().map(|column| Identifier::new(column)).collect();
@@ -81,8 +76,7 @@ impl TableNames {
             event.eq_ignore_case(user) || user.eq_ignore_case(status) || status.eq_ignore_case(event)
         };
         let Some([event, user, status]) = columns.filter(|columns| !has_duplicate(columns)) else {
-            let given = values.text(&OUTBOX_MEMBERSHIP_COLUMNS);
-            return Err(SettingError::invalid_value(&OUTBOX_MEMBERSHIP_COLUMNS, given, COLUMNS_ALLOWED));
+            return Err(values.not_allowed(&OUTBOX_MEMBERSHIP_COLUMNS, COLUMNS_ALLOWED));
         };
         Ok(Self { outbox, memberships: Memberships::Table { table: memberships, event, user, status } })
     }
@@ -142,17 +136,14 @@ impl TableNames {
 }
 
 fn table(values: &Values, setting: &Setting, dialect: Dialect) -> Result<TableName, SettingError> {
-    let given = values.text(setting);
-    let table = TableName::parse(given)
+    let table = TableName::parse(values.text(setting))
         .filter(|table| !table.name.as_str().to_ascii_lowercase().starts_with("bongsu_"))
         .filter(|table| !table.schema.as_ref().is_some_and(Identifier::is_system_schema));
-    let table = table.ok_or_else(|| SettingError::invalid_value(setting, given, TABLE_ALLOWED))?;
+    let table = table.ok_or_else(|| values.not_allowed(setting, TABLE_ALLOWED))?;
     if dialect == Dialect::Sqlite && table.schema.is_some() {
-        return Err(SettingError::invalid_value(
-            setting,
-            given,
-            "a name without a schema, because the records are in the data folder (SQLite has no schemas)",
-        ));
+        let allowed =
+            "a name without a schema, because the records are in the data folder (SQLite has no schemas)";
+        return Err(values.not_allowed(setting, allowed));
     }
     Ok(table)
 }

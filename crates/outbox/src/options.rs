@@ -135,28 +135,16 @@ impl RetainUntilDone {
 
 impl Options {
     pub fn from_settings(values: &Values, room_streams: StreamConfig) -> Result<Self, SettingError> {
-        let retention = values.text(&OUTBOX_RETENTION);
-        let retention = parse_duration(retention).ok_or_else(|| {
-            SettingError::invalid_value(
-                &OUTBOX_RETENTION,
-                retention,
-                "a whole number with m, h or d, such as 7d",
-            )
-        })?;
+        let allowed = "a whole number with m, h or d, such as 7d";
+        let retention = parse_duration(values.text(&OUTBOX_RETENTION));
+        let retention = retention.ok_or_else(|| values.not_allowed(&OUTBOX_RETENTION, allowed))?;
+        let allowed = "*, none, event types separated by commas, or empty";
         let retain_until_done =
             RetainUntilDone::parse(values.text(&OUTBOX_WAITS_FOR), &values.list(&OUTBOX_WAITS_FOR))
-                .ok_or_else(|| {
-                    let given = values.text(&OUTBOX_WAITS_FOR);
-                    SettingError::invalid_value(
-                        &OUTBOX_WAITS_FOR,
-                        given,
-                        "*, none, event types separated by commas, or empty",
-                    )
-                })?;
-        let relay = Relay::parse(&values.list(&OUTBOX_RELAY)).ok_or_else(|| {
-            let allowed = "entries such as comment.created.v1=room, a.b=room:lobby or *=room";
-            SettingError::invalid_value(&OUTBOX_RELAY, values.text(&OUTBOX_RELAY), allowed)
-        })?;
+                .ok_or_else(|| values.not_allowed(&OUTBOX_WAITS_FOR, allowed))?;
+        let allowed = "entries such as comment.created.v1=room, a.b=room:lobby or *=room";
+        let relay = Relay::parse(&values.list(&OUTBOX_RELAY))
+            .ok_or_else(|| values.not_allowed(&OUTBOX_RELAY, allowed))?;
         let retain_until_done = retain_until_done.with_relay(&relay);
         let (keepalive, has_membership_query) =
             (values.seconds(&OUTBOX_PING_SECS), names::has_membership_query(values));

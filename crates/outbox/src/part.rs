@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bongsu_coordination::runner;
-use bongsu_kernel::InvalidField;
 use bongsu_kernel::settings::{SettingError, Values};
 use bongsu_kernel::task::OnEnd;
 use bongsu_live::SubjectKind;
@@ -67,18 +66,15 @@ async fn start_outbox(assembly: &mut Assembly) -> Result<Option<Outbox>, Failure
     let options = options(&engines.values)?;
     let (hub, clock, relay) = (engines.hub.clone(), engines.clock.clone(), options.relay.clone());
     let outbox = Outbox::start(records, hub, options, clock, &engines.supervisor).await?;
-    engines.hub.register_subject_kind(
-        SUBJECT_KIND,
-        SubjectKind { source: Arc::new(OutboxSource(outbox.clone())), bus: None },
-    );
+    let kind = SubjectKind { source: Arc::new(OutboxSource(outbox.clone())), bus: None };
+    engines.hub.register_subject_kind(SUBJECT_KIND, kind);
     let Some(worker) = assembly.worker_supervisor() else { return Ok(Some(outbox)) };
-    let invalid_name = |invalid: InvalidField| Failure::Other(invalid.to_string());
     let sequenced = outbox.clone();
     let sequencer = move || sequenced.clone().run_sequencer();
-    runner::start(engines.locks.clone(), "outbox-sequencer", worker, sequencer).map_err(invalid_name)?;
+    runner::start(engines.locks.clone(), "outbox-sequencer", worker, sequencer).map_err(Failure::other)?;
     let cleaned = outbox.clone();
     let retention = move || cleaned.clone().run_retention();
-    runner::start(engines.locks.clone(), "outbox-retention", worker, retention).map_err(invalid_name)?;
+    runner::start(engines.locks.clone(), "outbox-retention", worker, retention).map_err(Failure::other)?;
     if !relay.is_empty() {
         // Not a runner: every worker instance of the fleet relays rows at the same time, and a claim gives each row to
         // one of them.

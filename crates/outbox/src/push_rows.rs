@@ -5,11 +5,11 @@
 //! from the database.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use bongsu_kernel::{Id, StreamId};
+use bongsu_kernel::{Id, StreamId, lock};
 
 use crate::{Outbox, OutboxRow, subject};
 
@@ -21,13 +21,13 @@ pub(crate) struct TargetHeads(Mutex<HashMap<Id, StreamId>>);
 impl TargetHeads {
     /// Sets the head of a target at which a subscription begins, unless a head is known already.
     pub(crate) fn insert_if_absent(&self, target: &Id, position: StreamId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(target.clone()).or_insert(position);
+        lock(&self.0).entry(target.clone()).or_insert(position);
     }
 
     /// Moves the head of a target to a row of the tail, and returns the previous position. None when the head is not
     /// before the row, because a subscription began at or after the row.
     fn advance(&self, target: &Id, position: StreamId) -> Option<StreamId> {
-        let mut heads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heads = lock(&self.0);
         match heads.get(target) {
             Some(head) if *head >= position => None,
             _ => {
@@ -40,15 +40,15 @@ impl TargetHeads {
     }
 
     fn remove(&self, target: &Id) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(target);
+        lock(&self.0).remove(target);
     }
 
     fn retain(&self, has_subscribers: impl Fn(&Id) -> bool) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|target, _| has_subscribers(target));
+        lock(&self.0).retain(|target, _| has_subscribers(target));
     }
 
     fn take_all(&self) -> HashMap<Id, StreamId> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.0))
     }
 }
 

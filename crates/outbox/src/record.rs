@@ -3,7 +3,7 @@
 use bongsu_kernel::Id;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::trace::TraceParent;
-use bongsu_sql::{Error, Transaction, Value};
+use bongsu_sql::{Result, Transaction, Value};
 
 use crate::store;
 
@@ -19,7 +19,7 @@ pub struct Event<'a> {
 }
 
 /// Inserts the row. Streams receive the row after the transaction commits, and never after a rollback.
-pub async fn record(tx: &mut Transaction<'_>, event: Event<'_>) -> Result<(), Error> {
+pub async fn record(tx: &mut Transaction<'_>, event: Event<'_>) -> Result<()> {
     // A malformed trace is left out, so that it does not fail the transaction.
     let trace = event.traceparent.and_then(TraceParent::parse);
     let arguments = [

@@ -38,11 +38,8 @@ impl Handler for RoomRelay {
 impl RoomRelay {
     fn event(&self, row: &OutboxRow) -> Result<PublishRequest, &'static str> {
         let own_room = || Id::new(&row.target).map_err(|_| "target_event_id is not a valid room id");
-        let room = match self
-            .relay
-            .target(&row.event_type)
-            .ok_or("OUTBOX_RELAY has no entry for this event_type")?
-        {
+        let target = self.relay.target(&row.event_type);
+        let room = match target.ok_or("OUTBOX_RELAY has no entry for this event_type")? {
             RelayTarget::OwnRoom => own_room()?,
             RelayTarget::Room(room) => room.clone(),
         };
@@ -55,15 +52,8 @@ impl RoomRelay {
         // The idempotency key prevents a second event when a worker dies after publishing a row and before marking it
         // DONE. The key includes the creation time, because a restored database may assign the same id to another row.
         let key = Some(format!("outbox:{}:{}", row.id, row.created_at));
-        Ok(PublishRequest {
-            room,
-            event_type,
-            data,
-            publisher: None,
-            key,
-            recipients: None,
-            trace: row.trace,
-        })
+        let (publisher, recipients, trace) = (None, None, row.trace);
+        Ok(PublishRequest { room, event_type, data, publisher, key, recipients, trace })
     }
 }
 

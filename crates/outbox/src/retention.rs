@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bongsu_kernel::Millis;
-use bongsu_sql::{Error, Transaction};
+use bongsu_sql::{Result, Transaction};
 
 use crate::store::{self, list};
 use crate::worker::millis;
@@ -36,11 +36,8 @@ impl Outbox {
                     tracing::warn!(%error, "failed to remove expired outbox rows; retrying in the next run");
                 }
             }
-            match self
-                .records()
-                .read(self.0.clock.now().saturating_sub(self.retention()), count_overdue)
-                .await
-            {
+            let before = self.0.clock.now().saturating_sub(self.retention());
+            match self.records().read(before, count_overdue).await {
                 Ok(rows) => {
                     metrics::gauge!("outbox_overdue_rows").set(rows as f64);
                     if rows > 0 && !is_reported {
@@ -64,7 +61,7 @@ impl Outbox {
     }
 
     /// Removes the rows that are expired now, and returns their number.
-    pub async fn remove_expired(&self) -> Result<u64, Error> {
+    pub async fn remove_expired(&self) -> Result<u64> {
         let now = self.0.clock.now();
         let up_to = self.records().write((now, now.saturating_sub(self.retention())), record_time).await?;
         let (mut after, mut removed) = (0, 0);
@@ -84,21 +81,21 @@ impl Outbox {
 }
 
 /// Counts rows, at most 1,000, that got their positions before a time and still wait for a worker.
-async fn count_overdue(before: &Millis, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+async fn count_overdue(before: &Millis, tx: &mut Transaction<'_>) -> Result<u64> {
     let up_to = position_at(*before, tx).await?;
     let counted = tx.row(&store::OVERDUE_COUNT, &[("up_to", up_to.into())]).await?;
     counted.map_or(Ok(0), |row| row.count(0))
 }
 
 /// The last position that is recorded with this time or an earlier one; 0 without such a record.
-pub(crate) async fn position_at(time: Millis, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+pub(crate) async fn position_at(time: Millis, tx: &mut Transaction<'_>) -> Result<u64> {
     let found = tx.row(&store::TIMES_BEFORE, &[("before", time.into())]).await?;
     Ok(found.map(|row| row.maybe_count(0)).transpose()?.flatten().unwrap_or_default())
 }
 
 /// Records the head with the current time, removes records that are no longer needed, and returns the last
 /// position that is recorded with the time `before` or an earlier one.
-async fn record_time((now, before): &(Millis, Millis), tx: &mut Transaction<'_>) -> Result<u64, Error> {
+async fn record_time((now, before): &(Millis, Millis), tx: &mut Transaction<'_>) -> Result<u64> {
     tx.run(&store::TIMES_ADD, &[("now", (*now).into())]).await?;
     let up_to = position_at(*before, tx).await?;
     tx.run(&store::TIMES_REMOVE, &[("position", up_to.into())]).await?;
@@ -118,7 +115,7 @@ struct RemovedBatch {
     last: Option<u64>,
 }
 
-async fn remove_batch(range: &ExpiredRange, tx: &mut Transaction<'_>) -> Result<RemovedBatch, Error> {
+async fn remove_batch(range: &ExpiredRange, tx: &mut Transaction<'_>) -> Result<RemovedBatch> {
     let (every, kinds): (i64, &[String]) = match &range.retain_until_done {
         RetainUntilDone::All => (1, &[]),
         RetainUntilDone::Types(kinds) => (0, kinds),

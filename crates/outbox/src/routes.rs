@@ -88,7 +88,7 @@ async fn stream(
     let person = caller.person().clone();
     outbox.admit_stream(&event, &person.id).await.map_err(membership_error)?;
     let position = match last {
-        Some(id) => Some(outbox.position_of(&event, id).await.map_err(|error| records_error(&error))?),
+        Some(id) => Some(outbox.position_of(&event, id).await.map_err(records_error)?),
         None => None,
     };
     let config = outbox.0.options.stream_config();
@@ -110,7 +110,7 @@ fn membership_error(error: MembershipError) -> ApiError {
         MembershipError::RemovalPending => {
             unavailable("the tail has not passed a removal row of the event in time")
         }
-        MembershipError::Records(error) => records_error(&error),
+        MembershipError::Records(error) => records_error(error),
     }
 }
 
@@ -128,13 +128,12 @@ fn open_error(error: OpenError) -> ApiError {
     }
 }
 
-fn records_error(error: &Error) -> ApiError {
+#[expect(clippy::needless_pass_by_value, reason = "passed to map_err")]
+fn records_error(error: Error) -> ApiError {
     if error.is_transient() {
         // At level debug, because this happens for every request; the records log the outage once.
         tracing::debug!(%error, "the database of the outbox is unavailable; answering COMMON503");
-        let text =
-            Text::new("지금은 데이터베이스를 사용할 수 없습니다.", "The database cannot be used right now.");
-        return ApiError::new(Code::Common503, text);
+        return ApiError::database_unavailable();
     }
     tracing::error!(%error, "failed to run a query of the outbox; answering COMMON500");
     ApiError::unexpected()

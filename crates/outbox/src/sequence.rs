@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use bongsu_sql::{Dialect, Error, Records, Transaction};
+use bongsu_sql::{Dialect, Error, Records, Result, Transaction};
 
 use crate::retries::Retries;
 use crate::row::Fault;
@@ -56,7 +56,7 @@ impl Outbox {
 }
 
 /// Runs one pass. Returns how many rows got a position; above 0, more rows may be without one.
-pub async fn sequence_batch(records: &Records) -> Result<usize, Error> {
+pub async fn sequence_batch(records: &Records) -> Result<usize> {
     // This query takes no lock, so that an outbox without new rows costs none.
     if !records.read((), is_unsequenced).await? {
         return Ok(0);
@@ -70,7 +70,7 @@ pub async fn sequence_batch(records: &Records) -> Result<usize, Error> {
     Ok(count)
 }
 
-async fn is_unsequenced((): &(), tx: &mut Transaction<'_>) -> Result<bool, Error> {
+async fn is_unsequenced((): &(), tx: &mut Transaction<'_>) -> Result<bool> {
     Ok(tx.row(&store::IS_UNSEQUENCED, &[]).await?.is_some())
 }
 
@@ -81,7 +81,7 @@ struct SequencedRows {
     faults: Vec<(i64, Fault)>,
 }
 
-async fn assign_positions((): &(), tx: &mut Transaction<'_>) -> Result<SequencedRows, Error> {
+async fn assign_positions((): &(), tx: &mut Transaction<'_>) -> Result<SequencedRows> {
     let counter = tx.row(&store::HEAD_LOCK, &[]).await?;
     let head = counter.ok_or_else(|| Error::Failed("bongsu_outbox_head is empty".to_owned()))?.int(0)?;
     tx.run(&store::POSITION_RESET, &[("head", head.into())]).await?;
@@ -108,7 +108,7 @@ async fn assign_positions((): &(), tx: &mut Transaction<'_>) -> Result<Sequenced
     Ok(SequencedRows { count: ids.len(), faults })
 }
 
-async fn mark_failed(faults: &[(i64, Fault)], tx: &mut Transaction<'_>) -> Result<(), Error> {
+async fn mark_failed(faults: &[(i64, Fault)], tx: &mut Transaction<'_>) -> Result<()> {
     let ids: Vec<i64> = faults.iter().map(|(id, _)| *id).collect();
     tx.run(&store::FAULT_MARK, &[("ids", list(&ids)?.into())]).await?;
     let reasons: Vec<(i64, &str)> = faults.iter().map(|(id, fault)| (*id, fault.reason())).collect();
@@ -118,7 +118,7 @@ async fn mark_failed(faults: &[(i64, Fault)], tx: &mut Transaction<'_>) -> Resul
 /// Selects and locks the next rows without a position, smallest ids first. A row that another transaction has locked is
 /// left for a later pass, so that no other target waits for it. The later rows of its target are left, too, which keeps
 /// the order of the target.
-async fn lock_unsequenced(tx: &mut Transaction<'_>) -> Result<Vec<OutboxRow>, Error> {
+async fn lock_unsequenced(tx: &mut Transaction<'_>) -> Result<Vec<OutboxRow>> {
     // Targets with a row that another transaction has locked.
     let mut held: Vec<String> = Vec::new();
     let mut selected = Vec::new();
@@ -127,8 +127,7 @@ async fn lock_unsequenced(tx: &mut Transaction<'_>) -> Result<Vec<OutboxRow>, Er
         selected.clear();
         let arguments = [("held", list(&held)?.into()), ("most", BATCH_SIZE.into())];
         let rows = tx.rows(&store::UNSEQUENCED, &arguments).await?;
-        let rows =
-            rows.iter().map(|row| Ok((row.int(0)?, row.text(1)?))).collect::<Result<Vec<_>, Error>>()?;
+        let rows = rows.iter().map(|row| Ok((row.int(0)?, row.text(1)?))).collect::<Result<Vec<_>>>()?;
         let ids: Vec<i64> = rows.iter().map(|(id, _)| *id).collect();
         if ids.is_empty() {
             break;
@@ -153,12 +152,11 @@ async fn lock_unsequenced(tx: &mut Transaction<'_>) -> Result<Vec<OutboxRow>, Er
 }
 
 /// Reads a row that has no position yet; the fields that the fault check does not need are empty.
-fn read_unsequenced(row: &bongsu_sql::Row) -> Result<(i64, OutboxRow), Error> {
+fn read_unsequenced(row: &bongsu_sql::Row) -> Result<(i64, OutboxRow)> {
     let id = row.int(0)?;
     let event_type = row.maybe_text(1)?.unwrap_or_default().to_owned();
     let payload = row.maybe_text(2)?.map(str::to_owned);
-    Ok((
-        id,
-        OutboxRow { position: 0, id, target: String::new(), event_type, payload, created_at: 0, trace: None },
-    ))
+    let row =
+        OutboxRow { position: 0, id, target: String::new(), event_type, payload, created_at: 0, trace: None };
+    Ok((id, row))
 }

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use bongsu_kernel::{Id, StreamId};
-use bongsu_live::log::{BoxFuture, LogError, ReadLimits};
+use bongsu_live::log::{BoxFuture, LogError, LogFuture, ReadLimits};
 use bongsu_live::{Item, LogPosition, MessageId, Page, Source, StartPosition, SubjectName};
-use bongsu_sql::{self as sql, Error, Transaction};
+use bongsu_sql::{self as sql, Error, Result, Transaction};
 
 use crate::membership::{TAIL_POLL_INTERVAL, TAIL_WAIT_TIMEOUT};
 use crate::row::{log_position, row_id_at};
@@ -25,12 +25,7 @@ const MAX_PAGE_SIZE: usize = 100;
 pub struct OutboxSource(pub Outbox);
 
 impl Source for OutboxSource {
-    fn read(
-        &self,
-        subject: &SubjectName,
-        after: StreamId,
-        limits: ReadLimits,
-    ) -> BoxFuture<'_, Result<Page<Item>, LogError>> {
+    fn read(&self, subject: &SubjectName, after: StreamId, limits: ReadLimits) -> LogFuture<'_, Page<Item>> {
         let target = Id::new(subject.parts().1);
         Box::pin(async move {
             let target =
@@ -79,7 +74,7 @@ fn unknown_row_position(id: i64) -> StreamId {
 impl Outbox {
     /// The position of a client whose last row of the event has this id. Another instance may have sent more than the
     /// tail of this one has read, so this function waits until the tail has reached the position.
-    pub(crate) async fn position_of(&self, event: &Id, id: i64) -> Result<StreamId, Error> {
+    pub(crate) async fn position_of(&self, event: &Id, id: i64) -> Result<StreamId> {
         if id == 0 {
             // The id that the hub sends as the head of an event without rows.
             return Ok(StreamId::EMPTY_SUBJECT);
@@ -104,7 +99,7 @@ impl Outbox {
 async fn find_position(
     (event, id, progress): &(Id, i64, TailProgress),
     tx: &mut Transaction<'_>,
-) -> Result<StreamId, Error> {
+) -> Result<StreamId> {
     if !is_same_database(progress, tx).await? {
         // Until the restore is recorded, an id may name another row than the one that the client received.
         return Err(Error::Unavailable(
@@ -146,7 +141,7 @@ impl TargetEnd {
 async fn read_target_ends(
     (targets, reached): &(Vec<Id>, u64),
     tx: &mut Transaction<'_>,
-) -> Result<HashMap<String, TargetEnd>, Error> {
+) -> Result<HashMap<String, TargetEnd>> {
     // Ids are passed as JSON strings, so that an id that looks like a number does not become one.
     let targets: Vec<&str> = targets.iter().map(Id::as_str).collect();
     let arguments = [("targets", list(&targets)?.into()), ("reached", (*reached).into())];
@@ -161,7 +156,7 @@ async fn read_target_ends(
     ends.collect()
 }
 
-async fn read_page(request: &PageRequest, tx: &mut Transaction<'_>) -> Result<Page<Item>, Error> {
+async fn read_page(request: &PageRequest, tx: &mut Transaction<'_>) -> Result<Page<Item>> {
     let PageRequest { target, after, limits, reached } = request;
     let ends = read_target_ends(&(vec![target.clone()], *reached), tx).await?;
     let end = TargetEnd::of(&ends, target.as_str());
@@ -195,7 +190,7 @@ async fn resolve_start(
     request: &PageRequest,
     end: TargetEnd,
     tx: &mut Transaction<'_>,
-) -> Result<StartPosition, Error> {
+) -> Result<StartPosition> {
     let trimmed = StartPosition::Trimmed { oldest: end.head() };
     match (request.after, end.removed) {
         (StreamId::START, _) | (StreamId::EMPTY_SUBJECT, None) => Ok(StartPosition::Known),

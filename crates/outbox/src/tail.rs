@@ -6,13 +6,13 @@
 //! have: the tail records the range of these ids in `bongsu_outbox_again`, so that no instance accepts one as
 //! a position.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::Millis;
 use bongsu_kernel::task::Supervisor;
-use bongsu_sql::{Dialect, Error, Records, Transaction};
+use bongsu_kernel::{Millis, lock};
+use bongsu_sql::{Dialect, Error, Records, Result, Transaction};
 
 use crate::retention::position_at;
 use crate::retries::Retries;
@@ -77,7 +77,7 @@ impl Tail {
     }
 
     /// A tail at the current head.
-    pub async fn from_now(records: Records) -> Result<Self, Error> {
+    pub async fn from_now(records: Records) -> Result<Self> {
         let verified_at = Instant::now();
         let (progress, max_id) = records.read((), read_current).await?;
         Ok(Self { records, progress, max_id, verified_at })
@@ -85,7 +85,7 @@ impl Tail {
 
     /// Reads the next rows. The progress does not change after an error, nor in a restored database until
     /// [`Self::restart`].
-    pub async fn read_next(&mut self) -> Result<TailRead, Error> {
+    pub async fn read_next(&mut self) -> Result<TailRead> {
         let started_at = Instant::now();
         let (read, progress) = self.records.read(self.progress, read_after).await?;
         if let TailRead::Rows { rows, .. } = &read {
@@ -99,7 +99,7 @@ impl Tail {
     /// Continues at the current head of a restored database, after recording for all instances which ids the
     /// database may assign a second time. With `is_recorded`, another instance has recorded the restore, and
     /// this tail adds no record.
-    pub async fn restart(&mut self, now: Millis, is_recorded: bool) -> Result<(), Error> {
+    pub async fn restart(&mut self, now: Millis, is_recorded: bool) -> Result<()> {
         let since = now.saturating_sub(millis(self.verified_at.elapsed() + MAX_CLOCK_SKEW));
         let record = (!is_recorded).then_some(RestoreRecord { since, max_id: self.max_id });
         self.progress = self.records.write(record, record_restore).await?;
@@ -109,7 +109,7 @@ impl Tail {
 }
 
 /// The progress of a tail at the current head, and the largest id.
-async fn read_current((): &(), tx: &mut Transaction<'_>) -> Result<(TailProgress, i64), Error> {
+async fn read_current((): &(), tx: &mut Transaction<'_>) -> Result<(TailProgress, i64)> {
     let Head { position, restores, .. } = read_head(0, tx).await?;
     let max_id = tx.row(&store::LARGEST, &[]).await?;
     let max_id = max_id.map(|row| row.maybe_int(0)).transpose()?.flatten();
@@ -125,10 +125,7 @@ struct RestoreRecord {
 }
 
 /// Records the restore, if any, and returns the progress at the current head.
-async fn record_restore(
-    record: &Option<RestoreRecord>,
-    tx: &mut Transaction<'_>,
-) -> Result<TailProgress, Error> {
+async fn record_restore(record: &Option<RestoreRecord>, tx: &mut Transaction<'_>) -> Result<TailProgress> {
     if let Some(record) = record {
         let position = position_at(record.since, tx).await?;
         let arguments = [("position", position.into()), ("largest", record.max_id.into())];
@@ -162,7 +159,7 @@ impl Head {
     }
 }
 
-async fn read_head(reader_position: u64, tx: &mut Transaction<'_>) -> Result<Head, Error> {
+async fn read_head(reader_position: u64, tx: &mut Transaction<'_>) -> Result<Head> {
     let row = tx.row(&store::HEAD, &[("remembered", reader_position.into())]).await?;
     let row = row.ok_or_else(|| Error::Failed("bongsu_outbox_head is empty".to_owned()))?;
     let created_at = u64::try_from(row.maybe_int(2)?.unwrap_or_default()).unwrap_or_default();
@@ -171,18 +168,12 @@ async fn read_head(reader_position: u64, tx: &mut Transaction<'_>) -> Result<Hea
 }
 
 /// Whether the database shows no restore from a copy since the tail made this progress.
-pub(crate) async fn is_same_database(
-    progress: &TailProgress,
-    tx: &mut Transaction<'_>,
-) -> Result<bool, Error> {
+pub(crate) async fn is_same_database(progress: &TailProgress, tx: &mut Transaction<'_>) -> Result<bool> {
     let head = read_head(progress.position, tx).await?;
     Ok(head.is_consistent_with(progress) && !head.has_new_restore(progress))
 }
 
-async fn read_after(
-    progress: &TailProgress,
-    tx: &mut Transaction<'_>,
-) -> Result<(TailRead, TailProgress), Error> {
+async fn read_after(progress: &TailProgress, tx: &mut Transaction<'_>) -> Result<(TailRead, TailProgress)> {
     let head = read_head(progress.position, tx).await?;
     let is_consistent = head.is_consistent_with(progress);
     if !is_consistent || head.has_new_restore(progress) {
@@ -209,7 +200,7 @@ async fn read_after(
 }
 
 impl Outbox {
-    pub(crate) async fn start_tail(&self, supervisor: &Supervisor) -> Result<(), Error> {
+    pub(crate) async fn start_tail(&self, supervisor: &Supervisor) -> Result<()> {
         let notified = self.clone();
         let is_notified = self
             .records()
@@ -230,11 +221,11 @@ impl Outbox {
     /// How far the tail has read. The rows are pushed to the hub right afterwards, so a stream that subscribes first
     /// and then reads up to this position misses no row in between.
     pub(crate) fn tail_progress(&self) -> TailProgress {
-        *self.0.tail_progress.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0.tail_progress)
     }
 
     fn set_tail_progress(&self, progress: TailProgress) {
-        *self.0.tail_progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+        *lock(&self.0.tail_progress) = progress;
     }
 
     /// The position up to which the tail has pushed every row to the hub.
@@ -246,7 +237,7 @@ impl Outbox {
         self.0.delivered_position.store(position, Ordering::Release);
     }
 
-    async fn read_next(&self, tail: &mut Tail) -> Result<TailRead, Error> {
+    async fn read_next(&self, tail: &mut Tail) -> Result<TailRead> {
         let read = tail.read_next().await?;
         if let TailRead::Restored { is_recorded } = read {
             // Restarts before the streams close, because their clients reconnect at once with ids of the earlier

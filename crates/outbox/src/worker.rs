@@ -129,14 +129,6 @@ impl Worker {
                     outcomes.push(claimed.released(clock.now()));
                 }
                 Err(failure @ (HandlerError::Retryable(_) | HandlerError::Permanent(_))) => {
-                    let (id, attempts) = (claimed.row.id, claimed.attempts + 1);
-                    tracing::warn!(
-                        id,
-                        attempts,
-                        ?failure,
-                        "failed to handle an outbox row; retrying unless permanent or the attempts are used up"
-                    );
-                    metrics::counter!("outbox_failures_total").increment(1);
                     let outcome = failure_outcome(&claimed, failure, clock.now());
                     // A row that is given up does not block the later rows of its target.
                     is_blocked = !outcome.is_failed();
@@ -150,15 +142,19 @@ impl Worker {
 
 /// Parks a failed row until its next attempt, or gives it up.
 fn failure_outcome(claimed: &ClaimedRow, failure: HandlerError, now: Millis) -> ClaimOutcome {
-    let attempts = claimed.attempts + 1;
+    let (id, attempts) = (claimed.row.id, claimed.attempts + 1);
+    tracing::warn!(
+        id,
+        attempts,
+        ?failure,
+        "failed to handle an outbox row; retrying unless permanent or the attempts are used up"
+    );
+    metrics::counter!("outbox_failures_total").increment(1);
     match failure {
-        HandlerError::Permanent(reason) => return claimed.failed(attempts, reason, now),
-        HandlerError::Retryable(reason) if attempts >= MAX_ATTEMPTS => {
-            return claimed.failed(attempts, reason, now);
-        }
-        _ => {}
+        HandlerError::Permanent(reason) => claimed.failed(attempts, reason, now),
+        HandlerError::Retryable(reason) if attempts >= MAX_ATTEMPTS => claimed.failed(attempts, reason, now),
+        _ => claimed.parked(attempts, now + millis(RETRY_BACKOFF.delay(attempts))),
     }
-    claimed.parked(attempts, now + millis(RETRY_BACKOFF.delay(attempts)))
 }
 
 pub(crate) fn millis(duration: Duration) -> Millis {

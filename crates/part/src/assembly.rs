@@ -18,21 +18,12 @@ pub type HealthCheck = Box<dyn Fn() -> Option<Cow<'static, str>> + Send + Sync>;
 /// The engines, and what the parts have added so far.
 pub struct Assembly {
     pub engines: Engines,
-    routes: OpenApiRouter,
-    checks: Vec<HealthCheck>,
-    dead_letters: Vec<Arc<dyn DeadLetters>>,
-    final_writes: Vec<BoxFuture<'static, ()>>,
-    shared: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
-}
-
-/// The engines, and what all parts have added.
-pub struct AssembledHub {
-    pub engines: Engines,
     pub routes: OpenApiRouter,
     pub checks: Vec<HealthCheck>,
     pub dead_letters: Vec<Arc<dyn DeadLetters>>,
     /// Futures that run once during a shutdown: after the requests in progress, and before the hub stops accepting.
     pub final_writes: Vec<BoxFuture<'static, ()>>,
+    shared: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
 }
 
 impl Assembly {
@@ -95,10 +86,5 @@ impl Assembly {
     pub fn expect_shared<T: Clone + 'static>(&self) -> Result<T, Failure> {
         let missing = || Failure::Other(format!("no part has started that shares {}", type_name::<T>()));
         self.shared().ok_or_else(missing)
-    }
-
-    pub fn finish(self) -> AssembledHub {
-        let Self { engines, routes, checks, dead_letters, final_writes, shared: _ } = self;
-        AssembledHub { engines, routes, checks, dead_letters, final_writes }
     }
 }

@@ -156,9 +156,7 @@ impl Engines {
                 access_commands = Arc::new(opened.map_err(Failure::other)?);
             }
             (None, None) => {
-                return Err(Failure::Other(
-                    "no store for events: neither Redis nor a data folder".to_owned(),
-                ));
+                return Err(Failure::other("no store for events: neither Redis nor a data folder"));
             }
         }
         let gate = Arc::new(AccessCommandGate(access_commands.clone()));

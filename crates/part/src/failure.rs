@@ -5,17 +5,15 @@ use std::process::ExitCode;
 use bongsu_kernel::settings::SettingError;
 
 #[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub enum Failure {
     /// Exit code 2: the configuration or the command line is wrong.
-    #[error("{0}")]
     Configuration(#[from] SettingError),
     /// Exit code 3: the data folder is in use, or the data folder or the database is damaged, of another
     /// program, of another version, or rejects a statement of this version. Exit code 1 if the database
     /// server cannot be reached or is in use, because it may become usable.
-    #[error("{0}")]
     Data(#[from] bongsu_sql::Error),
     /// Exit code 1: any other error.
-    #[error("{0}")]
     Other(String),
 }
 

@@ -5,7 +5,7 @@
 //! reacts: it disconnects streams, waits, or ends the process.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bongsu_coordination::access_commands::REVOCATION_RETENTION;
@@ -14,9 +14,10 @@ use bongsu_coordination::registry::{JoinError, LeaseState};
 use bongsu_coordination::{AccessCommand, AccessCommandHandler, AccessCommands, INSTANCE_LEASE_TTL};
 use bongsu_http::identity::{MAX_TOKEN_LIFETIME, Revocations};
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{BoxFuture, Id, Millis};
+use bongsu_kernel::{BoxFuture, Id, Millis, lock};
 use bongsu_limits::Connections;
 use bongsu_limits::connections::ConnectionLimitError;
+use bongsu_live::log::LogFuture;
 use bongsu_live::{ConnectionQuota, Hub, LogError, OpenError, RevocationGate};
 
 use crate::Failure;
@@ -49,7 +50,7 @@ impl RevocationGate for AccessCommandGate {
         self.0.is_current()
     }
 
-    fn catch_up(&self) -> BoxFuture<'_, Result<(), LogError>> {
+    fn catch_up(&self) -> LogFuture<'_, ()> {
         Box::pin(
             async move { self.0.catch_up().await.map_err(|error| LogError::Unavailable(error.to_string())) },
         )
@@ -98,10 +99,7 @@ pub(crate) fn watch_refusal(registry: &RedisRegistry, supervisor: &Supervisor) {
 pub(crate) fn watch_stalls(hub: Hub, supervisor: &Supervisor) {
     let state = (hub, Arc::new(Mutex::new(Instant::now())));
     supervisor.every("stall-watch", STALL_CHECK_INTERVAL, &state, |(hub, last_check)| async move {
-        let previous = std::mem::replace(
-            &mut *last_check.lock().unwrap_or_else(PoisonError::into_inner),
-            Instant::now(),
-        );
+        let previous = std::mem::replace(&mut *lock(&last_check), Instant::now());
         let elapsed = previous.elapsed();
         if elapsed > INSTANCE_LEASE_TTL {
             let stalled_ms = elapsed.as_millis() as u64;
@@ -132,7 +130,7 @@ pub(crate) async fn join(registry: &RedisRegistry) -> Result<(), Failure> {
         match registry.join().await {
             Ok(()) => return Ok(()),
             Err(JoinError::Refused(refused)) if started.elapsed() > JOIN_TIMEOUT => {
-                return Err(Failure::Other(refused.to_string()));
+                return Err(Failure::other(refused));
             }
             Err(JoinError::Refused(refused)) => {
                 if !std::mem::replace(&mut is_logged, true) {

@@ -40,7 +40,7 @@ impl Roles {
         }
         // An application serves routes, so it needs the role api.
         if !roles.api && (!roles.worker || !roles.applications.is_empty()) {
-            return Err(SettingError::invalid_value(&ROLES, values.text(&ROLES), &allowed(&applications)));
+            return Err(values.not_allowed(&ROLES, &allowed(&applications)));
         }
         Ok(roles)
     }
@@ -52,17 +52,16 @@ impl Roles {
         on_redis: bool,
         on_database: bool,
     ) -> Result<(), SettingError> {
-        let refuse = |allowed: &str| Err(SettingError::invalid_value(&ROLES, values.text(&ROLES), allowed));
         if self.api && self.worker {
             return Ok(());
         }
         if !on_redis || (keeps_records(values) && !on_database) {
-            return refuse(
-                "use hub unless REDIS_URL and DATABASE_URL are set, through which separate api and worker processes work together",
-            );
+            let allowed = "use hub unless REDIS_URL and DATABASE_URL are set, through which separate api and worker processes work together";
+            return Err(values.not_allowed(&ROLES, allowed));
         }
         if !self.api && !keeps_records(values) {
-            return refuse("use hub or api while RECORDS is off: there is no work to do for a worker");
+            let allowed = "use hub or api while RECORDS is off: there is no work to do for a worker";
+            return Err(values.not_allowed(&ROLES, allowed));
         }
         Ok(())
     }

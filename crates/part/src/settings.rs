@@ -113,15 +113,11 @@ fn check_records(values: &Values, on_redis: bool, on_database: bool) -> Result<(
         return Ok(());
     }
     if on_database {
-        return Err(SettingError::invalid_value(
-            &RECORDS,
-            "off",
-            "use on while DATABASE_URL is set, or unset DATABASE_URL",
-        ));
+        return Err(values.not_allowed(&RECORDS, "use on while DATABASE_URL is set, or unset DATABASE_URL"));
     }
     if !on_redis {
         let allowed = "use on while REDIS_URL is unset, because events are then kept in the data folder";
-        return Err(SettingError::invalid_value(&RECORDS, "off", allowed));
+        return Err(values.not_allowed(&RECORDS, allowed));
     }
     Ok(())
 }

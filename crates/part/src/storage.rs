@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bongsu_coordination::registry;
+use bongsu_coordination::registry::RecordsLocation;
 use bongsu_kernel::Id;
 use bongsu_kernel::settings::{SettingError, Values};
 use bongsu_kernel::task::Supervisor;
@@ -77,16 +77,12 @@ impl Storage {
     }
 
     /// Where the records of this instance are, for the registry: instances of a fleet must share one database.
-    pub fn records_location(&self) -> Result<registry::RecordsLocation, Failure> {
+    pub fn records_location(&self) -> Result<RecordsLocation, Failure> {
         let Some(server) = &self.server else {
-            return Ok(if self.keeps_records {
-                registry::RecordsLocation::Own
-            } else {
-                registry::RecordsLocation::Off
-            });
+            return Ok(if self.keeps_records { RecordsLocation::Own } else { RecordsLocation::Off });
         };
         let identity = server.identity();
-        Ok(registry::RecordsLocation::Shared(Id::new(identity).map_err(|_| {
+        Ok(RecordsLocation::Shared(Id::new(identity).map_err(|_| {
             Failure::Other(format!("the identity {identity:?} that the database stores is not a valid id"))
         })?))
     }

@@ -48,8 +48,7 @@ impl Tickets for RedisTickets {
             let ticket = new_ticket();
             let stored = serde_json::to_string(&StoredTicket { v: 1, person }).unwrap_or_default();
             let key = self.key(&ticket);
-            let mut set = redis::cmd("SET");
-            set.arg(&key).arg(stored).arg("PX").arg(lifetime_ms);
+            let set = redis::cmd("SET").arg(&key).arg(stored).arg("PX").arg(lifetime_ms).take();
             self.redis.query("set", &key, &set, Repeat::Safe).await.map_err(Outage::from)?;
             Ok(Ticket { ticket, expires_in: lifetime_ms.div_ceil(1_000) })
         })
@@ -58,8 +57,7 @@ impl Tickets for RedisTickets {
     fn redeem<'a>(&'a self, ticket: &'a str) -> TicketFuture<'a, Option<Person>> {
         Box::pin(async move {
             let key = self.key(ticket);
-            let mut take = redis::cmd("GETDEL");
-            take.arg(&key);
+            let take = redis::cmd("GETDEL").arg(&key).take();
             // Not retried: if the answer was lost, Redis has already deleted the ticket.
             let value = self.redis.query("getdel", &key, &take, Repeat::Never).await.map_err(Outage::from)?;
             let value: Option<String> = redis::from_redis_value(value).unwrap_or_default();

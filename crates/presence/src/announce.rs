@@ -5,11 +5,11 @@
 //! passed on as one update, and then the buffered changes that are newer.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bongsu_kernel::json::Object;
-use bongsu_kernel::{Clock, EventType, Id, Millis, shrink};
+use bongsu_kernel::{Clock, EventType, Id, Millis, lock, shrink};
 use bongsu_live::SubjectName;
 use bongsu_live::log::{EphemeralMessage, Sink};
 use serde::Serialize;
@@ -66,13 +66,9 @@ impl Announcer {
         Self { sink, local, clock: Clock::system(), event_type, views: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Views> {
-        self.views.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Requests a read of the occupants of a room as soon as possible, because a change may have been missed.
     pub(crate) fn refresh(&self, room: &Id) {
-        self.refresh_locked(&mut self.lock(), room);
+        self.refresh_locked(&mut lock(&self.views), room);
     }
 
     /// Marks the room stale and schedules a report, which reads the occupants. They include the buffered
@@ -84,7 +80,7 @@ impl Announcer {
 
     /// Returns true when the caller has to read the occupants now, and pass them to [`Self::finish_refresh`].
     pub(crate) fn begin_refresh(&self, room: &Id) -> bool {
-        match self.lock().entry(room.clone()).or_insert_with(View::stale) {
+        match lock(&self.views).entry(room.clone()).or_insert_with(View::stale) {
             View::Stale { is_reading, .. } => {
                 *is_reading = true;
                 true
@@ -95,7 +91,7 @@ impl Announcer {
 
     /// Passes on the occupants that were read, and then the buffered changes.
     pub(crate) fn finish_refresh(&self, room: &Id, occupants: Occupants) {
-        let mut views = self.lock();
+        let mut views = lock(&self.views);
         let buffered = match views.remove(room) {
             Some(View::Stale { buffered, is_reading: true }) => buffered,
             // The room has become stale again since the read began.
@@ -114,7 +110,7 @@ impl Announcer {
 
     /// Takes the count from the outcome of a report: a change in a large room counts before it is announced.
     pub(crate) fn apply_outcome(&self, room: &Id, outcome: ReportOutcome) {
-        if let Some(View::Current { state, .. }) = self.lock().get_mut(room)
+        if let Some(View::Current { state, .. }) = lock(&self.views).get_mut(room)
             && outcome.version.is_none_or(|version| version == state.version)
             && outcome.count > MAX_LISTED
         {
@@ -126,7 +122,7 @@ impl Announcer {
     /// Resolves when this version was passed on to the streams, or when the room is stale.
     pub(crate) async fn wait_for_version(&self, room: &Id, version: u64) {
         let (sender, receiver) = oneshot::channel();
-        match self.lock().get_mut(room) {
+        match lock(&self.views).get_mut(room) {
             Some(View::Current { state, waiters }) if state.version < version => {
                 waiters.retain(|(_, waiter)| !waiter.is_closed());
                 waiters.push((version, sender));
@@ -139,7 +135,7 @@ impl Announcer {
     /// Calls `deliver` with the room according to the last update, or with None while the room is stale: then an update
     /// with the occupants follows. No update is passed on during the call.
     pub(crate) fn snapshot(&self, room: &Id, deliver: &mut dyn FnMut(Option<&EphemeralMessage>)) {
-        let views = self.lock();
+        let views = lock(&self.views);
         let snapshot = match views.get(room) {
             Some(View::Current { state, .. }) => {
                 self.message(self.clock.now(), &Update::new((None, None), state))
@@ -151,7 +147,7 @@ impl Announcer {
 
     /// Removes the view of a room that has no streams any more.
     pub(crate) fn remove(&self, room: &Id) {
-        let mut views = self.lock();
+        let mut views = lock(&self.views);
         views.remove(room);
         shrink(&mut views);
     }
@@ -210,7 +206,7 @@ impl PresenceListener for Announcer {
         // The lookup releases the lock of the streams before the update, because a stream that closes during
         // the update takes that lock, too.
         if self.local.has_streams(room) {
-            self.apply(&mut self.lock(), room, change);
+            self.apply(&mut lock(&self.views), room, change);
         }
     }
 
@@ -219,7 +215,7 @@ impl PresenceListener for Announcer {
     }
 
     fn mark_stale(&self, room: &Id) {
-        let mut views = self.lock();
+        let mut views = lock(&self.views);
         // The streams are looked up under the lock: otherwise the room could be removed in between, and its view would
         // stay.
         if self.local.has_streams(room) {

@@ -6,10 +6,10 @@
 //! present, and one who left and rejoined is never reported as having left.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::{Id, random, shrink};
+use bongsu_kernel::{Id, lock, random, shrink};
 use tokio::sync::{Notify, oneshot};
 
 use crate::store::ReportOutcome;
@@ -71,10 +71,6 @@ impl LocalPresence {
         Self { lease_ttl, state: Mutex::default(), schedule_changed: Notify::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a stream of a person, or of an observer (None). The receiver gets the outcome of the next report, or an
     /// error when that report fails. Returns None when the person was reported to the store already and no report is in
     /// flight.
@@ -83,7 +79,7 @@ impl LocalPresence {
         room: &Id,
         person: Option<&Id>,
     ) -> Option<oneshot::Receiver<ReportOutcome>> {
-        let (mut state, now) = (self.lock(), Instant::now());
+        let (mut state, now) = (lock(&self.state), Instant::now());
         let entry = state.rooms.entry(room.clone()).or_default();
         // The outcome of a report that is in flight is not known yet, and it may be the first one.
         let is_known = !entry.is_reporting && entry.is_reported(person);
@@ -106,7 +102,7 @@ impl LocalPresence {
 
     /// Removes a stream that was added.
     pub(crate) fn remove_stream(&self, room: &Id, person: Option<&Id>) {
-        let (mut state, now) = (self.lock(), Instant::now());
+        let (mut state, now) = (lock(&self.state), Instant::now());
         let Some(entry) = state.rooms.get_mut(room) else { return };
         if let Some(person) = person {
             let Some(streams) = entry.streams.get_mut(person) else { return };
@@ -128,18 +124,18 @@ impl LocalPresence {
 
     /// Whether a room has streams on this instance.
     pub(crate) fn has_streams(&self, room: &Id) -> bool {
-        self.lock().rooms.get(room).is_some_and(|room| !room.is_empty())
+        lock(&self.state).rooms.get(room).is_some_and(|room| !room.is_empty())
     }
 
     /// Schedules a report of a room after `delay`, plus a little jitter so that the instances do not report together.
     pub(crate) fn schedule_after(&self, room: &Id, delay: Duration) {
-        self.lock().schedule_room(room, Instant::now() + self.with_jitter(delay));
+        lock(&self.state).schedule_room(room, Instant::now() + self.with_jitter(delay));
         self.schedule_changed.notify_one();
     }
 
     /// Schedules a report of every room, each at a random moment within `spread`.
     pub(crate) fn schedule_all(&self, spread: Duration) {
-        let (mut state, now) = (self.lock(), Instant::now());
+        let (mut state, now) = (lock(&self.state), Instant::now());
         let rooms: Vec<Id> = state.rooms.keys().cloned().collect();
         rooms.iter().for_each(|room| state.schedule_room(room, now + random_up_to(spread)));
         self.schedule_changed.notify_one();
@@ -151,7 +147,7 @@ impl LocalPresence {
 
     /// Reports all people in a room again at once, because the store may have lost their leases.
     pub(crate) fn renew_now(&self, room: &Id) {
-        let (mut state, now) = (self.lock(), Instant::now());
+        let (mut state, now) = (lock(&self.state), Instant::now());
         if let Some(room) = state.rooms.get_mut(room).filter(|room| room.next_renewal.is_some()) {
             room.renewal_queue = room.streams.keys().cloned().collect();
             (room.renewal_step, room.next_renewal) = (Duration::ZERO, Some(now));
@@ -161,13 +157,13 @@ impl LocalPresence {
     }
 
     pub(crate) fn renew_all(&self) {
-        let rooms: Vec<Id> = self.lock().rooms.keys().cloned().collect();
+        let rooms: Vec<Id> = lock(&self.state).rooms.keys().cloned().collect();
         rooms.iter().for_each(|room| self.renew_now(room));
     }
 
     /// Schedules the rooms whose reports were in flight when the report loop failed, each with all of its people.
     pub(crate) fn recover(&self) {
-        let (mut state, now) = (self.lock(), Instant::now());
+        let (mut state, now) = (lock(&self.state), Instant::now());
         let interrupted = state.rooms.iter_mut().filter(|(_, room)| room.is_reporting);
         let interrupted: Vec<Id> = interrupted
             .map(|(id, room)| {
@@ -187,7 +183,7 @@ impl LocalPresence {
 
     /// Takes the next room whose report is due, and begins the report. The bool is true for a room's first report.
     pub(crate) fn begin_due_report(&self, now: Instant) -> Option<(Id, bool)> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let (_, id) = state.schedule.first().filter(|(due, _)| *due <= now).cloned()?;
         state.schedule.pop_first();
         let room = state.rooms.get_mut(&id)?;
@@ -196,13 +192,13 @@ impl LocalPresence {
     }
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.lock().schedule.first().map(|(due, _)| *due)
+        lock(&self.state).schedule.first().map(|(due, _)| *due)
     }
 
     /// The content of a report that has begun: people who joined or left first, then those whose renewal is due.
     pub(crate) fn take_report(&self, room: &Id, renewal_interval: Option<Duration>) -> Report {
         let now = Instant::now();
-        match self.lock().rooms.get_mut(room) {
+        match lock(&self.state).rooms.get_mut(room) {
             Some(room) => room.take_report(renewal_interval, now),
             None => Report::default(),
         }
@@ -218,7 +214,7 @@ impl LocalPresence {
         outcome: Result<ReportOutcome, Duration>,
         on_removed: impl FnOnce(),
     ) -> bool {
-        let (mut state, now) = (self.lock(), Instant::now());
+        let (mut state, now) = (lock(&self.state), Instant::now());
         let Some(room) = state.rooms.get_mut(id) else { return false };
         room.is_reporting = false;
         let requested = room.due_after_report.take();
@@ -248,7 +244,7 @@ impl LocalPresence {
 
     /// Removes all rooms, because this instance shuts down. Returns the people that the store has to remove.
     pub(crate) fn take_all(&self) -> Vec<(Id, Vec<Id>)> {
-        let state = std::mem::take(&mut *self.lock());
+        let state = std::mem::take(&mut *lock(&self.state));
         let people = |(id, room): (Id, Room)| {
             (id, room.streams.into_keys().chain(room.unreported.into_keys()).collect())
         };

@@ -27,11 +27,7 @@ impl Options {
         };
         if options.hash_ttl <= options.user_ttl {
             // If the keys expired first, the last people would disappear without an announcement.
-            return Err(SettingError::invalid_value(
-                &PRESENCE_HASH_TTL_SECS,
-                values.text(&PRESENCE_HASH_TTL_SECS),
-                "more than PRESENCE_USER_TTL_SECS",
-            ));
+            return Err(values.not_allowed(&PRESENCE_HASH_TTL_SECS, "more than PRESENCE_USER_TTL_SECS"));
         }
         Ok(options)
     }

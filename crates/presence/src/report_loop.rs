@@ -6,12 +6,11 @@
 //! people as left. After an instance was lost from the fleet, the others report their rooms, and the store
 //! removes the people of that instance.
 
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use bongsu_coordination::registry::Fleet;
-use bongsu_kernel::Id;
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Id, lock};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
@@ -33,18 +32,9 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Presence {
     pub(crate) fn start_report_loop(&self, supervisor: &Supervisor) {
-        let (presence, stop) = (self.clone(), supervisor.stop());
-        supervisor.spawn("presence", OnEnd::Restart, move || {
-            let (presence, stop) = (presence.clone(), stop.clone());
-            async move {
-                let inner = &presence.0;
-                tokio::select! {
-                    () = stop.cancelled() => {
-                        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, inner.report_all_left()).await;
-                    }
-                    () = inner.run_reports() => {}
-                }
-            }
+        let run = |presence: Self| async move { presence.0.run_reports().await };
+        supervisor.run_until_stop("presence", self, run, |presence| async move {
+            let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, presence.0.report_all_left()).await;
         });
     }
 
@@ -56,24 +46,20 @@ impl Presence {
         fleet: watch::Receiver<Fleet>,
         supervisor: &Supervisor,
     ) {
-        let (presence, stop) = (self.clone(), supervisor.stop());
-        supervisor.spawn("presence-fleet", OnEnd::Restart, move || {
-            let (local, own) = (presence.0.local.clone(), own.clone());
-            let (mut fleet, stop) = (fleet.clone(), stop.clone());
-            async move {
-                let mut last = fleet.borrow_and_update().clone();
-                while let Some(Ok(())) = stop.run_until_cancelled(fleet.changed()).await {
-                    let current = fleet.borrow_and_update().clone();
-                    let lost: Vec<&str> = current.ended_since(&last).map(|lost| lost.id.as_str()).collect();
-                    if lost.contains(&own.as_str()) {
-                        local.renew_all();
-                    } else if !lost.is_empty() {
-                        local.schedule_all(REPORT_SPREAD);
-                    }
-                    last = current;
+        let state = (self.0.local.clone(), own, fleet);
+        supervisor.run("presence-fleet", &state, |(local, own, mut fleet)| async move {
+            let mut last = fleet.borrow_and_update().clone();
+            while fleet.changed().await.is_ok() {
+                let current = fleet.borrow_and_update().clone();
+                let lost: Vec<&str> = current.ended_since(&last).map(|lost| lost.id.as_str()).collect();
+                if lost.contains(&own.as_str()) {
+                    local.renew_all();
+                } else if !lost.is_empty() {
+                    local.schedule_all(REPORT_SPREAD);
                 }
-                stop.cancelled().await;
+                last = current;
             }
+            std::future::pending::<()>().await;
         });
     }
 }
@@ -131,7 +117,7 @@ impl Inner {
     }
 
     fn log_failure(&self, room: &Id, error: &Error) {
-        let mut last = self.last_failure_log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last_failure_log);
         if last.is_none_or(|at| at.elapsed() > FAILURE_LOG_INTERVAL) {
             *last = Some(Instant::now());
             tracing::warn!(%room, %error, "failed to report or read the people in a room; retrying");

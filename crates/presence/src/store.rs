@@ -11,6 +11,9 @@ use std::time::Duration;
 use bongsu_kernel::{Code, Id, Millis};
 use bongsu_live::log::BoxFuture;
 
+/// What the methods of a [`PresenceStore`] return.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
+
 /// Maximum number of people in a room that is not large. Announcements of a large room list no people, and are batched.
 pub const MAX_LISTED: usize = 200;
 /// Maximum number of people in one page of [`PresenceStore::occupants`].
@@ -46,25 +49,20 @@ pub const CHANGE_BATCH_INTERVAL: Duration = Duration::from_secs(1);
 pub trait PresenceStore: Send + Sync {
     /// Takes or renews the leases of the people in `present`, and ends those of the people in `left`. Even with no
     /// people it removes those whose leases have expired, and makes announcements that are due.
-    fn report(&self, room: &Id, present: &[Id], left: &[Id]) -> BoxFuture<'_, Result<ReportOutcome, Error>>;
+    fn report(&self, room: &Id, present: &[Id], left: &[Id]) -> StoreFuture<'_, ReportOutcome>;
 
     /// Takes or renews the heartbeat lease of a person.
-    fn heartbeat(&self, room: &Id, person: &Id) -> BoxFuture<'_, Result<(), Error>>;
+    fn heartbeat(&self, room: &Id, person: &Id) -> StoreFuture<'_, ()>;
 
     /// Returns the number of people in a room, and the first `limit` of them ([`MAX_PAGE_SIZE`] at most) in the order
     /// of [`compare_ids`](crate::compare_ids). They begin after the id `after`, which need not be in the room. The cost
     /// grows with the people in the page, not with those in the room.
-    fn occupants(
-        &self,
-        room: &Id,
-        after: Option<&Id>,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<Occupants, Error>>;
+    fn occupants(&self, room: &Id, after: Option<&Id>, limit: usize) -> StoreFuture<'_, Occupants>;
 
     /// Subscribes to the announcements of a room. After Ok, the listener receives all later announcements.
     /// After an error the store keeps trying, and calls [`PresenceListener::mark_stale`] when it has
     /// subscribed.
-    fn subscribe(&self, room: &Id) -> BoxFuture<'_, Result<(), Error>>;
+    fn subscribe(&self, room: &Id) -> StoreFuture<'_, ()>;
 
     fn unsubscribe(&self, room: &Id);
 
@@ -132,12 +130,11 @@ pub struct Occupant {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub enum Error {
     /// The engine is unavailable or did not answer. The call may be repeated when it is back.
-    #[error("{0}")]
     Unavailable(String),
     /// The engine refused. A repeated call fails as well until an operator has resolved the cause.
-    #[error("{0}")]
     Refused(String),
 }
 

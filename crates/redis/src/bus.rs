@@ -15,7 +15,7 @@ use bongsu_kernel::Backoff;
 use bongsu_kernel::task::{OnEnd, Supervisor};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::{COMMAND_TIMEOUT, Redis};
 use manager::SubscriptionManager;
 
@@ -103,7 +103,7 @@ impl Subscriber {
     /// Returns when the server has confirmed the subscription, or an error after a timeout. The bus then
     /// retries until the channel is unsubscribed, and calls [`Listener::mark_stale`] once the channel is
     /// subscribed.
-    pub async fn subscribe(&self, channel: Channel) -> Result<(), Error> {
+    pub async fn subscribe(&self, channel: Channel) -> Result<()> {
         let (done, confirmed) = oneshot::channel();
         let ended = || Error::Unreachable("the bus has ended".to_owned());
         let command = Command::Subscribe(channel, self.listener.clone(), done);

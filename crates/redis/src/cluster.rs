@@ -15,7 +15,7 @@ use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
 
 use crate::COMMAND_TIMEOUT;
 use crate::address::{Login, RedisAddress};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::node::{Failure, Location, Node};
 use crate::slot;
 
@@ -39,7 +39,7 @@ pub(crate) struct Cluster {
     /// Empty before the first refresh.
     map: RwLock<SlotMap>,
     /// When the map was requested last, and with which result.
-    last_refresh: tokio::sync::Mutex<Option<(Instant, Result<(), Error>)>>,
+    last_refresh: tokio::sync::Mutex<Option<(Instant, Result<()>)>>,
 }
 
 /// Which server has which slot.
@@ -80,7 +80,7 @@ impl Servers {
     }
 
     /// Sends a command to the server of a key.
-    pub(crate) async fn send(&self, key: &str, command: &Cmd) -> Result<Value, Error> {
+    pub(crate) async fn send(&self, key: &str, command: &Cmd) -> Result<Value> {
         match self {
             Self::One(node) => node.send(command, false).await.map_err(|failure| failure.to_error()),
             Self::Cluster(cluster) => cluster.send(key, command).await,
@@ -88,7 +88,7 @@ impl Servers {
     }
 
     /// Sends the same command to every server.
-    pub(crate) async fn send_to_all(&self, command: &Cmd) -> Vec<Result<Value, Error>> {
+    pub(crate) async fn send_to_all(&self, command: &Cmd) -> Vec<Result<Value>> {
         let to_error = |failure: Failure| failure.to_error();
         match self {
             Self::One(node) => vec![node.send(command, false).await.map_err(to_error)],
@@ -105,10 +105,7 @@ impl Servers {
 
     /// Sends every server a command on a key of one of its slots. `command` makes the key and the command from a hash
     /// tag.
-    pub(crate) async fn send_to_each(
-        &self,
-        command: impl Fn(u32) -> (String, Cmd),
-    ) -> Vec<Result<Value, Error>> {
+    pub(crate) async fn send_to_each(&self, command: impl Fn(u32) -> (String, Cmd)) -> Vec<Result<Value>> {
         match self {
             Self::One(_) => {
                 let (key, command) = command(0);
@@ -137,7 +134,7 @@ impl Servers {
     }
 
     /// The URL of the server that has a key.
-    pub(crate) async fn url_of(&self, key: &str) -> Result<String, Error> {
+    pub(crate) async fn url_of(&self, key: &str) -> Result<String> {
         match self {
             Self::One(node) => node.url().await,
             Self::Cluster(cluster) => {
@@ -157,7 +154,7 @@ impl Servers {
 }
 
 impl Cluster {
-    async fn send(&self, key: &str, command: &Cmd) -> Result<Value, Error> {
+    async fn send(&self, key: &str, command: &Cmd) -> Result<Value> {
         let (slot, started) = (slot::of_key(key), Instant::now());
         let (mut server, mut asking) = (self.server_of(slot).await?, false);
         let mut attempts = 0;
@@ -198,7 +195,7 @@ impl Cluster {
         }
     }
 
-    async fn server_of(&self, slot: u16) -> Result<String, Error> {
+    async fn server_of(&self, slot: u16) -> Result<String> {
         if let Some(server) = self.cached_server_of(slot) {
             return Ok(server);
         }
@@ -230,14 +227,14 @@ impl Cluster {
         nodes.entry(server.to_owned()).or_insert_with(node).clone()
     }
 
-    async fn masters(&self) -> Result<Vec<Arc<Node>>, Error> {
+    async fn masters(&self) -> Result<Vec<Arc<Node>>> {
         self.server_of(0).await?;
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         Ok(map.servers.iter().map(|server| self.node(server)).collect())
     }
 
     /// Returns one slot of each server that has any.
-    async fn one_slot_per_server(&self) -> Result<Vec<u16>, Error> {
+    async fn one_slot_per_server(&self) -> Result<Vec<u16>> {
         self.server_of(0).await?;
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         let slots = (0..map.servers.len()).filter_map(|server| {
@@ -249,7 +246,7 @@ impl Cluster {
 
     /// Requests the slot map from the known servers, and if all fail, from the seeds. Callers that wait while another
     /// caller refreshes the map get the result of that refresh.
-    async fn refresh_map(&self) -> Result<(), Error> {
+    async fn refresh_map(&self) -> Result<()> {
         let mut last_refresh = self.last_refresh.lock().await;
         if let Some((at, outcome)) = &*last_refresh
             && at.elapsed() < MIN_REFRESH_INTERVAL
@@ -276,9 +273,8 @@ impl Cluster {
 }
 
 /// Requests the slot map from all nodes at once, because some may not answer, and returns the first map that arrives.
-async fn fetch_map(nodes: Vec<Arc<Node>>) -> Result<SlotMap, Error> {
-    let mut command = redis::cmd("CLUSTER");
-    command.arg("SLOTS");
+async fn fetch_map(nodes: Vec<Arc<Node>>) -> Result<SlotMap> {
+    let command = redis::cmd("CLUSTER").arg("SLOTS").take();
     let requests = nodes.iter().map(async |node| match node.send(&command, false).await {
         Ok(answer) => {
             parse_map(&answer).ok_or_else(|| Error::Unexpected("CLUSTER SLOTS without a slot map".to_owned()))

@@ -18,8 +18,8 @@ pub(crate) async fn check(findings: &Findings, servers: &Servers) {
     if findings.are_fresh() {
         return;
     }
-    let mut command = redis::cmd("CONFIG");
-    command.arg("GET").arg(&["appendonly", "appendfsync", "maxmemory-policy"]);
+    let command =
+        redis::cmd("CONFIG").arg("GET").arg(&["appendonly", "appendfsync", "maxmemory-policy"]).take();
     let mut warnings: Vec<&'static str> = Vec::new();
     for answer in servers.send_to_all(&command).await {
         warnings.extend(answer.map_or_else(|_| vec![UNKNOWN], |answer| find_warnings(&answer)));

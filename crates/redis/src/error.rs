@@ -3,6 +3,9 @@
 use bongsu_kernel::Outage;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+/// The outcome of an operation on Redis.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The server cannot be reached or does not work at the moment. The command did not run.
@@ -30,10 +33,6 @@ impl Error {
     /// Whether a retry can succeed a moment later.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::ReadOnly(_) | Self::Unanswered(_))
-    }
-
-    pub(crate) fn is_unknown_script(&self) -> bool {
-        matches!(self, Self::UnknownScript)
     }
 
     /// Classifies the error of a command that was sent.

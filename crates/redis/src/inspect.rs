@@ -5,12 +5,12 @@ use bongsu_kernel::findings::{Findings, Inspection};
 use bongsu_kernel::{Clock, Millis, clock};
 use redis::{Value, cmd, from_redis_value};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::{Redis, durability, write_check};
 
 impl Redis {
     /// Fails when a server cannot be reached or refuses writes.
-    pub async fn inspect(&self) -> Result<Inspection, Error> {
+    pub async fn inspect(&self) -> Result<Inspection> {
         let servers = self.servers();
         let refusals = write_check::check(servers, &self.0.prefix).await?;
         if !refusals.is_empty() {
@@ -35,7 +35,7 @@ impl Redis {
 }
 
 /// Converts the answer of `TIME`: seconds and microseconds as text.
-fn parse_time(answer: Value) -> Result<Millis, Error> {
+fn parse_time(answer: Value) -> Result<Millis> {
     let (seconds, micros): (u64, u64) =
         from_redis_value(answer).map_err(|error| Error::Unexpected(error.to_string()))?;
     Ok(seconds * 1_000 + micros / 1_000)

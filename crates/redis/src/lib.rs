@@ -35,6 +35,7 @@ pub use redis;
 pub use script::Script;
 
 use cluster::Servers;
+use error::Result;
 
 bongsu_kernel::settings! { pub SETTINGS of "redis":
     pub REDIS_URL = "", scope(Scope::Instance), kind(Kind::Url):
@@ -62,10 +63,7 @@ pub struct Options {
 impl Options {
     /// None when `REDIS_URL` is empty.
     pub fn from_settings(values: &Values) -> Result<Option<Self>, SettingError> {
-        let url = values.text(&REDIS_URL);
-        if url.is_empty() {
-            return Ok(None);
-        }
+        let Some(url) = values.get(&REDIS_URL) else { return Ok(None) };
         // The error contains no part of the value, because the value may contain a password.
         let address = RedisAddress::parse(url)
             .map_err(|why| SettingError::invalid_value(&REDIS_URL, "(hidden)", why))?;
@@ -74,11 +72,8 @@ impl Options {
             || prefix.len() > 64
             || !prefix.bytes().all(|byte| byte.is_ascii_graphic())
         {
-            return Err(SettingError::invalid_value(
-                &REDIS_KEY_PREFIX,
-                &prefix,
-                "at most 64 visible ASCII characters without braces",
-            ));
+            let allowed = "at most 64 visible ASCII characters without braces";
+            return Err(values.not_allowed(&REDIS_KEY_PREFIX, allowed));
         }
         Ok(Some(Self { address, prefix }))
     }
@@ -125,12 +120,8 @@ impl Redis {
             commands,
         }));
         bus::start(this.clone(), queue, supervisor);
-        supervisor.every(
-            "redis-watch",
-            WATCH_INTERVAL,
-            &this,
-            |redis| async move { redis.check_servers().await },
-        );
+        let check = |redis: Self| async move { redis.check_servers().await };
+        supervisor.every("redis-watch", WATCH_INTERVAL, &this, check);
         this
     }
 
@@ -210,12 +201,12 @@ impl Redis {
         repeat: Repeat,
         keys: &[&str],
         arguments: &[&[u8]],
-    ) -> Result<Value, Error> {
+    ) -> Result<Value> {
         let started = Instant::now();
         let command = script.evalsha(keys, arguments);
         let key = keys.first().copied().unwrap_or_default();
         let mut outcome = self.with_retries(key, &command, repeat).await;
-        if outcome.as_ref().is_err_and(Error::is_unknown_script) {
+        if matches!(outcome, Err(Error::UnknownScript)) {
             // The script did not run, so sending it with its text is no repetition.
             outcome = self.with_retries(key, &script.eval(keys, arguments), repeat).await;
         }
@@ -224,13 +215,7 @@ impl Redis {
     }
 
     /// Sends a command to the server of `key`. `name` is its label in metrics.
-    pub async fn query(
-        &self,
-        name: &'static str,
-        key: &str,
-        command: &Cmd,
-        repeat: Repeat,
-    ) -> Result<Value, Error> {
+    pub async fn query(&self, name: &'static str, key: &str, command: &Cmd, repeat: Repeat) -> Result<Value> {
         let started = Instant::now();
         let outcome = self.with_retries(key, command, repeat).await;
         metrics::histogram!("redis_command_duration_seconds", "command" => name)
@@ -238,7 +223,7 @@ impl Redis {
         outcome
     }
 
-    async fn with_retries(&self, key: &str, command: &Cmd, repeat: Repeat) -> Result<Value, Error> {
+    async fn with_retries(&self, key: &str, command: &Cmd, repeat: Repeat) -> Result<Value> {
         let mut attempt = 1;
         loop {
             match self.0.servers.send(key, command).await {

@@ -4,17 +4,18 @@
 //! Only one attempt to connect runs at a time; the other callers wait for it. When it fails, commands within the next
 //! 200 ms fail at once with the same error.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bongsu_kernel::lock;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::runtime::Handle;
 
 use crate::COMMAND_TIMEOUT;
 use crate::address::Login;
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// Time limit for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -114,7 +115,7 @@ impl Node {
             }
             Err(why) => Err(why),
         };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         match connected {
             Ok(connection) => {
                 state.generation += 1;
@@ -131,7 +132,7 @@ impl Node {
 
     /// The open connection, or the failure of a recent attempt to connect.
     fn current(&self) -> Option<Result<(u64, MultiplexedConnection), Failure>> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = lock(&self.state);
         if let Some(connection) = &state.connection {
             return Some(Ok((state.generation, connection.clone())));
         }
@@ -140,7 +141,7 @@ impl Node {
     }
 
     fn drop_connection(&self, generation: u64) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if state.generation == generation {
             state.connection = None;
         }
@@ -152,7 +153,7 @@ impl Node {
     }
 
     /// The current URL of the server.
-    pub(crate) async fn url(&self) -> Result<String, Error> {
+    pub(crate) async fn url(&self) -> Result<String> {
         match &self.location {
             Location::Url(url) => Ok(url.clone()),
             Location::Sentinel { sentinels, name, login } => {
@@ -183,12 +184,8 @@ pub(crate) async fn connect(
         config.set_connection_timeout(Some(CONNECT_TIMEOUT)).set_response_timeout(Some(COMMAND_TIMEOUT));
     let client = Client::open(url).map_err(|error| error.to_string())?;
     // The connection timeout does not cover the handshake.
-    match tokio::time::timeout(
-        2 * CONNECT_TIMEOUT,
-        client.get_multiplexed_async_connection_with_config(&config),
-    )
-    .await
-    {
+    let connecting = client.get_multiplexed_async_connection_with_config(&config);
+    match tokio::time::timeout(2 * CONNECT_TIMEOUT, connecting).await {
         Ok(connected) => connected.map_err(|error| error.to_string()),
         Err(_) => Err(format!("no answer within {} s", 2 * CONNECT_TIMEOUT.as_secs())),
     }
@@ -210,8 +207,7 @@ async fn find_master(sentinels: &[String], name: &str, login: &Login) -> Result<
 async fn ask_sentinel(sentinel: &str, name: &str, login: &Login) -> Result<String, String> {
     let to_text = |error: RedisError| error.to_string();
     let mut connection = connect(sentinel.to_owned(), AsyncConnectionConfig::new()).await?;
-    let mut command = redis::cmd("SENTINEL");
-    command.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+    let command = redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name).take();
     let address: Option<(String, u16)> = command.query_async(&mut connection).await.map_err(to_text)?;
     let (host, port) = address.ok_or_else(|| format!("the sentinel does not know a master named {name}"))?;
     let url = login.url(&format!("{host}:{port}"));

@@ -7,14 +7,15 @@
 //! the index ([`PendingIndex::start_mark_refresh`]).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bongsu_kernel::lock;
 use bongsu_kernel::task::Supervisor;
 use futures_util::future::try_join_all;
 use redis::{Value, cmd, from_redis_value};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::{Redis, Repeat, Script};
 
 static MARK: Script = Script::new("mark", include_str!("../lua/mark.lua"));
@@ -59,10 +60,6 @@ impl PendingIndex {
         Self { redis, name, marks: Arc::default(), empty: Arc::default() }
     }
 
-    fn marks(&self) -> MutexGuard<'_, HashMap<String, (Instant, String)>> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Starts the loop that writes every mark once more after its last use.
     pub fn start_mark_refresh(&self, supervisor: &Supervisor) {
         let interval = MARK_REFRESH_INTERVAL;
@@ -71,15 +68,18 @@ impl PendingIndex {
 
     async fn refresh_marks(&self) {
         let is_due = |at: &Instant| at.elapsed() >= MARK_REFRESH_AFTER;
-        let due: Vec<String> =
-            self.marks().iter().filter(|(_, (at, _))| is_due(at)).map(|(name, _)| name.clone()).collect();
+        let due: Vec<String> = lock(&self.marks)
+            .iter()
+            .filter(|(_, (at, _))| is_due(at))
+            .map(|(name, _)| name.clone())
+            .collect();
         for batch in due.chunks(PAGE_SIZE) {
             let writes = batch.iter().map(|name| self.write_mark(name));
             if try_join_all(writes).await.is_err() {
                 // Redis cannot be reached. The next call writes the marks.
                 return;
             }
-            let mut marks = self.marks();
+            let mut marks = lock(&self.marks);
             for name in batch {
                 // An item that was marked again meanwhile stays.
                 if marks.get(name).is_some_and(|(at, _)| is_due(at)) {
@@ -89,7 +89,7 @@ impl PendingIndex {
         }
     }
 
-    async fn write_mark(&self, name: &str) -> Result<String, Error> {
+    async fn write_mark(&self, name: &str) -> Result<String> {
         let key = self.key(shard_of(name));
         read(self.redis.run(&MARK, Repeat::Safe, &[&key], &[name.as_bytes()]).await?)
     }
@@ -99,9 +99,9 @@ impl PendingIndex {
     }
 
     /// Marks an item, unless its last mark can be reused. Returns the mark, which the writing script checks.
-    pub async fn mark(&self, name: &str) -> Result<String, Error> {
+    pub async fn mark(&self, name: &str) -> Result<String> {
         let known = {
-            let marks = self.marks();
+            let marks = lock(&self.marks);
             marks.get(name).filter(|(at, _)| at.elapsed() < MARK_LIFETIME).map(|(_, ms)| ms.clone())
         };
         if let Some(ms) = known {
@@ -109,7 +109,7 @@ impl PendingIndex {
         }
         let before = Instant::now();
         let ms = self.write_mark(name).await?;
-        let mut marks = self.marks();
+        let mut marks = lock(&self.marks);
         if marks.len() >= MAX_MARKS {
             marks.clear();
         }
@@ -119,19 +119,18 @@ impl PendingIndex {
 
     /// Drops a mark that a script refused as too old, so that the next `mark` writes a new one.
     pub fn forget_mark(&self, name: &str) {
-        self.marks().remove(name);
+        lock(&self.marks).remove(name);
     }
 
     /// Returns which of these items are marked. A mark stays for at least 30 seconds after a write that used it.
-    pub async fn pending_among<'a>(&self, names: &[&'a str]) -> Result<Vec<&'a str>, Error> {
+    pub async fn pending_among<'a>(&self, names: &[&'a str]) -> Result<Vec<&'a str>> {
         let mut shards: HashMap<u64, Vec<&str>> = HashMap::new();
         for name in names {
             shards.entry(shard_of(name)).or_default().push(name);
         }
         let queries = shards.into_iter().map(async |(shard, names)| {
             let key = self.key(shard);
-            let mut scores = cmd("ZMSCORE");
-            scores.arg(&key).arg(&names);
+            let scores = cmd("ZMSCORE").arg(&key).arg(&names).take();
             let found: Vec<Option<String>> =
                 read(self.redis.query("zmscore", &key, &scores, Repeat::Never).await?)?;
             let marked = names.into_iter().zip(found).filter_map(|(name, mark)| mark.map(|_| name));
@@ -141,13 +140,17 @@ impl PendingIndex {
     }
 
     /// Returns all items that may have pending data.
-    pub async fn pending(&self) -> Result<Vec<PendingMark>, Error> {
+    pub async fn pending(&self) -> Result<Vec<PendingMark>> {
         let mut all = Vec::new();
         for shard in 0..SHARD_COUNT {
             let key = self.key(shard);
             for page in 0.. {
-                let mut range = cmd("ZRANGE");
-                range.arg(&key).arg(page * PAGE_SIZE).arg((page + 1) * PAGE_SIZE - 1).arg("WITHSCORES");
+                let range = cmd("ZRANGE")
+                    .arg(&key)
+                    .arg(page * PAGE_SIZE)
+                    .arg((page + 1) * PAGE_SIZE - 1)
+                    .arg("WITHSCORES")
+                    .take();
                 let found: Vec<(String, String)> =
                     read(self.redis.query("zrange", &key, &range, Repeat::Safe).await?)?;
                 let is_last_page = found.len() < PAGE_SIZE;
@@ -157,7 +160,7 @@ impl PendingIndex {
                 }
             }
         }
-        let mut empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut empty = lock(&self.empty);
         all.retain(|marked| {
             let known = empty.get(&marked.name);
             known.is_none_or(|(mark, at)| *mark != marked.mark || at.elapsed() > EMPTY_RECHECK_INTERVAL)
@@ -167,16 +170,16 @@ impl PendingIndex {
     }
 
     /// Reports that an item was found empty. Removes it from the index once its mark is a minute old.
-    pub async fn remove_empty(&self, marked: PendingMark) -> Result<(), Error> {
+    pub async fn remove_empty(&self, marked: PendingMark) -> Result<()> {
         let PendingMark { name, mark, shard } = marked;
         let arguments = [name.as_bytes(), mark.as_bytes()];
         self.redis.run(&UNMARK, Repeat::Safe, &[&self.key(shard)], &arguments).await?;
-        self.empty.lock().unwrap_or_else(PoisonError::into_inner).insert(name, (mark, Instant::now()));
+        lock(&self.empty).insert(name, (mark, Instant::now()));
         Ok(())
     }
 }
 
-fn read<T: redis::FromRedisValue>(value: Value) -> Result<T, Error> {
+fn read<T: redis::FromRedisValue>(value: Value) -> Result<T> {
     from_redis_value(value).map_err(|_| Error::Unexpected("an index cannot be parsed".to_owned()))
 }
 

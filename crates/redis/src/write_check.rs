@@ -6,7 +6,7 @@
 use redis::Cmd;
 
 use crate::cluster::Servers;
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 const READ_ONLY: &str =
     "redis: a server is read-only (a replica, or a master that was demoted), so nothing can be stored there";
@@ -17,7 +17,7 @@ const NO_REPLICAS: &str =
 const REFUSED: &str = "redis: a server refuses to store anything";
 
 /// Returns why reachable servers refuse writes; empty when none does. Fails when a server cannot be reached.
-pub(crate) async fn check(servers: &Servers, prefix: &str) -> Result<Vec<&'static str>, Error> {
+pub(crate) async fn check(servers: &Servers, prefix: &str) -> Result<Vec<&'static str>> {
     let mut refusals = Vec::new();
     for answer in servers.send_to_each(|tag| no_op_write(prefix, tag)).await {
         let Err(error) = answer else { continue };
@@ -36,8 +36,7 @@ pub(crate) async fn check(servers: &Servers, prefix: &str) -> Result<Vec<&'stati
 /// Sets a key only if it exists. The key never exists, because no other command sets it.
 fn no_op_write(prefix: &str, tag: u32) -> (String, Cmd) {
     let key = format!("{prefix}write-check:{{{tag}}}");
-    let mut command = redis::cmd("SET");
-    command.arg(&key).arg("").arg("XX");
+    let command = redis::cmd("SET").arg(&key).arg("").arg("XX").take();
     (key, command)
 }
 

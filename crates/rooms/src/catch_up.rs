@@ -71,15 +71,8 @@ impl Rooms {
         };
         let (head, last) = (page.head.id, if is_unknown { page.head.id } else { since });
         let end = PageEnd { last, has_more: false, trimmed, is_unknown };
-        Ok(EventPageReader {
-            log,
-            subject,
-            first: Some(page),
-            head,
-            events_left,
-            bytes_left: MAX_PAGE_BYTES,
-            end,
-        })
+        let (first, bytes_left) = (Some(page), MAX_PAGE_BYTES);
+        Ok(EventPageReader { log, subject, first, head, events_left, bytes_left, end })
     }
 }
 

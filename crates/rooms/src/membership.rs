@@ -6,11 +6,11 @@
 //! server: a missing entry is read in the background, unless the records are a file of this process.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, Id, Millis, RecentCache};
+use bongsu_kernel::{Clock, Id, Millis, RecentCache, lock};
 use bongsu_live::{Log, LogError};
 use futures_util::future::try_join_all;
 use tokio::sync::mpsc;
@@ -133,7 +133,7 @@ impl Memberships {
 
     /// Removes a membership from the cache after an append with this version was refused. A newer one stays.
     pub(crate) fn remove(&self, room: &Id, version: u64) {
-        let mut cache = self.reader.cache();
+        let mut cache = lock(&self.reader.cache);
         if cache.get(room).is_some_and(|(cached, _)| cached.version == Some(version)) {
             cache.remove(room);
         }
@@ -152,19 +152,15 @@ impl Memberships {
 }
 
 impl Reader {
-    fn cache(&self) -> MutexGuard<'_, RecentCache<Id, (Membership, Millis)>> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn insert(&self, room: &Id, membership: Membership, read_at: Millis) {
         let members = membership.members.as_ref().map_or(0, |members| members.len());
-        self.cache().insert(room.clone(), (membership, read_at), ROOM_WEIGHT + members);
+        lock(&self.cache).insert(room.clone(), (membership, read_at), ROOM_WEIGHT + members);
     }
 
     /// Returns a cached membership and its age. If the clock was set back to before the read, the age is
     /// `MAX_AGE`.
     fn find(&self, room: &Id) -> Option<(Membership, Millis)> {
-        let (membership, read_at) = self.cache().get(room)?.clone();
+        let (membership, read_at) = lock(&self.cache).get(room)?.clone();
         Some((membership, self.clock.now().checked_sub(read_at).unwrap_or(MAX_AGE)))
     }
 
@@ -177,7 +173,7 @@ impl Reader {
         match membership.members {
             Some(_) => self.insert(room, membership.clone(), started),
             // Not cached: events for the room are refused without an append, so no append would notice a new version.
-            None => self.cache().remove(room),
+            None => lock(&self.cache).remove(room),
         }
         Ok(membership)
     }

@@ -67,11 +67,8 @@ pub enum PublishError {
 
 impl Rooms {
     pub async fn publish(&self, event: PublishRequest) -> Result<PublishOutcome, PublishError> {
-        let outcomes = self.publish_all(vec![event]).await?;
-        outcomes
-            .into_iter()
-            .next()
-            .unwrap_or_else(|| Err(LogError::Failed("the event has no outcome".to_owned()).into()))
+        let missing = || Err(LogError::Failed("the event has no outcome".to_owned()).into());
+        self.publish_all(vec![event]).await?.into_iter().next().unwrap_or_else(missing)
     }
 
     /// Publishes events in the given order. Each event has an outcome of its own; an `Err` means that all events

@@ -18,7 +18,7 @@ use bongsu_http::{
     ApiError, BulkBody, Identity, ListChunk, ObserverFlag, Person, RouteState, Service, SmallBody,
     StreamLanguage, StreamPerson, list_response,
 };
-use bongsu_live::{LogEntry, SubjectName, SubscriptionGuard, Target};
+use bongsu_live::{BoxedGuard, LogEntry, SubjectName, Target};
 use futures_util::future::join_all;
 use futures_util::stream;
 use utoipa_axum::router::OpenApiRouter;
@@ -160,8 +160,7 @@ async fn stream_many(
         rooms.may_read(room, &user).await.map_err(access_error)?;
     }
     let joined = join_all(room_ids.iter().map(|room| rooms.join(room, &user, observer))).await;
-    let mut guards: Vec<Box<dyn SubscriptionGuard>> =
-        joined.into_iter().map(|guard| Box::new(guard) as Box<dyn SubscriptionGuard>).collect();
+    let mut guards: Vec<BoxedGuard> = joined.into_iter().map(|guard| Box::new(guard) as BoxedGuard).collect();
     if let Some(personal) = &personal {
         guards.push(personal.join(&user, stream.close_handle()).await?);
     }

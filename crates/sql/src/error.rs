@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use rusqlite::ErrorCode;
 
+/// The outcome of an operation on the records.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     #[error("the data folder {0} is in use by another process{1}")]

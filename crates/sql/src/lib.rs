@@ -18,15 +18,13 @@ mod transaction;
 mod value;
 pub mod work;
 
-use bongsu_kernel::findings::Inspection;
-
 pub use address::DatabaseAddress;
 pub use bongsu_kernel::BoxFuture;
 pub use embedded::{
     CopyError, DATA_DIR, DataFolder, Database, Job, PreparedFile, Readers, Store, Writer, WriterThread,
     check_integrity, copy, inspect, open_read_only,
 };
-pub use error::Error;
+pub use error::{Error, Result};
 pub use migrate::{Migration, Migrations};
 pub use names::{Identifier, Names, TableName};
 pub use once::{MAX_ONCE_KEY_LEN, delete_once_keys_before, record_once};
@@ -34,7 +32,7 @@ pub use options::{DATABASE_URL, Options, SETTINGS};
 pub use query::{Dialect, Query, replace_arguments};
 pub use records::{Change, DatabaseLock, Records};
 pub use rusqlite;
-pub use server::PreparedServer;
+pub use server::{PreparedServer, inspect_server};
 pub use transaction::{Arguments, Transaction};
 pub use value::{Row, Value};
 
@@ -45,9 +43,4 @@ pub const MIGRATIONS: &[Migration] =
 /// This crate's queries, for the test that prepares every query on every database.
 pub fn queries() -> impl Iterator<Item = &'static Query> {
     once::QUERIES.iter().chain(work::QUERIES).copied()
-}
-
-/// Inspects a server without changing it: whether this program may use it, and which of its settings are unsafe.
-pub async fn inspect_server(address: &DatabaseAddress, migrations: &Migrations) -> Result<Inspection, Error> {
-    server::inspect(address, migrations).await
 }

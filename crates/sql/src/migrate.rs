@@ -177,11 +177,8 @@ impl Migrations {
             } else if let Some((configured, default)) = self.names.part_names(step.part) {
                 let recorded = applied.names_of(step.part).unwrap_or(default);
                 if recorded != configured {
-                    return Err(Error::Renamed(
-                        location.to_string(),
-                        recorded.to_owned(),
-                        configured.to_owned(),
-                    ));
+                    let (recorded, configured) = (recorded.to_owned(), configured.to_owned());
+                    return Err(Error::Renamed(location.to_string(), recorded, configured));
                 }
             }
         }

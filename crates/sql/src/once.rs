@@ -3,7 +3,7 @@
 
 use bongsu_kernel::Millis;
 
-use crate::{Error, Query, Records, Transaction, query};
+use crate::{Error, Query, Records, Result, Transaction, query};
 
 /// The maximum length of a key, in ASCII characters.
 pub const MAX_ONCE_KEY_LEN: usize = 192;
@@ -19,12 +19,7 @@ pub(crate) static QUERIES: &[&Query] = &[&ONCE, &DELETE_ONCE];
 ///
 /// Of several concurrent transactions with the same key, one continues. The others wait until it ends, and get false
 /// only if it was committed.
-pub async fn record_once(
-    tx: &mut Transaction<'_>,
-    scope: &str,
-    key: &str,
-    now: Millis,
-) -> Result<bool, Error> {
+pub async fn record_once(tx: &mut Transaction<'_>, scope: &str, key: &str, now: Millis) -> Result<bool> {
     // Checked here, because some servers truncate or convert a value that does not fit, without an error.
     let fits = |text: &str, max_len| text.len() <= max_len && text.is_ascii() && !text.contains('\0');
     if !fits(scope, MAX_SCOPE_LEN) || !fits(key, MAX_ONCE_KEY_LEN) {
@@ -41,11 +36,11 @@ pub async fn delete_once_keys_before(
     scope: &str,
     before: Millis,
     limit: usize,
-) -> Result<u64, Error> {
+) -> Result<u64> {
     async fn delete(
         (scope, before, limit): &(String, Millis, usize),
         tx: &mut Transaction<'_>,
-    ) -> Result<u64, Error> {
+    ) -> Result<u64> {
         let arguments =
             [("scope", scope.as_str().into()), ("before", (*before).into()), ("limit", (*limit).into())];
         tx.run(&DELETE_ONCE, &arguments).await

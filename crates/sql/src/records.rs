@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::server::{AccessMode, PreparedServer, Server};
 use crate::transaction::Inner;
-use crate::{Dialect, Error, Job, Migrations, Names, Options, Query, Readers, Store, Transaction};
+use crate::{Dialect, Error, Job, Migrations, Names, Options, Query, Readers, Result, Store, Transaction};
 
 /// A function that runs in a transaction: an `async fn(&A, &mut Transaction<'_>) -> Result<T, E>`, so `Input` is `&A`
 /// and `Tx` is `&mut Transaction<'_>`. It may be called again after the first call was rolled back, so it must have no
@@ -79,7 +79,7 @@ impl Records {
         options: &Options,
         migrations: &Migrations,
         supervisor: &Supervisor,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let server = Server::open_as_is(options, migrations, supervisor).await?;
         Ok(Self::on(server).with_names(migrations.names().clone()))
     }
@@ -90,7 +90,7 @@ impl Records {
         options: &Options,
         migrations: &Migrations,
         supervisor: &Supervisor,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         PreparedServer::connect(options, migrations, None).await?.migrate(supervisor).await
     }
 
@@ -210,12 +210,12 @@ impl Records {
     }
 
     /// Runs a query that returns one count and has no arguments.
-    pub async fn count(&self, query: &'static Query) -> Result<u64, Error> {
+    pub async fn count(&self, query: &'static Query) -> Result<u64> {
         self.read(query, count).await
     }
 }
 
-async fn count(query: &&'static Query, tx: &mut Transaction<'_>) -> Result<u64, Error> {
+async fn count(query: &&'static Query, tx: &mut Transaction<'_>) -> Result<u64> {
     let row = tx.row(query, &[]).await?;
     row.map_or(Ok(0), |row| row.count(0))
 }
@@ -238,7 +238,7 @@ where
     E: From<Error> + Send + 'static,
     C: for<'t, 'c> Change<&'t A, &'t mut Transaction<'c>, T, E>,
 {
-    fn apply(&mut self, connection: &mut Connection) -> Result<(), Error> {
+    fn apply(&mut self, connection: &mut Connection) -> Result<()> {
         let outcome = trace::sync_scope(self.trace, || {
             run_on_connection(connection, &self.names, &self.input, self.change)
         });

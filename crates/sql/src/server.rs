@@ -15,16 +15,16 @@ mod postgres;
 mod transact;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bongsu_kernel::findings::{Findings, Inspection};
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, clock, random};
+use bongsu_kernel::{Clock, clock, lock, random};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::{DatabaseAddress, DatabaseLock, Dialect, Error, Migrations, Options, Records};
+use crate::{DatabaseAddress, DatabaseLock, Dialect, Error, Migrations, Options, Records, Result};
 pub(crate) use connection::AccessMode;
 use connection::{ServerConnection, ServerError};
 pub(crate) use pool::Session;
@@ -86,7 +86,7 @@ impl PreparedServer {
         options: &Options,
         migrations: &Migrations,
         lock: Option<DatabaseLock>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let address = &options.address;
         let mut connection = connect_with_retries(address).await?;
         if let Some(lock) = lock {
@@ -103,7 +103,7 @@ impl PreparedServer {
     }
 
     /// Brings the server to this version's schema.
-    pub async fn migrate(mut self, supervisor: &Supervisor) -> Result<Records, Error> {
+    pub async fn migrate(mut self, supervisor: &Supervisor) -> Result<Records> {
         migrate::apply(&mut self.connection, &self.plan, &self.migrations, &self.options.address).await?;
         let lock = self.lock.map(|lock| (lock, supervisor.clone()));
         let server = Server::start(self.connection, &self.options, lock, supervisor).await;
@@ -117,7 +117,7 @@ impl Server {
         options: &Options,
         migrations: &Migrations,
         supervisor: &Supervisor,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let mut connection = connect_with_retries(&options.address).await?;
         migrate::check_complete(&mut connection, migrations, &options.address).await?;
         Ok(Self::start(connection, options, None, supervisor).await)
@@ -141,12 +141,8 @@ impl Server {
         });
         let this = Self(inner, PoolKind::Shared);
         this.check().await;
-        supervisor.every(
-            "database-watch",
-            CHECK_INTERVAL,
-            &this,
-            |server| async move { server.check().await },
-        );
+        let check = |server: Self| async move { server.check().await };
+        supervisor.every("database-watch", CHECK_INTERVAL, &this, check);
         this
     }
 
@@ -171,7 +167,7 @@ impl Server {
     /// counts as an outage for [`LOCK_TIMEOUT`], because the server may not have released the lock of the
     /// lost connection yet.
     async fn open_watch_connection(&self) -> Result<ServerConnection, ServerError> {
-        let first_refusal = || self.0.lock_refused_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let first_refusal = || lock(&self.0.lock_refused_since);
         // Cleared before connecting, so that a failed connection ends the series of refusals: a server that
         // could not be reached may have kept the lock of the lost connection until now.
         let refused_since = first_refusal().take();
@@ -232,9 +228,9 @@ impl Server {
     }
 }
 
-/// Inspects a server for `bongsu doctor`, without changing it: its schema, unsafe settings, and the skew of
-/// its clock.
-pub(crate) async fn inspect(address: &DatabaseAddress, migrations: &Migrations) -> Result<Inspection, Error> {
+/// Inspects a server for `bongsu doctor`, without changing it: whether this program may use it, its unsafe settings, and
+/// the skew of its clock.
+pub async fn inspect_server(address: &DatabaseAddress, migrations: &Migrations) -> Result<Inspection> {
     let mut connection = connect_with_retries(address).await?;
     migrate::check(&mut connection, migrations, address).await?;
     let findings = Findings::default();
@@ -253,7 +249,7 @@ async fn acquire_lock(
     connection: &mut ServerConnection,
     lock: DatabaseLock,
     address: &DatabaseAddress,
-) -> Result<(), Error> {
+) -> Result<()> {
     let started = Instant::now();
     while !connection.try_lock(lock).await.map_err(|error| unusable(address, &error))? {
         // The server may not yet have released the lock of a process that was just killed.
@@ -266,7 +262,7 @@ async fn acquire_lock(
 }
 
 /// Opens the first connection of a start. Retries until `STARTUP_TIMEOUT`, but not after a refused login.
-async fn connect_with_retries(address: &DatabaseAddress) -> Result<ServerConnection, Error> {
+async fn connect_with_retries(address: &DatabaseAddress) -> Result<ServerConnection> {
     let deadline = Instant::now() + STARTUP_TIMEOUT;
     loop {
         let error = match timeout(CONNECT_TIMEOUT, ServerConnection::connect(address)).await {

@@ -7,7 +7,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::query::RenderedQuery;
 use crate::server::Session;
-use crate::{Dialect, Error, Names, Query, Row, Value};
+use crate::{Dialect, Error, Names, Query, Result, Row, Value};
 
 /// The named arguments of a query.
 pub type Arguments<'a> = &'a [(&'static str, Value)];
@@ -38,9 +38,7 @@ impl<'c> Transaction<'c> {
             _ => result,
         }
     }
-}
 
-impl Transaction<'_> {
     pub fn dialect(&self) -> Dialect {
         match &self.inner {
             Inner::Sqlite(_) => Dialect::Sqlite,
@@ -50,25 +48,25 @@ impl Transaction<'_> {
 
     /// Runs a query that returns no rows, and returns how many rows it changed. An update counts all rows that it
     /// matches, also those that already had the new values.
-    pub async fn run(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<u64, Error> {
+    pub async fn run(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<u64> {
         let started = Instant::now();
         let result = self.try_run(query, arguments).await;
         self.record(query, started, result)
     }
 
     /// Runs a query and returns all its rows. The text of the query limits the number of rows.
-    pub async fn rows(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<Vec<Row>, Error> {
+    pub async fn rows(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<Vec<Row>> {
         let started = Instant::now();
         let result = self.try_rows(query, arguments).await;
         self.record(query, started, result)
     }
 
     /// Runs a query and returns its first row, if any.
-    pub async fn row(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<Option<Row>, Error> {
+    pub async fn row(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<Option<Row>> {
         Ok(self.rows(query, arguments).await?.into_iter().next())
     }
 
-    async fn try_run(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<u64, Error> {
+    async fn try_run(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<u64> {
         let rendered = query.render(self.dialect(), self.names);
         let values = ordered_values(query, &rendered, arguments)?;
         match &mut self.inner {
@@ -80,7 +78,7 @@ impl Transaction<'_> {
         }
     }
 
-    async fn try_rows(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<Vec<Row>, Error> {
+    async fn try_rows(&mut self, query: &Query, arguments: Arguments<'_>) -> Result<Vec<Row>> {
         let rendered = query.render(self.dialect(), self.names);
         let values = ordered_values(query, &rendered, arguments)?;
         match &mut self.inner {
@@ -92,7 +90,7 @@ impl Transaction<'_> {
                 while let Some(row) = rows.next()? {
                     result.push(Row((0..columns)
                         .map(|column| read_value(row.get_ref(column)?))
-                        .collect::<Result<_, Error>>()?));
+                        .collect::<Result<_>>()?));
                 }
                 Ok(result)
             }
@@ -100,7 +98,7 @@ impl Transaction<'_> {
         }
     }
 
-    fn record<T>(&mut self, query: &Query, started: Instant, result: Result<T, Error>) -> Result<T, Error> {
+    fn record<T>(&mut self, query: &Query, started: Instant, result: Result<T>) -> Result<T> {
         query.record(started.elapsed());
         result.inspect_err(|error| self.query_error = Some(error.clone()))
     }
@@ -111,7 +109,7 @@ fn ordered_values<'a>(
     query: &Query,
     rendered: &RenderedQuery,
     arguments: Arguments<'a>,
-) -> Result<Vec<&'a Value>, Error> {
+) -> Result<Vec<&'a Value>> {
     let find = |name: &String| {
         let argument = arguments.iter().find(|(known, _)| known == name);
         argument
@@ -121,7 +119,7 @@ fn ordered_values<'a>(
     rendered.arguments.iter().map(find).collect()
 }
 
-fn read_value(value: ValueRef<'_>) -> Result<Value, Error> {
+fn read_value(value: ValueRef<'_>) -> Result<Value> {
     let unreadable = || Error::Failed("a column is neither a whole number nor text".to_owned());
     match value {
         ValueRef::Null => Ok(Value::Text(None)),

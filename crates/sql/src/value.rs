@@ -2,7 +2,7 @@
 
 use bongsu_kernel::Id;
 
-use crate::Error;
+use crate::{Error, Result};
 
 /// An argument or a column. A NULL carries a type, because PostgreSQL otherwise infers the wrong parameter type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,11 +65,11 @@ impl From<Option<&Id>> for Value {
 pub struct Row(pub(crate) Vec<Value>);
 
 impl Row {
-    pub fn int(&self, column: usize) -> Result<i64, Error> {
+    pub fn int(&self, column: usize) -> Result<i64> {
         self.maybe_int(column)?.ok_or_else(|| unexpected(column, "a number"))
     }
 
-    pub fn maybe_int(&self, column: usize) -> Result<Option<i64>, Error> {
+    pub fn maybe_int(&self, column: usize) -> Result<Option<i64>> {
         match self.0.get(column) {
             Some(Value::Int(number)) => Ok(*number),
             Some(Value::Text(None)) => Ok(None),
@@ -78,20 +78,20 @@ impl Row {
     }
 
     /// A number that is not negative.
-    pub fn count(&self, column: usize) -> Result<u64, Error> {
+    pub fn count(&self, column: usize) -> Result<u64> {
         self.maybe_count(column)?.ok_or_else(|| unexpected(column, "a number"))
     }
 
-    pub fn maybe_count(&self, column: usize) -> Result<Option<u64>, Error> {
+    pub fn maybe_count(&self, column: usize) -> Result<Option<u64>> {
         let number = self.maybe_int(column)?.map(u64::try_from).transpose();
         number.map_err(|_| unexpected(column, "a number of at least 0"))
     }
 
-    pub fn text(&self, column: usize) -> Result<&str, Error> {
+    pub fn text(&self, column: usize) -> Result<&str> {
         self.maybe_text(column)?.ok_or_else(|| unexpected(column, "text"))
     }
 
-    pub fn maybe_text(&self, column: usize) -> Result<Option<&str>, Error> {
+    pub fn maybe_text(&self, column: usize) -> Result<Option<&str>> {
         match self.0.get(column) {
             Some(Value::Text(text)) => Ok(text.as_deref()),
             Some(Value::Int(None)) => Ok(None),
@@ -99,11 +99,11 @@ impl Row {
         }
     }
 
-    pub fn id(&self, column: usize) -> Result<Id, Error> {
+    pub fn id(&self, column: usize) -> Result<Id> {
         Id::new(self.text(column)?).map_err(|_| unexpected(column, "an id"))
     }
 
-    pub fn maybe_id(&self, column: usize) -> Result<Option<Id>, Error> {
+    pub fn maybe_id(&self, column: usize) -> Result<Option<Id>> {
         let text = self.maybe_text(column)?;
         text.map(|text| Id::new(text).map_err(|_| unexpected(column, "an id"))).transpose()
     }

@@ -7,7 +7,7 @@
 
 use bongsu_kernel::Millis;
 
-use crate::{Error, Query, Records, Row, Transaction, query};
+use crate::{Query, Records, Result, Row, Transaction, query};
 
 static ADD_WORK: Query = query!("add_work");
 static CLAIMABLE_WORK: Query = query!("claimable_work");
@@ -57,7 +57,7 @@ pub struct ClaimRequest {
 }
 
 /// Adds a work item as part of the transaction.
-pub async fn add(tx: &mut Transaction<'_>, new: NewWork<'_>, now: Millis) -> Result<(), Error> {
+pub async fn add(tx: &mut Transaction<'_>, new: NewWork<'_>, now: Millis) -> Result<()> {
     let arguments = [
         ("kind", new.kind.into()),
         ("key", new.key.into()),
@@ -70,11 +70,8 @@ pub async fn add(tx: &mut Transaction<'_>, new: NewWork<'_>, now: Millis) -> Res
 
 /// Claims items that are due, in the order in which they were added. Skips items that another worker is claiming at the
 /// same moment.
-pub async fn claim(records: &Records, request: ClaimRequest, now: Millis) -> Result<Vec<Claim>, Error> {
-    async fn claim(
-        (request, now): &(ClaimRequest, Millis),
-        tx: &mut Transaction<'_>,
-    ) -> Result<Vec<Claim>, Error> {
+pub async fn claim(records: &Records, request: ClaimRequest, now: Millis) -> Result<Vec<Claim>> {
+    async fn claim((request, now): &(ClaimRequest, Millis), tx: &mut Transaction<'_>) -> Result<Vec<Claim>> {
         let arguments =
             [("kind", request.kind.as_str().into()), ("now", (*now).into()), ("limit", request.limit.into())];
         let rows = tx.rows(&CLAIMABLE_WORK, &arguments).await?;
@@ -94,7 +91,7 @@ pub async fn claim(records: &Records, request: ClaimRequest, now: Millis) -> Res
     records.write((request, now), claim).await
 }
 
-fn read_claim(row: &Row, worker: &str) -> Result<Claim, Error> {
+fn read_claim(row: &Row, worker: &str) -> Result<Claim> {
     Ok(Claim {
         id: row.int(0)?,
         key: row.text(1)?.to_owned(),
@@ -106,7 +103,7 @@ fn read_claim(row: &Row, worker: &str) -> Result<Claim, Error> {
 
 /// Marks the item as done, in the transaction that handled it. Returns false when the claim has ended: another worker
 /// may have handled the item, so the caller should roll the transaction back.
-pub async fn finish(tx: &mut Transaction<'_>, claim: &Claim, now: Millis) -> Result<bool, Error> {
+pub async fn finish(tx: &mut Transaction<'_>, claim: &Claim, now: Millis) -> Result<bool> {
     let arguments = [
         ("id", claim.id.into()),
         ("worker", claim.worker.as_str().into()),
@@ -124,7 +121,7 @@ pub async fn park(
     until: Millis,
     reason: &str,
     now: Millis,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     let reason: String = reason.chars().take(MAX_REASON_LEN).collect();
     let arguments = [
         ("id", claim.id.into()),
@@ -139,16 +136,11 @@ pub async fn park(
 
 /// Deletes up to `limit` items of a kind that were done before a time, the oldest first, and returns how many it
 /// deleted. To delete all of them, callers repeat the call until it deletes fewer than `limit`.
-pub async fn delete_done_before(
-    records: &Records,
-    kind: &str,
-    before: Millis,
-    limit: usize,
-) -> Result<u64, Error> {
+pub async fn delete_done_before(records: &Records, kind: &str, before: Millis, limit: usize) -> Result<u64> {
     async fn delete(
         (kind, before, limit): &(String, Millis, usize),
         tx: &mut Transaction<'_>,
-    ) -> Result<u64, Error> {
+    ) -> Result<u64> {
         let arguments =
             [("kind", kind.as_str().into()), ("before", (*before).into()), ("limit", (*limit).into())];
         tx.run(&DELETE_DONE_WORK, &arguments).await

@@ -46,7 +46,5 @@ fn records_error(error: &RecordsError) -> ApiError {
     }
     // Only at debug level, because this is logged for each request. The records log the outage once.
     tracing::debug!(%error, "the database of decisions is unavailable; answering COMMON503");
-    let text =
-        Text::new("지금은 데이터베이스를 사용할 수 없습니다.", "The database cannot be used right now.");
-    ApiError::new(Code::Common503, text)
+    ApiError::database_unavailable()
 }

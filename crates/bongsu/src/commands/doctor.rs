@@ -224,10 +224,8 @@ async fn running_hub(url: &str, values: &Values) -> Vec<Finding> {
         None => Bad(format!("{shown} answers, but is not a hub")),
     });
     let Ok(token) = token::sign(values, DoctorCredentials::PERSON, 60, None) else {
-        findings.push(Note(
-            "JWKS_URL is set, so doctor cannot sign a token: streams and WebSockets were not tested"
-                .to_owned(),
-        ));
+        let text = "JWKS_URL is set, so doctor cannot sign a token: streams and WebSockets were not tested";
+        findings.push(Note(text.to_owned()));
         return findings;
     };
     let credentials = DoctorCredentials { token, key: service_key(values) };

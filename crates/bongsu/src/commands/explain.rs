@@ -79,7 +79,7 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
         .map(|person| Id::new(person).map_err(|reason| not_allowed("--person", person, reason)))
         .transpose()?;
     if !bongsu_part::keeps_records(values) && room_event(&event).is_none() {
-        return Err(Failure::Other("RECORDS is off: only events of rooms can be explained".to_owned()));
+        return Err(Failure::other("RECORDS is off: only events of rooms can be explained"));
     }
     let data = block_on(read(values, event, person))?;
     if !data.is_found() {
@@ -131,9 +131,7 @@ async fn read(values: &Values, event: EventId, person: Option<Id>) -> Result<Eve
             Records::read_only(file?).with_names(PARTS.folder_migrations(values)?.names().clone())
         }
         (None, None) => {
-            return Err(Failure::Other(
-                "no store for records: neither a database nor a data folder".to_owned(),
-            ));
+            return Err(Failure::other("no store for records: neither a database nor a data folder"));
         }
     };
     if let Some(record) = room.as_mut().and_then(|trace| trace.follow_up.as_mut())

@@ -43,12 +43,12 @@ pub(crate) fn run(_: &ArgMatches, values: &Values) -> Result<(), Failure> {
     let worker_runtime =
         Builder::new_multi_thread().worker_threads(threads).thread_name("worker").enable_all().build();
     let worker_runtime = worker_runtime.map_err(Failure::other)?;
-    let outcome = acceptor_runtime.block_on(serve(values, checked, port, worker_runtime.handle()));
+    let outcome = acceptor_runtime.block_on(serve(values.clone(), checked, port, worker_runtime.handle()));
     worker_runtime.shutdown_timeout(SHUTDOWN_STEP_TIMEOUT);
     outcome
 }
 
-async fn serve(values: &Values, checked: ServeSettings, port: u16, worker: &Handle) -> Result<(), Failure> {
+async fn serve(values: Values, checked: ServeSettings, port: u16, worker: &Handle) -> Result<(), Failure> {
     let ServeSettings { host, roles, weak } = checked;
     let address = SocketAddr::new(host, port);
     let supervisor = Supervisor::new();
@@ -60,14 +60,8 @@ async fn serve(values: &Values, checked: ServeSettings, port: u16, worker: &Hand
     // Listens before any data is changed, so that a start that cannot listen leaves the data folder as it was.
     let listener = server::listen(address)
         .map_err(|error| Failure::Other(format!("cannot listen on {address}: {error}")))?;
-    let bound = listener.local_addr().map_err(Failure::other)?;
-    let inputs = EngineInputs {
-        values: values.clone(),
-        roles,
-        address: bound,
-        shards,
-        supervisor: supervisor.clone(),
-    };
+    let address = listener.local_addr().map_err(Failure::other)?;
+    let inputs = EngineInputs { values, roles, address, shards, supervisor: supervisor.clone() };
     let app = worker.spawn(app::start(inputs, weak.clone())).await.map_err(Failure::other).flatten();
     if app.is_err() {
         // Leaves the fleet now, so that other instances need not wait until the lease of this one ends.
@@ -99,7 +93,7 @@ async fn serve(values: &Values, checked: ServeSettings, port: u16, worker: &Hand
         );
     }
     ready.store(true, Ordering::SeqCst);
-    tracing::info!(address = %bound, shards, "the hub is ready: http://{bound}, API at http://{bound}/docs");
+    tracing::info!(%address, shards, "the hub is ready: http://{address}, API at http://{address}/docs");
     let failed = tokio::select! {
         () = signals.stop() => false,
         () = supervisor.failed() => true,
@@ -109,7 +103,7 @@ async fn serve(values: &Values, checked: ServeSettings, port: u16, worker: &Hand
     // A second signal ends the process at once.
     let drained = tokio::select! {
         drained = drain(&supervisor, server, &hub, final_writes) => drained,
-        () = signals.stop() => return Err(Failure::Other("a second signal stopped the hub before it had drained".to_owned())),
+        () = signals.stop() => return Err(Failure::other("a second signal stopped the hub before it had drained")),
     };
     // Closing the data folder has a time limit as well, so that the process ends within ten seconds in all.
     if let Some((store, writer)) = file {
@@ -123,7 +117,7 @@ async fn serve(values: &Values, checked: ServeSettings, port: u16, worker: &Hand
         }
     }
     match (failed, drained) {
-        (true, _) => Err(Failure::Other("a vital task failed; see the log".to_owned())),
+        (true, _) => Err(Failure::other("a vital task failed; see the log")),
         (false, false) => {
             tracing::warn!(
                 timeout_ms = DRAIN_TIMEOUT.as_millis() as u64,

@@ -9,14 +9,11 @@ use super::{given, option, print_line};
 use bongsu_part::Failure;
 
 pub(crate) fn command() -> Command {
+    let ttl = option("ttl", "How long the token is valid, in seconds");
     Command::new("token")
         .about("Sign a person's token with JWT_SECRET")
         .arg(option("user", "The person's id").short('u').required(true))
-        .arg(
-            option("ttl", "How long the token is valid, in seconds")
-                .default_value("86400")
-                .allow_hyphen_values(true),
-        )
+        .arg(ttl.default_value("86400").allow_hyphen_values(true))
         .arg(option("role", "A role, such as admin"))
 }
 
@@ -32,11 +29,9 @@ pub(crate) fn run(matches: &ArgMatches, values: &Values) -> Result<(), Failure> 
 /// Signs a token of a person that is valid for `ttl` seconds.
 pub(crate) fn sign(values: &Values, user: &str, ttl: u64, role: Option<String>) -> Result<String, Failure> {
     if values.get(&JWKS_URL).is_some() {
-        return Err(SettingError(
-            "JWKS_URL is set: the hub accepts only tokens that are signed with the keys published there"
-                .to_owned(),
-        )
-        .into());
+        let text =
+            "JWKS_URL is set: the hub accepts only tokens that are signed with the keys published there";
+        return Err(SettingError(text.to_owned()).into());
     }
     let sub = Id::new(user)
         .map_err(|reason| SettingError(format!("--user {user:?} is not allowed: {}", reason.text().en)))?;

@@ -4,11 +4,11 @@
 //! revocation in memory are looked up in the file.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, Id, Millis};
+use bongsu_kernel::{Clock, Id, Millis, lock};
 use bongsu_sql::rusqlite::{Connection, OptionalExtension};
 use bongsu_sql::{Job, Migration, Store, migration};
 use tokio::sync::oneshot;
@@ -90,7 +90,7 @@ impl AccessCommands for EmbeddedAccessCommands {
             match command {
                 // Not stored: a stream does not outlive the process.
                 AccessCommand::Disconnect { .. } => {
-                    let _one_at_a_time = self.state.revocations();
+                    let _one_at_a_time = lock(&self.state.revocations);
                     self.state.handler.apply(&command);
                     Ok(())
                 }
@@ -110,7 +110,7 @@ impl AccessCommands for EmbeddedAccessCommands {
     fn revoked_before<'a>(&'a self, user: &'a Id) -> BoxFuture<'a, Result<Option<Millis>, Error>> {
         Box::pin(async move {
             {
-                let revocations = self.state.revocations();
+                let revocations = lock(&self.state.revocations);
                 let cached = revocations.issued_before.get(user).copied();
                 if cached.is_some() || revocations.is_complete {
                     return Ok(cached);
@@ -124,12 +124,8 @@ impl AccessCommands for EmbeddedAccessCommands {
 }
 
 impl SharedState {
-    fn revocations(&self) -> MutexGuard<'_, RevocationCache> {
-        self.revocations.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn revoke(&self, user: &Id, issued_before: Millis) {
-        let mut revocations = self.revocations();
+        let mut revocations = lock(&self.revocations);
         let has_room = revocations.issued_before.len() < MAX_CACHED_REVOCATIONS;
         match revocations.issued_before.get_mut(user) {
             Some(before) => *before = issued_before.max(*before),

@@ -222,8 +222,7 @@ impl Inner {
     /// Reads a person's revocation from Redis. Returns None only once Redis has every known revocation.
     async fn query_revocation(&self, user: &Id) -> Result<Option<Millis>, Error> {
         let key = self.revoked_key(user);
-        let mut command = redis::cmd("GET");
-        command.arg(&key);
+        let command = redis::cmd("GET").arg(&key).take();
         loop {
             let query = self.redis.query("revoked", &key, &command, Repeat::Safe);
             let answer: Value =

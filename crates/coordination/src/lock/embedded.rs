@@ -1,10 +1,10 @@
 //! Locks of one process, in memory. They end with the process.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::Id;
+use bongsu_kernel::{Id, lock};
 
 use super::{AcquireOutcome, LockLease, Locks};
 use crate::{BoxFuture, Error};
@@ -32,7 +32,7 @@ impl EmbeddedLocks {
 
     fn acquire_now(&self, event: &Id) -> AcquireOutcome {
         let now = Instant::now();
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(&self.table);
         if let Some((_, expires_at)) = table.locks.get(event)
             && *expires_at > now
         {
@@ -50,7 +50,7 @@ impl EmbeddedLocks {
     /// Moves the end of a lease, if its owner still holds the lock. An end that is not in the future removes the lock.
     fn set_expiry(&self, lease: &LockLease, expires_at: Instant) -> bool {
         let now = Instant::now();
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(&self.table);
         match table.locks.get_mut(&lease.event) {
             Some((owner, current)) if *owner == lease.owner && *current > now => *current = expires_at,
             _ => return false,

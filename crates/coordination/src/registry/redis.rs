@@ -5,11 +5,11 @@
 //! that are alive. All keys share one slot.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::Millis;
-use bongsu_kernel::task::{OnEnd, Supervisor};
+use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Millis, lock};
 use bongsu_redis::redis::{Value, from_redis_value};
 use bongsu_redis::{Redis, Repeat, Script};
 use serde::{Deserialize, Serialize};
@@ -83,16 +83,8 @@ impl RedisRegistry {
             fleet: watch::Sender::default(),
             expires_at: Mutex::new(None),
         }));
-        let (registry, stop) = (this.clone(), supervisor.stop());
-        supervisor.spawn("registry", OnEnd::Restart, move || {
-            let (registry, stop) = (registry.clone(), stop.clone());
-            async move {
-                tokio::select! {
-                    () = stop.cancelled() => registry.leave().await,
-                    () = registry.keep_renewing() => {}
-                }
-            }
-        });
+        let renew = |registry: Self| async move { registry.keep_renewing().await };
+        supervisor.run_until_stop("registry", &this, renew, |registry| async move { registry.leave().await });
         this
     }
 
@@ -184,11 +176,11 @@ impl RedisRegistry {
     }
 
     fn expires_at(&self) -> Option<Instant> {
-        *self.0.expires_at.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0.expires_at)
     }
 
     fn set_expiry(&self, expires_at: Option<Instant>) {
-        *self.0.expires_at.lock().unwrap_or_else(PoisonError::into_inner) = expires_at;
+        *lock(&self.0.expires_at) = expires_at;
     }
 }
 

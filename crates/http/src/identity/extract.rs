@@ -162,13 +162,10 @@ fn foreign_origin(parts: &Parts) -> ApiError {
     )
 }
 
-fn not_signed_in() -> ApiError {
-    ApiError::unauthorized("로그인이 필요합니다.", "The request has no token; sign in first.")
-}
-
 /// Counts the request as one of this person's requests in flight. An error if the request has no person, or
 /// the person too many requests.
 fn admit(person: Option<Person>, parts: &Parts) -> Result<Person, ApiError> {
+    let not_signed_in = || ApiError::unauthorized("로그인이 필요합니다.", "Sign in first.");
     let person = person.ok_or_else(not_signed_in)?;
     if let Some(slot) = parts.extensions.get::<RequestSlot>() {
         slot.assign(&person.id)?;

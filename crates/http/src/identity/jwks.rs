@@ -52,22 +52,13 @@ impl Jwks {
                 tracing::error!(%error, "failed to create the HTTP client for JWKS_URL; the hub does not start");
                 ApiError::unexpected()
             })?;
-        let this = Self(Arc::new(Inner {
-            url,
-            algorithm,
-            client,
-            keys: RwLock::default(),
-            last_fetch: Mutex::default(),
-        }));
+        let (keys, last_fetch) = (RwLock::default(), Mutex::default());
+        let this = Self(Arc::new(Inner { url, algorithm, client, keys, last_fetch }));
         supervisor.run("jwks-refresh", &this, |jwks| async move {
             loop {
                 jwks.fetch(Duration::ZERO).await;
-                tokio::time::sleep(if jwks.degraded_reason().is_none() {
-                    REFRESH_INTERVAL
-                } else {
-                    RETRY_DELAY
-                })
-                .await;
+                let is_degraded = jwks.degraded_reason().is_some();
+                tokio::time::sleep(if is_degraded { RETRY_DELAY } else { REFRESH_INTERVAL }).await;
             }
         });
         Ok(this)

@@ -43,16 +43,10 @@ impl Options {
             (None | Some("HS256"), None) => Algorithm::HS256,
             (None | Some("RS256"), Some(_)) => Algorithm::RS256,
             (Some("ES256"), Some(_)) => Algorithm::ES256,
-            (Some(other), Some(_)) => {
-                return Err(SettingError::invalid_value(
-                    &JWT_ALGORITHM,
-                    other,
-                    "RS256 or ES256 with JWKS_URL",
-                ));
+            (Some(_), Some(_)) => {
+                return Err(values.not_allowed(&JWT_ALGORITHM, "RS256 or ES256 with JWKS_URL"));
             }
-            (Some(other), None) => {
-                return Err(SettingError::invalid_value(&JWT_ALGORITHM, other, "HS256 without JWKS_URL"));
-            }
+            (Some(_), None) => return Err(values.not_allowed(&JWT_ALGORITHM, "HS256 without JWKS_URL")),
         };
         Ok(Self {
             secret: values.text(&JWT_SECRET).to_owned(),

@@ -6,11 +6,11 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bongsu_kernel::{Clock, Id, Millis, Outage, random};
+use bongsu_kernel::{Clock, Id, Millis, Outage, lock, random};
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -83,7 +83,7 @@ impl MemoryTickets {
 
     fn issue_now(&self, person: Person) -> Result<Ticket, TicketError> {
         let now = self.clock.now();
-        let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tickets = lock(&self.tickets);
         tickets.remove_expired(now);
         let unused = tickets.per_person.get(&person.id).copied().unwrap_or_default();
         if tickets.by_age.len() >= MAX_TICKETS || unused >= MAX_TICKETS_PER_PERSON {
@@ -99,7 +99,7 @@ impl MemoryTickets {
 
     fn redeem_now(&self, ticket: &str) -> Option<Person> {
         let now = self.clock.now();
-        let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tickets = lock(&self.tickets);
         let (person, expires_at) = tickets.remove(ticket)?;
         (now < expires_at).then_some(person)
     }

@@ -6,11 +6,12 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use bongsu_kernel::lock;
 use http::{Method, Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
@@ -118,7 +119,7 @@ impl RequestCanceller {
     /// request's future right after this call.
     fn next_token(&self) -> CancellationToken {
         let token = CancellationToken::new();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+        *lock(&self.0) = Some(token.clone());
         token
     }
 }
@@ -126,7 +127,7 @@ impl RequestCanceller {
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for RequestCanceller {
     #[expect(clippy::disallowed_methods, reason = "hyper's own tasks; they end with their connection")]
     fn execute(&self, request: F) {
-        let token = self.0.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+        let token = lock(&self.0).take().unwrap_or_default();
         tokio::spawn(async move {
             tokio::select! {
                 () = request => {}

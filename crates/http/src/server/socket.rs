@@ -9,10 +9,11 @@ use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bongsu_kernel::lock;
 use rustix::net::Shutdown;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -77,7 +78,7 @@ impl ConnectionControl {
     /// Takes the connection out of hyper once earlier responses were written, to go on with this response.
     pub(super) fn hand_over(&self, handover: Handover) {
         if let Some(shared) = self.shared.upgrade() {
-            *shared.handover.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(handover));
+            *lock(&shared.handover) = Some(Box::new(handover));
         }
     }
 
@@ -212,7 +213,7 @@ impl DetachedSocket {
         if self.0.has_unwritten.load(Ordering::Relaxed) {
             return None;
         }
-        self.0.handover.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0.handover).take()
     }
 
     pub(super) fn shared(&self) -> &Arc<SocketState> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bongsu_kernel::json::Object;
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Clock, Id, Millis};
-use bongsu_live::log::{BoxFuture, Bus, LogError, Sink};
+use bongsu_live::log::{Bus, LogFuture, Sink};
 use bongsu_live::{Hub, SubjectName};
 use bongsu_redis::redis::cmd;
 use bongsu_redis::{Channel, Listener, Redis, Repeat, Subscriber};
@@ -99,8 +99,7 @@ async fn send_batch(redis: Redis, marks: Arc<dyn MarkBuffer>, mut batch: Vec<Mes
     let redis = &redis;
     let sending = batch.into_iter().map(|Message { person, text, .. }| async move {
         let channel = channel(redis, person.as_str());
-        let mut publish = cmd("SPUBLISH");
-        publish.arg(&channel).arg(text);
+        let publish = cmd("SPUBLISH").arg(&channel).arg(text).take();
         // Repeated after a failure, because a lost change is not sent again. A lost entry is read from the
         // records.
         let _ = redis.query("spublish", &channel, &publish, Repeat::Safe).await;
@@ -130,7 +129,7 @@ impl LiveDelivery for RedisDelivery {
 }
 
 impl Bus for RedisDelivery {
-    fn subscribe(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>> {
+    fn subscribe(&self, subject: &SubjectName) -> LogFuture<'_, ()> {
         let channel = self.channel(subject);
         Box::pin(async move { Ok(self.bus.subscribe(channel).await?) })
     }

@@ -73,8 +73,7 @@ impl MarkBuffer for RedisMarkBuffer {
     fn marks<'a>(&'a self, person: &'a Id) -> BufferFuture<'a, Marks> {
         Box::pin(async move {
             let key = self.key(person);
-            let mut all = cmd("HGETALL");
-            all.arg(&key);
+            let all = cmd("HGETALL").arg(&key).take();
             let all: Vec<(String, String)> =
                 read(self.redis.query("hgetall", &key, &all, Repeat::Safe).await?)?;
             // Fields that another program wrote in another format are skipped: `remove_written` could not match them.

@@ -74,13 +74,8 @@ pub fn reference_page(settings: &[&'static Setting]) -> String {
             } else {
                 format!("`{}`", setting.default)
             };
-            let _ = writeln!(
-                out,
-                "| `{}` | {default} | {} | {} |",
-                setting.name,
-                setting.allowed(),
-                setting.description
-            );
+            let (Setting { name, description, .. }, allowed) = (setting, setting.allowed());
+            let _ = writeln!(out, "| `{name}` | {default} | {allowed} | {description} |");
         }
     }
     out

@@ -1,8 +1,8 @@
 //! Buckets of one process, in memory.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use bongsu_kernel::{Clock, Millis, RecentCache};
+use bongsu_kernel::{Clock, Millis, RecentCache, lock};
 
 use super::{Buckets, Rate, RateLimitError, SHORTFALL_TOLERANCE};
 use crate::BoxFuture;
@@ -31,7 +31,7 @@ impl EmbeddedBuckets {
             return Err(RateLimitError::ExceedsBurst);
         }
         let now = self.clock.now();
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = lock(&self.buckets);
         let level = match buckets.get(key) {
             Some(bucket) => {
                 // After the clock was set back, no tokens are added for the lost time; filling continues from the new

@@ -1,11 +1,11 @@
 //! Connections of one process, counted in memory.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use bongsu_kernel::{Id, shrink};
+use bongsu_kernel::{Id, lock, shrink};
 
-use super::{ConnectionLimitError, ConnectionPermit, Connections, Limit, OnReplaced, Policy};
+use super::{AcquireResult, ConnectionLimitError, ConnectionPermit, Connections, Limit, OnReplaced, Policy};
 use crate::BoxFuture;
 
 /// Connections in the memory of one process.
@@ -26,12 +26,8 @@ impl EmbeddedConnections {
         Self { limit, open: Arc::default() }
     }
 
-    fn acquire_now(
-        &self,
-        person: &Id,
-        on_replaced: OnReplaced,
-    ) -> Result<ConnectionPermit, ConnectionLimitError> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+    fn acquire_now(&self, person: &Id, on_replaced: OnReplaced) -> AcquireResult {
+        let mut open = lock(&self.open);
         let count = open.by_person.get(person).map_or(0, VecDeque::len);
         if self.limit.policy == Policy::Refuse && count >= self.limit.max {
             return Err(ConnectionLimitError::Full);
@@ -52,18 +48,14 @@ impl EmbeddedConnections {
 }
 
 impl Connections for EmbeddedConnections {
-    fn acquire(
-        &self,
-        person: &Id,
-        on_replaced: OnReplaced,
-    ) -> BoxFuture<'_, Result<ConnectionPermit, ConnectionLimitError>> {
+    fn acquire(&self, person: &Id, on_replaced: OnReplaced) -> BoxFuture<'_, AcquireResult> {
         Box::pin(std::future::ready(self.acquire_now(person, on_replaced)))
     }
 }
 
 /// Removes a connection, unless it was replaced before.
 fn release(open: &Mutex<OpenConnections>, person: &Id, number: u64) {
-    let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut open = lock(open);
     if let Some(own) = open.by_person.get_mut(person) {
         own.retain(|(of, _)| *of != number);
         if own.is_empty() {

@@ -8,11 +8,11 @@
 mod held_connections;
 mod lost_instances;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::task::{OnEnd, Supervisor};
-use bongsu_kernel::{Id, Millis, Outage, random};
+use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Id, Millis, Outage, lock, random};
 use bongsu_redis::redis::from_redis_value;
 use bongsu_redis::{Channel, Error, Listener, Redis, Repeat, Script, Subscriber};
 
@@ -21,7 +21,7 @@ use serde::Deserialize;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
-use super::{ConnectionLimitError, ConnectionPermit, Connections, Limit, OnReplaced, Policy};
+use super::{AcquireResult, ConnectionLimitError, ConnectionPermit, Connections, Limit, OnReplaced, Policy};
 use crate::BoxFuture;
 use held_connections::{HeldConnections, Purpose, Report};
 
@@ -124,20 +124,17 @@ impl RedisConnections {
             limit,
         }));
         let bus = this.0.redis.subscriber(Arc::new(BusListener(this.clone())));
-        let (running, stop) = (this.clone(), supervisor.stop());
-        supervisor.spawn(this.0.limit.name, OnEnd::Restart, move || {
-            let (this, stop, bus) = (running.clone(), stop.clone(), bus.clone());
-            async move {
-                tokio::select! {
-                    () = stop.cancelled() => this.0.leave().await,
-                    () = this.0.listen(&bus) => {}
-                    () = this.0.run_checks() => {}
-                    () = this.0.send_changes() => {}
-                    () = this.0.send_decisions() => {}
-                    () = this.0.run_sweeps() => {}
-                }
+        let run = |(this, bus): (Self, Subscriber)| async move {
+            tokio::select! {
+                () = this.0.listen(&bus) => {}
+                () = this.0.run_checks() => {}
+                () = this.0.send_changes() => {}
+                () = this.0.send_decisions() => {}
+                () = this.0.run_sweeps() => {}
             }
-        });
+        };
+        let leave = |(this, _): (Self, Subscriber)| async move { this.0.leave().await };
+        supervisor.run_until_stop(this.0.limit.name, &(this.clone(), bus), run, leave);
         this
     }
 }
@@ -145,10 +142,6 @@ impl RedisConnections {
 impl Inner {
     fn key(&self, suffix: &str) -> String {
         self.redis.key(format_args!("{}:{suffix}", self.limit.name))
-    }
-
-    fn held(&self) -> MutexGuard<'_, HeldConnections> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn listen(&self, bus: &Subscriber) {
@@ -167,9 +160,9 @@ impl Inner {
         'checks: loop {
             // After a failure the next check indexes the instance.
             let _ = self.index_instance().await;
-            let people = self.held().people();
+            let people = lock(&self.held).people();
             for batch in people.chunks(CHECKS_PER_SECOND) {
-                batch.iter().for_each(|person| self.held().schedule_index_update(person));
+                batch.iter().for_each(|person| lock(&self.held).schedule_index_update(person));
                 if self.report_all(batch).await.is_err() {
                     tokio::time::sleep(RETRY_DELAY).await;
                     is_urgent = true;
@@ -193,9 +186,9 @@ impl Inner {
     /// Reports changes until Redis has them: a closed connection that still counts could cause the
     /// replacement of an open one. Then updates the index of this instance.
     async fn send_changes(&self) {
-        let on_change = self.held().on_change.clone();
+        let on_change = lock(&self.held).on_change.clone();
         loop {
-            let batch = self.held().take_changed(BATCH_SIZE);
+            let batch = lock(&self.held).take_changed(BATCH_SIZE);
             if batch.is_empty() {
                 on_change.notified().await;
                 continue;
@@ -206,7 +199,7 @@ impl Inner {
                     let Some(purpose) = *purpose else { return true };
                     let is_sent = self.report(person, purpose).await.is_ok();
                     if !is_sent {
-                        self.held().schedule_report(person, Purpose::Change);
+                        lock(&self.held).schedule_report(person, Purpose::Change);
                     }
                     is_sent
                 })
@@ -217,7 +210,7 @@ impl Inner {
             let people: Vec<&Id> = batch.iter().map(|(person, _)| person).collect();
             let is_indexed = self.update_index(&people).await.is_ok();
             if !is_indexed {
-                people.iter().for_each(|person| self.held().schedule_index_update(person));
+                people.iter().for_each(|person| lock(&self.held).schedule_index_update(person));
             }
             if !(are_sent && is_indexed) {
                 tokio::time::sleep(RETRY_DELAY).await;
@@ -231,7 +224,7 @@ impl Inner {
         while let Some(PendingDecision { due, person, asked_at }) = decisions.recv().await {
             tokio::time::sleep_until(due.into()).await;
             if self.report(&person, Purpose::Decision(asked_at)).await.is_err() {
-                self.held().schedule_report(&person, Purpose::Change);
+                lock(&self.held).schedule_report(&person, Purpose::Change);
             }
         }
     }
@@ -264,10 +257,10 @@ impl Inner {
 
     /// Sends a report once. Returns false when it arrived too late.
     async fn report_once(&self, person: &Id, purpose: Purpose) -> Result<bool, Error> {
-        let report = self.held().build_report(person);
+        let report = lock(&self.held).build_report(person);
         let answer = self.send(person, &report, purpose).await?;
         let (now, answer) = answer.split_first().ok_or_else(|| unexpected("a report has an empty answer"))?;
-        self.held().set_clock(now.parse().map_err(unexpected)?);
+        lock(&self.held).set_clock(now.parse().map_err(unexpected)?);
         let [asked_at, was_known, times @ ..] = answer else { return Ok(false) };
         if let Ok(asked_at) = asked_at.parse() {
             let due = Instant::now() + ANSWER_TIMEOUT;
@@ -278,7 +271,7 @@ impl Inner {
             self.recheck.notify_one();
         }
         let replaced: Vec<OnReplaced> = {
-            let mut held = self.held();
+            let mut held = lock(&self.held);
             let answers = report.connections.iter().zip(times);
             answers.filter_map(|((id, _), time)| held.apply_answer(person, id, time)).collect()
         };
@@ -322,31 +315,28 @@ impl Inner {
         from_redis_value(answer).map_err(unexpected)
     }
 
-    async fn acquire(
-        self: Arc<Self>,
-        person: Id,
-        on_replaced: OnReplaced,
-    ) -> Result<ConnectionPermit, ConnectionLimitError> {
-        if !self.held().has_room_for_change(&person) {
+    async fn acquire(self: Arc<Self>, person: Id, on_replaced: OnReplaced) -> AcquireResult {
+        if !lock(&self.held).has_room_for_change(&person) {
             return Err(Outage("too many changes wait to be reported to Redis".to_owned()).into());
         }
         let (id, deadline): (Arc<str>, _) = (random::uuid().into(), Instant::now() + ACQUIRE_TIMEOUT);
-        self.held().insert(&person, id.clone(), on_replaced, deadline);
+        lock(&self.held).insert(&person, id.clone(), on_replaced, deadline);
         // The permit exists before the report, so that the connection is also removed when this future fails or is
         // dropped.
         let (inner, released) = (self.clone(), (person.clone(), id.clone()));
-        let permit = ConnectionPermit(Box::new(move || drop(inner.held().remove(&released.0, &released.1))));
+        let permit =
+            ConnectionPermit(Box::new(move || drop(lock(&inner.held).remove(&released.0, &released.1))));
         match tokio::time::timeout_at(deadline.into(), self.report(&person, Purpose::Change)).await {
             Ok(outcome) => outcome.map_err(Outage::from)?,
             Err(_) => return Err(Outage("Redis did not answer in time".to_owned()).into()),
         }
-        let is_refused = self.limit.policy == Policy::Refuse && !self.held().contains(&person, &id);
+        let is_refused = self.limit.policy == Policy::Refuse && !lock(&self.held).contains(&person, &id);
         if is_refused { Err(ConnectionLimitError::Full) } else { Ok(permit) }
     }
 
     /// Reports at shutdown that this instance holds no connections any more.
     async fn leave(&self) {
-        let people = self.held().clear();
+        let people = lock(&self.held).clear();
         // If a report is lost, the connections stop counting when the instance has left the fleet.
         let _ = self.report_all(&people).await;
     }
@@ -357,11 +347,7 @@ fn unexpected(error: impl std::fmt::Display) -> Error {
 }
 
 impl Connections for RedisConnections {
-    fn acquire(
-        &self,
-        person: &Id,
-        on_replaced: OnReplaced,
-    ) -> BoxFuture<'_, Result<ConnectionPermit, ConnectionLimitError>> {
+    fn acquire(&self, person: &Id, on_replaced: OnReplaced) -> BoxFuture<'_, AcquireResult> {
         Box::pin(self.0.clone().acquire(person.clone(), on_replaced))
     }
 }
@@ -382,7 +368,7 @@ impl Listener for BusListener {
         let inner = &self.0.0;
         let outcome = if channel.name() == inner.key("ask") {
             serde_json::from_slice::<Id>(payload).map(|person| {
-                let mut held = inner.held();
+                let mut held = lock(&inner.held);
                 // Only an instance with a counted connection of the person answers.
                 if held.has_counted(&person) {
                     held.schedule_report(&person, Purpose::Answer);
@@ -390,7 +376,7 @@ impl Listener for BusListener {
             })
         } else {
             serde_json::from_slice::<Disconnect>(payload).map(|message| {
-                let replaced = inner.held().remove(&message.member_id, &message.connection_id);
+                let replaced = lock(&inner.held).remove(&message.member_id, &message.connection_id);
                 if let Some(on_replaced) = replaced {
                     on_replaced();
                 }

@@ -20,7 +20,7 @@ use tokio::sync::{Notify, oneshot};
 
 use self::membership::MembershipVersions;
 use super::{
-    Append, AppendError, AppendOutcome, BoxFuture, Log, LogError, LogPosition, Page, ReadLimits, Sink,
+    Append, AppendError, AppendOutcome, Log, LogError, LogFuture, LogPosition, Page, ReadLimits, Sink,
 };
 use crate::SubjectName;
 
@@ -29,19 +29,13 @@ pub use follow_ups::EmbeddedFollowUps;
 
 /// The tables of this log.
 pub const MIGRATIONS: &[Migration] = &[
-    Migration {
-        part: "log",
-        number: 1,
-        sqlite: include_str!("../../migrations/sqlite/0001_log.sql"),
-        servers: None,
-    },
-    Migration {
-        part: "log",
-        number: 2,
-        sqlite: include_str!("../../migrations/sqlite/0002_trace.sql"),
-        servers: None,
-    },
+    migration(1, include_str!("../../migrations/sqlite/0001_log.sql")),
+    migration(2, include_str!("../../migrations/sqlite/0002_trace.sql")),
 ];
+
+const fn migration(number: u32, sqlite: &'static str) -> Migration {
+    Migration { part: "log", number, sqlite, servers: None }
+}
 
 /// How long a caller waits for an append. After a timeout the append may still be committed.
 const APPEND_TIMEOUT: Duration = Duration::from_secs(5);
@@ -76,10 +70,7 @@ impl EmbeddedLog {
 }
 
 impl Log for EmbeddedLog {
-    fn append(
-        &self,
-        events: Vec<Append>,
-    ) -> BoxFuture<'_, Result<Vec<Result<AppendOutcome, AppendError>>, LogError>> {
+    fn append(&self, events: Vec<Append>) -> LogFuture<'_, Vec<Result<AppendOutcome, AppendError>>> {
         Box::pin(async move {
             if self.store.writer().is_stuck() {
                 return Err(LogError::Failed("the disk does not answer".to_owned()));
@@ -106,12 +97,7 @@ impl Log for EmbeddedLog {
         })
     }
 
-    fn read(
-        &self,
-        subject: &SubjectName,
-        after: StreamId,
-        limits: ReadLimits,
-    ) -> BoxFuture<'_, Result<Page, LogError>> {
+    fn read(&self, subject: &SubjectName, after: StreamId, limits: ReadLimits) -> LogFuture<'_, Page> {
         let subject = subject.clone();
         Box::pin(async move {
             let page =
@@ -120,14 +106,14 @@ impl Log for EmbeddedLog {
         })
     }
 
-    fn head(&self, subject: &SubjectName) -> BoxFuture<'_, Result<LogPosition, LogError>> {
+    fn head(&self, subject: &SubjectName) -> LogFuture<'_, LogPosition> {
         let subject = subject.clone();
         Box::pin(async move {
             Ok(self.store.readers().read(move |connection| read::head(connection, &subject)).await?)
         })
     }
 
-    fn purge(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>> {
+    fn purge(&self, subject: &SubjectName) -> LogFuture<'_, ()> {
         let subject = subject.clone();
         Box::pin(async move {
             self.store.write(move |connection| append::purge(connection, &subject)).await?;
@@ -135,11 +121,11 @@ impl Log for EmbeddedLog {
         })
     }
 
-    fn membership_version(&self, subject: &SubjectName) -> BoxFuture<'_, Result<u64, LogError>> {
+    fn membership_version(&self, subject: &SubjectName) -> LogFuture<'_, u64> {
         Box::pin(std::future::ready(Ok(self.memberships.current(subject))))
     }
 
-    fn change_membership_version(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>> {
+    fn change_membership_version(&self, subject: &SubjectName) -> LogFuture<'_, ()> {
         self.memberships.change(subject);
         Box::pin(std::future::ready(Ok(())))
     }

@@ -10,7 +10,7 @@ use bongsu_kernel::{Id, Millis, StreamId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::{Append, BoxFuture, LogError};
+use super::{Append, BoxFuture, LogFuture};
 use crate::SubjectName;
 
 /// The follow-up records that were not acknowledged yet.
@@ -24,14 +24,14 @@ pub trait FollowUps: Send + Sync {
         &'a self,
         limit: usize,
         excluded: &'a [PendingFollowUp],
-    ) -> BoxFuture<'a, Result<Vec<PendingFollowUp>, LogError>>;
+    ) -> LogFuture<'a, Vec<PendingFollowUp>>;
 
     /// Removes records that were handled.
-    fn acknowledge(&self, pending: Vec<PendingFollowUp>) -> BoxFuture<'_, Result<(), LogError>>;
+    fn acknowledge(&self, pending: Vec<PendingFollowUp>) -> LogFuture<'_, ()>;
 
     /// The record of one event. The cost is bounded however many records wait, because every person may ask for any
     /// event; therefore a record that is older than hundreds of others may not be found.
-    fn find(&self, subject: &SubjectName, id: StreamId) -> BoxFuture<'_, Result<Option<FollowUp>, LogError>>;
+    fn find(&self, subject: &SubjectName, id: StreamId) -> LogFuture<'_, Option<FollowUp>>;
 
     /// Watches for new records, from when this returns until the watch is dropped. At most one watch may exist.
     fn watch(&self) -> BoxFuture<'_, FollowUpWatch>;

@@ -26,7 +26,7 @@ pub use event_trace::trace_event;
 pub use follow_ups::RedisFollowUps;
 
 use self::key_limit::KeyNotes;
-use super::{Append, AppendError, AppendOutcome, BoxFuture, Log, LogError, LogPosition, Page, ReadLimits};
+use super::{Append, AppendError, AppendOutcome, Log, LogError, LogFuture, LogPosition, Page, ReadLimits};
 use crate::SubjectName;
 
 static PURGE: Script = Script::new("purge", include_str!("../../lua/purge.lua"));
@@ -68,10 +68,7 @@ impl RedisLog {
 }
 
 impl Log for RedisLog {
-    fn append(
-        &self,
-        events: Vec<Append>,
-    ) -> BoxFuture<'_, Result<Vec<Result<AppendOutcome, AppendError>>, LogError>> {
+    fn append(&self, events: Vec<Append>) -> LogFuture<'_, Vec<Result<AppendOutcome, AppendError>>> {
         Box::pin(async move {
             // One call per subject: the order counts only within a subject, and subjects may be on different servers.
             let mut by_subject: BTreeMap<&SubjectName, Vec<usize>> = BTreeMap::new();
@@ -87,13 +84,10 @@ impl Log for RedisLog {
                 by_subject.values().flatten().copied().zip(outcomes.into_iter().flatten()).collect();
             answers.sort_by_key(|(at, _)| *at);
             let answers: Vec<_> = answers.into_iter().map(|(_, answer)| answer).collect();
+            let is_final = |answer: &_| matches!(answer, Err(AppendError::Failed(_) | AppendError::Conflict));
             match &answers[..] {
                 // No event is known to be stored and none is stale, so the error is returned for the whole batch.
-                [Err(AppendError::Failed(error)), rest @ ..]
-                    if rest.iter().all(|answer| {
-                        matches!(answer, Err(AppendError::Failed(_) | AppendError::Conflict))
-                    }) =>
-                {
+                [Err(AppendError::Failed(error)), rest @ ..] if rest.iter().all(is_final) => {
                     Err(error.clone())
                 }
                 _ => Ok(answers),
@@ -101,22 +95,17 @@ impl Log for RedisLog {
         })
     }
 
-    fn read(
-        &self,
-        subject: &SubjectName,
-        after: StreamId,
-        limits: ReadLimits,
-    ) -> BoxFuture<'_, Result<Page, LogError>> {
+    fn read(&self, subject: &SubjectName, after: StreamId, limits: ReadLimits) -> LogFuture<'_, Page> {
         let subject = subject.clone();
         Box::pin(async move { read::page(&self.redis, &subject, after, limits).await })
     }
 
-    fn head(&self, subject: &SubjectName) -> BoxFuture<'_, Result<LogPosition, LogError>> {
+    fn head(&self, subject: &SubjectName) -> LogFuture<'_, LogPosition> {
         let subject = subject.clone();
         Box::pin(async move { read::head(&self.redis, &subject).await })
     }
 
-    fn purge(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>> {
+    fn purge(&self, subject: &SubjectName) -> LogFuture<'_, ()> {
         let stream = stream_key(&self.redis, subject);
         Box::pin(async move {
             let [answers, expiries] = IDEMPOTENCY_KEYS.map(|name| self.redis.sibling_key(&stream, name));
@@ -125,7 +114,7 @@ impl Log for RedisLog {
         })
     }
 
-    fn membership_version(&self, subject: &SubjectName) -> BoxFuture<'_, Result<u64, LogError>> {
+    fn membership_version(&self, subject: &SubjectName) -> LogFuture<'_, u64> {
         let key = self.redis.sibling_key(&stream_key(&self.redis, subject), MEMBERSHIP);
         Box::pin(async move {
             let (new, lifetime) =
@@ -136,7 +125,7 @@ impl Log for RedisLog {
         })
     }
 
-    fn change_membership_version(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>> {
+    fn change_membership_version(&self, subject: &SubjectName) -> LogFuture<'_, ()> {
         let key = self.redis.sibling_key(&stream_key(&self.redis, subject), MEMBERSHIP);
         Box::pin(async move {
             self.redis.query("del", &key, redis::cmd("DEL").arg(&key), Repeat::Safe).await?;

@@ -66,10 +66,10 @@ fn empty_rooms_take_no_memory() {
     };
     rooms.iter().for_each(|room| _ = local.add_stream(room, Some(&id("passes"))));
     report_all();
-    assert_eq!(local.lock().rooms.len(), rooms.len());
+    assert_eq!(lock(&local.state).rooms.len(), rooms.len());
     rooms.iter().for_each(|room| local.remove_stream(room, Some(&id("passes"))));
     report_all();
-    let state = local.lock();
+    let state = lock(&local.state);
     assert_eq!((state.rooms.len(), state.schedule.len()), (0, 0));
     assert!(state.rooms.capacity() < 4_096, "{}", state.rooms.capacity());
 }

@@ -5,16 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bongsu_kernel::task::Supervisor;
-use bongsu_kernel::{Clock, Id, Millis, shrink};
-use bongsu_live::log::BoxFuture;
+use bongsu_kernel::{Clock, Id, Millis, lock, shrink};
 
 use super::{
-    CHANGE_BATCH_INTERVAL, Error, MAX_LISTED, MAX_PAGE_SIZE, Occupant, Occupants, PresenceChange,
-    PresenceListener, PresenceStore, ReportOutcome, millis,
+    CHANGE_BATCH_INTERVAL, MAX_LISTED, MAX_PAGE_SIZE, Occupant, Occupants, PresenceChange, PresenceListener,
+    PresenceStore, ReportOutcome, StoreFuture, millis,
 };
 use crate::Options;
 
@@ -87,12 +86,8 @@ impl EmbeddedStore {
         this
     }
 
-    fn lock(&self) -> MutexGuard<'_, Rooms> {
-        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn sweep(&self) {
-        let (mut rooms, now) = (self.lock(), self.clock.now());
+        let (mut rooms, now) = (lock(&self.rooms), self.clock.now());
         while let Some((_, room)) = rooms.schedule.first().filter(|(due, _)| *due <= now).cloned() {
             self.update(&mut rooms, &room, now, |_| {});
         }
@@ -126,9 +121,9 @@ impl EmbeddedStore {
 }
 
 impl PresenceStore for EmbeddedStore {
-    fn report(&self, room: &Id, present: &[Id], left: &[Id]) -> BoxFuture<'_, Result<ReportOutcome, Error>> {
+    fn report(&self, room: &Id, present: &[Id], left: &[Id]) -> StoreFuture<'_, ReportOutcome> {
         // Takes effect before the future is polled, so reports are applied in the order of the calls.
-        let mut rooms = self.lock();
+        let mut rooms = lock(&self.rooms);
         self.update(&mut rooms, room, self.clock.now(), |update| {
             present.iter().for_each(|person| update.renew(person, Lease::Stream));
             for person in left {
@@ -141,19 +136,14 @@ impl PresenceStore for EmbeddedStore {
         Box::pin(std::future::ready(Ok(ReportOutcome { next_report_within: None, version: None, count })))
     }
 
-    fn heartbeat(&self, room: &Id, person: &Id) -> BoxFuture<'_, Result<(), Error>> {
+    fn heartbeat(&self, room: &Id, person: &Id) -> StoreFuture<'_, ()> {
         let now = self.clock.now();
-        self.update(&mut self.lock(), room, now, |update| update.renew(person, Lease::Heartbeat(now)));
+        self.update(&mut lock(&self.rooms), room, now, |update| update.renew(person, Lease::Heartbeat(now)));
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn occupants(
-        &self,
-        room: &Id,
-        after: Option<&Id>,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<Occupants, Error>> {
-        let (mut rooms, now) = (self.lock(), self.clock.now());
+    fn occupants(&self, room: &Id, after: Option<&Id>, limit: usize) -> StoreFuture<'_, Occupants> {
+        let (mut rooms, now) = (lock(&self.rooms), self.clock.now());
         self.update(&mut rooms, room, now, |_| {});
         let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(sort_key(after)));
         let people = rooms.by_id.get(room).map(|room| &room.people);
@@ -172,7 +162,7 @@ impl PresenceStore for EmbeddedStore {
         Box::pin(std::future::ready(Ok(occupants)))
     }
 
-    fn subscribe(&self, _: &Id) -> BoxFuture<'_, Result<(), Error>> {
+    fn subscribe(&self, _: &Id) -> StoreFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 

@@ -12,14 +12,13 @@ use std::time::Duration;
 
 use bongsu_coordination::registry::Fleet;
 use bongsu_kernel::{Id, Millis};
-use bongsu_live::log::BoxFuture;
 use bongsu_redis::redis::{self as client, FromRedisValue, Value};
 use bongsu_redis::{Channel, Redis, Repeat, Script, Subscriber};
 use tokio::sync::watch;
 
 use super::{
     CHANGE_BATCH_INTERVAL, Error, MAX_LISTED, MAX_PAGE_SIZE, Occupant, Occupants, PresenceListener,
-    PresenceStore, ReportOutcome, millis,
+    PresenceStore, ReportOutcome, StoreFuture, millis,
 };
 use crate::Options;
 use bus::{BusListener, CHANNEL_NAME};
@@ -146,7 +145,7 @@ impl RedisStore {
 }
 
 impl PresenceStore for RedisStore {
-    fn report(&self, room: &Id, present: &[Id], left: &[Id]) -> BoxFuture<'_, Result<ReportOutcome, Error>> {
+    fn report(&self, room: &Id, present: &[Id], left: &[Id]) -> StoreFuture<'_, ReportOutcome> {
         let (room, present, left) = (room.clone(), present.to_vec(), left.to_vec());
         Box::pin(async move {
             // Not repeated here: the caller retries with the people who are present at that time.
@@ -158,7 +157,7 @@ impl PresenceStore for RedisStore {
         })
     }
 
-    fn heartbeat(&self, room: &Id, person: &Id) -> BoxFuture<'_, Result<(), Error>> {
+    fn heartbeat(&self, room: &Id, person: &Id) -> StoreFuture<'_, ()> {
         let (room, person) = (room.clone(), [person.clone()]);
         Box::pin(async move {
             let (source, repeat) = (HEARTBEAT_SOURCE, Repeat::Safe);
@@ -168,17 +167,12 @@ impl PresenceStore for RedisStore {
         })
     }
 
-    fn occupants(
-        &self,
-        room: &Id,
-        after: Option<&Id>,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<Occupants, Error>> {
+    fn occupants(&self, room: &Id, after: Option<&Id>, limit: usize) -> StoreFuture<'_, Occupants> {
         let (room, after) = (room.clone(), after.cloned());
         Box::pin(async move { self.list(&room, after.as_ref(), limit).await })
     }
 
-    fn subscribe(&self, room: &Id) -> BoxFuture<'_, Result<(), Error>> {
+    fn subscribe(&self, room: &Id) -> StoreFuture<'_, ()> {
         let channel = self.channel(room);
         Box::pin(async move { Ok(self.bus.subscribe(channel).await?) })
     }

@@ -250,8 +250,7 @@ impl SubscriptionManager {
 
     fn send(&mut self, connection: ConnectionId, command: &str, channel: &Channel) {
         if let Some(connection) = self.connection(connection) {
-            let mut command = redis::cmd(command);
-            command.arg(channel.name());
+            let command = redis::cmd(command).arg(channel.name()).take();
             let (id, sent) = (connection.id, connection.send(command));
             self.tasks.push(Box::pin(async move { TaskResult::Sent(id, still_works(&sent.await)) }));
         }

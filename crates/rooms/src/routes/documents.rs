@@ -89,11 +89,8 @@ pub(super) struct PublishAnswer {
 
 impl From<PublishOutcome> for PublishAnswer {
     fn from(published: PublishOutcome) -> Self {
-        Self {
-            stream_id: published.id.to_string(),
-            delivered_to: published.delivered_to,
-            duplicate: published.duplicate,
-        }
+        let PublishOutcome { id, delivered_to, duplicate } = published;
+        Self { stream_id: id.to_string(), delivered_to, duplicate }
     }
 }
 

@@ -98,8 +98,8 @@ pub(super) fn publish_error(error: PublishError) -> ApiError {
 pub(super) fn read_error(error: &LogError) -> ApiError {
     tracing::error!(%error, "failed to read the events of a room; refusing the request");
     match error {
-        LogError::Unavailable(_) | LogError::Unanswered(_) => redis_unavailable(),
-        LogError::Refused(_) => redis_refused(),
+        LogError::Unavailable(_) | LogError::Unanswered(_) => ApiError::redis_unavailable(),
+        LogError::Refused(_) => ApiError::redis_refused(),
         LogError::Full | LogError::Failed(_) | LogError::TimedOut => ApiError::unexpected(),
     }
 }
@@ -145,7 +145,7 @@ pub(super) fn registration_error(error: RegisterError) -> ApiError {
 /// The error of a presence request that failed.
 pub(super) fn presence_error(error: &bongsu_presence::Error) -> ApiError {
     tracing::error!(%error, "failed to read or update the presence of a room; refusing the request");
-    if error.code() == Code::Redis5001 { redis_unavailable() } else { redis_refused() }
+    if error.code() == Code::Redis5001 { ApiError::redis_unavailable() } else { ApiError::redis_refused() }
 }
 
 fn room_not_found() -> ApiError {
@@ -156,19 +156,8 @@ fn store_error(error: &StoreError) -> ApiError {
     if error.is_transient() {
         // The SQL engine logs an outage of the database once, and `/health` shows it.
         tracing::debug!(%error, "the database of rooms is unavailable; answering COMMON503");
-        let text =
-            Text::new("지금은 데이터베이스를 사용할 수 없습니다.", "The database cannot be used right now.");
-        return ApiError::new(Code::Common503, text);
+        return ApiError::database_unavailable();
     }
     tracing::error!(%error, "failed to run a query of rooms; answering COMMON500");
     ApiError::unexpected()
-}
-
-fn redis_unavailable() -> ApiError {
-    let text = Text::new("지금은 Redis에 연결할 수 없습니다.", "Redis cannot be reached right now.");
-    ApiError::new(Code::Redis5001, text)
-}
-
-fn redis_refused() -> ApiError {
-    ApiError::of(Code::Redis5002, "Redis가 요청을 거부했습니다.", "Redis refused the command.")
 }

@@ -8,8 +8,7 @@ use bongsu_http::openapi::StreamParams;
 use bongsu_http::websocket::Upgrade;
 use bongsu_http::{ApiError, Identity, ObserverFlag, StreamLanguage, StreamPerson};
 use bongsu_kernel::{Code, Id};
-use bongsu_live::log::BoxFuture;
-use bongsu_live::{CloseHandle, SocketPolicy, SubjectName, SubscriptionGuard, Target};
+use bongsu_live::{BoxedGuard, CloseHandle, PolicyFuture, SocketPolicy, SubjectName, Target};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -71,7 +70,7 @@ impl SocketPolicy for RoomSocketPolicy {
         }
     }
 
-    fn may_read(&self, target: &Target) -> BoxFuture<'static, Result<(), Code>> {
+    fn may_read(&self, target: &Target) -> PolicyFuture<()> {
         let (rooms, user) = (self.rooms.clone(), self.user.clone());
         match target.clone() {
             Target::Room(room) => Box::pin(async move {
@@ -81,18 +80,12 @@ impl SocketPolicy for RoomSocketPolicy {
         }
     }
 
-    fn on_subscribed(
-        &self,
-        target: &Target,
-        close_handle: CloseHandle,
-    ) -> BoxFuture<'static, Result<Box<dyn SubscriptionGuard>, Code>> {
+    fn on_subscribed(&self, target: &Target, close_handle: CloseHandle) -> PolicyFuture<BoxedGuard> {
         let (rooms, user, observer) = (self.rooms.clone(), self.user.clone(), self.observer);
         let target = target.clone();
         Box::pin(async move {
             match target {
-                Target::Room(room) => {
-                    Ok(Box::new(rooms.join(&room, &user, observer).await) as Box<dyn SubscriptionGuard>)
-                }
+                Target::Room(room) => Ok(Box::new(rooms.join(&room, &user, observer).await) as BoxedGuard),
                 Target::Inbox => {
                     let personal = rooms.0.hub.personal_streams().ok_or(ApiError::no_records().code)?;
                     personal.join(&user, close_handle).await.map_err(|error| error.code)

@@ -6,39 +6,26 @@
 use std::collections::HashSet;
 
 use bongsu_kernel::Id;
-use bongsu_sql::{BoxFuture, Error, Migration, Query, Records, Transaction, migration, query};
+use bongsu_sql::{Error, Migration, Query, Records, Transaction, migration, queries, query};
 
 use super::{AddOutcome, MembershipState, StoreError};
 
 /// The tables of this store.
 pub const MIGRATIONS: &[Migration] = &[migration!("rooms", 1, "0001_members")];
 
-static REGISTER: Query = query!("register", mysql);
-static FIND: Query = query!("find");
-static FIND_AND_LOCK: Query = query!("find_and_lock");
-static DELETE_MEMBERS: Query = query!("delete_members");
-static DELETE: Query = query!("delete");
-static ADD: Query = query!("add", mysql);
-static COUNT: Query = query!("count");
-static REMOVE: Query = query!("remove");
-static MEMBERSHIP_STATE: Query = query!("membership_state");
-static MEMBERS: Query = query!("members");
-static REGISTERED: Query = query!("registered", mysql);
-
-/// All queries, for the test that prepares them on every database.
-pub static QUERIES: &[&Query] = &[
-    &REGISTER,
-    &FIND,
-    &FIND_AND_LOCK,
-    &DELETE_MEMBERS,
-    &DELETE,
-    &ADD,
-    &COUNT,
-    &REMOVE,
-    &MEMBERSHIP_STATE,
-    &MEMBERS,
-    &REGISTERED,
-];
+queries! {
+    REGISTER = query!("register", mysql);
+    FIND = query!("find");
+    FIND_AND_LOCK = query!("find_and_lock");
+    DELETE_MEMBERS = query!("delete_members");
+    DELETE = query!("delete");
+    ADD = query!("add", mysql);
+    COUNT = query!("count");
+    REMOVE = query!("remove");
+    MEMBERSHIP_STATE = query!("membership_state");
+    MEMBERS = query!("members");
+    REGISTERED = query!("registered", mysql);
+}
 
 /// Registered rooms and their members. Cheap to clone.
 ///
@@ -85,82 +72,66 @@ impl SqlStore {
     }
 }
 
-type QueryFuture<'t, T> = BoxFuture<'t, Result<T, StoreError>>;
-
 async fn room_number(tx: &mut Transaction<'_>, query: &Query, room: &Id) -> Result<Option<i64>, Error> {
     tx.row(query, &[("room", room.into())]).await?.map(|row| row.int(0)).transpose()
 }
 
-fn register<'t>(room: &'t Id, tx: &'t mut Transaction<'_>) -> QueryFuture<'t, ()> {
-    Box::pin(async move {
-        tx.run(&REGISTER, &[("room", room.into())]).await?;
-        Ok(())
+async fn register(room: &Id, tx: &mut Transaction<'_>) -> Result<(), StoreError> {
+    tx.run(&REGISTER, &[("room", room.into())]).await?;
+    Ok(())
+}
+
+async fn unregister(room: &Id, tx: &mut Transaction<'_>) -> Result<bool, StoreError> {
+    let Some(id) = room_number(tx, &FIND_AND_LOCK, room).await? else { return Ok(false) };
+    tx.run(&DELETE_MEMBERS, &[("id", id.into())]).await?;
+    tx.run(&DELETE, &[("id", id.into())]).await?;
+    Ok(true)
+}
+
+async fn add(
+    (room, user, max_members): &(Id, Id, usize),
+    tx: &mut Transaction<'_>,
+) -> Result<AddOutcome, StoreError> {
+    let Some(id) = room_number(tx, &FIND_AND_LOCK, room).await? else { return Ok(AddOutcome::NoRoom) };
+    let parameters = [("id", id.into()), ("user", user.into())];
+    let added = tx.run(&ADD, &parameters).await?;
+    let count = tx.row(&COUNT, &[("id", id.into())]).await?.map_or(Ok(0), |row| row.count(0))?;
+    if added == 1 && count > *max_members as u64 {
+        tx.run(&REMOVE, &parameters).await?;
+        return Ok(AddOutcome::Full);
+    }
+    Ok(AddOutcome::Added)
+}
+
+async fn remove((room, user): &(Id, Id), tx: &mut Transaction<'_>) -> Result<bool, StoreError> {
+    let Some(id) = room_number(tx, &FIND_AND_LOCK, room).await? else { return Ok(false) };
+    tx.run(&REMOVE, &[("id", id.into()), ("user", user.into())]).await?;
+    Ok(true)
+}
+
+async fn membership_state(
+    (room, user): &(Id, Id),
+    tx: &mut Transaction<'_>,
+) -> Result<MembershipState, StoreError> {
+    let parameters = [("room", room.into()), ("user", user.into())];
+    Ok(match tx.row(&MEMBERSHIP_STATE, &parameters).await? {
+        None => MembershipState::NoRoom,
+        Some(row) if row.maybe_text(1)?.is_some() => MembershipState::Member,
+        Some(_) => MembershipState::NotMember,
     })
 }
 
-fn unregister<'t>(room: &'t Id, tx: &'t mut Transaction<'_>) -> QueryFuture<'t, bool> {
-    Box::pin(async move {
-        let Some(id) = room_number(tx, &FIND_AND_LOCK, room).await? else { return Ok(false) };
-        tx.run(&DELETE_MEMBERS, &[("id", id.into())]).await?;
-        tx.run(&DELETE, &[("id", id.into())]).await?;
-        Ok(true)
-    })
-}
-
-fn add<'t>(
-    (room, user, max_members): &'t (Id, Id, usize),
-    tx: &'t mut Transaction<'_>,
-) -> QueryFuture<'t, AddOutcome> {
-    Box::pin(async move {
-        let Some(id) = room_number(tx, &FIND_AND_LOCK, room).await? else { return Ok(AddOutcome::NoRoom) };
-        let parameters = [("id", id.into()), ("user", user.into())];
-        let added = tx.run(&ADD, &parameters).await?;
-        let count = tx.row(&COUNT, &[("id", id.into())]).await?.map_or(Ok(0), |row| row.count(0))?;
-        if added == 1 && count > *max_members as u64 {
-            tx.run(&REMOVE, &parameters).await?;
-            return Ok(AddOutcome::Full);
-        }
-        Ok(AddOutcome::Added)
-    })
-}
-
-fn remove<'t>((room, user): &'t (Id, Id), tx: &'t mut Transaction<'_>) -> QueryFuture<'t, bool> {
-    Box::pin(async move {
-        let Some(id) = room_number(tx, &FIND_AND_LOCK, room).await? else { return Ok(false) };
-        tx.run(&REMOVE, &[("id", id.into()), ("user", user.into())]).await?;
-        Ok(true)
-    })
-}
-
-fn membership_state<'t>(
-    (room, user): &'t (Id, Id),
-    tx: &'t mut Transaction<'_>,
-) -> QueryFuture<'t, MembershipState> {
-    Box::pin(async move {
-        let parameters = [("room", room.into()), ("user", user.into())];
-        Ok(match tx.row(&MEMBERSHIP_STATE, &parameters).await? {
-            None => MembershipState::NoRoom,
-            Some(row) if row.maybe_text(1)?.is_some() => MembershipState::Member,
-            Some(_) => MembershipState::NotMember,
-        })
-    })
-}
-
-fn members<'t>(room: &'t Id, tx: &'t mut Transaction<'_>) -> QueryFuture<'t, Option<Vec<Id>>> {
-    Box::pin(async move {
-        let Some(id) = room_number(tx, &FIND, room).await? else { return Ok(None) };
-        let rows = tx.rows(&MEMBERS, &[("id", id.into())]).await?;
-        Ok(Some(rows.iter().map(|row| row.id(0)).collect::<Result<_, _>>()?))
-    })
+async fn members(room: &Id, tx: &mut Transaction<'_>) -> Result<Option<Vec<Id>>, StoreError> {
+    let Some(id) = room_number(tx, &FIND, room).await? else { return Ok(None) };
+    let rows = tx.rows(&MEMBERS, &[("id", id.into())]).await?;
+    Ok(Some(rows.iter().map(|row| row.id(0)).collect::<Result<_, _>>()?))
 }
 
 #[expect(clippy::ptr_arg, reason = "a read function takes a reference to its input")]
-fn registered<'t>(rooms: &'t Vec<Id>, tx: &'t mut Transaction<'_>) -> QueryFuture<'t, HashSet<Id>> {
-    Box::pin(async move {
-        // Ids contain no character that JSON escapes.
-        let rooms: Vec<_> = rooms.iter().map(|room| format!("\"{room}\"")).collect();
-        let rooms = format!("[{}]", rooms.join(","));
-        let rows = tx.rows(&REGISTERED, &[("rooms", rooms.as_str().into())]).await?;
-        Ok(rows.iter().map(|row| row.id(0)).collect::<Result<_, _>>()?)
-    })
+async fn registered(rooms: &Vec<Id>, tx: &mut Transaction<'_>) -> Result<HashSet<Id>, StoreError> {
+    // Ids contain no character that JSON escapes.
+    let rooms: Vec<_> = rooms.iter().map(|room| format!("\"{room}\"")).collect();
+    let rooms = format!("[{}]", rooms.join(","));
+    let rows = tx.rows(&REGISTERED, &[("rooms", rooms.as_str().into())]).await?;
+    Ok(rows.iter().map(|row| row.id(0)).collect::<Result<_, _>>()?)
 }

@@ -107,12 +107,10 @@ impl Database {
         connection.set_prepared_statement_cache_capacity(64);
         let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0))?;
         if mode != "wal" || synchronous != 2 {
-            return Err(Error::Unusable(
-                self.path.clone(),
-                format!(
-                    "SQLite reports journal_mode={mode} and synchronous={synchronous} instead of wal and 2"
-                ),
-            ));
+            let why = format!(
+                "SQLite reports journal_mode={mode} and synchronous={synchronous} instead of wal and 2"
+            );
+            return Err(Error::Unusable(self.path.clone(), why));
         }
         Ok(connection)
     }

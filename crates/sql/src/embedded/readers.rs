@@ -4,8 +4,9 @@
 //! wait.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use bongsu_kernel::lock;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
@@ -33,11 +34,10 @@ impl Readers {
         let free = self.free.clone();
         let read = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let mut connection =
-                free.lock().unwrap_or_else(PoisonError::into_inner).pop().ok_or(Error::Closed)?;
+            let mut connection = lock(&free).pop().ok_or(Error::Closed)?;
             // The connection returns to the pool also when the query panics.
             let result = std::panic::catch_unwind(AssertUnwindSafe(|| query(&mut connection)));
-            free.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            lock(&free).push(connection);
             match result {
                 Ok(result) => result.map_err(Error::from),
                 Err(_) => Err(Error::Failed("a query panicked".to_owned())),

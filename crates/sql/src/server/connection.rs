@@ -23,21 +23,17 @@ pub(crate) enum AccessMode {
 
 /// An error, classified by whether the connection still works and whether a retry can help.
 #[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
 pub(crate) enum ServerError {
     /// The server rolled the transaction back because of a conflict with another one; a retry can succeed.
-    #[error("{0}")]
     Conflict(String),
     /// The server refuses the statement; the connection still works.
-    #[error("{0}")]
     Rejected(String),
     /// The server accepts no further connection.
-    #[error("{0}")]
     TooManyConnections(String),
     /// The connection does not work any more.
-    #[error("{0}")]
     Broken(String),
     /// The server denies the login; a retry does not help.
-    #[error("{0}")]
     AccessDenied(String),
 }
 

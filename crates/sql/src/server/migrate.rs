@@ -12,7 +12,7 @@ use super::connection::{ServerConnection, ServerError};
 use super::unusable;
 use crate::migrate::AppliedMigrations;
 use crate::query::render_arguments;
-use crate::{DatabaseAddress, Dialect, Error, Migration, Migrations, Row, Value};
+use crate::{DatabaseAddress, Dialect, Error, Migration, Migrations, Result, Row, Value};
 
 /// A line in migrations for MariaDB and MySQL. The statements before it change nothing.
 const END_OF_CHECKS: &str = "-- End of checks.\n";
@@ -61,7 +61,7 @@ pub(super) async fn lock_and_plan(
     connection: &mut ServerConnection,
     migrations: &Migrations,
     address: &DatabaseAddress,
-) -> Result<MigrationPlan, Error> {
+) -> Result<MigrationPlan> {
     let dialect = connection.dialect();
     let to_error = |error: ServerError| unusable(address, &error);
     if dialect == Dialect::Postgres {
@@ -69,9 +69,8 @@ pub(super) async fn lock_and_plan(
         let encoding = encoding.first().map(|row| row.text(0)).transpose()?.unwrap_or_default();
         if encoding != "UTF8" {
             // Other encodings may hold text that PostgreSQL neither checks nor converts to UTF-8.
-            return Err(to_error(ServerError::Broken(format!(
-                "its encoding is {encoding}, but must be UTF8"
-            ))));
+            let text = format!("its encoding is {encoding}, but must be UTF8");
+            return Err(to_error(ServerError::Broken(text)));
         }
         connection.execute_raw(LOCK_POSTGRES).await.map_err(to_error)?;
     } else if !is_one(&connection.query_raw(LOCK_MYSQL).await.map_err(to_error)?) {
@@ -83,19 +82,16 @@ pub(super) async fn lock_and_plan(
         let null = Value::Text(None);
         let nulls = vec![&null; query.arguments.len()];
         let invalid = |error: ServerError| {
-            schema_error(address, &error, |error| {
-                format!("{setting} is not a query that this database accepts: {error}")
-            })
+            let text = format!("{setting} is not a query that this database accepts: {error}");
+            schema_error(address, &error, text)
         };
         connection.rows(&query, &nulls).await.map_err(invalid)?;
     }
     for migration in &pending {
         let text = migrations.text(migration, dialect);
         if let Some((checks, _)) = text.split_once(END_OF_CHECKS) {
-            connection
-                .execute_raw(checks)
-                .await
-                .map_err(|error| migration_error(address, migration, &error))?;
+            let checked = connection.execute_raw(checks).await;
+            checked.map_err(|error| migration_error(address, migration, &error))?;
         }
     }
     let has_stored_identity = identity.is_some();
@@ -108,13 +104,11 @@ pub(super) async fn apply(
     plan: &MigrationPlan,
     migrations: &Migrations,
     address: &DatabaseAddress,
-) -> Result<(), Error> {
+) -> Result<()> {
     let dialect = connection.dialect();
     let to_error = |error: ServerError| unusable(address, &error);
-    connection
-        .execute_raw(if dialect == Dialect::Postgres { TABLES_POSTGRES } else { TABLES_MYSQL })
-        .await
-        .map_err(to_error)?;
+    let tables = if dialect == Dialect::Postgres { TABLES_POSTGRES } else { TABLES_MYSQL };
+    connection.execute_raw(tables).await.map_err(to_error)?;
     for migration in &plan.pending {
         let text = migrations.text(migration, dialect);
         connection.execute_raw(&text).await.map_err(|error| migration_error(address, migration, &error))?;
@@ -124,10 +118,8 @@ pub(super) async fn apply(
         let identity = [1_i64.into(), plan.identity.as_str().into()];
         insert(connection, "bongsu_identity (one, id)", identity).await.map_err(to_error)?;
     }
-    connection
-        .execute_raw(if dialect == Dialect::Postgres { "COMMIT" } else { UNLOCK_MYSQL })
-        .await
-        .map_err(to_error)?;
+    let end = if dialect == Dialect::Postgres { "COMMIT" } else { UNLOCK_MYSQL };
+    connection.execute_raw(end).await.map_err(to_error)?;
     for Migration { part, number, .. } in &plan.pending {
         tracing::info!(part, number, "applied a migration to the database");
     }
@@ -140,7 +132,7 @@ pub(super) async fn check(
     connection: &mut ServerConnection,
     migrations: &Migrations,
     address: &DatabaseAddress,
-) -> Result<(), Error> {
+) -> Result<()> {
     let state = read_state(connection, address).await?;
     migrations.pending(migrations.for_servers(), &state.applied, address).map(drop)
 }
@@ -150,24 +142,17 @@ pub(super) async fn check_complete(
     connection: &mut ServerConnection,
     migrations: &Migrations,
     address: &DatabaseAddress,
-) -> Result<(), Error> {
+) -> Result<()> {
     let state = read_state(connection, address).await?;
     migrations.require_complete(migrations.for_servers(), &state.applied, address)
 }
 
 fn migration_error(address: &DatabaseAddress, migration: &Migration, error: &ServerError) -> Error {
-    schema_error(address, error, |error| {
-        format!("{} migration {}: {error}", migration.part, migration.number)
-    })
+    schema_error(address, error, format!("{} migration {}: {error}", migration.part, migration.number))
 }
 
 /// The error of a statement of this program. A restart may help after an outage, but not after a rejected statement.
-fn schema_error(
-    address: &DatabaseAddress,
-    error: &ServerError,
-    describe: impl Fn(&ServerError) -> String,
-) -> Error {
-    let text = describe(error);
+fn schema_error(address: &DatabaseAddress, error: &ServerError, text: String) -> Error {
     match error {
         ServerError::Rejected(_) => Error::SchemaRejected(address.to_string(), text),
         _ => Error::ServerUnusable(address.to_string(), text),
@@ -202,35 +187,23 @@ struct DatabaseState {
     identity: Option<String>,
 }
 
-async fn read_state(
-    connection: &mut ServerConnection,
-    address: &DatabaseAddress,
-) -> Result<DatabaseState, Error> {
+async fn read_state(connection: &mut ServerConnection, address: &DatabaseAddress) -> Result<DatabaseState> {
     let to_error = |error: ServerError| unusable(address, &error);
-    let tables = if connection.dialect() == Dialect::Postgres {
-        EXISTING_TABLES_POSTGRES
-    } else {
-        EXISTING_TABLES_MYSQL
-    };
+    let is_postgres = connection.dialect() == Dialect::Postgres;
+    let tables = if is_postgres { EXISTING_TABLES_POSTGRES } else { EXISTING_TABLES_MYSQL };
     let mut state = DatabaseState::default();
     for table in connection.query_raw(tables).await.map_err(to_error)? {
         match table.text(0)? {
             "bongsu_migrations" => {
-                for row in connection
-                    .query_raw("SELECT part, number FROM bongsu_migrations")
-                    .await
-                    .map_err(to_error)?
-                {
+                let steps = connection.query_raw("SELECT part, number FROM bongsu_migrations").await;
+                for row in steps.map_err(to_error)? {
                     let number = u32::try_from(row.count(1)?).unwrap_or(u32::MAX);
                     state.applied.steps.push((row.text(0)?.to_owned(), number));
                 }
             }
             "bongsu_migration_names" => {
-                for row in connection
-                    .query_raw("SELECT part, names FROM bongsu_migration_names")
-                    .await
-                    .map_err(to_error)?
-                {
+                let names = connection.query_raw("SELECT part, names FROM bongsu_migration_names").await;
+                for row in names.map_err(to_error)? {
                     state.applied.names.push((row.text(0)?.to_owned(), row.text(1)?.to_owned()));
                 }
             }

@@ -6,15 +6,16 @@
 //! connect. A few connections are reserved for loops that all streams depend on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use bongsu_kernel::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::CONNECT_TIMEOUT;
 use super::connection::{AccessMode, ServerConnection, ServerError};
 use crate::query::RenderedQuery;
-use crate::{DatabaseAddress, Error, Options, Row, Value};
+use crate::{DatabaseAddress, Error, Options, Result, Row, Value};
 
 /// Connections beyond the configured maximum, for the few loops that use [`PoolKind::Reserved`].
 const RESERVED_CONNECTIONS: usize = 3;
@@ -49,12 +50,12 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) async fn run(&mut self, query: &RenderedQuery, values: &[&Value]) -> Result<u64, Error> {
+    pub(crate) async fn run(&mut self, query: &RenderedQuery, values: &[&Value]) -> Result<u64> {
         let result = self.connection.run(query, values).await;
         result.map_err(|error| self.remember(error))
     }
 
-    pub(crate) async fn rows(&mut self, query: &RenderedQuery, values: &[&Value]) -> Result<Vec<Row>, Error> {
+    pub(crate) async fn rows(&mut self, query: &RenderedQuery, values: &[&Value]) -> Result<Vec<Row>> {
         let result = self.connection.rows(query, values).await;
         result.map_err(|error| self.remember(error))
     }
@@ -91,20 +92,15 @@ impl Pool {
 
     /// Also closes the idle connections: the server has closed them, or does not answer on them.
     pub(crate) fn mark_unavailable(&self, error: &ServerError) {
-        *self.outage_reason.lock().unwrap_or_else(PoisonError::into_inner) = error.to_string();
+        *lock(&self.outage_reason) = error.to_string();
         self.is_unavailable.store(true, Ordering::Release);
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.idle).clear();
     }
 
     /// Returns a connection on which a transaction has begun.
-    pub(crate) async fn begin(
-        &self,
-        mode: AccessMode,
-        kind: PoolKind,
-        deadline: Instant,
-    ) -> Result<Session, Error> {
+    pub(crate) async fn begin(&self, mode: AccessMode, kind: PoolKind, deadline: Instant) -> Result<Session> {
         if self.is_unavailable() {
-            let reason = self.outage_reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let reason = lock(&self.outage_reason).clone();
             return Err(Error::Unavailable(reason));
         }
         let begun = timeout_at(deadline, async {
@@ -130,15 +126,15 @@ impl Pool {
 
     pub(crate) fn put_back(&self, session: Session) {
         if !self.is_unavailable() {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session.connection);
+            lock(&self.idle).push(session.connection);
         }
     }
 
     fn next_idle(&self) -> Option<ServerConnection> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        lock(&self.idle).pop()
     }
 
-    async fn connect(&self) -> Result<ServerConnection, Error> {
+    async fn connect(&self) -> Result<ServerConnection> {
         let timed_out = || ServerError::Broken(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()));
         let connected = timeout(CONNECT_TIMEOUT, async {
             let mut connection = ServerConnection::connect(&self.address).await?;

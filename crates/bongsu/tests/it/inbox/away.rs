@@ -149,7 +149,7 @@ async fn devices_get_no_count_without_the_marks_that_an_unavailable_redis_holds(
     redis.resume();
     // The new entry and the deleted one, in any order.
     while versions.len() < 9 {
-        let event = device.next_event(WAIT_TIMEOUT).await;
+        let event = device.next_event(WAIT_TIMEOUT).await.expect("the stream stays open");
         if event.event == "notification" || event.event == "read" {
             versions.push(event.json());
         }

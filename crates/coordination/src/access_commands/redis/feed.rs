@@ -6,10 +6,10 @@
 //! interrupted. A message that the bus lost silently is found by the next read, before that time is over.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use bongsu_kernel::{Id, Millis, RecentCache, StreamId};
+use bongsu_kernel::{Id, Millis, RecentCache, StreamId, lock};
 use bongsu_redis::{Channel, Listener};
 use tokio::sync::{Notify, watch};
 
@@ -87,14 +87,14 @@ impl Feed {
     }
 
     pub(super) fn begin_read(&self) -> FeedRead {
-        let state = self.state();
+        let state = lock(&self.state);
         let (position, interruptions) = (state.position, state.interruptions);
         FeedRead { position, started_at: self.elapsed_ms(), interruptions }
     }
 
     /// Applies a page. Returns the position from which to read on, or None at the end of the feed.
     pub(super) fn apply_page(&self, page: Page) -> Option<StreamId> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         match page {
             Page::Entries { entries, has_more } => {
                 for (id, command) in entries {
@@ -118,19 +118,19 @@ impl Feed {
     /// Makes the instance current after a read of the whole feed, if the bus was subscribed without
     /// interruption and Redis has every known revocation.
     pub(super) fn finish_read(&self, read: &FeedRead) {
-        let state = self.state();
+        let state = lock(&self.state);
         if state.is_subscribed && state.interruptions == read.interruptions && self.is_restored() {
             self.current_until.store(read.started_at + CURRENT_DURATION_MS, Ordering::Release);
         }
     }
 
     pub(super) fn bus_losses(&self) -> u64 {
-        self.state().bus_losses
+        lock(&self.state).bus_losses
     }
 
     /// Records that the channel is subscribed, unless the bus was lost since the caller read `bus_losses`.
     pub(super) fn subscribed(&self, bus_losses: u64) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.bus_losses == bus_losses {
             state.is_subscribed = true;
             self.interrupt(&mut state);
@@ -140,7 +140,7 @@ impl Feed {
     /// Returns a person's revocation as far as it is known (None: unknown; `Some(None)`: no revocation), and
     /// the count of changes to pass to [`Feed::learn`].
     pub(super) fn revocation(&self, user: &Id) -> (Option<Option<Millis>>, u64) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         // A revocation is never taken back. The absence of one is certain only while the instance is current.
         let known = match state.revoked.get(user).copied() {
             Some(before) => Some(Some(before)),
@@ -152,7 +152,7 @@ impl Feed {
     /// Remembers a person's revocation, or its absence, as read from Redis, and returns the revocation. A command that was
     /// applied since `changes` was returned takes precedence.
     pub(super) fn learn(&self, user: &Id, before: Option<Millis>, changes: u64) -> Option<Millis> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         match before {
             Some(before) => state.remember(user, before),
             None if state.changes == changes => state.not_revoked.insert(user.clone(), (), 1),
@@ -163,7 +163,7 @@ impl Feed {
 
     /// Remembers a revocation. One that Redis does not have is written back to Redis later.
     pub(super) fn remember(&self, user: &Id, before: Millis, is_in_redis: bool) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.remember(user, before);
         if !is_in_redis {
             self.mark_data_lost(&mut state);
@@ -182,14 +182,14 @@ impl Feed {
 
     /// Every revocation that this instance remembers, and how often Redis has lost its data.
     pub(super) fn remembered(&self) -> (Vec<(Id, Millis)>, u64) {
-        let state = self.state();
+        let state = lock(&self.state);
         (state.revoked.iter().map(|(user, before)| (user.clone(), *before)).collect(), state.data_losses)
     }
 
     /// Records that Redis has every known revocation, unless Redis lost data since the caller read
     /// `data_losses`.
     pub(super) fn mark_restored(&self, data_losses: u64) {
-        let state = self.state();
+        let state = lock(&self.state);
         if state.data_losses == data_losses {
             self.is_restored.send_replace(true);
             self.read_requested.notify_one();
@@ -228,10 +228,6 @@ impl Feed {
         self.read_requested.notify_one();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -255,7 +251,7 @@ fn parse(message: &str) -> Option<(StreamId, StreamId, &str)> {
 impl Listener for Feed {
     fn message(&self, _: &Channel, payload: &[u8]) {
         let message = std::str::from_utf8(payload).ok().and_then(parse);
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         match (message, state.position) {
             (Some((previous, id, command)), Some(position)) if previous == position => {
                 self.apply(&mut state, command);
@@ -268,14 +264,14 @@ impl Listener for Feed {
     }
 
     fn lost(&self, _: &Channel) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.is_subscribed = false;
         state.bus_losses += 1;
         self.interrupt(&mut state);
     }
 
     fn mark_stale(&self, _: &Channel) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.is_subscribed = true;
         self.interrupt(&mut state);
     }

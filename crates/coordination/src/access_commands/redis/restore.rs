@@ -55,8 +55,7 @@ impl Inner {
             return Ok(0);
         }
         let keys: Vec<String> = revocations.iter().map(|(user, _)| self.revoked_key(user)).collect();
-        let mut command = redis::cmd("MGET");
-        command.arg(&keys);
+        let command = redis::cmd("MGET").arg(&keys).take();
         let answer: Value = self.redis.query("revoked", &keys[0], &command, Repeat::Safe).await?;
         let known: Vec<Option<Millis>> =
             from_redis_value(answer).map_err(|_| Error::unreadable("a revocation"))?;

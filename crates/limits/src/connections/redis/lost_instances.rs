@@ -7,11 +7,13 @@
 
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::Id;
+use bongsu_kernel::{Id, lock};
 use bongsu_redis::redis::{Cmd, FromRedisValue, cmd, from_redis_value};
 use bongsu_redis::{Error, Repeat, Script};
 
 use super::{BATCH_SIZE, Inner, unexpected};
+
+type Result<T, E = Error> = std::result::Result<T, E>;
 
 static ADD_TO_SET: Script = Script::new("connections_note", include_str!("../../../lua/add_to_set.lua"));
 
@@ -30,15 +32,15 @@ impl Inner {
     }
 
     /// Adds this instance to the set of instances that have an index.
-    pub(super) async fn index_instance(&self) -> Result<(), Error> {
+    pub(super) async fn index_instance(&self) -> Result<()> {
         self.add(&self.instances_key(), &[self.redis.instance()]).await
     }
 
     /// Adds persons with counted connections to the index of this instance, and removes the others from it. Only
     /// [`Inner::send_changes`] calls this, so that an update never overwrites a newer one.
-    pub(super) async fn update_index(&self, people: &[&Id]) -> Result<(), Error> {
+    pub(super) async fn update_index(&self, people: &[&Id]) -> Result<()> {
         let (counted, others): (Vec<&Id>, Vec<&Id>) = {
-            let held = self.held();
+            let held = lock(&self.held);
             people.iter().partition(|person| held.has_counted(person))
         };
         let [counted, others] =
@@ -48,7 +50,7 @@ impl Inner {
         self.remove(&index, &others).await
     }
 
-    async fn add(&self, key: &str, members: &[&str]) -> Result<(), Error> {
+    async fn add(&self, key: &str, members: &[&str]) -> Result<()> {
         if !members.is_empty() {
             let texts = std::iter::once(self.index_ttl.as_str()).chain(members.iter().copied());
             let arguments: Vec<&[u8]> = texts.map(str::as_bytes).collect();
@@ -57,19 +59,14 @@ impl Inner {
         Ok(())
     }
 
-    async fn remove(&self, key: &str, members: &[&str]) -> Result<(), Error> {
+    async fn remove(&self, key: &str, members: &[&str]) -> Result<()> {
         if !members.is_empty() {
             self.query::<i64>("srem", key, cmd("SREM").arg(key).arg(members)).await?;
         }
         Ok(())
     }
 
-    async fn query<T: FromRedisValue>(
-        &self,
-        name: &'static str,
-        key: &str,
-        command: &Cmd,
-    ) -> Result<T, Error> {
+    async fn query<T: FromRedisValue>(&self, name: &'static str, key: &str, command: &Cmd) -> Result<T> {
         from_redis_value(self.redis.query(name, key, command, Repeat::Safe).await?).map_err(unexpected)
     }
 
@@ -90,7 +87,7 @@ impl Inner {
         }
     }
 
-    async fn sweep(&self, alive: &[String]) -> Result<(), Error> {
+    async fn sweep(&self, alive: &[String]) -> Result<()> {
         if alive.first().map(String::as_str) != Some(self.redis.instance()) {
             return Ok(());
         }
@@ -106,10 +103,9 @@ impl Inner {
                     break;
                 }
                 let people: Result<Vec<Id>, _> = names.iter().map(|name| Id::new(name)).collect();
-                self.report_all(
-                    &people.map_err(|_| unexpected("an index of connections has an invalid person id"))?,
-                )
-                .await?;
+                let people =
+                    people.map_err(|_| unexpected("an index of connections has an invalid person id"));
+                self.report_all(&people?).await?;
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 self.remove(&index, &names).await?;
                 removed += names.len();

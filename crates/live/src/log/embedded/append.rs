@@ -71,12 +71,8 @@ impl bongsu_sql::Job for Job {
     fn committed(self: Box<Self>) {
         let answers = self.events.iter().zip(self.outcomes).map(|(event, outcome)| match outcome {
             Outcome::Stored { entry, previous, audience } => {
-                self.sink.deliver(Delivery {
-                    subject: &event.subject,
-                    previous,
-                    entry: &entry,
-                    accepted: self.accepted,
-                });
+                let (subject, accepted) = (&event.subject, self.accepted);
+                self.sink.deliver(Delivery { subject, previous, entry: &entry, accepted });
                 Ok(AppendOutcome { id: entry.position.id, at: entry.at, audience, duplicate: false })
             }
             Outcome::Repeated(first) => Ok(first),

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::to_sql;
 use crate::SubjectName;
-use crate::log::{BoxFuture, FollowUp, FollowUpWatch, FollowUps, LogError, PendingFollowUp};
+use crate::log::{BoxFuture, FollowUp, FollowUpWatch, FollowUps, LogFuture, PendingFollowUp};
 
 /// Newest records that are searched for one event: the records of all rooms are in one table without an index by event.
 const MAX_SEARCHED_RECORDS: i64 = 512;
@@ -45,7 +45,7 @@ impl FollowUps for EmbeddedFollowUps {
         &'a self,
         limit: usize,
         excluded: &'a [PendingFollowUp],
-    ) -> BoxFuture<'a, Result<Vec<PendingFollowUp>, LogError>> {
+    ) -> LogFuture<'a, Vec<PendingFollowUp>> {
         Box::pin(async move {
             let sql_limit = to_sql(limit.saturating_add(excluded.len()) as u64);
             let reading = self.store.readers().read(move |connection| {
@@ -64,7 +64,7 @@ impl FollowUps for EmbeddedFollowUps {
         })
     }
 
-    fn acknowledge(&self, pending: Vec<PendingFollowUp>) -> BoxFuture<'_, Result<(), LogError>> {
+    fn acknowledge(&self, pending: Vec<PendingFollowUp>) -> LogFuture<'_, ()> {
         Box::pin(async move {
             let ids: Vec<i64> = pending.iter().filter_map(|pending| pending.key.parse().ok()).collect();
             let deleting = self.store.write(move |connection| {
@@ -78,14 +78,12 @@ impl FollowUps for EmbeddedFollowUps {
         })
     }
 
-    fn find(&self, subject: &SubjectName, id: StreamId) -> BoxFuture<'_, Result<Option<FollowUp>, LogError>> {
+    fn find(&self, subject: &SubjectName, id: StreamId) -> LogFuture<'_, Option<FollowUp>> {
         let subject = subject.clone();
         Box::pin(async move {
-            let finding = self
-                .store
-                .readers()
-                .read(move |connection| find(connection, &subject, id, MAX_SEARCHED_RECORDS));
-            Ok(finding.await?)
+            let search =
+                move |connection: &mut Connection| find(connection, &subject, id, MAX_SEARCHED_RECORDS);
+            Ok(self.store.readers().read(search).await?)
         })
     }
 

@@ -5,11 +5,11 @@
 //! changed, together for all subjects that changed, and again before they expire.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bongsu_kernel::task::{OnEnd, Supervisor};
-use bongsu_kernel::{Clock, shrink};
+use bongsu_kernel::task::Supervisor;
+use bongsu_kernel::{Clock, lock, shrink};
 use bongsu_redis::{Redis, Repeat, Script};
 use futures_util::StreamExt;
 use tokio::sync::Notify;
@@ -47,25 +47,13 @@ pub(super) struct Audience {
 impl Audience {
     pub(super) fn start(redis: Redis, clock: Clock, supervisor: &Supervisor) -> Self {
         let this = Self { redis, clock, counts: Arc::default(), change_added: Arc::default() };
-        let (audience, stop) = (this.clone(), supervisor.stop());
-        supervisor.spawn("audience", OnEnd::Restart, move || {
-            let (audience, stop) = (audience.clone(), stop.clone());
-            async move {
-                tokio::select! {
-                    () = stop.cancelled() => audience.clear().await,
-                    () = audience.run() => {}
-                }
-            }
-        });
+        let run = |audience: Self| async move { audience.run().await };
+        supervisor.run_until_stop("audience", &this, run, |audience| async move { audience.clear().await });
         this
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn set(&self, subject: &SubjectName, count: usize) {
-        let mut counts = self.lock();
+        let mut counts = lock(&self.counts);
         if count == 0 {
             counts.current.remove(subject);
             shrink(&mut counts.current);
@@ -80,7 +68,7 @@ impl Audience {
     /// Sets the number of a subject without subscribers to 0. The number may still be 1: when two streams end at the
     /// same time, the one that was counted first may have reported its count last.
     pub(super) fn remove(&self, subject: &SubjectName) {
-        if self.lock().current.contains_key(subject) {
+        if lock(&self.counts).current.contains_key(subject) {
             self.set(subject, 0);
         }
     }
@@ -88,7 +76,7 @@ impl Audience {
     /// Writes the number of a subject's subscribers on this instance to Redis, without waiting for a batch.
     pub(super) async fn announce(&self, subject: SubjectName, count: usize) {
         {
-            let mut counts = self.lock();
+            let mut counts = lock(&self.counts);
             counts.changed.remove(&subject);
             counts.current.insert(subject.clone(), count);
         }
@@ -101,11 +89,11 @@ impl Audience {
             if timeout_at(refresh_at, self.change_added.notified()).await.is_ok() {
                 sleep(BATCH_DELAY).await;
             }
-            let mut due = std::mem::take(&mut self.lock().changed);
+            let mut due = std::mem::take(&mut lock(&self.counts).changed);
             // Checked after every batch, because numbers that are not written again expire, even while others
             // change.
             if Instant::now() >= refresh_at {
-                due.extend(self.lock().current.clone());
+                due.extend(lock(&self.counts).current.clone());
                 refresh_at = Instant::now() + REFRESH_INTERVAL;
             }
             self.write_all(due).await;
@@ -129,7 +117,7 @@ impl Audience {
     /// Removes the numbers of this instance at shutdown, when its streams have ended.
     async fn clear(&self) {
         let zeros = {
-            let mut counts = self.lock();
+            let mut counts = lock(&self.counts);
             std::mem::take(&mut counts.current).into_keys().map(|subject| (subject, 0)).collect()
         };
         self.write_all(zeros).await;

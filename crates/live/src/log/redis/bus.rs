@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use super::audience::Audience;
 use super::{BUS, bus_channel, stream_key};
 use crate::SubjectName;
-use crate::log::{self, BoxFuture, Delivery, EphemeralMessage, LogEntry, LogError, LogPosition, Sink};
+use crate::log::{self, BoxFuture, Delivery, EphemeralMessage, LogEntry, LogFuture, LogPosition, Sink};
 
 /// Maximum size of a message of another program, in bytes.
 const MAX_FOREIGN_SIZE: usize = 64 << 10;
@@ -45,7 +45,7 @@ impl RedisBus {
 }
 
 impl log::Bus for RedisBus {
-    fn subscribe(&self, subject: &SubjectName) -> BoxFuture<'_, Result<(), LogError>> {
+    fn subscribe(&self, subject: &SubjectName) -> LogFuture<'_, ()> {
         let (own, foreign) = self.channels(subject);
         Box::pin(async move {
             tokio::try_join!(self.bus.subscribe(own), self.bus.subscribe(foreign))?;

@@ -17,7 +17,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use self::announced_rooms::AnnouncedRooms;
 use super::{FOLLOW_UPS, decode, follow_up_channel, stream_key};
 use crate::SubjectName;
-use crate::log::{BoxFuture, FollowUp, FollowUpWatch, FollowUps, LogError, PendingFollowUp};
+use crate::log::{BoxFuture, FollowUp, FollowUpWatch, FollowUps, LogError, LogFuture, PendingFollowUp};
 
 static FIND: Script = Script::new("find_follow_up", include_str!("../../../lua/find_follow_up.lua"));
 
@@ -55,8 +55,8 @@ impl RedisFollowUps {
             .map(|pending| pending.record.as_slice())
             .collect();
         let list = list_key(&self.redis, &SubjectName::from_stored(room));
-        let mut range = redis::cmd("LRANGE");
-        range.arg(&list).arg(0).arg((limit + excluded.len()).saturating_sub(1));
+        let range =
+            redis::cmd("LRANGE").arg(&list).arg(0).arg((limit + excluded.len()).saturating_sub(1)).take();
         let found = self.redis.query("lrange", &list, &range, Repeat::Safe).await?;
         let mut records: Vec<Vec<u8>> = decode(found)?;
         if records.is_empty() {
@@ -91,7 +91,7 @@ impl FollowUps for RedisFollowUps {
         &'a self,
         limit: usize,
         excluded: &'a [PendingFollowUp],
-    ) -> BoxFuture<'a, Result<Vec<PendingFollowUp>, LogError>> {
+    ) -> LogFuture<'a, Vec<PendingFollowUp>> {
         Box::pin(async move {
             let mut round = self.announced.begin_round();
             let mut marks = HashMap::new();
@@ -123,15 +123,14 @@ impl FollowUps for RedisFollowUps {
         })
     }
 
-    fn acknowledge(&self, pending: Vec<PendingFollowUp>) -> BoxFuture<'_, Result<(), LogError>> {
+    fn acknowledge(&self, pending: Vec<PendingFollowUp>) -> LogFuture<'_, ()> {
         Box::pin(async move {
             let removing = futures_util::stream::iter(pending.into_iter().map(Ok));
             removing
                 .try_for_each_concurrent(MAX_CONCURRENT_COMMANDS, async |PendingFollowUp { key, record }| {
                     let list = list_key(&self.redis, &SubjectName::from_stored(&key));
-                    let mut remove = redis::cmd("LREM");
                     // Removed by value and not by index, because another instance may have removed records meanwhile.
-                    remove.arg(&list).arg(1).arg(&record);
+                    let remove = redis::cmd("LREM").arg(&list).arg(1).arg(&record).take();
                     self.redis.query("lrem", &list, &remove, Repeat::Safe).await?;
                     Ok(())
                 })
@@ -139,7 +138,7 @@ impl FollowUps for RedisFollowUps {
         })
     }
 
-    fn find(&self, subject: &SubjectName, id: StreamId) -> BoxFuture<'_, Result<Option<FollowUp>, LogError>> {
+    fn find(&self, subject: &SubjectName, id: StreamId) -> LogFuture<'_, Option<FollowUp>> {
         let subject = subject.clone();
         Box::pin(async move { find(&self.redis, &subject, id).await })
     }

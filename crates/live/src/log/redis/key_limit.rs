@@ -51,12 +51,9 @@ impl StoredKey {
 
     fn from_note(note: &str) -> Option<Self> {
         let mut parts = note.splitn(3, ' ');
-        let (expiry, subject, key) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(Self {
-            subject: SubjectName::from_stored(subject),
-            key: key.to_owned(),
-            expires_at: expiry.parse().ok()?,
-        })
+        let expires_at = parts.next()?.parse().ok()?;
+        let (subject, key) = (SubjectName::from_stored(parts.next()?), parts.next()?.to_owned());
+        Some(Self { subject, key, expires_at })
     }
 }
 

@@ -95,8 +95,7 @@ pub(super) async fn event(
     id: StreamId,
 ) -> Result<Option<LogEntry>, LogError> {
     let (stream, id) = (stream_key(redis, subject), id.to_string());
-    let mut range = redis::cmd("XRANGE");
-    range.arg(&stream).arg(&id).arg(&id);
+    let range = redis::cmd("XRANGE").arg(&stream).arg(&id).arg(&id).take();
     let found: Vec<Value> = decode(redis.query("xrange", &stream, &range, Repeat::Safe).await?)?;
     Ok(found.first().and_then(|stored| entry(stored).ok()))
 }

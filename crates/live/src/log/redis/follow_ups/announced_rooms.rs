@@ -4,10 +4,10 @@
 //! rooms, and finally puts back those that it did not find empty; an announcement during the round adds its room again.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bongsu_kernel::Id;
+use bongsu_kernel::{Id, lock};
 use bongsu_redis::{Channel, Listener};
 use tokio::sync::Notify;
 
@@ -30,17 +30,13 @@ struct Rooms {
 }
 
 impl AnnouncedRooms {
-    fn lock(&self) -> MutexGuard<'_, Rooms> {
-        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Forgets all rooms when a watch begins or ends, because another instance may have handled them in between.
     pub(super) fn clear(&self) {
-        *self.lock() = Rooms::default();
+        *lock(&self.rooms) = Rooms::default();
     }
 
     pub(super) fn begin_round(&self) -> Round<'_> {
-        let mut rooms = self.lock();
+        let mut rooms = lock(&self.rooms);
         let needs_index = rooms.index_read_at.is_none_or(|at| at.elapsed() >= INDEX_INTERVAL);
         let announced = std::mem::take(&mut rooms.announced);
         Round { source: self, rooms: announced, needs_index }
@@ -59,13 +55,13 @@ impl Round<'_> {
     /// Adds the rooms that were read from the index.
     pub(super) fn add_index<'n>(&mut self, names: impl Iterator<Item = &'n String>) {
         self.rooms.extend(names.cloned());
-        self.source.lock().index_read_at = Some(Instant::now());
+        lock(&self.source.rooms).index_read_at = Some(Instant::now());
     }
 }
 
 impl Drop for Round<'_> {
     fn drop(&mut self) {
-        self.source.lock().announced.extend(self.rooms.drain());
+        lock(&self.source.rooms).announced.extend(self.rooms.drain());
     }
 }
 
@@ -78,7 +74,7 @@ impl Listener for AnnouncedRooms {
             tracing::warn!("failed to parse an announcement of follow-up records; dropping it");
             return;
         };
-        let mut rooms = self.lock();
+        let mut rooms = lock(&self.rooms);
         if rooms.announced.len() < MAX_ROOMS {
             rooms.announced.insert(room.to_owned());
         } else {
@@ -89,7 +85,7 @@ impl Listener for AnnouncedRooms {
     }
 
     fn mark_stale(&self, _: &Channel) {
-        self.lock().index_read_at = None;
+        lock(&self.rooms).index_read_at = None;
         self.added.notify_one();
     }
 }

@@ -17,7 +17,7 @@ bongsu_kernel::settings! { "outbox":
     OUTBOX_PING_SECS = "30", integer(1, 3_600):
         "Seconds without a message after which the stream of an event sends a comment line that keeps it alive.";
     OUTBOX_RETENTION = "7d":
-        "How long outbox rows are kept after they got their position (45m, 12h, 7d; at least 30 minutes). Rows that OUTBOX_WAITS_FOR names are kept until they are DONE.";
+        "How long outbox rows are kept after they got their position (45m, 12h, 7d; less than 30 minutes counts as 30). Rows that OUTBOX_WAITS_FOR names are kept until they are DONE.";
     OUTBOX_WAITS_FOR = "":
         "Event types, separated by commas, whose rows are kept until a worker has marked them DONE. *: all types; none or empty: only the types of OUTBOX_RELAY, which are always included. Rows of other types are removed by age alone.";
     OUTBOX_RELAY = "":

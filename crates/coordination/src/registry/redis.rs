@@ -189,9 +189,8 @@ fn log_transition(from: &LeaseState, to: &LeaseState) {
         (_, LeaseState::Lost) => {
             tracing::error!("the lease of this instance was not renewed in time; joining the fleet again");
         }
-        (_, LeaseState::Refused(refused)) => {
-            tracing::error!(reason = %refused, "the fleet refused this instance; requesting to join again");
-        }
+        // Logged by the caller, which decides what follows.
+        (_, LeaseState::Refused(_)) => {}
         (LeaseState::Alive { .. }, LeaseState::Alive { .. }) => {
             tracing::error!("the lease of this instance had ended; rejoined the fleet");
         }

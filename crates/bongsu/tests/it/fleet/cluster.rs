@@ -112,7 +112,7 @@ async fn suspended_or_killed_servers_of_a_cluster_delay_events_briefly_and_lose_
 
 /// How often the bus failed to connect to a server.
 fn connect_failures(hub: &Hub) -> usize {
-    hub.log().matches("the bus failed to connect to Redis").count()
+    hub.log().matches("failed to open a bus connection to Redis").count()
 }
 
 /// A room on another server can be published to and read, except that reading fails while the access commands are

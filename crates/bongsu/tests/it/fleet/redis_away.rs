@@ -103,7 +103,7 @@ async fn hubs_that_start_without_redis_say_so_and_work_when_it_is_there() {
 
     // By now the bus has increased its retry delay.
     for hub in &fleet.hubs {
-        let tries = || hub.log().matches("the bus failed to connect to Redis").count();
+        let tries = || hub.log().matches("failed to open a bus connection to Redis").count();
         wait::until(WAIT_TIMEOUT, async || tries() >= 3).await;
     }
     redis.restart().await;

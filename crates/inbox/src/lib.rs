@@ -43,7 +43,7 @@ pub use notification::{EventId, InboxEntry, Notification, NotificationType};
 pub use notify::{MAX_TARGETS, NotifyError, NotifyOutcome};
 pub use options::{INBOX_RETENTION_DAYS, Options, SETTINGS};
 pub use part::INBOX_PART;
-use pending_pushes::PendingPushes;
+pub use pending_pushes::PendingPushes;
 pub use read::{EntryId, InboxChange, ReadMark};
 pub use retention::RetentionReport;
 pub use source::{InboxSource, SUBJECT_KIND, subject};
@@ -58,6 +58,7 @@ pub struct Inbox(Arc<Inner>);
 pub struct RedisDeps {
     pub buffer: Arc<dyn MarkBuffer>,
     pub cache: Cache,
+    pub pending_pushes: PendingPushes,
 }
 
 struct Inner {
@@ -86,6 +87,7 @@ impl Inbox {
     ) -> Self {
         let Options { templates, retention, write_behind } = options;
         templates.start_reloading(supervisor);
+        let pending_pushes = redis_deps.as_ref().map(|deps| deps.pending_pushes.clone()).unwrap_or_default();
         let retention = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
         let inbox = Self(Arc::new(Inner {
             records,
@@ -94,7 +96,7 @@ impl Inbox {
             redis_deps,
             room_follow_ups,
             write_behind,
-            pending_pushes: PendingPushes::default(),
+            pending_pushes,
             templates,
             retention,
         }));

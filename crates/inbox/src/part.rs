@@ -16,8 +16,8 @@ use crate::delivery::redis::RedisDelivery;
 use crate::marks::redis::RedisMarkBuffer;
 use crate::store::{MIGRATIONS, QUERIES};
 use crate::{
-    Inbox, InboxSource, LiveDelivery, LocalDelivery, Options, RedisDeps, RoomFollowUps, SETTINGS,
-    SUBJECT_KIND, Templates, routes,
+    Inbox, InboxSource, LiveDelivery, LocalDelivery, Options, PendingPushes, RedisDeps, RoomFollowUps,
+    SETTINGS, SUBJECT_KIND, Templates, routes,
 };
 
 /// Notifications for persons: the inbox, its settings and its retention.
@@ -59,13 +59,13 @@ impl DeliveryEngines {
         engines.choose(embedded, |FleetEngines { redis, .. }| {
             let (buffer, supervisor) = (Arc::new(RedisMarkBuffer::new(redis.clone())), &engines.supervisor);
             buffer.start_upkeep(supervisor);
-            let (marks, hub, clock) = (buffer.clone(), hub.clone(), clock.clone());
-            let delivery =
-                RedisDelivery::start(redis.clone(), marks, hub, clock, templates.clone(), supervisor);
-            let delivery = Arc::new(delivery);
             let cache = Cache::start(redis.clone(), supervisor);
-            let redis_deps = Some(RedisDeps { buffer, cache });
-            Self { live: delivery.clone(), bus: Some(delivery), redis_deps }
+            let deps = RedisDeps { buffer, cache, pending_pushes: PendingPushes::default() };
+            let (hub, clock) = (hub.clone(), clock.clone());
+            let delivery =
+                RedisDelivery::start(redis.clone(), &deps, hub, clock, templates.clone(), supervisor);
+            let delivery = Arc::new(delivery);
+            Self { live: delivery.clone(), bus: Some(delivery), redis_deps: Some(deps) }
         })
     }
 }

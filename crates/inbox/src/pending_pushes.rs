@@ -1,11 +1,11 @@
 //! Messages about entries that were read or deleted, which wait until the unread count can be read together with the
 //! buffered marks.
 //!
-//! Waiting messages are only in the memory of the process. Devices that miss such a message receive the right count
-//! with the next change.
+//! Waiting messages are only in the memory of the process. A device that misses one receives the right count with the
+//! next change, and after the bus has lost messages: then its person gets a message without entries.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bongsu_kernel::task::Supervisor;
@@ -20,9 +20,9 @@ const MAX_PERSONS: usize = 10_000;
 /// Waiting entries of one person; further entries are dropped.
 const MAX_ENTRIES_PER_PERSON: usize = 1_000;
 
-/// The sequence numbers of the entries, by person.
-#[derive(Default)]
-pub(crate) struct PendingPushes(Mutex<BTreeMap<Id, Vec<u64>>>);
+/// The sequence numbers of the entries, by person. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct PendingPushes(Arc<Mutex<BTreeMap<Id, Vec<u64>>>>);
 
 impl PendingPushes {
     /// Adds entries that were marked or deleted, up to the limits.

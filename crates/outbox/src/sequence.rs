@@ -1,10 +1,9 @@
-//! The sequencer: gives committed rows their positions. Every pass looks for rows without a position, so no row is
-//! missed.
+//! The sequencer: gives committed rows their positions, and misses none of them.
 //!
 //! A pass locks the counter (`bongsu_outbox_head`), selects the visible rows without a position in the order of their
-//! ids, and gives them the next positions. A row that another transaction has not committed yet is not visible: a later
-//! pass takes it, and no other row waits for it. Two sequencers at once wait for each other at the counter. A row that
-//! cannot be sent gets a position, too, and is marked FAILED.
+//! ids, and gives them the next positions. A row that another transaction has not committed yet is not visible: a
+//! later pass takes it, and no other row waits for it. Two sequencers at once wait for each other at the counter. A
+//! row that cannot be sent gets a position, too, and is marked FAILED.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,10 +1,9 @@
 //! The tail: reads rows by position, once for all streams of this process, and pushes them to the hub.
 //!
-//! Positions become visible in their order, so a reader that sees a position has seen all earlier ones.
-//! During an outage of the database the tail waits, and then resumes. A database that was restored from a
-//! copy has a lower head, or another row at the last position read. It assigns ids again that clients already
-//! have: the tail records the range of these ids in `bongsu_outbox_again`, so that no instance accepts one as
-//! a position.
+//! Positions become visible in their order, so a reader that sees a position has seen all earlier ones. During an
+//! outage of the database the tail waits, and then resumes. A database that was restored from a copy has a lower head,
+//! or another row at the last position read. It assigns ids again that clients already have: the tail records the
+//! range of these ids in `bongsu_outbox_again`, so that no instance accepts one as a position.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,10 +1,9 @@
 //! The outbox worker: handles rows that one worker at a time has claimed, retries failed ones, and finally gives them
 //! up (`FAILED`).
 //!
-//! Rows of one target are handled one after another, in their order, and a parked row delays the later rows
-//! of its target. The claims of a killed worker end with their lease, so a [`Handler`] must tolerate handling
-//! a row twice. Only a failure of the handler counts as an attempt: an unavailable engine or a killed worker
-//! does not.
+//! Rows of one target are handled one after another, in their order, and a parked row delays the later rows of its
+//! target. The claims of a killed worker end with their lease, so a [`Handler`] must tolerate handling a row twice.
+//! Only a failure of the handler counts as an attempt: an unavailable engine or a killed worker does not.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,10 +1,9 @@
 //! Presence: who is in a room over the fleet, and a `presence.update` to the streams of the room when that changes.
 //!
-//! A person joins a room with a stream (`join.rs`) and leaves when its guard is dropped; a person without a
-//! stream sends heartbeats. An instance counts its streams (`local_presence.rs`) and reports their people to
-//! the [`store`] (`report_loop.rs`), which decides over the whole fleet who joined and left. The
-//! announcements of the store reach the streams through `announce.rs`. A new stream begins with a snapshot of
-//! the room as the other streams have received it.
+//! A person joins a room with a stream (`join.rs`) and leaves when its guard is dropped; a person without a stream
+//! sends heartbeats. An instance counts its streams (`local_presence.rs`) and reports their people to the [`store`]
+//! (`report_loop.rs`), which decides over the whole fleet who joined and left. The announcements of the store reach
+//! the streams through `announce.rs`. A new stream begins with a snapshot of the room.
 
 mod announce;
 mod join;

@@ -1,10 +1,9 @@
 //! The loop that reports the people on this instance to the store: when they join and leave, and regularly to renew
 //! their leases. Every report also lets the store remove people of the room whose leases have expired.
 //!
-//! While the store is unavailable, the reports of each room are retried; once it is back, all people are
-//! reported again, because the store may have lost their leases. An instance that shuts down reports its
-//! people as left. After an instance was lost from the fleet, the others report their rooms, and the store
-//! removes the people of that instance.
+//! While the store is unavailable, the reports of each room are retried; once it is back, all people are reported
+//! again, because the store may have lost their leases. An instance that shuts down reports its people as left. When
+//! an instance is lost, the others report their rooms, and the store removes its people.
 
 use std::time::{Duration, Instant};
 

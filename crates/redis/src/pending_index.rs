@@ -1,10 +1,9 @@
 //! An index of the items that may have pending data. The data of each item are in a slot of their own.
 //!
-//! A writer marks an item before it writes the item's data; the script that writes refuses a mark older than
-//! 30 seconds, so no data are without a mark. An item that was found empty is removed once its mark is a
-//! minute old; until then, [`PendingIndex::pending`] returns the item again after a second, or at once with a
-//! new mark. Every mark is written once more after its last use, because a Redis that lost its data has lost
-//! the index ([`PendingIndex::start_mark_refresh`]).
+//! A writer marks an item before it writes the item's data; the script that writes refuses a mark older than 30
+//! seconds, so no data are without a mark. An item that was found empty is removed once its mark is a minute old;
+//! until then, [`PendingIndex::pending`] returns the item again after a second, or at once with a new mark. Every mark
+//! is written once more after its last use, because Redis may lose the index.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -1,10 +1,9 @@
 //! The embedded engine: one SQLite file in one data folder, used by one process.
 //!
-//! [`DataFolder`] locks the folder, [`PreparedFile`] is a file that was checked before its migration,
-//! [`Database`] is the open file. Only the thread of its [`Writer`] writes (each group of jobs is one synced
-//! transaction); its [`Readers`] read at the same time. The logs of rooms use these types directly; data that
-//! may also be on a server goes through `Records`. [`open_read_only()`] and [`copy()`] work while another
-//! process holds the folder.
+//! [`DataFolder`] locks the folder, [`PreparedFile`] is a file that was checked before its migration, [`Database`] is
+//! the open file. Only the thread of its [`Writer`] writes (each group of jobs is one synced transaction); its
+//! [`Readers`] read at the same time. The logs of rooms use these types directly; data that may also be on a server
+//! goes through `Records`. [`open_read_only()`] and [`copy()`] work while another process holds the folder.
 
 mod copy;
 mod database;

@@ -1,10 +1,9 @@
 //! The hub as a separate process, started with a clean environment on a free loopback port and in its own folder. A
-//! test can observe it, kill it, and restart it on the same port and folder.
+//! test can observe, kill and restart it on the same port and folder.
 //!
-//! All methods take `&self`, so that several tasks can share a hub: one kills it while others send requests. Dropping a
-//! hub kills it and, if the test failed, prints the end of its log. On a shared engine ([`crate::Engine`]) a
-//! hub has a second process: a twin (a hub to which [`crate::Api`] sends its requests) or a worker. The two
-//! processes start and end together, and their metrics are added.
+//! All methods take `&self`, so that several tasks can share a hub. Dropping a hub kills it and, if the test failed,
+//! prints the end of its log. On a shared engine ([`crate::Engine`]) a hub has a second process that starts and ends with
+//! it: a twin, to which [`crate::Api`] sends its requests, or a worker.
 
 mod builder;
 mod metrics;

@@ -1,10 +1,9 @@
 //! The bus of personal streams: an instance publishes saved changes to all instances with a stream of the person.
 //!
-//! A message is a head line and a body. The head is `1 <seq> <kind>`, where 1 is the version. Kind `+`: the
-//! body is the time in milliseconds and the entry. `-`: the entry is muted. `?`: the entry is to be read from
-//! the records, because it is too large for the bus or its unread count may lack buffered marks. `r` (with
-//! seq 0): the body is a change. A stream notices a lost entry by the gap before the next entry, or when the
-//! head of the stream is compared with the records.
+//! A message is a head line and a body. The head is `1 <seq> <kind>`, where 1 is the version. Kind `+`: the body is
+//! the time in milliseconds and the entry. `-`: the entry is muted. `?`: the entry is to be read from the records,
+//! because it is too large for the bus or its unread count may lack buffered marks. `r` (with seq 0): the body is a
+//! change. A stream notices a lost entry by the next one, or when heads are compared.
 
 use std::sync::Arc;
 
@@ -21,7 +20,10 @@ use tokio::sync::mpsc;
 use super::{change_data, push_change, push_entry, push_muted};
 use crate::entry_message::{EntryMessage, LocalizedNotification};
 use crate::marks::MarkBuffer;
-use crate::{InboxChange, LiveDelivery, Notification, NotifyOutcome, SUBJECT_KIND, Templates, subject};
+use crate::{
+    InboxChange, LiveDelivery, Notification, NotifyOutcome, PendingPushes, RedisDeps, SUBJECT_KIND,
+    Templates, subject,
+};
 
 /// Bytes of an entry in a message; a larger entry is read from the records.
 const MAX_ENTRY_SIZE: usize = 8 << 10;
@@ -53,13 +55,20 @@ struct Message {
 impl RedisDelivery {
     pub(crate) fn start(
         redis: Redis,
-        marks: Arc<dyn MarkBuffer>,
+        deps: &RedisDeps,
         hub: Hub,
         clock: Clock,
         templates: Templates,
         supervisor: &Supervisor,
     ) -> Self {
-        let listener = DeliveryListener { redis: redis.clone(), hub, clock, templates: templates.clone() };
+        let (marks, pending_pushes) = (deps.buffer.clone(), deps.pending_pushes.clone());
+        let listener = DeliveryListener {
+            redis: redis.clone(),
+            hub,
+            clock,
+            templates: templates.clone(),
+            pending_pushes,
+        };
         let bus = redis.subscriber(Arc::new(listener));
         let sender = redis.clone();
         let send = move |batch| send_batch(sender.clone(), marks.clone(), batch);
@@ -144,6 +153,7 @@ struct DeliveryListener {
     hub: Hub,
     clock: Clock,
     templates: Templates,
+    pending_pushes: PendingPushes,
 }
 
 impl DeliveryListener {
@@ -187,6 +197,8 @@ impl Listener for DeliveryListener {
     fn mark_stale(&self, channel: &Channel) {
         if let Some(person) = self.person(channel) {
             self.hub.mark_stale(&subject(&person));
+            // No log holds changes, so the devices get the current count instead of those that were lost.
+            self.pending_pushes.put(&person, &[]);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bongsu_inbox::cache::Cache;
 use bongsu_inbox::marks::redis::RedisMarkBuffer;
 use bongsu_inbox::marks::{BufferFuture, MarkBuffer, Marks, PendingPerson};
-use bongsu_inbox::{EntryId, EventId, ListFilter, RedisDeps};
+use bongsu_inbox::{EntryId, EventId, ListFilter, PendingPushes, RedisDeps};
 use bongsu_kernel::task::Supervisor;
 use bongsu_kernel::{Id, Millis, random};
 use bongsu_redis::redis::{Cmd, cmd};
@@ -48,7 +48,11 @@ impl Fleet {
 
     async fn hub_with(&self, buffer: Arc<dyn MarkBuffer>) -> Scene {
         let cache = Cache::start(self.redis(), &Supervisor::new());
-        scene_with_redis(&self.database, Some(RedisDeps { buffer, cache })).await
+        scene_with_redis(
+            &self.database,
+            Some(RedisDeps { buffer, cache, pending_pushes: PendingPushes::default() }),
+        )
+        .await
     }
 
     /// Runs a command on the key of a person's marks.

@@ -1,10 +1,9 @@
 //! Migrations on a server: one hub at a time; a server with a newer schema is refused.
 //!
-//! A start migrates in two steps, so that a refused start changes nothing. [`lock_and_plan`] keeps other hubs
-//! from migrating and runs all checks; [`apply`] runs the migrations, on PostgreSQL in one transaction.
-//! MariaDB and MySQL commit every DDL statement by itself, so their migrations can run again after a crash,
-//! and begin with checks that end at [`END_OF_CHECKS`]. `lock_and_plan` runs the checks of all migrations
-//! before the first table is created.
+//! A start migrates in two steps, so that a refused start changes nothing. [`lock_and_plan`] keeps other hubs from
+//! migrating and runs all checks; [`apply`] runs the migrations, on PostgreSQL in one transaction. MariaDB and MySQL
+//! commit every DDL statement by itself, so their migrations can run again after a crash, and begin with checks that
+//! end at [`END_OF_CHECKS`]. `lock_and_plan` runs the checks of all migrations before the first table is created.
 
 use bongsu_kernel::random;
 

@@ -53,8 +53,10 @@ async fn a_hub_that_starts_without_redis_serves_nobody_until_it_has_joined_the_f
     while let Ok(answer) = stranger.try_call("GET", events, "").await {
         answer.expect_error(503, "REDIS5001");
     }
-    wait::until(WAIT_TIMEOUT, async || second.log().contains("the registry refused this instance; shutting down"))
-        .await;
+    wait::until(WAIT_TIMEOUT, async || {
+        second.log().contains("the registry refused this instance; shutting down")
+    })
+    .await;
     // A hub with the same settings as the others is admitted.
     redis.kill9().await;
     let third = hub(&redis, &database).env("ROOMS_MODE", "registered").start().await;

@@ -16,7 +16,6 @@ mod records;
 mod server;
 mod transaction;
 mod value;
-pub mod work;
 
 pub use address::DatabaseAddress;
 pub use bongsu_kernel::BoxFuture;
@@ -37,10 +36,13 @@ pub use transaction::{Arguments, Transaction};
 pub use value::{Row, Value};
 
 /// The migrations of this crate's own tables.
-pub const MIGRATIONS: &[Migration] =
-    &[crate::migration!("sql", 1, "0001_once"), crate::migration!("sql", 2, "0002_work")];
+pub const MIGRATIONS: &[Migration] = &[
+    crate::migration!("sql", 1, "0001_once"),
+    crate::migration!("sql", 2, "0002_work"),
+    crate::migration!("sql", 3, "0003_drop_work"),
+];
 
 /// This crate's queries, for the test that prepares every query on every database.
 pub fn queries() -> impl Iterator<Item = &'static Query> {
-    once::QUERIES.iter().chain(work::QUERIES).copied()
+    once::QUERIES.iter().copied()
 }

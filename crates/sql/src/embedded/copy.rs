@@ -129,14 +129,14 @@ mod tests {
         let connection = rusqlite::Connection::open(&path).unwrap();
         connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
         let page: i64 = connection
-            .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'bongsu_work_order'", [], |row| {
+            .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'bongsu_once_age'", [], |row| {
                 row.get(0)
             })
             .unwrap();
         connection
             .execute_batch(
-                "INSERT INTO bongsu_work (kind, work_key, body, not_before, attempts, claimed_until, created_at)
-                 VALUES ('a', 'b', 'c', 0, 0, 0, 0); PRAGMA wal_checkpoint(TRUNCATE)",
+                "INSERT INTO bongsu_once (scope, once_key, at) VALUES ('a', 'b', 0);
+                 PRAGMA wal_checkpoint(TRUNCATE)",
             )
             .unwrap();
         let size: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();

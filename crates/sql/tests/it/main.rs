@@ -1,13 +1,13 @@
 //! The contract of `Records` on every database, and its behaviour when servers fail.
 //!
-//! `contract` and `helpers_contract` run on the embedded file, PostgreSQL and MariaDB, `server_contract` on the two
+//! `contract` and `once_contract` run on the embedded file, PostgreSQL and MariaDB, `server_contract` on the two
 //! servers. The tests of `faults` kill, pause or disconnect a server.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 
 mod contract;
 mod database;
 mod faults;
-mod helpers_contract;
+mod once_contract;
 mod server_contract;
 
 /// Defines a test for every function of a contract.
@@ -39,15 +39,10 @@ macro_rules! suite {
                     a_missing_argument_is_named
                     many_rows_go_in_as_one_list
                 }
-                helpers_contract {
+                once_contract {
                     a_recorded_key_is_not_new_again
                     one_of_many_concurrent_records_is_the_first
                     old_keys_are_deleted_in_steps
-                    work_is_claimed_in_order_by_one_worker_at_a_time
-                    an_ended_claim_cannot_be_finished
-                    parked_work_is_claimed_again_and_counts_attempts
-                    many_workers_do_everything_once
-                    done_work_is_deleted_in_steps
                 }
                 $($more { $($test)* })*
             }

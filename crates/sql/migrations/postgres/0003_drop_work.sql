@@ -1,0 +1,3 @@
+-- The queue has tables of its own, and no program has used this one.
+
+DROP TABLE bongsu_work;

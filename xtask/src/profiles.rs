@@ -14,12 +14,12 @@ const REDIS: &str = "redis";
 const CLUSTER: &str = "cluster";
 const SPLIT: &str = "split";
 /// Prefixes of the tests whose outcome depends on the engine.
-const ENGINE_SUITES: [&str; 4] = ["rooms_", "inbox::", "drain", "browser"];
+const ENGINE_SUITES: [&str; 5] = ["rooms_", "inbox::", "drain", "browser", "topics::"];
 /// Of these, tests that are only about the embedded engine, or that start their own engines.
 const EMBEDDED_ONLY: [&str; 3] = ["rooms_crash", "inbox::away", "inbox::faults"];
 /// Of these, tests that depend on Cluster slots (several keys or rooms in one operation, keys of persons together with
 /// keys of rooms), and tests of records, which this profile keeps in MariaDB.
-const CLUSTER_SUITES: [&str; 8] = [
+const CLUSTER_SUITES: [&str; 9] = [
     "rooms_once",
     "rooms_many",
     "rooms_publish",
@@ -28,9 +28,10 @@ const CLUSTER_SUITES: [&str; 8] = [
     "rooms_registered",
     "rooms_socket",
     "inbox::",
+    "topics::",
 ];
 /// Prefixes of the tests about work that requests leave to a worker.
-const SPLIT_SUITES: [&str; 2] = ["inbox::", "outbox::"];
+const SPLIT_SUITES: [&str; 3] = ["inbox::", "outbox::", "topics::"];
 /// Parts of the names of those among these tests that choose another engine, or that start no hub.
 const NOT_SPLIT: [&str; 7] = [
     "mariadb",
@@ -42,7 +43,7 @@ const NOT_SPLIT: [&str; 7] = [
     "::the_outbox_document_shows",
 ];
 /// Of these, one test for each kind of work of a worker, such as inbox entries, read marks, dead letters and relaying.
-const SPLIT_SAMPLES: [&str; 8] = [
+const SPLIT_SAMPLES: [&str; 9] = [
     "inbox::away::read_marks_are_written_when_a_hub_stops",
     "inbox::exact::follow_up_records_become_one_entry",
     "inbox::soon::entries_of_an_active_room",
@@ -51,6 +52,7 @@ const SPLIT_SAMPLES: [&str; 8] = [
     "outbox::postgres::failing_rows_become_dead_letters",
     "outbox::postgres::committed_rows_arrive",
     "outbox::trouble::rows_that_are_stuck_are_reported_in_health_and_continue_later_on_postgres",
+    "topics::events_become_one_entry",
 ];
 /// This crate compiles sources of the crate `live` for the model checker. Only its tests with the prefix
 /// [`MODEL_SUITE`] run here; the other tests of these sources run in `live`.

@@ -52,6 +52,16 @@ pub const METRICS: &[(&str, &str)] = &[
     ("outbox_unusable_total", "Outbox rows that cannot be sent, by reason."),
     ("presence_heartbeat_total", "Presence heartbeats that people sent."),
     ("pubsub_reconnect_total", "Connections of the bus that ended and were opened again."),
+    ("queue_dead_letters_total", "Messages of a queue that were given up."),
+    ("queue_depth", "Messages in a queue, counted up to 100,000."),
+    ("queue_failures_total", "Failed attempts to handle a message of a queue."),
+    ("queue_gaps_total", "Numbered messages that were handled although the number before them is missing."),
+    ("queue_handled_total", "Messages of a queue that were handled."),
+    (
+        "queue_oldest_ready_age_seconds",
+        "How long the oldest message of a queue that can be handled has waited.",
+    ),
+    ("queue_published_total", "Messages published to queues."),
     ("redis_command_duration_seconds", "Duration of a Redis command or script, including retries."),
     ("sql_query_duration_seconds", "Duration of a database query, by the name of its file."),
     (

@@ -8,6 +8,7 @@ pub const PARTS: Parts = Parts(&[
     &bongsu_outbox::OUTBOX_PART,
     &bongsu_inbox::INBOX_PART,
     &bongsu_members::MEMBERS_PART,
+    &bongsu_topics::TOPICS_PART,
     &bongsu_decisions::DECISIONS_PART,
 ]);
 

@@ -15,6 +15,7 @@ mod live;
 pub mod marks;
 mod materialize;
 mod notification;
+mod notification_queue;
 mod notify;
 mod options;
 mod part;

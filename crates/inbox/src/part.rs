@@ -1,7 +1,7 @@
 //! The inbox as a part of the hub: it connects the inbox to the records, the hub, Redis and the runners.
 //!
-//! Two runners, each on one instance with the role `worker` at a time: one makes inbox entries of follow-up records,
-//! the other writes buffered read marks to SQL.
+//! Three runners, each on one instance with the role `worker` at a time: one makes inbox entries of follow-up records,
+//! one writes buffered read marks to SQL, one handles the queue of notifications.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use bongsu_part::{Assembly, Engines, Failure, FleetEngines, Part};
 use crate::cache::Cache;
 use crate::delivery::redis::RedisDelivery;
 use crate::marks::redis::RedisMarkBuffer;
+use crate::notification_queue::{self, NotificationHandler};
 use crate::store::{MIGRATIONS, QUERIES};
 use crate::{
     Inbox, InboxSource, LiveDelivery, LocalDelivery, Options, PendingPushes, RedisDeps, RoomFollowUps,
@@ -35,6 +36,11 @@ async fn start(assembly: &mut Assembly) -> Result<(), Failure> {
         let flushed = inbox.clone();
         assembly.add_final_write(async move { flushed.flush().await });
         assembly.add_dead_letters(inbox.clone());
+        if let Some(queues) = &assembly.engines.queues {
+            queues.declare(notification_queue::QUEUE, notification_queue::topics());
+        }
+        let handler = Arc::new(NotificationHandler(inbox.clone()));
+        assembly.add_consumer(notification_queue::QUEUE, handler)?;
         assembly.share(inbox.clone());
     }
     assembly.add_routes(routes::router(inbox, assembly.engines.identity.clone()));

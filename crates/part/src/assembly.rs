@@ -6,10 +6,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bongsu_coordination::runner;
 use bongsu_kernel::task::Supervisor;
 use bongsu_live::Operation;
+use bongsu_queue::{ConsumerOptions, MessageHandler};
 use utoipa_axum::router::OpenApiRouter;
 
+use crate::dead_letters::QueueDeadLetters;
 use crate::{BoxFuture, DeadLetters, Engines, Failure};
 
 /// Returns a description of a problem that exists right now, or None.
@@ -65,6 +68,25 @@ impl Assembly {
 
     pub fn add_dead_letters(&mut self, queue: impl DeadLetters + 'static) {
         self.dead_letters.push(Arc::new(queue));
+    }
+
+    /// Handles the messages of a declared queue, on one instance with the role `worker` at a time, and adds the queue's dead
+    /// letters. Does nothing if RECORDS is off.
+    pub fn add_consumer(
+        &mut self,
+        queue: &'static str,
+        handler: Arc<dyn MessageHandler>,
+    ) -> Result<(), Failure> {
+        let Some(queues) = self.engines.queues.clone() else { return Ok(()) };
+        self.add_dead_letters(QueueDeadLetters { queues: queues.clone(), queue });
+        let Some(worker) = self.worker_supervisor() else { return Ok(()) };
+        let consumer = queues.consumer(queue, handler, ConsumerOptions::default()).map_err(Failure::other)?;
+        let consumer = Arc::new(consumer);
+        let run = move || {
+            let consumer = consumer.clone();
+            async move { consumer.run().await }
+        };
+        runner::start(self.engines.locks.clone(), queue, worker, run).map_err(Failure::other)
     }
 
     /// Adds a future that runs once during a shutdown: after the requests in progress, before the hub stops accepting.

@@ -5,6 +5,7 @@
 //! this trait.
 
 use bongsu_kernel::Millis;
+use bongsu_queue::{GivenUpMessage, Queues};
 use bongsu_sql::Error;
 
 use crate::BoxFuture;
@@ -42,4 +43,44 @@ pub trait DeadLetters: Send + Sync {
 
     /// Removes a dead letter from the queue for good. Returns false if the queue has none with this id.
     fn discard(&self, id: i64) -> BoxFuture<'_, Result<bool, Error>>;
+}
+
+/// The dead letters of a queue of [`Queues`].
+pub(crate) struct QueueDeadLetters {
+    pub(crate) queues: Queues,
+    pub(crate) queue: &'static str,
+}
+
+impl DeadLetters for QueueDeadLetters {
+    fn name(&self) -> &'static str {
+        self.queue
+    }
+
+    fn depth(&self) -> BoxFuture<'_, Result<u64, Error>> {
+        Box::pin(self.queues.dead_letter_count(self.queue))
+    }
+
+    fn list_after(&self, id: i64, limit: usize) -> BoxFuture<'_, Result<Vec<DeadLetter>, Error>> {
+        Box::pin(async move {
+            let letters = self.queues.dead_letters(self.queue, id, limit).await?;
+            let letter = |letter: GivenUpMessage| DeadLetter {
+                id: letter.id,
+                key: letter.key,
+                kind: letter.topic,
+                payload: Some(String::from_utf8_lossy(&letter.payload).into_owned()),
+                attempts: letter.attempts,
+                reason: letter.reason,
+                created_at: letter.published_at,
+            };
+            Ok(letters.into_iter().map(letter).collect())
+        })
+    }
+
+    fn redrive(&self, ids: Vec<i64>) -> BoxFuture<'_, Result<u64, Error>> {
+        Box::pin(self.queues.redrive(self.queue, ids))
+    }
+
+    fn discard(&self, id: i64) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(self.queues.discard(self.queue, id))
+    }
 }

@@ -31,6 +31,7 @@ use bongsu_live::log::embedded::EmbeddedLog;
 use bongsu_live::log::redis::{RedisBus, RedisFollowUps, RedisLog};
 use bongsu_live::log::{Bus, FollowUps};
 use bongsu_live::{Hub, Log, LogSource, SubjectKind};
+use bongsu_queue::Queues;
 use bongsu_redis::Redis;
 use bongsu_sql::{DatabaseLock, Records, Store, WriterThread};
 use tokio::sync::watch;
@@ -53,6 +54,8 @@ pub struct Engines {
     log_bus: Option<Arc<dyn Bus>>,
     /// None if RECORDS is off.
     pub records: Option<Records>,
+    /// Messages that are handled later; None if RECORDS is off.
+    pub queues: Option<Queues>,
     /// The follow-up records that publishes wrote; None if RECORDS is off.
     pub follow_ups: Option<Arc<dyn FollowUps>>,
     pub access_commands: Arc<dyn AccessCommands>,
@@ -159,6 +162,15 @@ impl Engines {
                 return Err(Failure::other("no store for events: neither Redis nor a data folder"));
             }
         }
+        let queues = records.clone().map(|records| Queues::new(records, clock.clone()));
+        if let Some(queues) = &queues {
+            if let Some(FleetEngines { redis, .. }) = &fleet {
+                queues.join_fleet(redis, supervisor);
+            }
+            if roles.worker {
+                queues.start_upkeep(supervisor);
+            }
+        }
         let gate = Arc::new(AccessCommandGate(access_commands.clone()));
         if fleet.is_some() {
             hub.set_revocation_gate(gate.clone());
@@ -196,6 +208,7 @@ impl Engines {
             log,
             log_bus,
             follow_ups,
+            queues,
             records,
             access_commands,
             locks,
@@ -250,8 +263,9 @@ impl Engines {
         problems.extend(redis.map(Redis::write_refusals).unwrap_or_default());
         problems.extend(redis.map(Redis::warnings).unwrap_or_default());
         problems.extend(records.map(Records::warnings).unwrap_or_default());
+        let stuck = self.queues.as_ref().and_then(Queues::stuck_queue);
         let differing = self.registration.iter().flat_map(|(_, comparison)| comparison.warnings());
-        problems.into_iter().map(Cow::from).chain(differing.map(Cow::from)).collect()
+        problems.into_iter().map(Cow::from).chain(stuck).chain(differing.map(Cow::from)).collect()
     }
 
     /// Takes the embedded store and its writer thread, which shutdown closes last. None if the data folder is not used.

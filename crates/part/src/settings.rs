@@ -62,8 +62,8 @@ impl Parts {
     /// All queries of the engines and parts.
     pub fn queries(self) -> Vec<&'static Query> {
         let parts = self.0.iter().flat_map(|part| part.queries);
-        let engines = bongsu_coordination::access_commands::records::QUERIES;
-        bongsu_sql::queries().chain(engines.iter().chain(parts).copied()).collect()
+        let engines = [bongsu_coordination::access_commands::records::QUERIES, bongsu_queue::store::QUERIES];
+        bongsu_sql::queries().chain(engines.into_iter().flatten().chain(parts).copied()).collect()
     }
 
     /// The parts that run in this process.

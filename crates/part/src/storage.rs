@@ -101,7 +101,12 @@ impl Storage {
 impl Parts {
     /// The migrations of the engines and of all parts.
     fn all_migrations(self) -> Migrations {
-        let engines = [embedded::MIGRATIONS, bongsu_coordination::MIGRATIONS, bongsu_sql::MIGRATIONS];
+        let engines = [
+            embedded::MIGRATIONS,
+            bongsu_coordination::MIGRATIONS,
+            bongsu_sql::MIGRATIONS,
+            bongsu_queue::store::MIGRATIONS,
+        ];
         Migrations::new(engines.into_iter().chain(self.0.iter().map(|part| part.migrations)))
     }
 

@@ -75,6 +75,7 @@ documents! {
     commands_of_the_korean_readme_print_what_it_shows: "README.ko.md";
     commands_of_rooms_print_what_it_shows: "docs/rooms.md";
     commands_of_inbox_print_what_it_shows: "docs/inbox.md";
+    commands_of_queues_print_what_it_shows: "docs/queues.md";
     commands_of_outbox_print_what_it_shows: "docs/outbox.md";
     commands_of_decisions_print_what_it_shows: "docs/decisions.md";
     commands_of_operating_print_what_it_shows: "docs/operating.md";

@@ -36,6 +36,7 @@ mod rooms_slow;
 mod rooms_socket;
 mod rooms_stream;
 mod schema;
+mod topics;
 mod weak_settings;
 
 /// The hub's binary, as cargo built it for these tests.

@@ -1,0 +1,1 @@
+DELETE FROM bongsu_queue_dead_letters WHERE queue = :queue AND id = :id

@@ -1,0 +1,6 @@
+-- Messages that were to wait until now.
+SELECT id, message_key, sequence, is_ordered, attempts
+FROM bongsu_queue_messages
+WHERE queue = :queue AND ready_at <= :now
+ORDER BY ready_at, id
+LIMIT :limit

@@ -1,0 +1,2 @@
+DELETE FROM bongsu_queue_messages
+WHERE id IN (:ids[number])

@@ -286,7 +286,7 @@ async fn redrive(
             return Err(invalid("ids", Reason::Custom(text)));
         }
         let letters = queue.depth().await.map_err(records_error)?;
-        let request = RedriveAll { queue: queue.clone(), rate };
+        let request = RedriveAll { queue: queue.clone(), rate, letters };
         state.part.redrives.try_send(request).map_err(|_| {
             ApiError::too_many(
                 "이미 처리 중입니다.",
@@ -304,13 +304,15 @@ struct RedriveAll {
     queue: Arc<dyn DeadLetters>,
     /// Dead letters per second.
     rate: u64,
+    /// The dead letters at the time of the request.
+    letters: u64,
 }
 
 /// Starts the loop that redrives whole queues one after the other, and returns the sender of requests.
 fn start_redriving(supervisor: &Supervisor) -> mpsc::Sender<RedriveAll> {
     supervisor.queue("dlq-redrive", (MAX_PENDING_REDRIVES, 1), |requests: Vec<RedriveAll>| async move {
-        for RedriveAll { queue, rate } in requests {
-            match redrive_all(&*queue, rate).await {
+        for RedriveAll { queue, rate, letters } in requests {
+            match redrive_all(&*queue, rate, letters).await {
                 Ok(redriven) => {
                     tracing::info!(queue = queue.name(), redriven, "finished redriving the dead letters of a queue");
                 }
@@ -322,16 +324,18 @@ fn start_redriving(supervisor: &Supervisor) -> mpsc::Sender<RedriveAll> {
     })
 }
 
-/// Redrives each dead letter once, in the order of ids. A dead letter that fails again keeps its id, so it is
-/// not listed again.
-async fn redrive_all(queue: &dyn DeadLetters, rate: u64) -> Result<u64, Error> {
+/// Redrives as many dead letters as the queue had at the time of the request, in the order of ids.
+async fn redrive_all(queue: &dyn DeadLetters, rate: u64, letters: u64) -> Result<u64, Error> {
     let rate = usize::try_from(rate).unwrap_or(MAX_DEAD_LETTERS);
+    // One that fails again may get a new id at the end of the queue, which is not visited.
+    let mut remaining = usize::try_from(letters).unwrap_or(usize::MAX);
     let (mut after, mut redriven) = (i64::MIN, 0);
     loop {
-        let letters = queue.list_after(after, rate.min(MAX_DEAD_LETTERS)).await?;
+        let letters = queue.list_after(after, rate.min(MAX_DEAD_LETTERS).min(remaining)).await?;
         let ids: Vec<i64> = letters.iter().map(|letter| letter.id).collect();
         let Some(last) = ids.last() else { return Ok(redriven) };
         after = *last;
+        remaining -= ids.len();
         let pause = Duration::from_secs(1).mul_f64(ids.len() as f64 / rate as f64);
         redriven += queue.redrive(ids).await?;
         tokio::time::sleep(pause).await;

@@ -5,7 +5,7 @@
 
 use bongsu_kernel::json::Object;
 use bongsu_part::BoxFuture;
-use bongsu_queue::{Delivery, DomainEvent, MessageHandler, Rejection, TopicPattern};
+use bongsu_queue::{DomainEvent, MessageHandler, QueueDelivery, Rejection, TopicPattern};
 
 use crate::{EventId, Inbox, Notification, NotificationType, NotifyError};
 
@@ -21,7 +21,7 @@ pub(crate) fn topics() -> [TopicPattern; 1] {
 pub(crate) struct NotificationHandler(pub(crate) Inbox);
 
 impl MessageHandler for NotificationHandler {
-    fn handle<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<(), Rejection>> {
+    fn handle<'a>(&'a self, delivery: &'a QueueDelivery) -> BoxFuture<'a, Result<(), Rejection>> {
         Box::pin(async move {
             let event = DomainEvent::parse(&delivery.message.payload).map_err(Rejection::Permanent)?;
             let target = event.target_id.clone();

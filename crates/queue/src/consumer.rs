@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::exchange::{
     BusyKey, FailedMessage, Outcomes, ParkedMessage, Request, Response, exchange, take_over,
 };
-use crate::{Delivery, Queue, Queues};
+use crate::{Queue, QueueDelivery, Queues};
 
 /// Messages that a consumer holds at most.
 const MAX_HELD_MESSAGES: usize = 1_000;
@@ -42,7 +42,7 @@ const OUTAGE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duratio
 /// Handles the messages of a queue.
 pub trait MessageHandler: Send + Sync {
     /// Handles a message. Called again after a failure, and possibly after a success if the process was killed.
-    fn handle<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<(), Rejection>>;
+    fn handle<'a>(&'a self, delivery: &'a QueueDelivery) -> BoxFuture<'a, Result<(), Rejection>>;
 }
 
 /// Why a message was not handled.
@@ -99,7 +99,7 @@ enum Lane {
 }
 
 impl Lane {
-    fn of(delivery: &Delivery) -> Self {
+    fn of(delivery: &QueueDelivery) -> Self {
         delivery.ordering_key().map_or(Self::Single(delivery.row), |key| Self::Key(key.clone()))
     }
 }
@@ -107,12 +107,12 @@ impl Lane {
 /// The messages of a lane that are in memory.
 #[derive(Default)]
 struct LaneState {
-    waiting: VecDeque<Delivery>,
+    waiting: VecDeque<QueueDelivery>,
     is_running: bool,
     last_sequence: u64,
 }
 
-type Handling = BoxFuture<'static, (Lane, Delivery, Result<(), Rejection>)>;
+type Handling = BoxFuture<'static, (Lane, QueueDelivery, Result<(), Rejection>)>;
 type Exchange = BoxFuture<'static, (Arc<Request>, Result<Response, Error>)>;
 
 /// What one run of a consumer holds.
@@ -281,7 +281,7 @@ impl Consumer {
     }
 
     /// Records the outcome of a handled message, and makes the next message of its lane runnable.
-    fn record(&self, run: &mut Run, lane: Lane, delivery: &Delivery, result: Result<(), Rejection>) {
+    fn record(&self, run: &mut Run, lane: Lane, delivery: &QueueDelivery, result: Result<(), Rejection>) {
         let (queue, id, attempts) = (&*self.queue.name, &delivery.message.id, delivery.attempts + 1);
         let row = delivery.row;
         match result {
@@ -355,7 +355,7 @@ impl Run {
     }
 
     /// Applies the response of an exchange.
-    fn apply(&mut self, request: &Request, deliveries: Vec<Delivery>, has_more: bool) {
+    fn apply(&mut self, request: &Request, deliveries: Vec<QueueDelivery>, has_more: bool) {
         for row in request.outcomes.rows() {
             self.held.remove(&row);
         }
@@ -376,7 +376,7 @@ impl Run {
     }
 
     /// Adds a message that was read.
-    fn hold(&mut self, delivery: Delivery) {
+    fn hold(&mut self, delivery: QueueDelivery) {
         self.held.insert(delivery.row);
         let lane = Lane::of(&delivery);
         let state = self.lanes.entry(lane.clone()).or_default();

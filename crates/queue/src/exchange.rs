@@ -12,7 +12,7 @@ use bongsu_kernel::{Id, Millis};
 use bongsu_sql::{Error, Row, Transaction};
 
 use crate::store::{self, list};
-use crate::{Delivery, Queue};
+use crate::{Queue, QueueDelivery};
 
 /// How long a message waits for a missing number before it, in milliseconds. Then the number counts as lost.
 pub(crate) const GAP_TIMEOUT: Millis = 30_000;
@@ -23,7 +23,7 @@ const MAX_DUE: usize = 500;
 /// Characters of a reason that are stored.
 const MAX_REASON_LEN: usize = 1_000;
 /// The time of messages that do not become ready by themselves.
-const NEVER: i64 = i64::MAX;
+const NEVER_READY: i64 = i64::MAX;
 
 /// What a consumer writes and reads in one transaction.
 #[derive(Default)]
@@ -103,7 +103,7 @@ pub(crate) struct FailedMessage {
 #[derive(Debug)]
 pub(crate) enum Response {
     Messages {
-        deliveries: Vec<Delivery>,
+        deliveries: Vec<QueueDelivery>,
         /// More messages can be handled now, or may be.
         has_more: bool,
     },
@@ -308,8 +308,8 @@ async fn choose(request: &Request, rows: &[ReadyRow], tx: &mut Transaction<'_>) 
         // The messages in front are all of keys that take no more: they make room for those of other keys.
         behind.append(&mut left);
     }
-    hold(&behind, NEVER, tx).await?;
-    hold(&missing, i64::try_from(request.now + GAP_TIMEOUT).unwrap_or(NEVER), tx).await?;
+    hold(&behind, NEVER_READY, tx).await?;
+    hold(&missing, i64::try_from(request.now + GAP_TIMEOUT).unwrap_or(NEVER_READY), tx).await?;
     if !repeated.is_empty() {
         tx.run(&store::FINISH, &[("ids", list(&repeated)?.into())]).await?;
     }
@@ -347,14 +347,14 @@ async fn hold(ids: &[i64], until: i64, tx: &mut Transaction<'_>) -> Result<(), E
 }
 
 /// Reads messages in the order of their rows in the list.
-async fn read_messages(ids: &[i64], tx: &mut Transaction<'_>) -> Result<Vec<Delivery>, Error> {
+async fn read_messages(ids: &[i64], tx: &mut Transaction<'_>) -> Result<Vec<QueueDelivery>, Error> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
     let rows = tx.rows(&store::MESSAGES, &[("ids", list(ids)?.into())]).await?;
     let mut deliveries = HashMap::with_capacity(rows.len());
     for row in &rows {
-        let delivery = Delivery::read(row)?;
+        let delivery = QueueDelivery::read(row)?;
         deliveries.insert(delivery.row, delivery);
     }
     Ok(ids.iter().filter_map(|id| deliveries.remove(id)).collect())

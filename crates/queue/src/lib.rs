@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 pub use consumer::{Consumer, ConsumerOptions, MessageHandler, Rejection};
 pub use dead_letters::GivenUpMessage;
 pub use domain_event::DomainEvent;
-pub use message::{Delivery, Message, TopicPattern};
+pub use message::{QueueDelivery, QueueMessage, TopicPattern};
 pub use publish::PublishFailure;
 
 /// Messages that a depth counts at most.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 /// A message to be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct QueueMessage {
     /// Chosen by the publisher. A message that is published again with the same id is handled again, so handlers
     /// recognise it by the id.
     pub id: Id,
@@ -27,8 +27,8 @@ pub struct Message {
 
 /// A message of a queue, for its handler.
 #[derive(Clone, Debug)]
-pub struct Delivery {
-    pub message: Message,
+pub struct QueueDelivery {
+    pub message: QueueMessage,
     pub published_at: Millis,
     /// How often handling the message has failed.
     pub attempts: u64,
@@ -37,7 +37,7 @@ pub struct Delivery {
     pub(crate) row: i64,
 }
 
-impl Delivery {
+impl QueueDelivery {
     /// The key in whose order the message is handled.
     pub(crate) fn ordering_key(&self) -> Option<&Id> {
         self.message.key.as_ref().filter(|_| !self.is_redriven)
@@ -49,7 +49,7 @@ impl Delivery {
         let sequence = row.count(4)?;
         let headers = serde_json::from_str(row.text(6)?)
             .map_err(|error| Error::Failed(format!("the headers of a message are not valid: {error}")))?;
-        let message = Message {
+        let message = QueueMessage {
             id: row.id(1)?,
             topic: row.id(2)?,
             key: if key.is_empty() { None } else { Some(row.id(3)?) },

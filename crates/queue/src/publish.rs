@@ -7,7 +7,7 @@ use bongsu_sql::{Error, Transaction};
 
 use crate::message::encode_payload;
 use crate::store::{self, list};
-use crate::{Message, Queue, Queues};
+use crate::{Queue, QueueMessage, Queues};
 
 /// Why messages were not published. None of the messages of the call is stored.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -25,7 +25,7 @@ type NewRow = (String, String, String, String, u64, u8, String, String, i64, u64
 
 impl Queues {
     /// Publishes messages, all or none. They are durable when this returns.
-    pub async fn publish(&self, messages: &[Message]) -> Result<(), PublishFailure> {
+    pub async fn publish(&self, messages: &[QueueMessage]) -> Result<(), PublishFailure> {
         let now = self.0.clock.now();
         let (mut rows, mut queues) = (Vec::with_capacity(messages.len()), Vec::new());
         for message in messages {
@@ -52,7 +52,7 @@ impl Queues {
     }
 }
 
-fn new_row(queue: &Queue, message: &Message, now: u64) -> Result<NewRow, Error> {
+fn new_row(queue: &Queue, message: &QueueMessage, now: u64) -> Result<NewRow, Error> {
     let (payload, is_base64) = encode_payload(&message.payload);
     let key = message.key.as_ref().map_or("", Id::as_str);
     Ok((

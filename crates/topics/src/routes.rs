@@ -10,7 +10,7 @@ use bongsu_http::{ApiError, Identity, RouteState, Service, SmallBody, request};
 use bongsu_kernel::json::Object;
 use bongsu_kernel::text::Text;
 use bongsu_kernel::{Clock, Code, Id, Reason, random, trace};
-use bongsu_queue::{DomainEvent, Message, PublishFailure, Queues};
+use bongsu_queue::{DomainEvent, PublishFailure, QueueMessage, Queues};
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
@@ -99,7 +99,7 @@ async fn publish(
         payload: data,
     };
     let trace = trace::current().map(|trace| ("traceparent".to_owned(), trace.as_str().to_owned()));
-    let message = Message {
+    let message = QueueMessage {
         id: event_id.clone(),
         topic: topic.clone(),
         key,

@@ -192,11 +192,13 @@ async fn the_api_describes_itself() {
         assert!(operation["responses"]["400"].is_object() && operation["responses"]["503"].is_object());
     }
     assert!(document["paths"]["/api/v1/ws"]["get"]["responses"]["101"].is_object());
-    for path in ["/api/v1/members/notify", "/api/admin/dlq/{queue}/redrive"] {
+    let accepting =
+        ["/api/v1/members/notify", "/api/admin/dlq/{queue}/redrive", "/api/v1/topics/{topic}/events"];
+    for path in accepting {
         assert!(document["paths"][path]["post"]["responses"]["202"].is_object(), "{path}");
     }
     let described = document["paths"].as_object().unwrap().len();
-    assert_eq!(described, routes.len() + 3, "a route is not in this list");
+    assert_eq!(described, routes.len() + 4, "a route is not in this list");
     for scheme in ["person", "service", "operator"] {
         assert!(document["components"]["securitySchemes"][scheme].is_object(), "{scheme}");
     }

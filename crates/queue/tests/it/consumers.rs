@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bongsu_kernel::Clock;
-use bongsu_queue::Message;
+use bongsu_queue::QueueMessage;
 use bongsu_testkit::{Rng, tier, wait};
 
 use crate::database::Database;
@@ -34,7 +34,7 @@ pub(crate) async fn consumers_that_are_killed_at_random_keep_the_order(database:
     let publishing = tokio::spawn(async move {
         while number < per_key {
             let upper = (number + 10).min(per_key);
-            let batch: Vec<Message> = (number..upper)
+            let batch: Vec<QueueMessage> = (number..upper)
                 .flat_map(|n| (0..keys).map(move |key| message(&format!("k{key}"), n)))
                 .collect();
             publisher.publish(&batch).await.unwrap();

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bongsu_kernel::{Backoff, BoxFuture, Clock, Id};
 use bongsu_queue::{
-    Consumer, ConsumerOptions, Delivery, Message, MessageHandler, PublishFailure, Queues, Rejection,
-    TopicPattern,
+    Consumer, ConsumerOptions, MessageHandler, PublishFailure, QueueDelivery, QueueMessage, Queues,
+    Rejection, TopicPattern,
 };
 use bongsu_testkit::wait;
 use tokio::task::JoinHandle;
@@ -24,8 +24,8 @@ pub(crate) fn id(text: &str) -> Id {
 }
 
 /// A message of a key, with its number as the payload.
-pub(crate) fn message(key: &str, number: u64) -> Message {
-    Message {
+pub(crate) fn message(key: &str, number: u64) -> QueueMessage {
+    QueueMessage {
         id: id(&format!("{key}-{number}")),
         topic: id("test.row"),
         key: Some(id(key)),
@@ -35,8 +35,8 @@ pub(crate) fn message(key: &str, number: u64) -> Message {
     }
 }
 
-fn numbered(key: &str, number: u64) -> Message {
-    Message { sequence: Some(number), ..message(key, number) }
+fn numbered(key: &str, number: u64) -> QueueMessage {
+    QueueMessage { sequence: Some(number), ..message(key, number) }
 }
 
 /// The queues of a hub, with one queue that is bound to `test.*`.
@@ -58,9 +58,9 @@ pub(crate) struct RecordingHandler {
 }
 
 impl MessageHandler for RecordingHandler {
-    fn handle<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<(), Rejection>> {
+    fn handle<'a>(&'a self, delivery: &'a QueueDelivery) -> BoxFuture<'a, Result<(), Rejection>> {
         Box::pin(async move {
-            let Message { id, key, payload, .. } = &delivery.message;
+            let QueueMessage { id, key, payload, .. } = &delivery.message;
             let key = key.as_ref().map_or("", Id::as_str);
             let number = String::from_utf8_lossy(payload).parse().unwrap_or(u64::MAX);
             self.calls.lock().unwrap().push((key.to_owned(), number));
@@ -130,11 +130,11 @@ pub(crate) async fn messages_are_handled_once_in_the_order_of_their_keys(databas
     let (queues, handler) = (queues(&database, Clock::system()).await, Arc::default());
     let consumer = start(&queues, &handler);
     for round in 0..20 {
-        let batch: Vec<Message> =
+        let batch: Vec<QueueMessage> =
             (0..50).flat_map(|key| (0..2).map(move |n| message(&format!("k{key}"), round * 2 + n))).collect();
         queues.publish(&batch).await.unwrap();
     }
-    queues.publish(&[Message { key: None, ..message("alone", 7) }]).await.unwrap();
+    queues.publish(&[QueueMessage { key: None, ..message("alone", 7) }]).await.unwrap();
     wait_until_empty(&queues).await;
     let calls = handler.calls();
     let expected: Vec<u64> = (0..40).collect();
@@ -149,7 +149,7 @@ pub(crate) async fn a_failing_message_holds_back_only_its_key_and_becomes_a_dead
     let (clock, handler) = (Clock::manual(NOW), Arc::new(RecordingHandler::default()));
     let queues = queues(&database, clock.clone()).await;
     handler.set_error("a-0", Rejection::Retryable("no".to_owned()));
-    let mut batch: Vec<Message> = (0..700).map(|n| message("a", n)).collect();
+    let mut batch: Vec<QueueMessage> = (0..700).map(|n| message("a", n)).collect();
     batch.push(message("b", 0));
     queues.publish(&batch).await.unwrap();
     let consumer = start(&queues, &handler);
@@ -180,7 +180,7 @@ pub(crate) async fn an_unreadable_message_becomes_a_dead_letter_at_once_byte_for
     let payload: Vec<u8> = (0..=255).collect();
     handler.set_error("a-0", Rejection::Permanent("unreadable".to_owned()));
     queues
-        .publish(&[Message { payload: payload.clone().into(), ..message("a", 0) }, message("a", 1)])
+        .publish(&[QueueMessage { payload: payload.clone().into(), ..message("a", 0) }, message("a", 1)])
         .await
         .unwrap();
     let consumer = start(&queues, &handler);
@@ -271,7 +271,7 @@ pub(crate) async fn a_slow_key_does_not_delay_other_keys(database: Database) {
     handler.hanging_keys.lock().unwrap().insert("slow".to_owned());
     // More messages than a consumer holds, in front of all others.
     for page in 0..4 {
-        let batch: Vec<Message> = (0..500).map(|n| message("slow", page * 500 + n)).collect();
+        let batch: Vec<QueueMessage> = (0..500).map(|n| message("slow", page * 500 + n)).collect();
         queues.publish(&batch).await.unwrap();
     }
     let consumer = start(&queues, &handler);
@@ -289,7 +289,7 @@ pub(crate) async fn a_slow_key_does_not_delay_other_keys(database: Database) {
 
 pub(crate) async fn a_message_for_an_unbound_topic_is_refused(database: Database) {
     let queues = queues(&database, Clock::system()).await;
-    let unbound = Message { topic: id("other.row"), ..message("a", 0) };
+    let unbound = QueueMessage { topic: id("other.row"), ..message("a", 0) };
     let refused = queues.publish(&[message("a", 0), unbound]).await;
     assert!(matches!(refused, Err(PublishFailure::UnboundTopic(topic)) if topic == id("other.row")));
     assert_eq!(queues.depth(QUEUE).await.unwrap().messages, 0, "all messages of a call are stored, or none");

@@ -158,7 +158,7 @@ pub(crate) async fn several_hubs_migrate_once<D: ServerDatabase>(database: D) {
     assert_eq!(server.execute(database.name(), "SELECT COUNT(*) FROM bongsu_identity"), "1");
     let applied =
         server.execute(database.name(), "SELECT part, number FROM bongsu_migrations ORDER BY part, number");
-    assert_eq!(applied, "sql\t1\nsql\t2\ntest\t1");
+    assert_eq!(applied, "sql\t1\nsql\t2\nsql\t3\ntest\t1");
     assert_eq!(counters(&hubs[5]).await, [0, 0]);
     // The record of the migration is missing, as after a crash before it was written: the migration runs again.
     server.execute(database.name(), "DELETE FROM bongsu_migrations WHERE part = 'test'");

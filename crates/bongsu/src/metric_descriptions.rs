@@ -55,7 +55,6 @@ pub const METRICS: &[(&str, &str)] = &[
     ("queue_dead_letters_total", "Messages of a queue that were given up."),
     ("queue_depth", "Messages in a queue, counted up to 100,000."),
     ("queue_failures_total", "Failed attempts to handle a message of a queue."),
-    ("queue_gaps_total", "Numbered messages that were handled although the number before them is missing."),
     ("queue_handled_total", "Messages of a queue that were handled."),
     (
         "queue_oldest_ready_age_seconds",

@@ -30,7 +30,7 @@ impl MessageHandler for NotificationHandler {
             match self.0.notify(notification, &[target]).await {
                 Ok(_) => Ok(()),
                 Err(error @ NotifyError::Conflict) => Err(Rejection::Permanent(format!("eventId: {error}"))),
-                Err(NotifyError::Records(error)) if error.is_transient() => {
+                Err(NotifyError::Records(error)) if error.is_store_failure() => {
                     Err(Rejection::Unavailable(error.to_string()))
                 }
                 Err(NotifyError::Records(error)) => Err(Rejection::Retryable(error.to_string())),

@@ -1,5 +1,5 @@
 -- Messages that were to wait until now.
-SELECT id, message_key, sequence, is_ordered, attempts
+SELECT id
 FROM bongsu_queue_messages
 WHERE queue = :queue AND ready_at <= :now
 ORDER BY ready_at, id

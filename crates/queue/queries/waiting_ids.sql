@@ -1,4 +1,4 @@
 SELECT id FROM bongsu_queue_messages
 WHERE queue = :queue AND waiting_key = :key
-ORDER BY sequence, id
+ORDER BY id
 LIMIT :limit

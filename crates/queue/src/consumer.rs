@@ -7,19 +7,18 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::pending;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bongsu_kernel::trace::{self, TraceParent};
 use bongsu_kernel::{Backoff, BoxFuture, Id};
 use bongsu_sql::{Error, Transaction};
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::exchange::{
-    BusyKey, FailedMessage, Outcomes, ParkedMessage, Request, Response, exchange, take_over,
-};
+use crate::exchange::{FailedMessage, Outcomes, ParkedMessage, Request, Response, exchange, take_over};
 use crate::{Queue, QueueDelivery, Queues};
 
 /// Messages that a consumer holds at most.
@@ -28,6 +27,8 @@ const MAX_HELD_MESSAGES: usize = 1_000;
 const MAX_HELD_OF_KEY: usize = 250;
 /// A consumer that holds fewer messages reads more.
 const LOW_HELD_MESSAGES: usize = 500;
+/// A consumer that holds more bytes of payloads reads no more.
+const MAX_HELD_BYTES: usize = 16 << 20;
 /// Bytes of messages that one exchange reads.
 const MAX_READ_BYTES: u64 = 8 << 20;
 /// Outcomes that are written at once, unless [`WRITE_DELAY`] has passed before.
@@ -109,7 +110,6 @@ impl Lane {
 struct LaneState {
     waiting: VecDeque<QueueDelivery>,
     is_running: bool,
-    last_sequence: u64,
 }
 
 type Handling = BoxFuture<'static, (Lane, QueueDelivery, Result<(), Rejection>)>;
@@ -123,8 +123,9 @@ struct Run {
     /// Lanes whose next message can begin.
     runnable: VecDeque<Lane>,
     running: FuturesUnordered<Handling>,
-    /// Rows in memory, including those whose outcome is not written yet.
-    held: HashSet<i64>,
+    /// Rows in memory, including those whose outcome is not written yet, with the bytes of their payloads.
+    held: HashMap<i64, usize>,
+    held_bytes: usize,
     /// Outcomes that are not written yet.
     outcomes: Outcomes,
     /// When the first of the outcomes was added.
@@ -163,7 +164,9 @@ impl Consumer {
                 (request, result) = finished(&mut run.exchange) => {
                     run.exchange = None;
                     match result {
-                        Ok(Response::Messages { deliveries, has_more }) => run.apply(&request, deliveries, has_more),
+                        Ok(Response::Messages { deliveries, has_more, is_blocked }) => {
+                            run.apply(&request, deliveries, has_more, is_blocked);
+                        }
                         Ok(Response::Fenced) => {
                             tracing::warn!(queue = &*self.queue.name, "another consumer has taken over the queue; stopping");
                             return;
@@ -203,7 +206,7 @@ impl Consumer {
     /// When the consumer has to act although no message has arrived and no future has finished.
     fn next_wake(&self, run: &Run) -> Instant {
         let poll_at = Instant::now() + self.options.poll_interval;
-        if let Some(until) = run.paused_until {
+        if let Some(until) = run.paused_until.filter(|_| run.exchange.is_none()) {
             return until;
         }
         let write_at = run.outcomes_since.map(|since| since + WRITE_DELAY);
@@ -222,7 +225,9 @@ impl Consumer {
             let parent =
                 delivery.message.headers.get("traceparent").and_then(|text| TraceParent::parse(text));
             run.running.push(Box::pin(async move {
-                let result = trace::scope(parent, handler.handle(&delivery)).await;
+                let handling = AssertUnwindSafe(trace::scope(parent, handler.handle(&delivery)));
+                let panicked = |_| Err(Rejection::Retryable("the handler panicked".to_owned()));
+                let result = handling.catch_unwind().await.unwrap_or_else(panicked);
                 (lane, delivery, result)
             }));
         }
@@ -268,10 +273,11 @@ impl Consumer {
         if reads {
             let busy = |(lane, state): (&Lane, &LaneState)| {
                 let Lane::Key(key) = lane else { return None };
-                let (last_sequence, messages) = (state.last_sequence, state.waiting.len());
-                Some((key.clone(), BusyKey { last_sequence, messages }))
+                Some((key.clone(), state.waiting.len()))
             };
-            request.held = run.held.iter().copied().collect();
+            // A row with an outcome may be read again: one that was parked is due when its time has already come.
+            let written: HashSet<i64> = request.outcomes.rows().collect();
+            request.held = run.held.keys().copied().filter(|row| !written.contains(row)).collect();
             request.busy_keys = run.lanes.iter().filter_map(busy).collect();
             request.limit = MAX_HELD_MESSAGES - run.held.len();
             request.max_of_key = MAX_HELD_OF_KEY;
@@ -290,7 +296,7 @@ impl Consumer {
                 metrics::counter!("queue_handled_total", "queue" => queue.to_owned()).increment(1);
             }
             Err(Rejection::Unavailable(reason)) => {
-                run.held.remove(&row);
+                run.release(row);
                 run.forget(&lane);
                 return self.pause(run, &reason);
             }
@@ -314,9 +320,6 @@ impl Consumer {
         }
         run.outages = 0;
         run.outcomes_since.get_or_insert_with(Instant::now);
-        if let (Some(key), Some(sequence)) = (delivery.ordering_key(), delivery.message.sequence) {
-            run.outcomes.sequences.insert(key.clone(), sequence);
-        }
         let Some(state) = run.lanes.get_mut(&lane) else { return };
         state.is_running = false;
         if !state.waiting.is_empty() {
@@ -332,40 +335,43 @@ impl Consumer {
 
     /// Waits before anything else is read or begun, and forgets the messages that have not begun.
     fn pause(&self, run: &mut Run, reason: &str) {
-        if run.outages == 0 {
-            tracing::warn!(queue = &*self.queue.name, reason, "an engine is unavailable; pausing the queue");
+        if run.paused_until.is_none() {
+            if run.outages == 0 {
+                tracing::warn!(
+                    queue = &*self.queue.name,
+                    reason,
+                    "an engine is unavailable; pausing the queue"
+                );
+            }
+            run.outages += 1;
         }
-        run.outages += 1;
         let until = Instant::now() + OUTAGE_BACKOFF.delay(run.outages);
         run.paused_until = Some(until);
         run.read_at = Some(until);
         run.runnable.clear();
-        for state in run.lanes.values_mut() {
-            for delivery in state.waiting.drain(..) {
-                run.held.remove(&delivery.row);
-            }
-        }
+        let waiting = run.lanes.values_mut().flat_map(|state| state.waiting.drain(..));
+        let waiting: Vec<i64> = waiting.map(|delivery| delivery.row).collect();
+        waiting.into_iter().for_each(|row| run.release(row));
         run.lanes.retain(|_, state| state.is_running);
     }
 }
 
 impl Run {
     fn has_room(&self) -> bool {
-        self.held.len() < LOW_HELD_MESSAGES
+        self.held.len() < LOW_HELD_MESSAGES && self.held_bytes < MAX_HELD_BYTES
     }
 
     /// Applies the response of an exchange.
-    fn apply(&mut self, request: &Request, deliveries: Vec<QueueDelivery>, has_more: bool) {
-        for row in request.outcomes.rows() {
-            self.held.remove(&row);
-        }
-        if has_more {
-            let delay = if deliveries.is_empty() { BLOCKED_DELAY } else { Duration::ZERO };
-            self.read_at = Some(Instant::now() + delay);
-        }
+    fn apply(&mut self, request: &Request, deliveries: Vec<QueueDelivery>, has_more: bool, is_blocked: bool) {
+        request.outcomes.rows().for_each(|row| self.release(row));
         if self.paused_until.is_some() {
             // Read again after the pause.
             return;
+        }
+        self.outages = 0;
+        if has_more {
+            let read_at = Instant::now() + if is_blocked { BLOCKED_DELAY } else { Duration::ZERO };
+            self.read_at = Some(self.read_at.map_or(read_at, |at| at.min(read_at)));
         }
         for delivery in deliveries {
             // A message behind one that was parked meanwhile is left to a later exchange, which makes it wait.
@@ -377,10 +383,10 @@ impl Run {
 
     /// Adds a message that was read.
     fn hold(&mut self, delivery: QueueDelivery) {
-        self.held.insert(delivery.row);
+        self.held.insert(delivery.row, delivery.message.payload.len());
+        self.held_bytes += delivery.message.payload.len();
         let lane = Lane::of(&delivery);
         let state = self.lanes.entry(lane.clone()).or_default();
-        state.last_sequence = delivery.message.sequence.unwrap_or(0);
         if state.waiting.is_empty() && !state.is_running {
             self.runnable.push_back(lane);
         }
@@ -390,8 +396,13 @@ impl Run {
     /// Forgets the messages of a lane, which stay in the database.
     fn forget(&mut self, lane: &Lane) {
         for delivery in self.lanes.remove(lane).into_iter().flat_map(|state| state.waiting) {
-            self.held.remove(&delivery.row);
+            self.release(delivery.row);
         }
+    }
+
+    /// Stops holding a row.
+    fn release(&mut self, row: i64) {
+        self.held_bytes -= self.held.remove(&row).unwrap_or(0);
     }
 }
 

@@ -41,7 +41,7 @@ impl Queues {
     pub async fn redrive(&self, queue: &str, ids: Vec<i64>) -> Result<u64, Error> {
         let queue = self.queue(queue)?;
         let redriven = self.records().write((queue.clone(), ids), redrive).await?;
-        queue.arrived.notify_one();
+        self.announce(&queue);
         Ok(redriven)
     }
 
@@ -81,8 +81,11 @@ async fn redrive((queue, ids): &(Arc<Queue>, Vec<i64>), tx: &mut Transaction<'_>
     let mut redriven = 0;
     for id in ids {
         let arguments = [("queue", (&*queue.name).into()), ("id", (*id).into())];
-        redriven += tx.run(&store::DEAD_LETTER_REDRIVE, &arguments).await?;
-        remove(queue, *id, tx).await?;
+        // Locked first, so that two requests at once redrive it once.
+        if tx.row(&store::DEAD_LETTER_LOCK, &arguments).await?.is_some() {
+            redriven += tx.run(&store::DEAD_LETTER_REDRIVE, &arguments).await?;
+            remove(queue, *id, tx).await?;
+        }
     }
     Ok(redriven)
 }

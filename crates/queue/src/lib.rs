@@ -38,10 +38,6 @@ const MAX_COUNTED_DEPTH: usize = 100_000;
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// Age above which the oldest message that can be handled shows that its queue does not move, in milliseconds.
 const MAX_READY_AGE: Millis = 60_000;
-/// How long the last number of a key is kept after its last message, in milliseconds: 35 days.
-const SEQUENCE_LIFETIME: Millis = 35 * 24 * 3_600_000;
-/// Numbers that are removed at once.
-const EXPIRY_BATCH_SIZE: usize = 1_000;
 
 /// The queues of this process. Cheap to clone.
 #[derive(Clone)]
@@ -84,8 +80,7 @@ impl Queues {
         let _ = self.0.announcer.set(Announcer::start(redis, self, supervisor));
     }
 
-    /// Starts the loop that measures the depths of the queues and removes the numbers of keys that are no longer used. Runs
-    /// in every process with consumers; several at the same time do no harm.
+    /// Starts the loop that measures the depths of the queues
     pub fn start_upkeep(&self, supervisor: &Supervisor) {
         supervisor.every("queue-upkeep", UPKEEP_INTERVAL, self, |queues| async move {
             if let Err(error) = queues.upkeep().await {
@@ -103,8 +98,7 @@ impl Queues {
             metrics::gauge!("queue_oldest_ready_age_seconds", "queue" => label()).set(age as f64 / 1_000.0);
             queue.oldest_ready_age.store(age, Ordering::Relaxed);
         }
-        let before = self.0.clock.now().saturating_sub(SEQUENCE_LIFETIME);
-        self.records().write(before, expire_sequences).await.map(drop)
+        Ok(())
     }
 
     /// Names a queue whose oldest message that can be handled waits for too long. None if all queues move.
@@ -117,6 +111,14 @@ impl Queues {
 
     fn all(&self) -> Vec<Arc<Queue>> {
         self.0.queues.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Wakes the consumer of a queue, on this instance or another.
+    fn announce(&self, queue: &Queue) {
+        queue.arrived.notify_one();
+        if let Some(announcer) = self.0.announcer.get() {
+            announcer.announce(&queue.name);
+        }
     }
 
     fn notify_all(&self) {
@@ -167,9 +169,4 @@ async fn read_depth(queue: &Arc<Queue>, tx: &mut Transaction<'_>) -> Result<Queu
     let row = tx.row(&store::DEPTH, &arguments).await?;
     let row = row.ok_or_else(|| Error::Failed("the depth query returned no row".to_owned()))?;
     Ok(QueueDepth { messages: row.count(0)?, oldest_published_at: row.maybe_count(1)? })
-}
-
-async fn expire_sequences(before: &Millis, tx: &mut Transaction<'_>) -> Result<u64> {
-    let arguments = [("before", (*before).into()), ("limit", EXPIRY_BATCH_SIZE.into())];
-    tx.run(&store::SEQUENCES_EXPIRE, &arguments).await
 }

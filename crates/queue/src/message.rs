@@ -16,11 +16,8 @@ pub struct QueueMessage {
     /// recognise it by the id.
     pub id: Id,
     pub topic: Id,
-    /// Messages with the same key are handled one after the other. None: the message has no order.
+    /// Messages with the same key are handled one after the other, as they were stored. None: the message has no order.
     pub key: Option<Id>,
-    /// The number of the message among those of its key, from 1 on and without gaps. It restores the order of messages
-    /// that a broker has reordered, and removes repeated ones. None: messages of the key are handled as they were stored.
-    pub sequence: Option<u64>,
     pub headers: BTreeMap<String, String>,
     pub payload: Bytes,
 }
@@ -46,19 +43,17 @@ impl QueueDelivery {
     /// Reads a row of the query `messages`.
     pub(crate) fn read(row: &Row) -> Result<Self, Error> {
         let key = row.text(3)?;
-        let sequence = row.count(4)?;
-        let headers = serde_json::from_str(row.text(6)?)
+        let headers = serde_json::from_str(row.text(5)?)
             .map_err(|error| Error::Failed(format!("the headers of a message are not valid: {error}")))?;
         let message = QueueMessage {
             id: row.id(1)?,
             topic: row.id(2)?,
             key: if key.is_empty() { None } else { Some(row.id(3)?) },
-            sequence: (sequence > 0).then_some(sequence),
             headers,
-            payload: decode_payload(row.text(7)?, row.int(8)?)?,
+            payload: decode_payload(row.text(6)?, row.int(7)?)?,
         };
-        let is_redriven = message.key.is_some() && row.int(5)? == 0;
-        let (published_at, attempts) = (row.count(9)?, row.count(10)?);
+        let is_redriven = message.key.is_some() && row.int(4)? == 0;
+        let (published_at, attempts) = (row.count(8)?, row.count(9)?);
         Ok(Self { row: row.int(0)?, message, published_at, attempts, is_redriven })
     }
 }

@@ -19,9 +19,9 @@ pub enum PublishFailure {
     Records(#[from] Error),
 }
 
-/// A message of one queue, as the query `message_add` reads it: queue, id, topic, key, sequence, whether it is ordered,
+/// A message of one queue, as the query `message_add` reads it: queue, id, topic, key, whether it is ordered,
 /// headers, payload, whether that is base64, and when it was published.
-type NewRow = (String, String, String, String, u64, u8, String, String, i64, u64);
+type NewRow = (String, String, String, String, u8, String, String, i64, u64);
 
 impl Queues {
     /// Publishes messages, all or none. They are durable when this returns.
@@ -41,10 +41,7 @@ impl Queues {
         self.records().write(Arc::from(list(&rows)?), add).await?;
         for (at, queue) in queues.iter().enumerate() {
             if !queues[..at].iter().any(|other| Arc::ptr_eq(other, queue)) {
-                queue.arrived.notify_one();
-                if let Some(announcer) = self.0.announcer.get() {
-                    announcer.announce(&queue.name);
-                }
+                self.announce(queue);
             }
         }
         metrics::counter!("queue_published_total").increment(messages.len() as u64);
@@ -60,7 +57,6 @@ fn new_row(queue: &Queue, message: &QueueMessage, now: u64) -> Result<NewRow, Er
         message.id.as_str().to_owned(),
         message.topic.as_str().to_owned(),
         key.to_owned(),
-        message.sequence.unwrap_or(0),
         u8::from(message.key.is_some()),
         list(&message.headers)?,
         payload,

@@ -16,14 +16,12 @@ queries! {
     WAITING = query!("waiting");
     WAITING_IDS = query!("waiting_ids");
     MESSAGES = query!("messages", mysql);
-    SEQUENCES = query!("sequences");
-    SEQUENCES_PUT = query!("sequences_put", mysql);
-    SEQUENCES_EXPIRE = query!("sequences_expire", mysql);
     FINISH = query!("finish", mysql);
     PARK = query!("park");
     DEAD_LETTER_ADD = query!("dead_letter_add");
     DEAD_LETTERS = query!("dead_letters");
     DEAD_LETTER_COUNT = query!("dead_letter_count");
+    DEAD_LETTER_LOCK = query!("dead_letter_lock");
     DEAD_LETTER_REDRIVE = query!("dead_letter_redrive");
     DEAD_LETTER_REMOVE = query!("dead_letter_remove");
     DEPTH = query!("depth");

@@ -103,7 +103,6 @@ async fn publish(
         id: event_id.clone(),
         topic: topic.clone(),
         key,
-        sequence: None,
         headers: BTreeMap::from_iter(trace),
         payload: event.to_json().into(),
     };
@@ -117,7 +116,7 @@ fn publish_error(failure: PublishFailure) -> ApiError {
             let text = Text::new("이 토픽을 받는 큐가 없습니다", "no queue is bound to this topic");
             invalid("topic", Reason::Custom(text))
         }
-        PublishFailure::Records(error) if error.is_transient() => {
+        PublishFailure::Records(error) if error.is_store_failure() => {
             // At level debug, because this happens for every request; the records log the outage once.
             tracing::debug!(%error, "the database of the queues is unavailable; answering COMMON503");
             ApiError::of(

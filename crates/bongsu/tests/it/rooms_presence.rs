@@ -7,6 +7,7 @@ use std::time::Duration;
 use bongsu_testkit::sse::Stream;
 use bongsu_testkit::ws::WebSocket;
 use bongsu_testkit::{Api, Hub, tier, wait};
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::BONGSU;
@@ -249,7 +250,10 @@ async fn the_heartbeats_of_a_person_are_limited() {
         assert!(taken < 1_000, "heartbeats are not limited");
     }
     assert!(taken >= 120, "only {taken} heartbeats were accepted");
-    assert_eq!((beat(9, 1).await, beat(8, 1).await), (429, 200), "others are not limited");
+    // Some more are allowed every second, but not as many at once.
+    let more = join_all((0..10).map(|room| beat(9, room))).await;
+    assert!(more.contains(&429), "{more:?}");
+    assert_eq!(beat(8, 1).await, 200, "others are not limited");
 }
 
 #[tokio::test]

@@ -7,8 +7,6 @@ CREATE TABLE IF NOT EXISTS bongsu_queue_messages (
     topic        VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     -- Empty: the message has no key.
     message_key  VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-    -- The number of the message among those of its key, from 1 on. 0: the order of publishing counts.
-    sequence     BIGINT NOT NULL,
     -- 0: the message is outside the order of its key, because it has no key or was redriven.
     is_ordered   BIGINT NOT NULL,
     -- A JSON object.
@@ -24,17 +22,7 @@ CREATE TABLE IF NOT EXISTS bongsu_queue_messages (
     waiting_key  VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin,
     attempts     BIGINT NOT NULL,
     INDEX bongsu_queue_messages_ready (queue, ready_at, id),
-    INDEX bongsu_queue_messages_waiting (queue, waiting_key, sequence, id)
-) ENGINE = InnoDB;
-
--- The number of the last message of each key that was handled or given up.
-CREATE TABLE IF NOT EXISTS bongsu_queue_sequences (
-    queue       VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-    message_key VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-    sequence    BIGINT NOT NULL,
-    updated_at  BIGINT NOT NULL,
-    PRIMARY KEY (queue, message_key),
-    INDEX bongsu_queue_sequences_age (updated_at)
+    INDEX bongsu_queue_messages_waiting (queue, waiting_key, id)
 ) ENGINE = InnoDB;
 
 -- The consumer of each queue: only the one with the last number may change the queue's messages.
@@ -50,7 +38,6 @@ CREATE TABLE IF NOT EXISTS bongsu_queue_dead_letters (
     message_id   VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     topic        VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     message_key  VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-    sequence     BIGINT NOT NULL,
     headers      LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
     payload      LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
     is_base64    BIGINT NOT NULL,

@@ -7,8 +7,6 @@ CREATE TABLE bongsu_queue_messages (
     topic        TEXT COLLATE "C" NOT NULL,
     -- Empty: the message has no key.
     message_key  TEXT COLLATE "C" NOT NULL,
-    -- The number of the message among those of its key, from 1 on. 0: the order of publishing counts.
-    sequence     BIGINT NOT NULL,
     -- 0: the message is outside the order of its key, because it has no key or was redriven.
     is_ordered   BIGINT NOT NULL,
     -- A JSON object.
@@ -25,19 +23,9 @@ CREATE TABLE bongsu_queue_messages (
     attempts     BIGINT NOT NULL
 );
 
-CREATE INDEX bongsu_queue_messages_ready ON bongsu_queue_messages (queue, ready_at, id);
-CREATE INDEX bongsu_queue_messages_waiting ON bongsu_queue_messages (queue, waiting_key, sequence, id);
-
--- The number of the last message of each key that was handled or given up.
-CREATE TABLE bongsu_queue_sequences (
-    queue       TEXT COLLATE "C" NOT NULL,
-    message_key TEXT COLLATE "C" NOT NULL,
-    sequence    BIGINT NOT NULL,
-    updated_at  BIGINT NOT NULL,
-    PRIMARY KEY (queue, message_key)
-);
-
-CREATE INDEX bongsu_queue_sequences_age ON bongsu_queue_sequences (updated_at);
+CREATE INDEX bongsu_queue_messages_ready ON bongsu_queue_messages (queue, id) WHERE ready_at IS NULL;
+CREATE INDEX bongsu_queue_messages_due ON bongsu_queue_messages (queue, ready_at, id) WHERE ready_at IS NOT NULL;
+CREATE INDEX bongsu_queue_messages_waiting ON bongsu_queue_messages (queue, waiting_key, id);
 
 -- The consumer of each queue: only the one with the last number may change the queue's messages.
 CREATE TABLE bongsu_queue_consumers (
@@ -52,7 +40,6 @@ CREATE TABLE bongsu_queue_dead_letters (
     message_id   TEXT COLLATE "C" NOT NULL,
     topic        TEXT COLLATE "C" NOT NULL,
     message_key  TEXT COLLATE "C" NOT NULL,
-    sequence     BIGINT NOT NULL,
     headers      TEXT COLLATE "C" NOT NULL,
     payload      TEXT COLLATE "C" NOT NULL,
     is_base64    BIGINT NOT NULL,

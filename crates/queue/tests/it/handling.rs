@@ -10,6 +10,7 @@ use bongsu_queue::{
     Rejection, TopicPattern,
 };
 use bongsu_testkit::wait;
+use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 
 use crate::database::Database;
@@ -29,14 +30,9 @@ pub(crate) fn message(key: &str, number: u64) -> QueueMessage {
         id: id(&format!("{key}-{number}")),
         topic: id("test.row"),
         key: Some(id(key)),
-        sequence: None,
         headers: BTreeMap::from([("origin".to_owned(), "테스트".to_owned())]),
         payload: number.to_string().into(),
     }
-}
-
-fn numbered(key: &str, number: u64) -> QueueMessage {
-    QueueMessage { sequence: Some(number), ..message(key, number) }
 }
 
 /// The queues of a hub, with one queue that is bound to `test.*`.
@@ -55,6 +51,7 @@ pub(crate) struct RecordingHandler {
     errors: Mutex<BTreeMap<String, Rejection>>,
     /// Keys whose messages are never finished.
     hanging_keys: Mutex<HashSet<String>>,
+    panicking_keys: Mutex<HashSet<String>>,
 }
 
 impl MessageHandler for RecordingHandler {
@@ -67,6 +64,8 @@ impl MessageHandler for RecordingHandler {
             if self.hanging_keys.lock().unwrap().contains(key) {
                 std::future::pending::<()>().await;
             }
+            let panics = self.panicking_keys.lock().unwrap().contains(key);
+            assert!(!panics, "as the test has set");
             // Another message may be handled in between.
             tokio::task::yield_now().await;
             let error = self.errors.lock().unwrap().get(id.as_str()).cloned();
@@ -118,7 +117,11 @@ pub(crate) fn options() -> ConsumerOptions {
 }
 
 pub(crate) fn start(queues: &Queues, handler: &Arc<RecordingHandler>) -> JoinHandle<()> {
-    let consumer: Consumer = queues.consumer(QUEUE, handler.clone(), options()).unwrap();
+    start_with(queues, handler, options())
+}
+
+fn start_with(queues: &Queues, handler: &Arc<RecordingHandler>, options: ConsumerOptions) -> JoinHandle<()> {
+    let consumer: Consumer = queues.consumer(QUEUE, handler.clone(), options).unwrap();
     tokio::spawn(async move { consumer.run().await })
 }
 
@@ -209,38 +212,43 @@ pub(crate) async fn an_unavailable_engine_costs_no_attempt(database: Database) {
     consumer.abort();
 }
 
-pub(crate) async fn numbered_messages_are_handled_in_the_order_of_their_numbers(database: Database) {
+pub(crate) async fn a_handler_that_panics_is_a_failed_attempt(database: Database) {
     let (queues, handler) = (queues(&database, Clock::system()).await, Arc::new(RecordingHandler::default()));
-    let consumer = start(&queues, &handler);
-    // The last messages of the key arrive first, and some arrive twice.
-    for number in [4, 3, 6, 2, 2, 5, 8] {
-        queues.publish(&[numbered("a", number)]).await.unwrap();
-    }
-    queues.publish(&[numbered("b", 1)]).await.unwrap();
-    handler.wait_for_calls("b", &[1]).await;
-    assert_eq!(handler.calls_of("a"), Vec::<u64>::new());
-    queues.publish(&[numbered("a", 1), numbered("a", 7)]).await.unwrap();
-    handler.wait_for_calls("a", &[1, 2, 3, 4, 5, 6, 7, 8]).await;
-    queues.publish(&[numbered("a", 3), numbered("a", 8), numbered("a", 9)]).await.unwrap();
+    handler.panicking_keys.lock().unwrap().insert("a".to_owned());
+    let consumer = start_with(&queues, &handler, ConsumerOptions { max_attempts: 1, ..options() });
+    queues.publish(&[message("a", 0), message("b", 0)]).await.unwrap();
+    handler.wait_for_calls("b", &[0]).await;
     wait_until_empty(&queues).await;
-    handler.wait_for_calls("a", &[1, 2, 3, 4, 5, 6, 7, 8, 9]).await;
+    let letters = queues.dead_letters(QUEUE, i64::MIN, 10).await.unwrap();
+    let reasons: Vec<&str> = letters.iter().map(|letter| letter.reason.as_str()).collect();
+    assert_eq!(reasons, ["the handler panicked"]);
     consumer.abort();
 }
 
-pub(crate) async fn a_missing_number_is_awaited_for_a_limited_time(database: Database) {
-    let (clock, handler) = (Clock::manual(NOW), Arc::new(RecordingHandler::default()));
-    let queues = queues(&database, clock.clone()).await;
-    let consumer = start(&queues, &handler);
-    queues.publish(&[numbered("a", 1), numbered("a", 3), numbered("a", 4), numbered("b", 1)]).await.unwrap();
-    handler.wait_for_calls("a", &[1]).await;
-    handler.wait_for_calls("b", &[1]).await;
-    clock.set(NOW + MINUTE);
-    handler.wait_for_calls("a", &[1, 3, 4]).await;
-    // The missing message arrives too late, and counts as repeated.
-    queues.publish(&[numbered("a", 2), numbered("a", 5)]).await.unwrap();
-    wait_until_empty(&queues).await;
-    handler.wait_for_calls("a", &[1, 3, 4, 5]).await;
+pub(crate) async fn a_retry_that_is_due_at_once_keeps_the_order(database: Database) {
+    let (queues, handler) = (queues(&database, Clock::system()).await, Arc::new(RecordingHandler::default()));
+    handler.set_error("a-0", Rejection::Retryable("no".to_owned()));
+    let batch: Vec<QueueMessage> = (0..300).map(|n| message("a", n)).collect();
+    queues.publish(&batch).await.unwrap();
+    let retry = Backoff::new(Duration::ZERO, Duration::ZERO, (100, 100));
+    let consumer = start_with(&queues, &handler, ConsumerOptions { retry, ..options() });
+    let expected: Vec<u64> = [0, 0].into_iter().chain(0..300).collect();
+    handler.wait_for_calls("a", &expected).await;
     consumer.abort();
+}
+
+pub(crate) async fn concurrent_redrives_put_a_message_back_once(database: Database) {
+    let (queues, handler) = (queues(&database, Clock::system()).await, Arc::new(RecordingHandler::default()));
+    handler.set_error("a-0", Rejection::Permanent("no".to_owned()));
+    let consumer = start(&queues, &handler);
+    queues.publish(&[message("a", 0)]).await.unwrap();
+    handler.wait_for_calls("a", &[0]).await;
+    wait_until_empty(&queues).await;
+    consumer.abort();
+    let id = queues.dead_letters(QUEUE, i64::MIN, 1).await.unwrap()[0].id;
+    let redrives = join_all((0..8).map(|_| queues.redrive(QUEUE, vec![id]))).await;
+    assert_eq!(redrives.into_iter().map(Result::unwrap).sum::<u64>(), 1);
+    assert_eq!(queues.depth(QUEUE).await.unwrap().messages, 1);
 }
 
 pub(crate) async fn a_redriven_message_keeps_its_id_and_is_outside_the_order(database: Database) {
@@ -248,7 +256,7 @@ pub(crate) async fn a_redriven_message_keeps_its_id_and_is_outside_the_order(dat
     let queues = queues(&database, clock.clone()).await;
     handler.set_error("a-1", Rejection::Permanent("not yet".to_owned()));
     let consumer = start(&queues, &handler);
-    queues.publish(&[numbered("a", 1), numbered("a", 2)]).await.unwrap();
+    queues.publish(&[message("a", 1), message("a", 2)]).await.unwrap();
     handler.wait_for_calls("a", &[1, 2]).await;
     wait_until_empty(&queues).await;
     let letters = queues.dead_letters(QUEUE, i64::MIN, 10).await.unwrap();
@@ -256,7 +264,7 @@ pub(crate) async fn a_redriven_message_keeps_its_id_and_is_outside_the_order(dat
     handler.set_error("a-1", Rejection::Retryable("still not".to_owned()));
     assert_eq!(queues.redrive(QUEUE, vec![letters[0].id, 1_000_000]).await.unwrap(), 1);
     handler.wait_for_calls("a", &[1, 2, 1]).await;
-    queues.publish(&[numbered("a", 3)]).await.unwrap();
+    queues.publish(&[message("a", 3)]).await.unwrap();
     handler.wait_for_calls("a", &[1, 2, 1, 3]).await;
     handler.clear_errors();
     clock.set(NOW + MINUTE);

@@ -1,4 +1,4 @@
-//! Tests of queues on every database: order per key, retries, dead letters, missing numbers, and consumers that replace
+//! Tests of queues on every database: order per key, retries, dead letters, and consumers that replace
 //! each other.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "in a test a failure is a panic with its reason")]
 #![allow(clippy::disallowed_methods, reason = "a test's tasks end with its runtime")]
@@ -33,8 +33,9 @@ contract! {
         a_failing_message_holds_back_only_its_key_and_becomes_a_dead_letter
         an_unreadable_message_becomes_a_dead_letter_at_once_byte_for_byte
         an_unavailable_engine_costs_no_attempt
-        numbered_messages_are_handled_in_the_order_of_their_numbers
-        a_missing_number_is_awaited_for_a_limited_time
+        a_handler_that_panics_is_a_failed_attempt
+        a_retry_that_is_due_at_once_keeps_the_order
+        concurrent_redrives_put_a_message_back_once
         a_redriven_message_keeps_its_id_and_is_outside_the_order
         a_slow_key_does_not_delay_other_keys
         a_message_for_an_unbound_topic_is_refused;

@@ -1,2 +1,0 @@
-SELECT message_key, sequence FROM bongsu_queue_sequences
-WHERE queue = :queue AND message_key IN (:keys[text])

@@ -191,7 +191,7 @@ impl Inbox {
     }
 }
 
-/// What happens with a record after an attempt.
+/// The next step for a record after an attempt.
 enum RecordOutcome {
     /// The record has its entries, or is a dead letter: it is removed from its queue.
     Done,

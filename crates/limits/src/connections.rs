@@ -12,7 +12,7 @@ use bongsu_kernel::{Id, Outage};
 
 use crate::BoxFuture;
 
-/// What happens when a person with the maximum number of connections opens another one.
+/// The reaction to a further connection of a person who has the maximum number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// The new connection is refused.

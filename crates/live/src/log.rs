@@ -15,7 +15,7 @@ use bongsu_kernel::{EventType, Id, Millis, StreamId};
 pub use bongsu_kernel::BoxFuture;
 pub use follow_ups::{FollowUp, FollowUpWatch, FollowUps, PendingFollowUp, Recipients};
 
-/// What the methods of logs, sources and buses return.
+/// The future that a method of a log, source or bus returns.
 pub type LogFuture<'a, T> = BoxFuture<'a, Result<T, LogError>>;
 
 /// A durable, ordered log per subject.
@@ -117,7 +117,7 @@ pub struct Append {
     pub data: Object,
     pub publisher: Option<Id>,
     pub idempotency: Option<Idempotency>,
-    /// Who gets an inbox entry. Stored as a follow-up record together with the event.
+    /// The people who get an inbox entry. Stored as a follow-up record together with the event.
     pub recipients: Recipients,
     /// The membership version that the recipients depend on. None: the log compares no version.
     pub membership_version: Option<u64>,

@@ -9,7 +9,7 @@ use crate::options::StreamConfig;
 use crate::stream::BoxedGuard;
 use crate::{CloseHandle, LiveStream, SubjectName};
 
-/// What the methods of [`PersonalStreams`] return; the error is the answer to the client.
+/// The future that a method of [`PersonalStreams`] returns; the error is the answer to the client.
 pub type ApiFuture<'a, T> = BoxFuture<'a, Result<T, ApiError>>;
 
 /// Provides personal streams. A hub without a database has no provider.

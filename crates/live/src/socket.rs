@@ -24,7 +24,7 @@ use crate::reader::{Reader, ReaderOutput};
 use crate::stream::{BoxedGuard, CloseHandle};
 use crate::{Hub, OpenError, SubjectName};
 
-/// What policies and operations return; an error code is sent to the client.
+/// The future that a policy or operation returns; an error code is sent to the client.
 pub type PolicyFuture<T> = BoxFuture<'static, Result<T, Code>>;
 
 /// The decisions of the part that owns the connection.

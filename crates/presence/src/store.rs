@@ -11,7 +11,7 @@ use std::time::Duration;
 use bongsu_kernel::{Code, Id, Millis};
 use bongsu_live::log::BoxFuture;
 
-/// What the methods of a [`PresenceStore`] return.
+/// The future that a method of a [`PresenceStore`] returns.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
 /// Maximum number of people in a room that is not large. Announcements of a large room list no people, and are batched.

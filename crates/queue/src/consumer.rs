@@ -92,7 +92,7 @@ pub struct Consumer {
     options: ConsumerOptions,
 }
 
-/// What is handled in order: the messages of a key, or a single message without order.
+/// Messages that are handled one after the other: those of a key, or a single message without order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Lane {
     Key(Id),
@@ -115,7 +115,7 @@ struct LaneState {
 type Handling = BoxFuture<'static, (Lane, QueueDelivery, Result<(), Rejection>)>;
 type Exchange = BoxFuture<'static, (Arc<Request>, Result<Response, Error>)>;
 
-/// What one run of a consumer holds.
+/// The state of one run of a consumer, lost when the run ends.
 #[derive(Default)]
 struct Run {
     fence: u64,

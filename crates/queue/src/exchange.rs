@@ -22,7 +22,7 @@ const MAX_REASON_LEN: usize = 1_000;
 /// The time of messages that do not become ready by themselves.
 const NEVER_READY: i64 = i64::MAX;
 
-/// What a consumer writes and reads in one transaction.
+/// The outcomes that a consumer writes, and the limits of the messages that it reads, in one transaction.
 #[derive(Default)]
 pub(crate) struct Request {
     pub(crate) queue: String,
@@ -42,7 +42,7 @@ pub(crate) struct Request {
     pub(crate) max_bytes: u64,
 }
 
-/// What became of messages. Writing outcomes again changes nothing.
+/// The outcomes of handled messages. Writing outcomes again changes nothing.
 #[derive(Clone, Default)]
 pub(crate) struct Outcomes {
     /// Rows that were handled.

@@ -80,7 +80,7 @@ impl Queues {
         let _ = self.0.announcer.set(Announcer::start(redis, self, supervisor));
     }
 
-    /// Starts the loop that measures the depths of the queues
+    /// Starts the loop that measures the depths of the queues, for metrics and `/health`.
     pub fn start_upkeep(&self, supervisor: &Supervisor) {
         supervisor.every("queue-upkeep", UPKEEP_INTERVAL, self, |queues| async move {
             if let Err(error) = queues.upkeep().await {
